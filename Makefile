@@ -1,0 +1,51 @@
+# The two commands to know: `make run` and `make test`. Both set up everything they need in .venv first.
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help run test check lint format bench faults clean
+
+help:            ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' $(MAKEFILE_LIST)
+
+run: $(READY)    ## record a bundled demo conversation and follow it live
+	$(BIN)/threadkeep demo
+
+# The fault tests run alone, before the rest: they kill, cut and fill, and start many processes themselves.
+test: $(READY)   ## run everything: lint, types, fault tests (short form), all other tests
+	@sh scripts/test-tools.sh
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -m faults
+	$(BIN)/python -m pytest -m "not faults" -n $(WORKERS)
+
+check: lint      ## the quick loop: lint, types, all tests but the fault and the slow ones
+	$(BIN)/python -m pytest -m "not faults and not slow" -n $(WORKERS)
+
+lint: $(READY)   ## ruff (rules and format) and mypy --strict
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/mypy --no-error-summary
+
+format: $(READY) ## let ruff repair what it can
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+bench: $(READY)  ## measure; prints a table
+	$(BIN)/python -m benchmarks
+
+faults: $(READY) ## the long form of the fault tests: hundreds of kills and power cuts
+	@sh scripts/test-tools.sh
+	$(BIN)/python -m tests.faults.long
+
+clean:           ## remove the environment and all caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# pip before 25.3 takes the versions of the build backend from the first variable, later ones from the second.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("threadkeep needs Python 3.11 or newer; name one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Some tests use programs that pip cannot bring: strace (crashes at an exact system call) and Node with npm
+# (compares with the real AI SDK). Root on Debian gets what is missing; elsewhere those tests skip, or fail when CI=true.
+set -eu
+
+missing=""
+command -v strace >/dev/null || missing="$missing strace"
+command -v node >/dev/null || missing="$missing nodejs"
+command -v npm >/dev/null || missing="$missing npm"
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ] && [ -e /etc/debian_version ]; then
+    echo "test tools: installing$missing"
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086  # a list of words
+    if apt-get -qq update >/dev/null && apt-get -qq install -y --no-install-recommends $missing >/dev/null; then
+        exit 0
+    fi
+    echo "test tools: apt-get could not install$missing" >&2
+fi
+echo "test tools: not here:$missing; the tests that need them are skipped (and fail when CI=true)" >&2

@@ -1,0 +1,1 @@
+"""The ground everything stands on: databases, ids, JSON, text; knows no contract."""

@@ -1,0 +1,26 @@
+"""What SQLite itself can say about the health of a file."""
+
+import sqlite3
+
+from threadkeep.base.sqlite import Tx
+
+_FEW = 5
+
+
+def sqlite_problems(tx: Tx, *, quick: bool = False) -> list[str]:
+    """Run SQLite's own checks and give what they find, in words; nothing when all is well."""
+    try:
+        return [*_page_problems(tx, quick=quick), *_reference_problems(tx)]
+    except sqlite3.DatabaseError as error:
+        return [f"the file cannot be read: {error}"]
+
+
+def _page_problems(tx: Tx, *, quick: bool) -> list[str]:
+    check = "quick_check" if quick else "integrity_check"
+    found = [str(row[0]) for row in tx.execute(f"PRAGMA {check}({_FEW})")]
+    return [] if found == ["ok"] else [f"{check}: {line}" for line in found]
+
+
+def _reference_problems(tx: Tx) -> list[str]:
+    broken = tx.execute("PRAGMA foreign_key_check").fetchmany(_FEW)
+    return [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken]

@@ -1,0 +1,47 @@
+"""Time as plain numbers: epoch milliseconds, passed in as an argument wherever it matters."""
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from threadkeep.errors import Invalid
+
+Clock = Callable[[], int]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(r"([0-9]{1,18})\s*([smhdw])")
+# A century: anything longer is a slip of the hand, and far below where 64-bit sums would overflow.
+_LONGEST_MS = 100 * 366 * _UNIT_MS["d"]
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, as the system clock has them."""
+    return time.time_ns() // 1_000_000
+
+
+def iso(ms: int) -> str:
+    """Write a time for people, in UTC: `2026-08-14T11:19:55.136Z`.
+
+    A foreign file may hold any number; one that is no date is shown as the number it is.
+    """
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return f"{ms} ms since 1970"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_duration(text: str) -> int:
+    """Read `45s`, `90m`, `12h`, `30d` or `2w` as milliseconds."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if not found:
+        raise Invalid(
+            f"{text[:40]!r} is not a length of time",
+            hint="write a whole number and a unit: 45s, 90m, 12h, 30d or 2w",
+        )
+    ms = int(found[1]) * _UNIT_MS[found[2]]
+    if ms > _LONGEST_MS:
+        raise Invalid(f"{text[:40]!r} is longer than a century", hint="30d is thirty days")
+    return ms

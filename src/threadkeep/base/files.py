@@ -1,0 +1,107 @@
+"""Files and file systems: where a database may live, and how its file comes to be.
+
+A database file that somebody in this process may have open is never opened here: closing any
+descriptor of it would drop SQLite's own locks (POSIX locks belong to the process, not to the
+descriptor), and acknowledged writes would be lost without a word.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from threadkeep.errors import ReadOnly
+
+_MOUNTINFO = Path("/proc/self/mountinfo")
+PRIVATE_FILE = 0o600
+PRIVATE_DIR = 0o700
+
+# Shared memory and locks do not work across hosts or virtual machines, and WAL needs both:
+# on virtiofs a database was corrupt after one minute, on ext4 clean after thirty.
+_NETWORK_FILESYSTEMS = frozenset(
+    (
+        *("9p", "afs", "ceph", "cifs", "coda", "drvfs", "gfs", "gfs2", "glusterfs", "lustre"),
+        *("ncpfs", "nfs", "nfs4", "ocfs2", "prl_fs", "smb", "smb2", "smb3", "smbfs", "vboxsf"),
+        *("virtiofs", "vmhgfs"),
+    )
+)
+
+
+def supports_wal(filesystem: str) -> bool:
+    """Tell whether a write-ahead log is safe on a file system of this kind."""
+    kind = filesystem.lower()
+    return kind not in _NETWORK_FILESYSTEMS and not kind.startswith(("fuse.", "nfs", "smb"))
+
+
+def filesystem_of(path: Path, mountinfo: str) -> str:
+    """Name the file-system kind that holds `path`, from the text of /proc/self/mountinfo."""
+    best, kind = "", ""
+    for line in mountinfo.splitlines():
+        before, found, after = line.partition(" - ")
+        fields = before.split()
+        if not found or len(fields) < 5:  # noqa: PLR2004  (the mount point is field five)
+            continue
+        mount = _unescape(fields[4])
+        # The last mount on a point wins, so an equal length replaces as well.
+        if len(mount) >= len(best) and Path(path).is_relative_to(mount):
+            best, kind = mount, after.split()[0]
+    return kind
+
+
+def _unescape(mount: str) -> str:
+    return mount.encode("utf-8", "surrogateescape").decode("unicode_escape")
+
+
+def wal_allowed(path: Path) -> tuple[bool, str]:
+    """Tell whether the folder of `path` may hold a WAL database, and on which file system it is."""
+    try:
+        mountinfo = _MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # not Linux: local disks are the rule there
+        return True, ""
+    kind = filesystem_of(path.resolve().parent, mountinfo)
+    return supports_wal(kind), kind
+
+
+def make_private_dir(path: Path) -> None:
+    """Create a folder, and the missing ones above it, for the owner alone."""
+    missing = [p for p in (path, *path.parents) if not p.exists()]
+    for folder in reversed(missing):
+        try:
+            folder.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+        except OSError as error:
+            msg = f"cannot create the folder {folder}: {error.strerror}"
+            raise ReadOnly(msg, hint="choose another place with --db or THREADKEEP_HOME") from error
+
+
+def create_private_file(path: Path) -> bool:
+    """Create an empty file for the owner alone; False if it exists already.
+
+    The file gets its name only after it is closed, so no descriptor of a visible database file
+    is ever closed here. SQLite gives -wal and -shm the same permissions.
+    """
+    spare = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
+    try:
+        descriptor = os.open(spare, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
+    except OSError as error:
+        msg = f"cannot create {path}: {error.strerror}"
+        raise ReadOnly(msg, hint="check that the folder exists and is writable") from error
+    os.close(descriptor)
+    try:
+        os.link(spare, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links: rename, after a last look
+        if path.exists():
+            return False
+        spare.rename(path)
+    finally:
+        spare.unlink(missing_ok=True)
+    return True
+
+
+def sync_dir(folder: Path) -> None:
+    """Make a rename or a new name in `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,127 @@
+"""Schemas: what shapes a database, and how an older file is brought up.
+
+A schema is a head (what a fresh file gets) and numbered steps. A step is one transaction with
+its version bump inside, so a crash at any moment leaves the file at one version or the next,
+never between. A verified backup is made first. A file newer than the program is left untouched.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from threadkeep.base.sql import split_statements
+from threadkeep.base.sqlite import Database, Tx
+from threadkeep.errors import Damaged, Invalid, SchemaMismatch
+
+
+class Step(NamedTuple):
+    """One forward step: SQL, then code for what SQL cannot say; `rebuilds` names its tables.
+
+    A step that rebuilds a table runs with foreign keys off and checks those tables at its end.
+    """
+
+    number: int
+    name: str
+    script: str = ""
+    code: Callable[[Tx], None] | None = None
+    rebuilds: tuple[str, ...] = ()
+
+
+class Schema(NamedTuple):
+    """The SQL that shapes a database, and where its version is kept.
+
+    `read_version` gives None for a file without any of this schema's tables.
+    """
+
+    name: str
+    version: int
+    head: str
+    steps: tuple[Step, ...]
+    read_version: Callable[[Tx], int | None]
+    write_version: Callable[[Tx, int], None]
+
+
+def prepare(database: Database, schema: Schema, backup: Callable[[str], object]) -> list[str]:
+    """Create the schema or bring the file up to it; give the names of the steps that ran.
+
+    `backup` is called with a reason before the first step changes a file with data in it.
+    """
+    with database.read() as tx:
+        version, empty = schema.read_version(tx), is_empty(tx)
+    if version is None:
+        if not empty:
+            msg = f"{database.path} is a SQLite database, but not a {schema.name} store"
+            raise Invalid(msg, hint="give another path; this file was not touched")
+        _create(database, schema)
+        return []
+    refuse_newer(database, schema, version)
+    pending = [step for step in schema.steps if step.number > version]
+    if pending:
+        backup(f"before-{schema.name}-{schema.version}")
+    return [step.name for step in pending if _run(database, schema, step)]
+
+
+def is_empty(tx: Tx) -> bool:
+    """Tell whether a file has no table of anybody's."""
+    return tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+
+
+def refuse_newer(database: Database, schema: Schema, version: int) -> None:
+    """Raise if the file was written by a newer program."""
+    if version > schema.version:
+        msg = (
+            f"{database.path} has {schema.name} schema version {version};"
+            f" this program knows versions up to {schema.version}"
+        )
+        raise SchemaMismatch(msg, hint="upgrade threadkeep; the file was not touched")
+
+
+def _create(database: Database, schema: Schema) -> None:
+    with database.write() as tx:
+        if schema.read_version(tx) is not None:
+            return  # another process was first
+        for statement in split_statements(schema.head):
+            tx.execute(statement)
+        schema.write_version(tx, schema.version)
+
+
+def _run(database: Database, schema: Schema, step: Step) -> bool:
+    if not step.rebuilds:
+        return _run_in_transaction(database, schema, step)
+    with database.without_foreign_keys():
+        return _run_in_transaction(database, schema, step)
+
+
+def _run_in_transaction(database: Database, schema: Schema, step: Step) -> bool:
+    with database.write() as tx:
+        version = schema.read_version(tx)
+        if version is None or version >= step.number:
+            return False  # another process did it while we waited for the lock
+        for statement in split_statements(step.script):
+            tx.execute(statement)
+        if step.code is not None:
+            step.code(tx)
+        for table in step.rebuilds:
+            _check_references(tx, table, step.name)
+        schema.write_version(tx, step.number)
+    return True
+
+
+def _check_references(tx: Tx, table: str, step: str) -> None:
+    broken = tx.execute(f'PRAGMA foreign_key_check("{table}")').fetchall()
+    if broken:
+        msg = f"step {step} left {len(broken)} rows of {table} without their parent"
+        raise Damaged(msg, hint="nothing was changed; report this with the file's history")
+
+
+def columns_of(tx: Tx, table: str) -> list[str]:
+    """Name the columns a table really has, in order."""
+    return [row[1] for row in tx.execute(f'PRAGMA table_info("{table}")')]
+
+
+def add_missing_columns(tx: Tx, table: str, wanted: dict[str, str]) -> list[str]:
+    """Add the columns of `wanted` (name to definition) that a table lacks; name those added."""
+    present = set(columns_of(tx, table))
+    missing = [name for name in wanted if name not in present]
+    for name in missing:
+        tx.execute(f'ALTER TABLE "{table}" ADD COLUMN {name} {wanted[name]}')
+    return missing

@@ -1,0 +1,58 @@
+"""Named queries: plain `.sql` files, each query under a line `-- name: its_name`."""
+
+from collections.abc import Mapping
+from importlib import resources
+
+_MARK = "-- name:"
+
+
+def parse_queries(text: str) -> dict[str, str]:
+    """Split a file of named queries into a mapping from name to SQL."""
+    queries: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(_MARK):
+            name = line.removeprefix(_MARK).strip()
+            if name in queries:
+                msg = f"query {name!r} is defined twice"
+                raise ValueError(msg)
+            current = queries.setdefault(name, [])
+        elif line.strip() and not line.lstrip().startswith("--"):
+            current.append(line)
+    return {name: "\n".join(lines).strip().rstrip(";") for name, lines in queries.items()}
+
+
+def load_text(package: str, file: str) -> str:
+    """Read one `.sql` file that ships with `package`."""
+    return resources.files(package).joinpath("sql", file).read_text(encoding="utf-8")
+
+
+def load_queries(package: str, *files: str) -> Mapping[str, str]:
+    """Load the named queries of a package's `sql/` folder, `queries.sql` unless files are given."""
+    queries: dict[str, str] = {}
+    for file in files or ("queries.sql",):
+        queries |= parse_queries(load_text(package, file))
+    return queries
+
+
+def split_statements(script: str) -> list[str]:
+    """Cut a script into single statements, so that it can run inside a transaction of ours.
+
+    `executescript()` of the standard library commits behind the caller's back.
+    """
+    import sqlite3  # noqa: PLC0415  (only to ask whether a statement is complete)
+
+    statements: list[str] = []
+    pending = ""
+    for piece in script.split(";"):
+        pending += piece + ";"
+        if sqlite3.complete_statement(pending):
+            if _has_code(pending):
+                statements.append(pending.strip())
+            pending = ""
+    return statements
+
+
+def _has_code(statement: str) -> bool:
+    lines = (line.strip() for line in statement.rstrip(";").splitlines())
+    return any(line and not line.startswith("--") for line in lines)

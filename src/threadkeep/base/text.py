@@ -1,0 +1,60 @@
+r"""Any Python string, kept whole: through SQLite, and made harmless for a terminal.
+
+Text from a JavaScript stream is UTF-16 underneath. A character beyond U+FFFF may arrive as two
+halves in two chunks, and a program may send half of one by mistake; UTF-8 has no place for a half.
+"""
+
+import re
+from typing import Final
+
+_ESCAPE_SEQUENCE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor moves, erasing
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links
+    r"|\x1b[ -/]*[0-Z\\^-~]"  # two-character escapes such as a terminal reset
+)
+# Not printable as they are: controls, halves of characters, and what reorders or hides text
+# (bidirectional overrides, invisible tag characters).
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def to_sql(text: str) -> str | bytes:
+    """Give SQLite a value that holds exactly this text: TEXT if UTF-8 can, else WTF-8 as a BLOB."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def from_sql(value: str | bytes) -> str:
+    """Read back what `to_sql` gave."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+
+
+def join_text(a: str, b: str) -> str:
+    """Append `b` to `a`; where a character was cut between them its halves become one again."""
+    if a and b and "\ud800" <= a[-1] <= "\udbff" and "\udc00" <= b[0] <= "\udfff":
+        return a[:-1] + join_pairs(a[-1] + b[0]) + b[1:]
+    return a + b
+
+
+def join_pairs(text: str) -> str:
+    """Turn every high half followed by a low half into the character they stand for."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def printable(text: str) -> str:
+    r"""Make text safe for a terminal: escape sequences go, other controls show as `\x07`.
+
+    New lines and tabs stay, and the result can always be encoded as UTF-8.
+    """
+    if text.isprintable():
+        return text
+    plain = _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n"))
+    return _UNPRINTABLE.sub(_visible, plain)
+
+
+def _visible(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]

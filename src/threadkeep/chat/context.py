@@ -1,0 +1,72 @@
+"""What every verb of the chat store works with: the database, the clock, ids, and the options."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from threadkeep.base import json
+from threadkeep.base.clock import Clock
+from threadkeep.base.ids import IdSource
+from threadkeep.base.sqlite import Database
+from threadkeep.errors import Invalid, TooLarge
+
+# What a host may do to text before it touches the disk.
+Redact = Callable[[str], str]
+
+PART_LIMIT = 64 * 1024 * 1024
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Context(NamedTuple):
+    """The surroundings of a verb; clock, ids and redaction are arguments, never globals."""
+
+    db: Database
+    clock: Clock
+    ids: IdSource
+    redact: Redact | None = None
+    part_limit: int = PART_LIMIT
+
+
+def clean(ctx: Context, value: Any) -> Any:
+    """Pass every text inside a JSON value through the host's redaction hook."""
+    if ctx.redact is None:
+        return value
+    if isinstance(value, str):
+        return ctx.redact(value)
+    if isinstance(value, dict):
+        return {key: clean(ctx, item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean(ctx, item) for item in value]
+    return value
+
+
+def encode_part(ctx: Context, part: Any, what: str) -> str:
+    """Encode a part, or refuse it when it is larger than the store takes."""
+    text = json.encode(part)
+    if len(text) > ctx.part_limit:
+        raise too_large(ctx, what, len(text))
+    return text
+
+
+def too_large(ctx: Context, what: str, size: int) -> TooLarge:
+    """Make the error for a value over the limit."""
+    msg = f"{what} has {size:,} characters; a part may have at most {ctx.part_limit:,}"
+    return TooLarge(msg, hint="store the content as a file and keep its URL in the part")
+
+
+def need_object(value: object, what: str) -> dict[str, Any]:
+    """Check that a value is a JSON object."""
+    if value is NOTHING:
+        return {}
+    if not isinstance(value, dict):
+        msg = f"{what} must be an object, not {type(value).__name__}"
+        raise Invalid(msg, hint='pass a dict such as {"provider_id": "…", "model_id": "…"}')
+    return value
+
+
+def need_text(value: object, what: str) -> str:
+    """Check that a value is text."""
+    if not isinstance(value, str):
+        msg = f"{what} must be text, not {type(value).__name__}"
+        raise Invalid(msg, hint=f"pass {what} as a string")
+    return value

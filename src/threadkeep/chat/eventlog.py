@@ -1,0 +1,201 @@
+"""The event log: opt-in, complete enough to rebuild the three tables from nothing else.
+
+Chunks are logged as they came, once each; logging the whole part at every update is what made
+another store's log 64 of its 73 GB within eight days. Finished messages shrink to one snapshot.
+"""
+
+from typing import Any
+
+from threadkeep.base import json
+from threadkeep.base.hashes import checksum
+from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import journal
+from threadkeep.chat.context import Context
+from threadkeep.chat.journal import CHUNK, EVENT_LOG, check_row
+from threadkeep.chat.recording import PartState, known_parts
+from threadkeep.chat.records import Json, message_of
+from threadkeep.chat.reduce import StreamState
+from threadkeep.chat.rows import (
+    COLUMNS,
+    MESSAGE,
+    PART,
+    SESSION,
+    TABLES,
+    image,
+    insert_part,
+    part_row,
+    rehash,
+    update_part,
+)
+from threadkeep.chat.views import stored_message
+from threadkeep.errors import Conflict
+
+_BATCH = 500
+
+
+def switch(ctx: Context, *, on: bool) -> None:
+    """Turn the event log of a file on or off; everybody who opens the file keeps to it.
+
+    Turning it on begins with a snapshot of what is there, so that the log alone is enough.
+    """
+    with ctx.db.write() as tx:
+        if journal.log_is_on(tx) == on:
+            return
+        tx.run("set_meta", {"key": EVENT_LOG, "value": "on" if on else "off"})
+        if not on:
+            tx.run("drop_events")
+            return
+        for (session_id,) in tx.all("all_session_ids"):
+            _snapshot_session(ctx, tx, from_sql(session_id))
+
+
+def _snapshot_session(ctx: Context, tx: Tx, session_id: str) -> None:
+    params = {"session_id": session_id}
+    messages = [(MESSAGE, from_sql(row[0])) for row in tx.all("session_messages", params)]
+    parts = [(PART, from_sql(row[0])) for row in tx.all("session_parts", params)]
+    journal.note(ctx, tx, session_id, "baseline", [(SESSION, session_id), *messages, *parts])
+
+
+# ---------------------------------------------------------------------- shrinking
+
+
+def compact_log(ctx: Context, before: int) -> int:
+    """Shrink the chunks of messages finished before a time to one snapshot each."""
+    with ctx.db.write() as tx:
+        old = tx.all("old_finished_messages", {"before": before})
+        for stream_id, message_id in old:
+            _shrink(tx, from_sql(stream_id), from_sql(message_id))
+    return len(old)
+
+
+def _shrink(tx: Tx, session_id: str, message_id: str) -> None:
+    ids = {"stream_id": session_id, "message_id": message_id}
+    seq = tx.value("last_message_chunk", ids)
+    at = max(row[3] for row in tx.all("message_chunks_after", {**ids, "after": 0}))
+    rows = [[MESSAGE, image(tx, MESSAGE, message_id)]]
+    for row in tx.all("message_parts", {"message_id": message_id}):
+        rows.append([PART, image(tx, PART, from_sql(row[0]))])
+    data = json.encode({"put": [row for row in rows if row[1] is not None], "deleted": []})
+    tx.run("drop_message_chunks", ids)
+    params: dict[str, Any] = {**ids, "seq": seq, "kind": "snapshot", "data_json": data}
+    params |= {"created_at": at}
+    params["checksum"] = checksum(session_id, "snapshot", message_id, None, data, at)
+    tx.run("put_event_at", params)
+
+
+# ---------------------------------------------------------------------- rebuilding
+
+
+def rebuild(ctx: Context) -> int:
+    """Empty the three tables and fill them again from the event log; give the events applied."""
+    with ctx.db.write() as tx:
+        if not journal.log_is_on(tx):
+            msg = "this store keeps no event log, so there is nothing to rebuild from"
+            raise Conflict(msg, hint="open it with event_log=True before recording")
+        tx.execute("DELETE FROM chat_sessions")
+        # No table refers from one session to another, so streams can go in any order.
+        return sum(_Replay(tx, from_sql(row[0])).run() for row in tx.all("all_streams"))
+
+
+class _Replay:
+    """One session's log, replayed; growing parts are written when something else needs them."""
+
+    def __init__(self, tx: Tx, session_id: str) -> None:
+        self._tx = tx
+        self._session_id = session_id
+        self._states: dict[str, StreamState] = {}
+        self._parts: dict[str, list[PartState]] = {}
+        self._dirty: set[tuple[str, int]] = set()
+
+    def run(self) -> int:
+        """Apply every event in order and give how many there were."""
+        after = count = 0
+        while True:
+            params = {"stream_id": self._session_id, "after": after, "limit": _BATCH}
+            rows = self._tx.all("events_after", params)
+            for row in rows:
+                check_row(row)
+                self._apply(row)
+                after, count = row[1], count + 1
+            if len(rows) < _BATCH:
+                self._write_dirty()
+                return count
+
+    def _apply(self, row: Row) -> None:
+        data = json.decode(row[5])
+        if row[2] == CHUNK:
+            self._chunk(from_sql(row[3]), data, row[4], row[6])
+            return
+        self._write_dirty()
+        for kind, put in data["put"]:
+            put_image(self._tx, kind, put)
+        for kind, row_id in data["deleted"]:
+            table = TABLES[kind]
+            self._tx.execute(f'DELETE FROM "{table}" WHERE id = ?', (row_id,))  # noqa: S608
+        touched = {put["id"] for kind, put in data["put"] if kind == MESSAGE}
+        touched |= {put["message_id"] for kind, put in data["put"] if kind == PART}
+        if any(kind == PART for kind, _ in (*data["put"], *data["deleted"])):
+            for message_id in touched:
+                self._states.pop(message_id, None)
+
+    def _chunk(self, message_id: str, chunk: Json, part_id: str | None, at: int) -> None:
+        state = self._state(message_id)
+        parts = self._parts[message_id]
+        change = state.apply(chunk)
+        if change.truncated_to is not None:
+            self._write_dirty()
+            params = {"message_id": message_id, "first": change.truncated_to}
+            self._tx.run("delete_message_parts", params)
+            del parts[change.truncated_to :]
+        grown = () if change.delta_of is None else (change.delta_of,)
+        for index in (*change.parts, *grown):
+            if index == len(parts):
+                parts.append(PartState(str(part_id), at, stored=False))
+            parts[index].updated_at = at
+            self._dirty.add((message_id, index))
+
+    def _state(self, message_id: str) -> StreamState:
+        if message_id not in self._states:
+            self._write_dirty()
+            row = self._tx.one("get_message", {"id": message_id})
+            shaped = None if row is None else stored_message(self._tx, message_of(row))
+            self._states[message_id] = StreamState(shaped, message_id)
+            self._parts[message_id] = known_parts(self._tx, message_id, 0)
+        return self._states[message_id]
+
+    def _write_dirty(self) -> None:
+        for message_id, index in sorted(self._dirty):
+            known = self._parts[message_id][index]
+            part = self._states[message_id].part(index)
+            row = part_row(
+                part,
+                json.encode(part),
+                part_id=known.id,
+                message_id=message_id,
+                session_id=self._session_id,
+                index=index,
+                created_at=known.created_at,
+                updated_at=known.updated_at,
+                continuation_run_id=known.continuation,
+            )
+            if known.stored:
+                update_part(self._tx, row)
+            else:
+                insert_part(self._tx, row)
+                known.stored = True
+        self._dirty.clear()
+
+
+def put_image(tx: Tx, kind: str, row: Json) -> None:
+    """Write a row with the columns that we know, over the row of the same id."""
+    known = [name for name in COLUMNS[kind] if name in row]
+    names = ", ".join(f'"{name}"' for name in known)
+    marks = ", ".join("?" for _ in known)
+    updates = ", ".join(f'"{name}" = excluded."{name}"' for name in known if name != "id")
+    sql = (
+        f'INSERT INTO "{TABLES[kind]}"({names}) VALUES ({marks})'  # noqa: S608
+        f" ON CONFLICT(id) DO UPDATE SET {updates}"
+    )
+    tx.execute(sql, [row[name] for name in known])
+    rehash(tx, kind, row["id"])

@@ -1,0 +1,141 @@
+"""The journal: every chunk of an unfinished message as one appended row.
+
+Part rows are folded from it (see the recorder); part row plus the chunks after the fold is the
+exact state. The same rows answer live tails. With the event log off, the rows of a finished
+message go away; with it on they stay, and every other verb leaves an event too.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from threadkeep.base import json
+from threadkeep.base.hashes import checksum
+from threadkeep.base.sqlite import Tx
+from threadkeep.chat.context import Context
+from threadkeep.chat.records import Json, read_object
+from threadkeep.chat.reduce import StreamState
+from threadkeep.chat.rows import image
+from threadkeep.errors import Damaged
+
+CHUNK = "chunk"
+EVENT_LOG = "event_log"
+
+
+def append(
+    tx: Tx,
+    session_id: str,
+    kind: str,
+    data_json: str,
+    *,
+    at: int,
+    message_id: str | None = None,
+    part_id: str | None = None,
+) -> int:
+    """Append one event to a session's journal and give its number."""
+    params = {
+        "stream_id": session_id,
+        "kind": kind,
+        "message_id": message_id,
+        "part_id": part_id,
+        "data_json": data_json,
+        "created_at": at,
+        "checksum": checksum(session_id, kind, message_id, part_id, data_json, at),
+    }
+    return int(tx.value("append_event", params))
+
+
+def log_is_on(tx: Tx) -> bool:
+    """Tell whether the file keeps an event log."""
+    return bool(tx.value("get_meta", {"key": EVENT_LOG}) == "on")
+
+
+def note(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    kind: str,
+    changed: Iterable[tuple[str, str]] = (),
+    *,
+    facts: Json | None = None,
+) -> None:
+    """Leave an event with the rows a verb left behind, when the event log is on.
+
+    `changed` names rows as (kind, id); a row that is gone is noted as deleted. The rows carry
+    the ids and times the verb made, so a rebuild needs neither a clock nor new ids.
+    """
+    if not log_is_on(tx):
+        return
+    put: list[list[Any]] = []
+    deleted: list[list[str]] = []
+    for row_kind, row_id in changed:
+        row = image(tx, row_kind, row_id)
+        if row is None:
+            deleted.append([row_kind, row_id])
+        else:
+            put.append([row_kind, row])
+    data: Json = {"put": put, "deleted": deleted, **({"facts": facts} if facts else {})}
+    append(tx, session_id, kind, json.encode(data), at=ctx.clock())
+
+
+def check_row(row: tuple[Any, ...]) -> None:
+    """Compare a journal row (of the query `events_after`) with its checksum."""
+    stream_id, seq, kind, message_id, part_id, data_json, at, expected = row
+    if checksum(stream_id, kind, message_id, part_id, data_json, at) != expected:
+        msg = f"event {seq} of session {stream_id!r} is damaged: its checksum does not match"
+        raise Damaged(msg, hint="restore a backup with `threadkeep restore`")
+
+
+def open_json(state: StreamState, seq: int, dirty: dict[int, int]) -> str:
+    """Write down what the part rows do not say: open ids, and how far each part is folded.
+
+    `dirty` maps a part with unfolded deltas to the number of the last chunk in its row; every
+    other part is complete up to `seq`.
+    """
+    return json.encode({"at": seq, "dirty": dirty_keys(dirty), "open": state.dump_open()})
+
+
+def dirty_keys(dirty: dict[int, int]) -> dict[str, int]:
+    """Give the map JSON keys."""
+    return {str(index): seq for index, seq in dirty.items()}
+
+
+class Unfinished(NamedTuple):
+    """The exact state of an unfinished message, and what of it the part rows do not have yet."""
+
+    state: StreamState
+    touched: dict[int, int]  # part -> time of its last chunk after the fold
+    last_seq: int
+
+
+def unfinished(tx: Tx, session_id: str, message: Json, recording: str) -> Unfinished:
+    """Rebuild the exact state of an unfinished message: its part rows plus the journal's tail."""
+    noted = read_object(recording)
+    at = int(noted.get("at", 0))
+    dirty = {int(index): int(seq) for index, seq in noted.get("dirty", {}).items()}
+    state = StreamState.restore(message, noted.get("open", {}))
+    params = {
+        "stream_id": session_id,
+        "after": min([at, *dirty.values()]),
+        "message_id": message["id"],
+    }
+    touched: dict[int, int] = {}
+    last_seq = at
+    for seq, data_json, _part_id, when in tx.all("message_chunks_after", params):
+        chunk = json.decode(data_json)
+        target = state.target_of(chunk)
+        if target is not None and seq > dirty.get(target, at):
+            state.apply(chunk)
+            touched[target] = when
+        last_seq = max(last_seq, seq)
+    return Unfinished(state, touched, last_seq)
+
+
+def forget_finished_chunks(ctx: Context, tx: Tx, session_id: str) -> None:
+    """Remove the journal rows of finished messages, unless they are wanted.
+
+    Wanted means: the event log is on, or somebody follows the database live and may not have
+    read them yet; then a later writer, or the next opening, removes them.
+    """
+    if log_is_on(tx) or ctx.db.followed():
+        return
+    tx.run("drop_finished_chunks", {"stream_id": session_id})

@@ -1,0 +1,125 @@
+"""The schema of a chat file, and how files of other programs become one."""
+
+from threadkeep.base.schema import Schema, Step, add_missing_columns
+from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.sqlite import Tx
+from threadkeep.chat.records import USAGE_BUCKETS, read_object
+from threadkeep.chat.rows import TABLES
+from threadkeep.chat.verify import adopt_unhashed
+from threadkeep.errors import SchemaMismatch
+
+PACKAGE = "threadkeep.chat"
+VERSION = 1
+# The guide author's own store numbers its columns with user_version and refuses higher ones.
+GUIDE_VERSION = 3
+
+QUERIES = load_queries(PACKAGE)
+_HEAD = load_text(PACKAGE, "head.sql")
+_SIDE = load_text(PACKAGE, "side.sql")
+
+_ADDED = {
+    "chat_sessions": {"title": "TEXT", "workspace_id": "TEXT", "mode": "TEXT"},
+    "chat_messages": {"hidden_at": "INTEGER"},
+    "chat_parts": {"continuation_run_id": "TEXT"},
+}
+
+
+def read_version(tx: Tx) -> int | None:
+    """Give our version of a file; 0 for the three tables of another program, None for neither."""
+    tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    theirs = int(tx.execute("PRAGMA user_version").fetchone()[0])
+    if "chat_sessions" in tables and theirs > GUIDE_VERSION:
+        msg = f"the file has user_version {theirs}; this program knows up to {GUIDE_VERSION}"
+        raise SchemaMismatch(msg, hint="upgrade threadkeep; the file was not touched")
+    if "tk_meta" in tables:
+        value = tx.value("get_meta", {"key": "schema_version"})
+        return None if value is None else int(value)
+    return 0 if set(TABLES.values()) <= tables else None
+
+
+def write_version(tx: Tx, version: int) -> None:
+    """Write down our version."""
+    tx.run("set_meta", {"key": "schema_version", "value": str(version)})
+
+
+def adopt(tx: Tx) -> None:
+    """Make a file with only the three tables one of ours; nothing in them is lost."""
+    for table, columns in _ADDED.items():
+        add_missing_columns(tx, table, columns)
+    _separate_equal_places(tx)
+    for statement in split_statements(_HEAD):
+        code = _without_comments(statement)
+        for kind in ("CREATE INDEX", "CREATE UNIQUE INDEX"):
+            if code.startswith(kind):
+                tx.execute(code.replace(kind, f"{kind} IF NOT EXISTS", 1))
+    for statement in split_statements(_SIDE):
+        tx.execute(statement)
+    _fill_hidden(tx)
+    _fill_usage(tx)
+    for kind in TABLES:
+        adopt_unhashed(tx, kind)
+    tx.run("mark_all_dirty")
+    tx.execute(f"PRAGMA user_version = {GUIDE_VERSION}")
+
+
+def _without_comments(statement: str) -> str:
+    lines = (line for line in statement.splitlines() if not line.lstrip().startswith("--"))
+    return "\n".join(lines).strip()
+
+
+def _separate_equal_places(tx: Tx) -> None:
+    """Two parts at one place of a message make the unique index fail: number them anew."""
+    twice = tx.execute(
+        'SELECT DISTINCT message_id FROM chat_parts GROUP BY message_id, "index"'
+        " HAVING count(*) > 1"
+    ).fetchall()
+    for (message_id,) in twice:
+        rows = tx.execute(
+            'SELECT id FROM chat_parts WHERE message_id = ? ORDER BY "index", created_at, id',
+            (message_id,),
+        ).fetchall()
+        for place, (part_id,) in enumerate(rows):
+            tx.execute('UPDATE chat_parts SET "index" = ? WHERE id = ?', (place, part_id))
+
+
+def _fill_hidden(tx: Tx) -> None:
+    """Older files say only in the metadata that a message is hidden."""
+    rows = tx.execute(
+        "SELECT id, metadata_json FROM chat_messages"
+        " WHERE hidden_at IS NULL AND metadata_json LIKE '%hidden_at%'"
+    ).fetchall()
+    for message_id, metadata_json in rows:
+        hidden_at = read_object(metadata_json).get("hidden_at")
+        if isinstance(hidden_at, int):
+            sql = "UPDATE chat_messages SET hidden_at = ? WHERE id = ?"
+            tx.execute(sql, (hidden_at, message_id))
+
+
+def _fill_usage(tx: Tx) -> None:
+    """Usage that the other program recorded counts as recorded."""
+    rows = tx.execute(
+        "SELECT id, session_id, metadata_json FROM chat_messages"
+        " WHERE role = 'assistant' AND metadata_json LIKE '%usage%'"
+    ).fetchall()
+    for message_id, session_id, metadata_json in rows:
+        usage = read_object(metadata_json).get("usage")
+        if isinstance(usage, dict):
+            amounts = {name: usage.get(name) for name in USAGE_BUCKETS}
+            params = {name: v if isinstance(v, int) and v > 0 else 0 for name, v in amounts.items()}
+            ids = {"message_id": message_id, "session_id": session_id, "cost_usd": 0.0}
+            tx.run("put_usage", params | ids)
+
+
+def create_script() -> str:
+    """Give the SQL of a fresh file."""
+    return f"{_HEAD}\n{_SIDE}\nPRAGMA user_version = {GUIDE_VERSION};\n"
+
+
+SCHEMA = Schema(
+    name="chat",
+    version=VERSION,
+    head=create_script(),
+    steps=(Step(1, "0001_adopt", code=adopt),),
+    read_version=read_version,
+    write_version=write_version,
+)

@@ -1,0 +1,249 @@
+"""Whole messages: what the user says, and messages put in as they are."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import journal
+from threadkeep.chat.context import NOTHING, Context, clean, encode_part, need_object, need_text
+from threadkeep.chat.records import (
+    Json,
+    Message,
+    MessageRef,
+    SessionRef,
+    message_of,
+    ref_id,
+    without_keys,
+)
+from threadkeep.chat.rows import (
+    MESSAGE,
+    PART,
+    SESSION,
+    foreign_message,
+    insert_message,
+    insert_part,
+    need_message,
+    need_session,
+    next_message_time,
+    part_row,
+    set_message_metadata,
+    touch_session,
+)
+from threadkeep.chat.sessions import refresh_model
+from threadkeep.chat.views import View, check_view, load, load_message, select
+from threadkeep.errors import Conflict, Invalid
+
+ROLES = ("user", "assistant", "system")
+SCHEMA_VERSION = 1
+
+
+def check_parts(text_or_parts: object) -> list[Json]:
+    """Take text, one part or a list of parts, and give a list of parts."""
+    if isinstance(text_or_parts, str):
+        return [{"type": "text", "text": text_or_parts}]
+    given = [text_or_parts] if isinstance(text_or_parts, dict) else text_or_parts
+    if not isinstance(given, (list, tuple)):
+        msg = f"a message is text or a list of parts, not {type(given).__name__}"
+        raise Invalid(msg, hint='pass "text", or [{"type": "text", "text": "…"}]')
+    for place, part in enumerate(given):
+        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+            msg = f"part {place} is not an object with a text `type`"
+            raise Invalid(msg, hint='a part looks like {"type": "text", "text": "…"}')
+    return list(given)
+
+
+def turn_metadata(
+    metadata: Mapping[str, Any],
+    *,
+    agent: str | None = None,
+    model: Json | None = None,
+    trigger: Json | None = None,
+    snapshot_id: str | None = None,
+    schema_version: int = SCHEMA_VERSION,
+) -> Json:
+    """Collect what a user message says about its turn; what is not given is left out."""
+    given: Json = {
+        "agent": agent,
+        "model": model,
+        "trigger": None if trigger is None else need_object(trigger, "trigger"),
+        "snapshot_id": snapshot_id,
+        "schema_version": schema_version,
+    }
+    known = {key: value for key, value in given.items() if value is not None}
+    return {**need_object(metadata, "metadata"), **known}
+
+
+def say(
+    ctx: Context,
+    tx: Tx,
+    session: SessionRef,
+    text_or_parts: str | Json | Sequence[Json],
+    *,
+    metadata: Mapping[str, Any] = NOTHING,
+    agent: str | None = None,
+    model: Json | str | None = None,
+    trigger: Json | None = None,
+    snapshot_id: str | None = None,
+    schema_version: int = SCHEMA_VERSION,
+    message_id: str | None = None,
+) -> Message:
+    """Store what the user says, before any model sees it."""
+    session_id = need_session(tx, ref_id(session, "session")).id
+    parts = need_parts(text_or_parts)
+    shaped = None if model is None else refresh_model(ctx, tx, session_id, model)
+    noted = turn_metadata(
+        metadata,
+        agent=agent,
+        model=shaped,
+        trigger=trigger,
+        snapshot_id=snapshot_id,
+        schema_version=schema_version,
+    )
+    new_id = ctx.ids.new("msg") if message_id is None else ref_id(message_id, "message")
+    add_message(ctx, tx, session_id, new_id, "user", parts, noted)
+    return need_message(tx, session_id, new_id)
+
+
+def need_parts(text_or_parts: object) -> list[Json]:
+    """Take what `check_parts` takes, but at least one part."""
+    parts = check_parts(text_or_parts)
+    if not parts:
+        raise Invalid("the message has no parts", hint="pass text, or at least one part")
+    return parts
+
+
+def add_message(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    message_id: str,
+    role: str,
+    parts: Sequence[Json],
+    metadata: Json,
+) -> None:
+    """Add a message with its parts at the end of the session."""
+    refuse_taken_id(tx, session_id, message_id)
+    created = next_message_time(tx, session_id, ctx.clock())
+    insert_message(
+        tx,
+        message_id=message_id,
+        session_id=session_id,
+        role=role,
+        metadata=clean(ctx, metadata),
+        created_at=created,
+        hidden_at=metadata.get("hidden_at"),
+    )
+    part_ids = add_parts(ctx, tx, session_id, message_id, parts, created)
+    touch_session(tx, session_id, created)
+    changed = [(MESSAGE, message_id), *((PART, part) for part in part_ids), (SESSION, session_id)]
+    journal.note(ctx, tx, session_id, "message", changed)
+
+
+def refuse_taken_id(tx: Tx, session_id: str, message_id: str) -> None:
+    """Refuse an id that a message has already, here or in another session."""
+    row = tx.one("get_message", {"id": message_id})
+    if row is None:
+        return
+    owner = message_of(row).session_id
+    if owner != session_id:
+        raise foreign_message(message_id, owner, session_id)
+    msg = f"session {session_id!r} has a message {message_id!r} already"
+    raise Conflict(msg, hint="use put_message to replace it, or another id")
+
+
+def add_parts(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    message_id: str,
+    parts: Sequence[Json],
+    at: int,
+    first: int = 0,
+) -> list[str]:
+    """Add parts to a message and give their ids."""
+    ids = []
+    for index, part in enumerate(parts, first):
+        cleaned = clean(ctx, part)
+        row = part_row(
+            cleaned,
+            encode_part(ctx, cleaned, f"part {index} of message {message_id!r}"),
+            part_id=ctx.ids.new("prt"),
+            message_id=message_id,
+            session_id=session_id,
+            index=index,
+            created_at=at,
+            updated_at=at,
+        )
+        insert_part(tx, row)
+        ids.append(row.id)
+    return ids
+
+
+def ui_messages(
+    _ctx: Context, tx: Tx, session: SessionRef, view: View = "transcript"
+) -> list[Json]:
+    """Give the messages of a session in the AI SDK's shape.
+
+    "transcript" is what people see, "model" what the model gets after compaction, "all" has
+    hidden and queued messages too. Exact up to the last committed chunk.
+    """
+    check_view(view)
+    session_id = need_session(tx, ref_id(session, "session")).id
+    return select(load(tx, session_id), view)
+
+
+def ui_message(_ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> Json:
+    """Give one message in the AI SDK's shape."""
+    found = need_message(tx, ref_id(session, "session"), ref_id(message, "message"))
+    return load_message(tx, found)
+
+
+def put_message(ctx: Context, tx: Tx, session: SessionRef, ui_message: Json) -> Message:
+    """Store a whole AI SDK message, or replace the one of that id in this session."""
+    session_id = need_session(tx, ref_id(session, "session")).id
+    given = need_object(ui_message, "a message")
+    role = given.get("role")
+    if role not in ROLES:
+        msg = f"a message has the role user, assistant or system, not {role!r}"
+        raise Invalid(msg, hint="set message['role']")
+    message_id = need_text(given.get("id") or ctx.ids.new("msg"), "the message id")
+    parts = check_parts(given.get("parts", []))
+    metadata = need_object(given.get("metadata") or {}, "metadata")
+    row = tx.one("get_message", {"id": message_id})
+    if row is None:
+        add_message(ctx, tx, session_id, message_id, role, parts, metadata)
+    else:
+        _replace(ctx, tx, session_id, message_of(row), role, parts, metadata)
+    return need_message(tx, session_id, message_id)
+
+
+def _replace(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    old: Message,
+    role: Any,
+    parts: Sequence[Json],
+    metadata: Json,
+) -> None:
+    if old.session_id != session_id:
+        raise foreign_message(old.id, old.session_id, session_id)
+    if old.role != role:
+        msg = f"message {old.id!r} is of role {old.role!r} and cannot become {role!r}"
+        raise Conflict(msg, hint="use another id")
+    if tx.one("get_recording", {"message_id": old.id}) is not None:
+        msg = f"message {old.id!r} is being recorded"
+        raise Conflict(msg, hint="close its recorder first")
+    before = [from_sql(row[0]) for row in tx.all("message_parts", {"message_id": old.id})]
+    tx.run("delete_message_parts", {"message_id": old.id, "first": 0})
+    now = ctx.clock()
+    kept = {key: old.metadata[key] for key in ("hidden_at",) if key in old.metadata}
+    fresh = {**without_keys(clean(ctx, metadata), "hidden_at"), **kept}
+    set_message_metadata(tx, old.id, fresh, now)
+    after = add_parts(ctx, tx, session_id, old.id, parts, now)
+    touch_session(tx, session_id, now)
+    changed = [(PART, part) for part in (*before, *after)]
+    journal.note(
+        ctx, tx, session_id, "message", [(MESSAGE, old.id), *changed, (SESSION, session_id)]
+    )

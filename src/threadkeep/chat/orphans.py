@@ -1,0 +1,68 @@
+"""Orphan repair: tool calls that a dead run left open get an answer, so the next turn can go on."""
+
+from collections.abc import Sequence
+
+from threadkeep.base.processes import is_alive
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import journal
+from threadkeep.chat.context import Context, encode_part
+from threadkeep.chat.records import SessionRef, ref_id
+from threadkeep.chat.rows import PART, SESSION, need_session, part_row, touch_session, update_part
+from threadkeep.chat.views import read_part
+
+ABORTED = "aborted by host restart"
+# These wait for a person, not for the run that died.
+HUMAN_TOOLS = ("question", "design_search")
+
+
+def repair_orphans(
+    ctx: Context,
+    tx: Tx,
+    session: SessionRef | None = None,
+    *,
+    human_tools: Sequence[str] = HUMAN_TOOLS,
+) -> list[str]:
+    """Turn open tool calls of sessions that nobody runs into errors; give the ids of the parts.
+
+    Calls that wait for a person stay: approvals that were asked for, and the human tools.
+    """
+    if session is not None:
+        sessions = [need_session(tx, ref_id(session, "session")).id]
+    else:
+        sessions = [from_sql(row[0]) for row in tx.all("sessions_with_open_tools")]
+    return [part for one in sessions for part in _repair(ctx, tx, one, human_tools)]
+
+
+def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -> list[str]:
+    recordings = tx.all("session_recordings", {"session_id": session_id})
+    running = {from_sql(row[0]) for row in recordings if is_alive(row[3])}
+    repaired = []
+    for row in tx.all("session_tool_parts", {"session_id": session_id}):
+        part = read_part(row[5], from_sql(row[4]))
+        name = part.get("toolName") or str(part["type"]).removeprefix("tool-")
+        waits = row[7] == "input-available" and name in human_tools
+        if waits or from_sql(row[1]) in running:
+            continue
+        fixed = {**part, "state": "output-error", "errorText": ABORTED}
+        now = ctx.clock()
+        update_part(
+            tx,
+            part_row(
+                fixed,
+                encode_part(ctx, fixed, f"tool call {row[6]!r}"),
+                part_id=from_sql(row[0]),
+                message_id=from_sql(row[1]),
+                session_id=session_id,
+                index=row[3],
+                created_at=row[8],
+                updated_at=now,
+                continuation_run_id=row[10],
+            ),
+        )
+        repaired.append(from_sql(row[0]))
+    if repaired:
+        touch_session(tx, session_id, ctx.clock())
+        changed = [(PART, part_id) for part_id in repaired]
+        journal.note(ctx, tx, session_id, "repair", [*changed, (SESSION, session_id)])
+    return repaired

@@ -1,0 +1,405 @@
+"""The recorder: feeds a stream's chunks into the store, so that a crash loses none of them."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+from threadkeep.base import json
+from threadkeep.base.processes import my_mark
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import journal, runs
+from threadkeep.chat.chunks import validate_chunk
+from threadkeep.chat.context import Context, too_large
+from threadkeep.chat.recording import Entry, Owner, Recording, known_parts
+from threadkeep.chat.records import Json, SessionRef, message_of, read_object, ref_id
+from threadkeep.chat.recovery import end_run, finish, refuse_if_recorded_elsewhere, settle
+from threadkeep.chat.redacting import StreamRedactor
+from threadkeep.chat.reduce import StreamState
+from threadkeep.chat.rows import PartRow, foreign_message, need_session
+from threadkeep.chat.views import load_message, stored_message
+from threadkeep.chat.wire.sse import SseParser
+from threadkeep.errors import Closed, Conflict, Invalid, ProtocolViolation
+
+SaveOn = Literal["chunk", "step", "turn"]
+_POLICIES = ("chunk", "step", "turn")
+_DELTAS = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
+_LATE = frozenset(
+    {"tool-output-available", "tool-output-error", "tool-output-denied", "tool-approval-request"}
+)
+_TURN_ENDS = frozenset({"finish", "abort"})
+_STEP_ENDS = _TURN_ENDS | {"finish-step", "error"}
+# A power cut loses at most this much of an unfinished reply.
+_DURABLE_SECONDS = 1.0
+_KEEP_VIOLATIONS = 100
+
+
+class Recorder:
+    """Records one stream; use it in a `with` block and `feed` it every chunk.
+
+    Under `save_on="chunk"` a chunk is stored when `feed` returns. A `feed` that raises has
+    stored nothing of its chunk. A recorder belongs to one thread at a time.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        session_id: str,
+        *,
+        message_id: str | None,
+        run: runs.RunInfo,
+        save_on: str = "chunk",
+        save_buffer_size: int = 0,
+        save_buffer_ms: int = 0,
+        strict: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if save_on not in _POLICIES:
+            msg = f"there is no save policy {save_on!r}"
+            raise Invalid(msg, hint="use one of: " + ", ".join(_POLICIES))
+        self.session_id = session_id
+        self.strict = strict
+        self.violations: list[str] = []
+        self.violation_count = 0
+        self._ctx = ctx
+        self._wanted = message_id
+        self._run = run
+        self._save_on = save_on
+        self._buffer_size, self._buffer_ms = save_buffer_size, save_buffer_ms
+        self._monotonic = monotonic
+        self._pid = os.getpid()
+        self._owner = Owner(my_mark(), ctx.ids.new("run"), ctx.clock())
+        self._redactor = StreamRedactor(ctx.redact) if ctx.redact else None
+        self._sse = SseParser()
+        self._recording: Recording | None = None
+        self._kept: list[Json] | None = None
+        self._buffered, self._oldest = 0, 0.0
+        self._last_durable = monotonic()
+        self._run_stored = False
+        self._ended: tuple[str, str | None, str | None] = ("cut", None, None)
+        self._closed = False
+
+    # ------------------------------------------------------------------ what it gives
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run this recorder writes down."""
+        return self._owner.run_id
+
+    @property
+    def message_id(self) -> str | None:
+        """The id of the message being recorded, None before the first chunk."""
+        return self._recording.message_id if self._recording else self._wanted
+
+    @property
+    def message(self) -> Json | None:
+        """The message as it stands, in the AI SDK's shape; None before the first chunk."""
+        return self._recording.state.message() if self._recording else None
+
+    # ------------------------------------------------------------------ what it takes
+
+    def feed(self, chunk: Json | str | bytes) -> None:
+        """Take one chunk: an object, or its JSON text."""
+        self._check_usable()
+        given = json.decode(chunk) if isinstance(chunk, (str, bytes)) else chunk
+        checked = validate_chunk(given)
+        for piece in self._redactor.push(checked) if self._redactor else (checked,):
+            self._feed(piece)
+
+    def feed_sse(self, data: bytes) -> None:
+        """Take bytes of an AI SDK server-sent-event body, cut anywhere."""
+        self._check_usable()
+        for payload in self._sse.feed(data):
+            self._feed_payload(payload)
+
+    def _feed_payload(self, payload: str) -> None:
+        try:
+            self.feed(payload)
+        except ProtocolViolation:
+            raise
+        except Invalid as error:
+            if self.strict:
+                raise
+            self._count_violation(error)
+
+    def flush(self) -> None:
+        """Store everything taken so far, so that it survives even a power cut."""
+        self._check_usable()
+        self._settle_memory()
+        self._write(durable=True, everything=True)
+
+    def abort(self, reason: str | None = None) -> None:
+        """Write down that the run was stopped; what has arrived stays as it is."""
+        self.feed({"type": "abort"} if reason is None else {"type": "abort", "reason": reason})
+
+    def _feed(self, chunk: Json) -> None:
+        self._settle_memory()
+        text = json.encode(chunk)
+        entry = self._take(chunk, text)
+        if entry is None:
+            return
+        self._note_end(chunk)
+        if self._buffered == 0:
+            self._oldest = self._monotonic()
+        self._buffered += len(text)
+        if self._should_write(chunk, entry):
+            try:
+                self._write(durable=self._is_boundary(chunk), everything=False)
+            except BaseException:
+                # The caller was told that this chunk failed: only it is taken back.
+                self._forget([kept.chunk for kept in self._pending()[:-1]])
+                raise
+
+    def _take(self, chunk: Json, text: str) -> Entry | None:
+        recording = self._recording_for(chunk)
+        size = max(recording.grown_size(chunk), len(text))
+        if size > self._ctx.part_limit:
+            what = f"{chunk['type']} {chunk.get('id') or chunk.get('toolCallId') or ''}".strip()
+            raise too_large(self._ctx, what, size)
+        try:
+            return recording.take(self._ctx, chunk, text, self._ctx.clock())
+        except ProtocolViolation as violation:
+            late = self._find_late(chunk)
+            if late is not None:
+                return recording.take_late(chunk, text, self._ctx.clock(), late)
+            if self.strict:
+                raise
+            self._count_violation(violation)
+            return None
+
+    def _find_late(self, chunk: Json) -> PartRow | None:
+        """A result may arrive in a later turn than its call: look in the whole session."""
+        if chunk["type"] not in _LATE:
+            return None
+        params = {"session_id": self.session_id, "tool_call_id": chunk["toolCallId"]}
+        with self._ctx.db.read() as tx:
+            row = tx.one("find_tool_call", params)
+        return None if row is None else PartRow(*(_as_text(value) for value in row))
+
+    def _count_violation(self, error: Invalid) -> None:
+        self.violation_count += 1
+        if len(self.violations) < _KEEP_VIOLATIONS:
+            self.violations.append(error.message)
+
+    def _note_end(self, chunk: Json) -> None:
+        kind = chunk["type"]
+        reason, word, error = self._ended
+        if kind == "finish":
+            self._ended = ("finish", chunk.get("finishReason") or word, error)
+        elif kind == "abort":
+            self._ended = ("abort", word, chunk.get("reason"))
+        elif kind == "error":
+            self._ended = ("error", word, chunk["errorText"])
+
+    # ------------------------------------------------------------------ which message
+
+    def _recording_for(self, chunk: Json) -> Recording:
+        """Give the recording a chunk belongs to; a start with another id begins a new message."""
+        named = chunk.get("messageId") if chunk["type"] == "start" else None
+        current = self._recording
+        if current is None:
+            self._recording = self._begin(named or self._wanted)
+        elif named is not None and named != current.message_id:
+            following = self._begin(named)  # may refuse: then nothing has changed
+            self._finish_message()
+            self._recording = following
+        assert self._recording is not None  # noqa: S101  (set above)
+        return self._recording
+
+    def _begin(self, message_id: str | None) -> Recording:
+        if message_id is None:
+            return Recording(
+                self.session_id, StreamState(message_id=self._ctx.ids.new("msg")), stored=False
+            )
+        with self._ctx.db.read() as tx:
+            row = tx.one("get_message", {"id": message_id})
+            left = tx.one("get_recording", {"message_id": message_id})
+        if row is None:
+            return Recording(self.session_id, StreamState(message_id=message_id), stored=False)
+        message = message_of(row)
+        if message.session_id != self.session_id:
+            raise foreign_message(message_id, message.session_id, self.session_id)
+        if message.role != "assistant":
+            msg = f"message {message_id!r} is of role {message.role!r}; a stream is the assistant's"
+            raise Conflict(msg, hint="leave the id out, or use the id of an assistant message")
+        if left is not None:
+            refuse_if_recorded_elsewhere(left)
+            with self._ctx.db.write() as tx:
+                settle(self._ctx, tx, left, "cut")
+        return self._continue(message_id)
+
+    def _continue(self, message_id: str) -> Recording:
+        """Go on with a finished message: approvals and client-side tools come back this way."""
+        with self._ctx.db.read() as tx:
+            row = tx.one("get_message", {"id": message_id})
+            assert row is not None  # noqa: S101  (its caller found it)
+            shaped = load_message(tx, message_of(row))
+            recording = Recording(self.session_id, StreamState(shaped), stored=False)
+            recording.parts = known_parts(tx, message_id, 0)
+        return recording
+
+    # ------------------------------------------------------------------ when to write
+
+    def _should_write(self, chunk: Json, entry: Entry) -> bool:
+        kind = chunk["type"]
+        if self._save_on == "turn":
+            return kind in _TURN_ENDS
+        if self._save_on == "step":
+            return kind in _STEP_ENDS
+        if kind not in _DELTAS or not (self._buffer_size or self._buffer_ms):
+            return True  # only deltas may wait, never a change of state
+        aged = (self._monotonic() - self._oldest) * 1000 >= self._buffer_ms > 0
+        return aged or 0 < self._buffer_size <= self._buffered or bool(entry.change.parts)
+
+    def _is_boundary(self, chunk: Json) -> bool:
+        kind = chunk["type"]
+        if kind in _STEP_ENDS or (kind.startswith("tool-") and kind not in _DELTAS):
+            return True
+        return self._monotonic() - self._last_durable >= _DURABLE_SECONDS
+
+    def _pending(self) -> list[Entry]:
+        return self._recording.pending if self._recording else []
+
+    def _write(self, *, durable: bool, everything: bool) -> None:
+        recording = self._recording
+        if recording is None:
+            return
+        now = self._monotonic()
+        with self._ctx.db.write(durable=durable) as tx:
+            self._store_run(tx, recording)
+            recording.write(self._ctx, tx, self._owner, now, everything=everything)
+        recording.written(now)
+        self._run_stored = True
+        self._buffered = 0
+        if durable:
+            self._last_durable = now
+
+    def _store_run(self, tx: Tx, recording: Recording | None) -> None:
+        if not self._run_stored:
+            need_session(tx, self.session_id)
+            message_id = recording.message_id if recording else None
+            runs.start(self._ctx, tx, self.session_id, self._owner, self._run, message_id)
+
+    def _forget(self, kept: list[Json]) -> None:
+        """The store did not take a write: what is in memory is no longer what is on disk."""
+        self._wanted = self._recording.message_id if self._recording else self._wanted
+        self._kept = kept
+
+    def _settle_memory(self) -> None:
+        """After a failed write, read the state back from the store and take the rest again."""
+        if self._kept is None:
+            return
+        again, self._kept = self._kept, None
+        self._recording = self._reload()
+        for chunk in again:
+            self._take(chunk, json.encode(chunk))
+
+    def _reload(self) -> Recording | None:
+        assert self._wanted is not None  # noqa: S101  (set by _forget)
+        with self._ctx.db.read() as tx:
+            row = tx.one("get_message", {"id": self._wanted})
+            left = tx.one("get_recording", {"message_id": self._wanted})
+            if row is None or left is None:
+                return None
+            message = message_of(row)
+            shaped = stored_message(tx, message)
+            exact = journal.unfinished(tx, self.session_id, shaped, left[4])
+            recording = Recording(self.session_id, exact.state, stored=True)
+            recording.last_seq = exact.last_seq
+            recording.parts = known_parts(tx, message.id, read_object(left[4]).get("at", 0))
+            recording.mark_unfolded(exact.touched)
+        return recording
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Complete the part rows and write down why the run ended; once is enough."""
+        if self._closed:
+            return
+        if self._redactor is not None:
+            for piece in self._redactor.flush():
+                self._feed(piece)
+        for payload in self._sse.close():
+            self._feed_payload(payload)
+        self._settle_memory()
+        if error is not None:
+            self._ended = (_reason(error), self._ended[1], repr(error)[:2000])
+        if self._recording is not None or error is not None:
+            self._finish_message(last=True)
+        self._closed = True
+
+    def _finish_message(self, *, last: bool = False) -> None:
+        recording = self._recording
+        now = self._monotonic()
+        with self._ctx.db.write() as tx:
+            self._store_run(tx, recording)
+            if recording is not None:
+                recording.write(self._ctx, tx, self._owner, now, everything=True)
+                finish(self._ctx, tx, self.session_id, recording.message_id, recording.end_seq())
+            if last:
+                end_run(tx, self.run_id, self._ctx.clock(), *self._ended)
+        self._run_stored = True
+        if recording is not None:
+            recording.written(now)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Closed("this recorder was closed", hint="begin another with store.record()")
+        if self._pid != os.getpid():
+            msg = "this recorder was opened before a fork, in another process"
+            raise Closed(msg, hint="record in the process that opened the recorder")
+
+    def __enter__(self) -> Self:
+        """Record inside a `with` block."""
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close the recorder; an exception is written down as the end of the run."""
+        self.close(error)
+
+
+def record(
+    ctx: Context,
+    session: SessionRef,
+    message_id: str | None = None,
+    *,
+    save_on: SaveOn = "chunk",
+    save_buffer_size: int = 0,
+    save_buffer_ms: int = 0,
+    strict: bool = False,
+    agent: str | None = None,
+    model: Json | str | None = None,
+    tools: Sequence[Any] = (),
+    system_prompt: str | None = None,
+) -> Recorder:
+    """Begin to record a reply; the id of an existing message continues that message.
+
+    `save_on` "chunk" stores each chunk before `feed` returns, "step" and "turn" at the end of
+    those. With `save_buffer_size` (bytes) or `save_buffer_ms` deltas may wait that long;
+    `flush` is then the acknowledgement. `strict` raises on a chunk that does not fit the stream,
+    otherwise it is skipped and counted.
+    """
+    session_id = ref_id(session, "session")
+    with ctx.db.read() as tx:
+        need_session(tx, session_id)
+    return Recorder(
+        ctx,
+        session_id,
+        message_id=None if message_id is None else ref_id(message_id, "message"),
+        run=runs.RunInfo(agent, model, tuple(tools), system_prompt),
+        save_on=save_on,
+        save_buffer_size=save_buffer_size,
+        save_buffer_ms=save_buffer_ms,
+        strict=strict,
+    )
+
+
+def _reason(error: BaseException) -> str:
+    stopped = (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, SystemExit)
+    return "abort" if isinstance(error, stopped) else "error"
+
+
+def _as_text(value: Any) -> Any:
+    return from_sql(value) if isinstance(value, bytes) else value

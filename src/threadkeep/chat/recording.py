@@ -1,0 +1,314 @@
+"""One message being written: its part rows, and when each is folded from the journal.
+
+A chunk costs one appended journal row. A part row is written again at every change of state, and
+for deltas only when the unfolded tail exceeds an eighth of the part, or the row is older than an
+eighth of a second; so the work is linear in the text, where rewriting the row for each chunk
+costs 58 times as much over a 240 KB reply.
+"""
+
+from typing import NamedTuple
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import journal
+from threadkeep.chat.context import Context, encode_part
+from threadkeep.chat.records import Json, read_object
+from threadkeep.chat.reduce import Change, StreamState, late_tool_output, merge_metadata
+from threadkeep.chat.rows import (
+    MESSAGE,
+    SESSION,
+    PartRow,
+    foreign_message,
+    insert_message,
+    insert_part,
+    next_message_time,
+    part_row,
+    set_message_metadata,
+    touch_session,
+    update_part,
+)
+from threadkeep.chat.views import read_part
+from threadkeep.errors import NotFound
+
+_TAIL_SHARE = 8
+# Readers that know only the three tables are promised 250 ms. There is no timer: half of that
+# leaves room for a pause of the same length before the next chunk.
+_FOLD_SECONDS = 0.125
+_STEP_ENDS = frozenset({"finish-step", "finish", "abort"})
+
+
+class Entry(NamedTuple):
+    """A chunk on its way into the journal."""
+
+    chunk: Json
+    text: str
+    change: Change
+    at: int
+    part_id: str | None
+    late: PartRow | None = None
+
+
+class PartState:
+    """What is known of one part's row."""
+
+    __slots__ = (
+        "continuation",
+        "created_at",
+        "folded_at",
+        "folded_seq",
+        "id",
+        "stored",
+        "unfolded",
+        "updated_at",
+    )
+
+    def __init__(self, part_id: str, at: int, *, stored: bool, seq: int = 0) -> None:
+        self.id = part_id
+        self.created_at = at
+        self.updated_at = at
+        self.stored = stored
+        self.folded_seq = seq
+        self.folded_at = 0.0
+        self.unfolded = 0
+        self.continuation: str | None = None  # another program's column, carried along
+
+
+class Recording:
+    """The rows of one message and what of it is not yet in them."""
+
+    def __init__(self, session_id: str, state: StreamState, *, stored: bool) -> None:
+        self.session_id = session_id
+        self.state = state
+        self.stored = stored
+        self.parts: list[PartState] = []
+        self.pending: list[Entry] = []
+        self.last_seq = 0
+        self._changed: set[int] = set()
+        self._dirty: set[int] = set()
+        self._cut: int | None = None
+        self._seqs: list[int] = []
+        self._folded: list[int] = []
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message."""
+        return self.state.message_id
+
+    def take(self, ctx: Context, chunk: Json, text: str, at: int) -> Entry:
+        """Apply a chunk to the state in memory and queue it for the journal."""
+        change = self.state.apply(chunk)
+        if change.truncated_to is not None:
+            self._truncate(change.truncated_to)
+        part_id = None
+        for index in change.parts:
+            if index >= len(self.parts):
+                part_id = ctx.ids.new("prt")
+                self.parts.append(PartState(part_id, at, stored=False))
+            self.parts[index].updated_at = at
+            self._changed.add(index)
+        if change.delta_of is not None:
+            part = self.parts[change.delta_of]
+            part.unfolded += change.grew
+            part.updated_at = at
+            self._dirty.add(change.delta_of)
+        entry = Entry(chunk, text, change, at, part_id)
+        self.pending.append(entry)
+        return entry
+
+    def take_late(self, chunk: Json, text: str, at: int, row: PartRow) -> Entry:
+        """Queue a tool result for a call of an earlier message."""
+        entry = Entry(chunk, text, Change(), at, None, late=row)
+        self.pending.append(entry)
+        return entry
+
+    def _truncate(self, length: int) -> None:
+        del self.parts[length:]
+        self._cut = length if self._cut is None else min(self._cut, length)
+        self._changed = {index for index in self._changed if index < length}
+        self._dirty = {index for index in self._dirty if index < length}
+
+    def grown_size(self, chunk: Json) -> int:
+        """How large the part that this delta belongs to would become; 0 for other chunks."""
+        index = self.state.target_of(chunk)
+        if index is None:
+            return 0
+        delta = chunk.get("delta", chunk.get("inputTextDelta", ""))
+        return self.state.size_of(index) + len(delta)
+
+    def mark_unfolded(self, touched: dict[int, int]) -> None:
+        """Parts read back from the journal have a tail that their rows lack: fold them next."""
+        for index, at in touched.items():
+            self.parts[index].unfolded = self.state.size_of(index)
+            self.parts[index].updated_at = at
+            self._dirty.add(index)
+
+    def end_seq(self) -> int:
+        """The number of the last chunk, counting those of a write that is not committed yet."""
+        return self._seqs[-1] if self._seqs else self.last_seq
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, ctx: Context, tx: Tx, owner: "Owner", now: float, *, everything: bool) -> None:
+        """Write the pending chunks, and the parts that are due, inside one transaction.
+
+        Nothing in memory says that it was stored until `written` is called after the commit.
+        """
+        if not self.stored:
+            self._insert(ctx, tx)
+        self._seqs = [self._append(ctx, tx, entry) for entry in self.pending]
+        if self._cut is not None:
+            tx.run("delete_message_parts", {"message_id": self.message_id, "first": self._cut})
+        self._folded = sorted(self._due(now, everything=everything))
+        for index in self._folded:
+            self._write_part(ctx, tx, index)
+        self._write_metadata(ctx, tx)
+        if any(entry.chunk["type"] in _STEP_ENDS for entry in self.pending):
+            touch_session(tx, self.session_id, self.pending[-1].at)
+            journal.note(ctx, tx, self.session_id, "step", [(SESSION, self.session_id)])
+        if self._folded or self._cut is not None or not self.stored:
+            self._note_progress(tx, owner, self.end_seq())
+
+    def written(self, now: float) -> None:
+        """The transaction was committed: remember what is stored."""
+        self.last_seq = self.end_seq()
+        for index in self._folded:
+            part = self.parts[index]
+            part.stored, part.unfolded = True, 0
+            part.folded_seq, part.folded_at = self.last_seq, now
+        self._dirty.difference_update(self._folded)
+        self._changed.clear()
+        self.pending.clear()
+        self._seqs, self._folded = [], []
+        self.stored, self._cut = True, None
+
+    def _insert(self, ctx: Context, tx: Tx) -> None:
+        row = tx.one("get_message", {"id": self.message_id})
+        if row is not None and from_sql(row[1]) != self.session_id:
+            raise foreign_message(self.message_id, from_sql(row[1]), self.session_id)
+        if row is None:
+            at = self.pending[0].at if self.pending else ctx.clock()
+            insert_message(
+                tx,
+                message_id=self.message_id,
+                session_id=self.session_id,
+                role="assistant",
+                metadata={},
+                created_at=next_message_time(tx, self.session_id, at),
+            )
+            touch_session(tx, self.session_id, at)
+        changed = [(MESSAGE, self.message_id), (SESSION, self.session_id)]
+        journal.note(ctx, tx, self.session_id, "message", changed)
+
+    def _append(self, ctx: Context, tx: Tx, entry: Entry) -> int:
+        message_id = self.message_id
+        if entry.late is not None:
+            message_id = entry.late.message_id
+            self._write_late(ctx, tx, entry)
+        return journal.append(
+            tx,
+            self.session_id,
+            journal.CHUNK,
+            entry.text,
+            at=entry.at,
+            message_id=message_id,
+            part_id=entry.part_id,
+        )
+
+    def _write_late(self, ctx: Context, tx: Tx, entry: Entry) -> None:
+        late = entry.late
+        assert late is not None  # noqa: S101  (the caller looked)
+        row = tx.one("get_part", {"id": late.id})
+        if row is None:
+            msg = f"the tool call {late.tool_call_id!r} was deleted while its result arrived"
+            raise NotFound(msg, hint="the result was not stored")
+        part = late_tool_output(read_part(row[5], from_sql(row[4])), entry.chunk)
+        text = encode_part(ctx, part, f"the result of {late.tool_call_id!r}")
+        fresh = part_row(
+            part,
+            text,
+            part_id=late.id,
+            message_id=late.message_id,
+            session_id=late.session_id,
+            index=late.index,
+            created_at=late.created_at,
+            updated_at=entry.at,
+            continuation_run_id=late.continuation_run_id,
+        )
+        update_part(tx, fresh)
+
+    def _due(self, now: float, *, everything: bool) -> set[int]:
+        due = set(self._changed)
+        for index in self._dirty:
+            part = self.parts[index]
+            long_tail = part.unfolded * _TAIL_SHARE > self.state.size_of(index)
+            if everything or long_tail or now - part.folded_at >= _FOLD_SECONDS:
+                due.add(index)
+        return due
+
+    def _write_part(self, ctx: Context, tx: Tx, index: int) -> None:
+        known = self.parts[index]
+        part = self.state.part(index)
+        row = part_row(
+            part,
+            encode_part(ctx, part, f"part {index} of message {self.message_id!r}"),
+            part_id=known.id,
+            message_id=self.message_id,
+            session_id=self.session_id,
+            index=index,
+            created_at=known.created_at,
+            updated_at=known.updated_at,
+            continuation_run_id=known.continuation,
+        )
+        if not known.stored:
+            insert_part(tx, row)
+        elif not update_part(tx, row):
+            msg = f"message {self.message_id!r} was deleted while it was recorded"
+            raise NotFound(msg, hint="record the reply again in an existing session")
+
+    def _write_metadata(self, ctx: Context, tx: Tx) -> None:
+        changes = [entry.change.metadata for entry in self.pending if entry.change.metadata]
+        if not changes:
+            return
+        row = tx.one("get_message", {"id": self.message_id})
+        merged: Json = read_object(row[3]) if row is not None else {}
+        counted = tx.one("get_usage", {"message_id": self.message_id}) is not None
+        for change in changes:
+            # The guide's usage came through record_usage; a stream must not overwrite it.
+            kept = {k: v for k, v in change.items() if not (counted and k == "usage")}
+            merged = merge_metadata(merged, kept)
+        set_message_metadata(tx, self.message_id, merged, self.pending[-1].at)
+        journal.note(ctx, tx, self.session_id, "metadata", [(MESSAGE, self.message_id)])
+
+    def _note_progress(self, tx: Tx, owner: "Owner", seq: int) -> None:
+        dirty = {
+            index: self.parts[index].folded_seq
+            for index in self._dirty
+            if index not in self._folded
+        }
+        params = {
+            "message_id": self.message_id,
+            "session_id": self.session_id,
+            "run_id": owner.run_id,
+            "owner": owner.mark,
+            "open_json": journal.open_json(self.state, seq, dirty),
+            "started_at": owner.started_at,
+        }
+        tx.run("put_recording", params)
+
+
+class Owner(NamedTuple):
+    """Who records: the process, and the run it belongs to."""
+
+    mark: str
+    run_id: str
+    started_at: int
+
+
+def known_parts(tx: Tx, message_id: str, seq: int) -> list[PartState]:
+    """Give what is known of the part rows of a stored message."""
+    known = []
+    for row in tx.all("message_parts", {"message_id": message_id}):
+        part = PartState(from_sql(row[0]), row[8], stored=True, seq=seq)
+        part.updated_at, part.continuation = row[9], row[10]
+        known.append(part)
+    return known

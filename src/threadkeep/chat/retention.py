@@ -1,0 +1,110 @@
+"""Size and retention: what takes the space, and letting old sessions go, on request only."""
+
+import os
+import sqlite3
+
+import msgspec
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import search
+from threadkeep.chat.context import Context
+from threadkeep.chat.sessions import delete_session
+from threadkeep.errors import Invalid
+
+_LARGEST = 10
+_COUNTED = ("chat_sessions", "chat_messages", "chat_parts", "chat_events", "tk_runs")
+
+
+class SizeReport(msgspec.Struct, frozen=True):
+    """What a store takes on disk, and where it goes."""
+
+    file_bytes: int
+    wal_bytes: int
+    free_bytes: int
+    rows: dict[str, int]
+    content_bytes: dict[str, int]
+    largest: list[dict[str, object]]
+
+
+class PruneReport(msgspec.Struct, frozen=True):
+    """Which sessions were let go, or would be in a dry run."""
+
+    dry_run: bool
+    sessions: list[dict[str, object]]
+    freed_bytes: int
+
+
+def size_report(ctx: Context) -> SizeReport:
+    """Measure a store."""
+    with ctx.db.read() as tx:
+        pages = int(tx.execute("PRAGMA page_count").fetchone()[0])
+        free = int(tx.execute("PRAGMA freelist_count").fetchone()[0])
+        page = int(tx.execute("PRAGMA page_size").fetchone()[0])
+        rows = {table: _count(tx, table) for table in _COUNTED}
+        largest = [
+            {"session_id": from_sql(row[0]), "title": row[1], "bytes": row[2], "parts": row[3]}
+            for row in tx.all("largest_sessions", {"limit": _LARGEST})
+        ]
+        content = _content(tx, page)
+    return SizeReport(pages * page, ctx.db.wal.size(), free * page, rows, content, largest)
+
+
+def _count(tx: Tx, table: str) -> int:
+    return int(tx.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608
+
+
+def _content(tx: Tx, page: int) -> dict[str, int]:
+    """Bytes by table, from SQLite's own page statistics where they are compiled in."""
+    try:
+        rows = tx.execute(
+            "SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM dbstat s"
+            " LEFT JOIN sqlite_master m ON m.name = s.name GROUP BY 1 ORDER BY 2 DESC"
+        ).fetchall()
+        return {str(name): int(size) for name, size in rows}
+    except sqlite3.Error:
+        sql = "SELECT coalesce(sum(length({0})), 0) FROM {1}"
+        return {
+            table: int(tx.execute(sql.format(column, table)).fetchone()[0])
+            for column, table in (("data_json", "chat_parts"), ("data_json", "chat_events"))
+        } | {"page_size": page}
+
+
+def prune(
+    ctx: Context,
+    *,
+    before: int | None = None,
+    keep: int | None = None,
+    agent: str | None = None,
+    archived_only: bool = False,
+    dry_run: bool = False,
+) -> PruneReport:
+    """Delete the sessions that are older than a time, or beyond the newest so many."""
+    if before is None and keep is None:
+        raise Invalid("nothing says which sessions to prune", hint="give an age or a count")
+    if keep is not None and keep < 0:
+        raise Invalid(f"cannot keep {keep} sessions", hint="give a number that is not negative")
+    params = {"before": before, "keep": keep, "agent": agent, "archived_only": archived_only}
+    with ctx.db.read() as tx:
+        chosen = [_describe(tx, row) for row in tx.all("old_sessions", params)]
+    if not dry_run:
+        for session in chosen:
+            # One transaction each: other writers get their turn between two sessions.
+            with ctx.db.write() as tx:
+                if tx.one("get_session", {"id": session["id"]}) is not None:
+                    delete_session(ctx, tx, str(session["id"]))
+    return PruneReport(dry_run, chosen, sum(int(str(session["bytes"])) for session in chosen))
+
+
+def _describe(tx: Tx, row: tuple[object, ...]) -> dict[str, object]:
+    size = tx.one("session_size", {"id": row[0]}) or (0, 0)
+    names = ("id", "title", "updated_at", "total_tokens", "bytes", "parts")
+    return dict(zip(names, (*row, *size), strict=True))
+
+
+def vacuum(ctx: Context) -> int:
+    """Give free pages back to the disk and drop stale postings; tells how many bytes it freed."""
+    search.reindex(ctx)
+    before = os.stat(ctx.db.path).st_size
+    ctx.db.vacuum()
+    return before - os.stat(ctx.db.path).st_size

@@ -1,0 +1,216 @@
+"""Writing rows of the three tables: always with their content hash, always through here."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from threadkeep.base import json
+from threadkeep.base.hashes import content_hash
+from threadkeep.base.schema import columns_of
+from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat.records import Json, Message, Session, message_of, session_of
+from threadkeep.errors import Conflict, NotFound
+
+SESSION, MESSAGE, PART = "session", "message", "part"
+TABLES = {SESSION: "chat_sessions", MESSAGE: "chat_messages", PART: "chat_parts"}
+_GET = {SESSION: "get_session", MESSAGE: "get_message", PART: "get_part"}
+
+# The columns we know, in the order of the queries; the hash is taken over exactly these.
+COLUMNS = {
+    SESSION: tuple(
+        [
+            "id",
+            "agent",
+            "workspace_root",
+            "model_json",
+            "parent_id",
+            "parent_message_id",
+            "permissions_json",
+            "metadata_json",
+            "prompt_tokens",
+            "completion_tokens",
+            "reasoning_tokens",
+            "cache_read",
+            "cache_write",
+            "total_tokens",
+            "cost_usd",
+            "created_at",
+            "updated_at",
+            "archived_at",
+            "title",
+            "workspace_id",
+            "mode",
+        ]
+    ),
+    MESSAGE: tuple(
+        ["id", "session_id", "role", "metadata_json", "created_at", "updated_at", "hidden_at"]
+    ),
+    PART: tuple(
+        [
+            "id",
+            "message_id",
+            "session_id",
+            "index",
+            "type",
+            "data_json",
+            "tool_call_id",
+            "tool_state",
+            "created_at",
+            "updated_at",
+            "continuation_run_id",
+        ]
+    ),
+}
+
+
+class PartRow(NamedTuple):
+    """A row of chat_parts."""
+
+    id: str
+    message_id: str
+    session_id: str
+    index: int
+    type: str
+    data_json: str
+    tool_call_id: str | None
+    tool_state: str | None
+    created_at: int
+    updated_at: int
+    continuation_run_id: str | None = None
+
+
+def rehash(tx: Tx, kind: str, row_id: str) -> None:
+    """Hash a row as it is stored now."""
+    row = tx.one(_GET[kind], {"id": row_id})
+    if row is not None:
+        _put_hash(tx, kind, row_id, content_hash(*row))
+
+
+def _put_hash(tx: Tx, kind: str, row_id: str, value: str) -> None:
+    tx.run("put_hash", {"kind": kind, "id": row_id, "hash": value})
+
+
+def part_row(
+    part: Mapping[str, Any],
+    data_json: str,
+    *,
+    part_id: str,
+    message_id: str,
+    session_id: str,
+    index: int,
+    created_at: int,
+    updated_at: int,
+    continuation_run_id: str | None = None,
+) -> PartRow:
+    """Make the row of a part; what the queries need is lifted out of its JSON."""
+    call, state = part.get("toolCallId"), part.get("state")
+    is_tool = isinstance(call, str)
+    return PartRow(
+        part_id,
+        message_id,
+        session_id,
+        index,
+        str(part["type"]),
+        data_json,
+        call if is_tool else None,
+        state if is_tool and isinstance(state, str) else None,
+        created_at,
+        updated_at,
+        continuation_run_id,
+    )
+
+
+def insert_part(tx: Tx, row: PartRow) -> None:
+    """Add a part."""
+    tx.run("insert_part", row._asdict())
+    _put_hash(tx, PART, row.id, content_hash(*row))
+
+
+def update_part(tx: Tx, row: PartRow) -> bool:
+    """Write a part again, whole; False if it is no longer there."""
+    if tx.run("update_part", row._asdict()) == 0:
+        return False
+    _put_hash(tx, PART, row.id, content_hash(*row))
+    return True
+
+
+def insert_message(
+    tx: Tx,
+    *,
+    message_id: str,
+    session_id: str,
+    role: str,
+    metadata: Json,
+    created_at: int,
+    hidden_at: int | None = None,
+) -> None:
+    """Add a message without parts."""
+    params = {
+        "id": message_id,
+        "session_id": session_id,
+        "role": role,
+        "metadata_json": json.encode(metadata),
+        "created_at": created_at,
+        "updated_at": created_at,
+        "hidden_at": hidden_at,
+    }
+    tx.run("insert_message", params)
+    rehash(tx, MESSAGE, message_id)
+
+
+def set_message_metadata(tx: Tx, message_id: str, metadata: Json, now: int) -> None:
+    """Write a message's metadata."""
+    params = {"id": message_id, "metadata_json": json.encode(metadata), "now": now}
+    tx.run("set_message_metadata", params)
+    rehash(tx, MESSAGE, message_id)
+
+
+def touch_session(tx: Tx, session_id: str, now: int) -> None:
+    """Move a session to the top of the list."""
+    tx.run("touch_session", {"id": session_id, "now": now})
+    rehash(tx, SESSION, session_id)
+
+
+def need_session(tx: Tx, session_id: str) -> Session:
+    """Give a session, or say that there is none of that id."""
+    row = tx.one("get_session", {"id": session_id})
+    if row is None:
+        msg = f"there is no session {session_id!r}"
+        raise NotFound(msg, hint="`threadkeep chat ls --all` lists the sessions")
+    return session_of(row)
+
+
+def need_message(tx: Tx, session_id: str, message_id: str) -> Message:
+    """Give a message of a session; a message of another session is refused."""
+    row = tx.one("get_message", {"id": message_id})
+    if row is None:
+        msg = f"there is no message {message_id!r} in session {session_id!r}"
+        raise NotFound(msg, hint="`threadkeep chat show` lists the messages of a session")
+    message = message_of(row)
+    if message.session_id != session_id:
+        raise foreign_message(message_id, message.session_id, session_id)
+    return message
+
+
+def foreign_message(message_id: str, owner: str, session_id: str) -> Conflict:
+    """Make the error for a message id that lives in another session."""
+    msg = f"message {message_id!r} belongs to session {owner!r}, not to {session_id!r}"
+    return Conflict(msg, hint="use an id of this session, or let the store make a new one")
+
+
+def next_message_time(tx: Tx, session_id: str, now: int) -> int:
+    """Give a time after every message of the session, so that time order is insertion order."""
+    newest = tx.value("newest_message_time", {"session_id": session_id})
+    return now if newest is None else max(now, newest + 1)
+
+
+def image(tx: Tx, kind: str, row_id: str) -> Json | None:
+    """Give a row with every column that the file has, known to us or not; None if it is gone."""
+    names = columns_of(tx, TABLES[kind])
+    quoted = ", ".join(f'"{name}"' for name in names)
+    sql = f'SELECT {quoted} FROM "{TABLES[kind]}" WHERE id = ?'  # noqa: S608  (our own names)
+    row: Row | None = tx.execute(sql, (row_id,)).fetchone()
+    if row is None:
+        return None
+    values = (from_sql(value) if isinstance(value, bytes) else value for value in row)
+    return dict(zip(names, values, strict=True))

@@ -1,0 +1,415 @@
+-- Named queries of the chat store. Every SELECT names its columns: other programs may add some.
+
+-- name: get_meta
+SELECT value FROM tk_meta WHERE key = :key;
+
+-- name: set_meta
+INSERT INTO tk_meta(key, value) VALUES (:key, :value)
+ON CONFLICT(key) DO UPDATE SET value = excluded.value;
+
+-- ---------------------------------------------------------------- sessions
+
+-- name: insert_session
+INSERT INTO chat_sessions(
+  id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json,
+  metadata_json, prompt_tokens, completion_tokens, reasoning_tokens, cache_read, cache_write,
+  total_tokens, cost_usd, created_at, updated_at, archived_at, title, workspace_id, mode)
+VALUES (
+  :id, :agent, :workspace_root, :model_json, :parent_id, :parent_message_id, :permissions_json,
+  :metadata_json, 0, 0, 0, 0, 0, 0, 0, :now, :now, NULL, :title, :workspace_id, :mode);
+
+-- name: get_session
+SELECT id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json,
+  metadata_json, prompt_tokens, completion_tokens, reasoning_tokens, cache_read, cache_write,
+  total_tokens, cost_usd, created_at, updated_at, archived_at, title, workspace_id, mode
+FROM chat_sessions WHERE id = :id;
+
+-- name: list_sessions
+-- Newest first; the pair (updated_at, id) of the last row seen is the cursor.
+SELECT id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json,
+  metadata_json, prompt_tokens, completion_tokens, reasoning_tokens, cache_read, cache_write,
+  total_tokens, cost_usd, created_at, updated_at, archived_at, title, workspace_id, mode
+FROM chat_sessions
+WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+  AND (CAST(:workspace AS TEXT) IS NULL OR workspace_root = :workspace)
+  AND (CAST(:parent AS TEXT) IS NULL OR parent_id = :parent)
+  AND (CAST(:title AS TEXT) IS NULL OR title LIKE :title ESCAPE '\')
+  AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
+  AND (:ephemeral OR NOT json_valid(metadata_json)
+       OR coalesce(json_extract(metadata_json, '$.ephemeral'), 0) IN (0, 'false'))
+  AND (CAST(:updated AS INTEGER) IS NULL OR (updated_at, id) < (:updated, :id))
+ORDER BY updated_at DESC, id DESC LIMIT :limit;
+
+-- name: touch_session
+UPDATE chat_sessions SET updated_at = max(updated_at, :now) WHERE id = :id;
+
+-- name: set_session_model
+UPDATE chat_sessions SET model_json = :model_json, updated_at = max(updated_at, :now) WHERE id = :id;
+
+-- name: set_session_title
+UPDATE chat_sessions SET title = :title, updated_at = max(updated_at, :now) WHERE id = :id;
+
+-- name: set_session_archived
+UPDATE chat_sessions SET archived_at = :archived_at, updated_at = max(updated_at, :now)
+WHERE id = :id;
+
+-- name: set_session_permissions
+UPDATE chat_sessions SET permissions_json = :permissions_json, updated_at = max(updated_at, :now)
+WHERE id = :id;
+
+-- name: set_session_metadata
+UPDATE chat_sessions SET metadata_json = :metadata_json, updated_at = max(updated_at, :now)
+WHERE id = :id;
+
+-- name: set_session_usage
+UPDATE chat_sessions SET prompt_tokens = :input, completion_tokens = :output,
+  reasoning_tokens = :reasoning, cache_read = :cache_read, cache_write = :cache_write,
+  total_tokens = :input + :output + :reasoning + :cache_read + :cache_write,
+  cost_usd = cost_usd + :cost_usd, updated_at = max(updated_at, :now)
+WHERE id = :id;
+
+-- name: delete_session
+DELETE FROM chat_sessions WHERE id = :id;
+
+-- name: delete_stream
+DELETE FROM chat_events WHERE stream_id = :id;
+
+-- name: delete_finished
+DELETE FROM tk_finished WHERE stream_id = :id;
+
+-- name: delete_recordings
+DELETE FROM tk_recordings WHERE session_id = :id;
+
+-- ---------------------------------------------------------------- messages
+
+-- name: insert_message
+INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at, updated_at, hidden_at)
+VALUES (:id, :session_id, :role, :metadata_json, :created_at, :updated_at, :hidden_at);
+
+-- name: get_message
+SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
+FROM chat_messages WHERE id = :id;
+
+-- name: session_messages
+SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
+FROM chat_messages WHERE session_id = :session_id ORDER BY created_at, id;
+
+-- name: newest_message_time
+SELECT max(created_at) FROM chat_messages WHERE session_id = :session_id;
+
+-- name: set_message_metadata
+UPDATE chat_messages SET metadata_json = :metadata_json, updated_at = max(updated_at, :now)
+WHERE id = :id;
+
+-- name: set_message_hidden
+UPDATE chat_messages SET metadata_json = :metadata_json, hidden_at = :hidden_at,
+  updated_at = max(updated_at, :now)
+WHERE id = :id;
+
+-- name: swap_queued_message
+-- Compare and swap: only the one who still sees the old metadata wins.
+UPDATE chat_messages SET metadata_json = :metadata_json, created_at = :created_at,
+  hidden_at = :hidden_at, updated_at = max(updated_at, :now)
+WHERE id = :id AND metadata_json = :expected;
+
+-- name: delete_message_parts
+DELETE FROM chat_parts WHERE message_id = :message_id AND "index" >= :first;
+
+-- ---------------------------------------------------------------- parts
+
+-- name: insert_part
+INSERT INTO chat_parts(
+  id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at,
+  updated_at, continuation_run_id)
+VALUES (
+  :id, :message_id, :session_id, :index, :type, :data_json, :tool_call_id, :tool_state,
+  :created_at, :updated_at, :continuation_run_id);
+
+-- name: update_part
+UPDATE chat_parts SET type = :type, data_json = :data_json, tool_call_id = :tool_call_id,
+  tool_state = :tool_state, updated_at = :updated_at
+WHERE id = :id;
+
+-- name: get_part
+SELECT id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at,
+  updated_at, continuation_run_id
+FROM chat_parts WHERE id = :id;
+
+-- name: session_parts
+SELECT id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at,
+  updated_at, continuation_run_id
+FROM chat_parts WHERE session_id = :session_id;
+
+-- name: message_parts
+SELECT id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at,
+  updated_at, continuation_run_id
+FROM chat_parts WHERE message_id = :message_id ORDER BY "index";
+
+-- name: find_tool_call
+-- The newest call of that id in the session: where a late result belongs.
+SELECT p.id, p.message_id, p.session_id, p."index", p.type, p.data_json, p.tool_call_id,
+  p.tool_state, p.created_at, p.updated_at, p.continuation_run_id
+FROM chat_parts p JOIN chat_messages m ON m.id = p.message_id
+WHERE p.tool_call_id = :tool_call_id AND p.session_id = :session_id
+ORDER BY m.created_at DESC, m.id DESC, p."index" DESC LIMIT 1;
+
+-- name: session_tool_parts
+SELECT p.id, p.message_id, p.session_id, p."index", p.type, p.data_json, p.tool_call_id,
+  p.tool_state, p.created_at, p.updated_at, p.continuation_run_id
+FROM chat_parts p
+WHERE p.session_id = :session_id
+  AND p.tool_state IN ('input-streaming', 'input-available', 'approval-responded')
+ORDER BY p.message_id, p."index";
+
+-- name: sessions_with_open_tools
+SELECT DISTINCT session_id FROM chat_parts
+WHERE tool_state IN ('input-streaming', 'input-available', 'approval-responded');
+
+-- ---------------------------------------------------------------- journal
+
+-- name: append_event
+-- The next number is one past the stream's last, whether its row is still there or not.
+INSERT INTO chat_events(
+  stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
+SELECT :stream_id, 1 + max(
+    coalesce((SELECT max(seq) FROM chat_events WHERE stream_id = :stream_id), 0),
+    coalesce((SELECT max(seq) FROM tk_finished WHERE stream_id = :stream_id), 0)),
+  :kind, :message_id, :part_id, :data_json, :created_at, :checksum
+RETURNING seq;
+
+-- name: events_after
+SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum
+FROM chat_events WHERE stream_id = :stream_id AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: message_chunks_after
+SELECT seq, data_json, part_id, created_at FROM chat_events
+WHERE stream_id = :stream_id AND seq > :after AND message_id = :message_id AND kind = 'chunk'
+ORDER BY seq;
+
+-- name: last_message_chunk
+SELECT max(seq) FROM chat_events
+WHERE stream_id = :stream_id AND message_id = :message_id AND kind = 'chunk';
+
+-- name: finished_after
+SELECT seq, message_id FROM tk_finished WHERE stream_id = :stream_id AND seq > :after ORDER BY seq;
+
+-- name: add_finished
+INSERT INTO tk_finished(stream_id, seq, message_id) VALUES (:stream_id, :seq, :message_id)
+ON CONFLICT(stream_id, seq) DO UPDATE SET message_id = excluded.message_id;
+
+-- name: drop_finished_chunks
+DELETE FROM chat_events WHERE stream_id = :stream_id AND kind = 'chunk'
+  AND message_id IN (SELECT message_id FROM tk_finished WHERE stream_id = :stream_id)
+  AND message_id NOT IN (SELECT message_id FROM tk_recordings WHERE session_id = :stream_id);
+
+-- name: streams_with_finished_chunks
+SELECT DISTINCT e.stream_id FROM chat_events e
+JOIN tk_finished f ON f.stream_id = e.stream_id AND f.message_id = e.message_id
+WHERE e.kind = 'chunk';
+
+-- name: put_recording
+INSERT INTO tk_recordings(message_id, session_id, run_id, owner, open_json, started_at)
+VALUES (:message_id, :session_id, :run_id, :owner, :open_json, :started_at)
+ON CONFLICT(message_id) DO UPDATE SET run_id = excluded.run_id, owner = excluded.owner,
+  open_json = excluded.open_json;
+
+-- name: get_recording
+SELECT message_id, session_id, run_id, owner, open_json, started_at
+FROM tk_recordings WHERE message_id = :message_id;
+
+-- name: session_recordings
+SELECT message_id, session_id, run_id, owner, open_json, started_at
+FROM tk_recordings WHERE session_id = :session_id;
+
+-- name: all_recordings
+SELECT message_id, session_id, run_id, owner, open_json, started_at FROM tk_recordings;
+
+-- name: end_recording
+DELETE FROM tk_recordings WHERE message_id = :message_id;
+
+-- ---------------------------------------------------------------- hashes
+
+-- name: put_hash
+INSERT INTO tk_hashes(kind, id, hash) VALUES (:kind, :id, :hash)
+ON CONFLICT(kind, id) DO UPDATE SET hash = excluded.hash;
+
+-- ---------------------------------------------------------------- runs and prompts
+
+-- name: insert_run
+INSERT INTO tk_runs(id, session_id, message_id, agent, model_json, system_prompt_digest, tools_json,
+  started_at)
+VALUES (:id, :session_id, :message_id, :agent, :model_json, :system_prompt_digest, :tools_json,
+  :started_at);
+
+-- name: set_run_message
+UPDATE tk_runs SET message_id = :message_id WHERE id = :id;
+
+-- name: end_run
+UPDATE tk_runs SET ended_at = :ended_at, end_reason = :end_reason, finish_reason = :finish_reason,
+  error_text = :error_text
+WHERE id = :id;
+
+-- name: set_run_usage
+UPDATE tk_runs SET usage_json = :usage_json, cost_usd = :cost_usd WHERE id = :id;
+
+-- name: set_run_verdicts
+UPDATE tk_runs SET verdicts_json = :verdicts_json WHERE id = :id;
+
+-- name: get_run
+SELECT id, session_id, message_id, agent, model_json, system_prompt_digest, tools_json,
+  verdicts_json, usage_json, cost_usd, started_at, ended_at, end_reason, finish_reason, error_text
+FROM tk_runs WHERE id = :id;
+
+-- name: session_runs
+SELECT id, session_id, message_id, agent, model_json, system_prompt_digest, tools_json,
+  verdicts_json, usage_json, cost_usd, started_at, ended_at, end_reason, finish_reason, error_text
+FROM tk_runs WHERE session_id = :session_id ORDER BY started_at, id;
+
+-- name: put_system_prompt
+INSERT INTO system_prompts(digest, body, created_at) VALUES (:digest, :body, :now)
+ON CONFLICT(digest) DO NOTHING;
+
+-- name: get_system_prompt
+SELECT body FROM system_prompts WHERE digest = :digest;
+
+-- ---------------------------------------------------------------- usage
+
+-- name: get_usage
+SELECT input, output, reasoning, cache_read, cache_write, cost_usd
+FROM tk_usage WHERE message_id = :message_id;
+
+-- name: put_usage
+INSERT INTO tk_usage(
+  message_id, session_id, input, output, reasoning, cache_read, cache_write, cost_usd)
+VALUES (
+  :message_id, :session_id, :input, :output, :reasoning, :cache_read, :cache_write, :cost_usd)
+ON CONFLICT(message_id) DO UPDATE SET input = excluded.input, output = excluded.output,
+  reasoning = excluded.reasoning, cache_read = excluded.cache_read,
+  cache_write = excluded.cache_write, cost_usd = excluded.cost_usd;
+
+-- name: session_usage
+SELECT message_id, input, output, reasoning, cache_read, cache_write, cost_usd
+FROM tk_usage WHERE session_id = :session_id;
+
+-- name: recorded_messages
+SELECT DISTINCT message_id FROM tk_finished WHERE stream_id = :session_id
+UNION SELECT message_id FROM tk_recordings WHERE session_id = :session_id;
+
+-- name: session_compactions
+SELECT message_id, data_json, type FROM chat_parts
+WHERE session_id = :session_id AND type = 'data-compaction';
+
+-- ---------------------------------------------------------------- search
+
+-- name: dirty_parts
+SELECT d.part_id, p.session_id, p.type, p.data_json
+FROM tk_search_dirty d LEFT JOIN chat_parts p ON p.id = d.part_id
+ORDER BY d.part_id LIMIT :limit;
+
+-- name: any_dirty_part
+SELECT 1 FROM tk_search_dirty LIMIT 1;
+
+-- name: forget_search_doc
+DELETE FROM tk_search_docs WHERE part_id = :part_id;
+
+-- name: add_search_doc
+INSERT INTO tk_search_docs(part_id, session_id) VALUES (:part_id, :session_id) RETURNING doc;
+
+-- name: index_search_doc
+INSERT INTO tk_search(rowid, text) VALUES (:doc, :text);
+
+-- name: clean_part
+DELETE FROM tk_search_dirty WHERE part_id = :part_id;
+
+-- name: oldest_candidate
+-- Ranking every match of a common word is slow; the newest ones are ranked, see search.py.
+SELECT min(rowid) FROM (
+  SELECT rowid FROM tk_search WHERE tk_search MATCH :query ORDER BY rowid DESC LIMIT :limit);
+
+-- name: search_parts
+SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at, s.title,
+  bm25(tk_search) AS score
+FROM tk_search
+JOIN tk_search_docs d ON d.doc = tk_search.rowid
+JOIN chat_parts p ON p.id = d.part_id
+JOIN chat_messages m ON m.id = p.message_id
+JOIN chat_sessions s ON s.id = p.session_id
+WHERE tk_search MATCH :query AND tk_search.rowid >= :oldest
+  AND (CAST(:session_id AS TEXT) IS NULL OR p.session_id = :session_id)
+  AND (CAST(:agent AS TEXT) IS NULL OR s.agent = :agent)
+  AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
+  AND (:archived OR s.archived_at IS NULL)
+  AND (:hidden OR m.hidden_at IS NULL)
+  AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
+ORDER BY score, m.created_at DESC LIMIT :limit;
+
+-- name: scan_parts
+-- Without the index: every part whose text contains the term, newest first.
+SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at, s.title, 0.0
+FROM chat_parts p
+JOIN chat_messages m ON m.id = p.message_id
+JOIN chat_sessions s ON s.id = p.session_id
+WHERE p.data_json LIKE :term ESCAPE '\'
+  AND (CAST(:session_id AS TEXT) IS NULL OR p.session_id = :session_id)
+  AND (CAST(:agent AS TEXT) IS NULL OR s.agent = :agent)
+  AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
+  AND (:archived OR s.archived_at IS NULL)
+  AND (:hidden OR m.hidden_at IS NULL)
+  AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
+ORDER BY m.created_at DESC LIMIT :limit;
+
+-- name: mark_all_dirty
+INSERT OR IGNORE INTO tk_search_dirty(part_id) SELECT id FROM chat_parts;
+
+-- name: forget_all_docs
+DELETE FROM tk_search_docs;
+
+-- ---------------------------------------------------------------- event log, retention
+
+-- name: all_streams
+SELECT DISTINCT stream_id FROM chat_events ORDER BY stream_id;
+
+-- name: all_session_ids
+SELECT id FROM chat_sessions ORDER BY created_at, id;
+
+-- name: drop_events
+DELETE FROM chat_events WHERE kind <> 'chunk'
+  OR message_id NOT IN (SELECT message_id FROM tk_recordings);
+
+-- name: old_finished_messages
+SELECT DISTINCT e.stream_id, e.message_id FROM chat_events e
+WHERE e.kind = 'chunk' AND e.message_id IS NOT NULL
+  AND e.message_id NOT IN (SELECT message_id FROM tk_recordings)
+GROUP BY e.stream_id, e.message_id HAVING max(e.created_at) < :before;
+
+-- name: drop_message_chunks
+DELETE FROM chat_events WHERE stream_id = :stream_id AND message_id = :message_id
+  AND kind IN ('chunk', 'snapshot');
+
+-- name: put_event_at
+INSERT INTO chat_events(
+  stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
+VALUES (:stream_id, :seq, :kind, :message_id, NULL, :data_json, :created_at, :checksum);
+
+-- name: old_sessions
+-- Which sessions retention may take: oldest first, none that is being recorded.
+SELECT id, title, updated_at, total_tokens FROM chat_sessions s
+WHERE (CAST(:before AS INTEGER) IS NULL OR updated_at < :before)
+  AND (NOT :archived_only OR archived_at IS NOT NULL)
+  AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+  AND id NOT IN (SELECT session_id FROM tk_recordings)
+  AND (CAST(:keep AS INTEGER) IS NULL OR id NOT IN (
+    SELECT id FROM chat_sessions
+    WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+    ORDER BY updated_at DESC, id DESC LIMIT :keep))
+ORDER BY updated_at, id;
+
+-- name: session_size
+SELECT coalesce(sum(length(data_json)), 0), count(*) FROM chat_parts WHERE session_id = :id;
+
+-- name: largest_sessions
+SELECT p.session_id, s.title, sum(length(p.data_json)) AS bytes, count(*) AS parts
+FROM chat_parts p JOIN chat_sessions s ON s.id = p.session_id
+GROUP BY p.session_id ORDER BY bytes DESC LIMIT :limit;

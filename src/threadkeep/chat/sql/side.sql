@@ -1,0 +1,136 @@
+-- What is ours beside the three tables; other programs ignore it.
+
+-- Our schema version and settings; user_version belongs to the author of the guide.
+CREATE TABLE tk_meta (
+  key TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- The journal: every chunk of an unfinished message, in order; kept as the event log when asked.
+CREATE TABLE chat_events (
+  stream_id TEXT NOT NULL,                        -- the session
+  seq INTEGER NOT NULL,                           -- counts up within the stream, never reused
+  kind TEXT NOT NULL,                             -- chunk, or the verb that changed something
+  message_id TEXT,
+  part_id TEXT,                                   -- the part this chunk brought into being
+  data_json TEXT NOT NULL,                        -- the chunk, or the rows the verb left behind
+  created_at INTEGER NOT NULL,
+  checksum INTEGER NOT NULL,                      -- a flipped bit in a chunk is noticed
+  PRIMARY KEY (stream_id, seq)                    -- no rowid: one page per committed chunk
+) WITHOUT ROWID;
+
+-- One small row per recorded message: what a tail needs once its journal rows are gone, and
+-- where the numbering of the stream stands.
+CREATE TABLE tk_finished (
+  stream_id TEXT NOT NULL,
+  seq INTEGER NOT NULL,                           -- of the last chunk of the message
+  message_id TEXT NOT NULL,
+  PRIMARY KEY (stream_id, seq)
+) WITHOUT ROWID;
+
+-- One row per unfinished message: what the part rows do not say about its growing parts.
+CREATE TABLE tk_recordings (
+  message_id TEXT PRIMARY KEY REFERENCES chat_messages(id) ON DELETE CASCADE,
+  session_id TEXT NOT NULL,
+  run_id TEXT,
+  owner TEXT NOT NULL,                            -- the process that records; a dead one left it
+  open_json TEXT NOT NULL,                        -- open part ids and how far each part is folded
+  started_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX tk_recordings_session ON tk_recordings(session_id);
+
+-- Runs: who ran, why it ended; the finish reason has no other home.
+CREATE TABLE tk_runs (
+  id TEXT PRIMARY KEY,                            -- run_…
+  session_id TEXT NOT NULL REFERENCES chat_sessions(id) ON DELETE CASCADE,
+  message_id TEXT,                                -- the assistant message it produced
+  agent TEXT,
+  model_json TEXT NOT NULL DEFAULT '{}',          -- with variant and temperature where given
+  system_prompt_digest TEXT,
+  tools_json TEXT NOT NULL DEFAULT '[]',          -- the tools that were offered
+  verdicts_json TEXT NOT NULL DEFAULT '[]',       -- permission verdicts, as they were given
+  usage_json TEXT NOT NULL DEFAULT '{}',
+  cost_usd REAL NOT NULL DEFAULT 0,
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  end_reason TEXT,                                -- finish, abort, error, cut or crash
+  finish_reason TEXT,                             -- the model's own word
+  error_text TEXT
+) WITHOUT ROWID;
+CREATE INDEX tk_runs_session ON tk_runs(session_id, started_at);
+
+-- Usage that came through record_usage; what a stream says of itself in metadata is no usage.
+CREATE TABLE tk_usage (
+  message_id TEXT PRIMARY KEY REFERENCES chat_messages(id) ON DELETE CASCADE,
+  session_id TEXT NOT NULL,
+  input INTEGER NOT NULL,
+  output INTEGER NOT NULL,
+  reasoning INTEGER NOT NULL,
+  cache_read INTEGER NOT NULL,
+  cache_write INTEGER NOT NULL,
+  cost_usd REAL NOT NULL                          -- 0 unless a writer reported it
+) WITHOUT ROWID;
+CREATE INDEX tk_usage_session ON tk_usage(session_id);
+
+CREATE TABLE system_prompts (
+  digest TEXT PRIMARY KEY,                        -- SHA-256 of the body, as messages name it
+  body TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Content hashes: SQLite does not notice a flipped bit in text, these do.
+CREATE TABLE tk_hashes (
+  kind TEXT NOT NULL,                             -- session, message or part
+  id TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+
+-- Columns we do not know, from imported rows: given back by the next export.
+CREATE TABLE tk_extra (
+  kind TEXT NOT NULL,
+  id TEXT NOT NULL,
+  columns_json TEXT NOT NULL,
+  PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+
+-- Full text. The index holds no text of its own; a part's row in tk_search_docs says which
+-- document is current, so a stale posting can never surface, and a rebuild needs only the parts.
+CREATE TABLE tk_search_docs (
+  doc INTEGER PRIMARY KEY AUTOINCREMENT,          -- never reused
+  part_id TEXT NOT NULL UNIQUE,
+  session_id TEXT NOT NULL
+);
+CREATE TABLE tk_search_dirty (
+  part_id TEXT PRIMARY KEY                        -- changed since it was last indexed
+) WITHOUT ROWID;
+CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='porter unicode61');
+
+-- Triggers keep these right when another program writes the three tables.
+CREATE TRIGGER tk_part_added AFTER INSERT ON chat_parts BEGIN
+  INSERT OR IGNORE INTO tk_search_dirty(part_id) VALUES (new.id);
+END;
+CREATE TRIGGER tk_part_changed AFTER UPDATE ON chat_parts BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'part' AND id = old.id;
+  INSERT OR IGNORE INTO tk_search_dirty(part_id) VALUES (new.id);
+END;
+CREATE TRIGGER tk_part_deleted AFTER DELETE ON chat_parts BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'part' AND id = old.id;
+  DELETE FROM tk_extra WHERE kind = 'part' AND id = old.id;
+  DELETE FROM tk_search_docs WHERE part_id = old.id;
+  DELETE FROM tk_search_dirty WHERE part_id = old.id;
+END;
+CREATE TRIGGER tk_message_changed AFTER UPDATE ON chat_messages BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'message' AND id = old.id;
+END;
+CREATE TRIGGER tk_message_deleted AFTER DELETE ON chat_messages BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'message' AND id = old.id;
+  DELETE FROM tk_extra WHERE kind = 'message' AND id = old.id;
+END;
+CREATE TRIGGER tk_session_changed AFTER UPDATE ON chat_sessions BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'session' AND id = old.id;
+END;
+CREATE TRIGGER tk_session_deleted AFTER DELETE ON chat_sessions BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'session' AND id = old.id;
+  DELETE FROM tk_extra WHERE kind = 'session' AND id = old.id;
+END;

@@ -1,0 +1,185 @@
+"""ChatStore: sessions, messages and parts in the AI SDK's shape, in one SQLite file.
+
+Every verb is one function in a module of this package; here they come together. A verb that
+writes is one transaction, durable when it returns; the recorder says for itself when a chunk is.
+"""
+
+from pathlib import Path
+from typing import Self
+
+from threadkeep.base.backup import Kept, Progress, make_backup
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.ids import IdSource
+from threadkeep.base.schema import prepare, refuse_newer
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.chat import (
+    eventlog,
+    history,
+    messages,
+    orphans,
+    recorder,
+    recovery,
+    retention,
+    turns,
+    usage,
+)
+from threadkeep.chat import (
+    runs as runs_,
+)
+from threadkeep.chat import (
+    search as search_,
+)
+from threadkeep.chat import (
+    sessions as sessions_,
+)
+from threadkeep.chat import (
+    tail as tail_,
+)
+from threadkeep.chat import (
+    verify as verify_,
+)
+from threadkeep.chat.context import PART_LIMIT, Context, Redact
+from threadkeep.chat.layout import QUERIES, SCHEMA, read_version
+from threadkeep.chat.verbs import calls, reads, writes
+from threadkeep.errors import Invalid
+
+
+class ChatStore:
+    """Agent conversations, recorded chunk by chunk so that a crash loses nothing."""
+
+    def __init__(self, context: Context) -> None:
+        """Use `ChatStore.open`."""
+        self.context = context
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        event_log: bool | None = None,
+        redact: Redact | None = None,
+        budget: float = DEFAULT_BUDGET,
+        part_limit: int = PART_LIMIT,
+        clock: Clock = now_ms,
+        ids: IdSource | None = None,
+    ) -> Self:
+        """Open a chat file, create it if it is missing, or bring an older one up.
+
+        What a crashed recorder left is folded in. `event_log` None keeps the file's setting.
+        `redact` sees every text before it is stored. `budget` is how long a write may wait.
+        """
+        database = Database(path, QUERIES, budget=budget, read_only=read_only)
+        store = cls(Context(database, clock, ids or IdSource(clock), redact, part_limit))
+        try:
+            if read_only:
+                store._check_readable()
+            else:
+                prepare(database, SCHEMA, store._backup_before_upgrade)
+                recovery.settle_when_possible(store.context)
+                if event_log is not None:
+                    eventlog.switch(store.context, on=event_log)
+        except BaseException:
+            database.close()
+            raise
+        return store
+
+    def _check_readable(self) -> None:
+        with self.context.db.read() as tx:
+            version = read_version(tx)
+        if not version:
+            msg = f"{self.path} is not a chat store, or one that must be brought up first"
+            raise Invalid(msg, hint="open it once for writing")
+        refuse_newer(self.context.db, SCHEMA, version)
+
+    def _backup_before_upgrade(self, reason: str) -> None:
+        make_backup(self.context.db, reason=reason, clock=self.context.clock)
+
+    @property
+    def path(self) -> Path:
+        """The file of the store."""
+        return self.context.db.path
+
+    def close(self) -> None:
+        """Close the store; recorders still open keep what they have stored."""
+        self.context.db.close()
+
+    def __enter__(self) -> Self:
+        """Use the store in a `with` block, which closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""
+        self.close()
+
+    def backup(
+        self,
+        target: str | Path | None = None,
+        *,
+        reason: str = "manual",
+        progress: Progress | None = None,
+        keep: Kept | None = None,
+    ) -> Path:
+        """Copy the live store to a backup file that was checked, row by row."""
+        return make_backup(
+            self.context.db,
+            None if target is None else Path(target),
+            reason=reason,
+            check=verify_.problems_of,
+            progress=progress,
+            keep=keep,
+            clock=self.context.clock,
+        )
+
+    # sessions
+    create_session = writes(sessions_.create_session)
+    session = reads(sessions_.get_session)
+    sessions = reads(sessions_.list_sessions)
+    set_title = writes(sessions_.set_title)
+    set_metadata = writes(sessions_.set_metadata)
+    set_permissions = writes(sessions_.set_permissions)
+    archive = writes(sessions_.archive)
+    unarchive = writes(sessions_.unarchive)
+    delete = writes(sessions_.delete_session)
+
+    # messages
+    say = writes(messages.say)
+    put_message = writes(messages.put_message)
+    ui_messages = reads(messages.ui_messages)
+    message = reads(messages.ui_message)
+    search = calls(search_.search)
+
+    # streams
+    record = calls(recorder.record)
+    tail = calls(tail_.tail)
+    record_usage = writes(usage.record_usage)
+    spend = reads(usage.spend)
+    repair_orphans = writes(orphans.repair_orphans)
+
+    # history
+    rewind = writes(history.rewind)
+    unrewind = writes(history.unrewind)
+    fork = writes(history.fork)
+    compact = writes(history.compact)
+
+    # the queue of pending turns
+    enqueue = writes(turns.enqueue)
+    queued = reads(turns.queued)
+    fire = writes(turns.fire)
+    unfire = writes(turns.unfire)
+    cancel = writes(turns.cancel)
+
+    # permissions, runs, prompts
+    judge = writes(runs_.judge)
+    runs = reads(runs_.session_runs)
+    put_system_prompt = writes(runs_.put_system_prompt)
+    system_prompt = reads(runs_.get_system_prompt)
+
+    # care
+    verify = calls(verify_.verify)
+    size = calls(retention.size_report)
+    prune = calls(retention.prune)
+    vacuum = calls(retention.vacuum)
+    reindex = calls(search_.reindex)
+    rebuild = calls(eventlog.rebuild)
+    compact_log = calls(eventlog.compact_log)

@@ -1,0 +1,319 @@
+"""Tool calls: their parts, the input that is still arriving, and where to find them.
+
+Everything that changes a part is a pure function from the old part to the new one. Inside a
+part the value MISSING stands for a key that the SDK holds as `undefined`; `without_missing`
+gives the JSON form.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Self
+
+from threadkeep.chat.chunks import Chunk
+from threadkeep.chat.growing_text import GrowingText
+from threadkeep.chat.partial_json import MISSING, PartialJson
+from threadkeep.errors import Invalid
+
+Part = dict[str, Any]
+Fields = dict[str, Any]
+
+_CALL: Final = ("toolCallId", "toolName", "toolMetadata")
+_PROVIDER: Final = ("providerExecuted", "providerMetadata")
+_OVERWRITTEN: Final = ("input", "output", "errorText", "rawInput", "preliminary")
+# The SDK creates the keys of a part in these orders; a new dynamic part has no rawInput.
+_STATIC_KEYS: Final = (
+    *("type", "toolCallId", "state", "title", "toolMetadata", "input", "inputEncoding"),
+    *("output", "rawInput", "errorText", "providerExecuted", "preliminary"),
+)
+_DYNAMIC_KEYS: Final = (
+    *("type", "toolName", "toolCallId", "state", "input", "inputEncoding", "output"),
+    *("errorText", "preliminary", "providerExecuted", "title", "toolMetadata"),
+)
+_LATER_KEYS: Final = ("toolMetadata", "inputEncoding")  # not created before they have a value
+
+
+def is_dynamic(part: Part) -> bool:
+    """Whether this is the part of a tool that was not known at build time."""
+    return part.get("type") == "dynamic-tool"
+
+
+def is_tool(part: Part) -> bool:
+    """Whether this is the part of a tool call."""
+    return is_dynamic(part) or str(part.get("type")).startswith("tool-")
+
+
+def without_missing(part: Part) -> Part:
+    """Return the JSON form of a part: a fresh dict without the keys that have no value."""
+    return {key: value for key, value in part.items() if value is not MISSING}
+
+
+def pick(source: Fields, *names: str) -> Fields:
+    """Return those of the named fields that are there."""
+    return {name: source[name] for name in names if name in source}
+
+
+# From chunks to fields ------------------------------------------------------------------
+
+
+def streaming_fields(chunk: Chunk) -> Fields:
+    """What a tool-input-start chunk says about its part."""
+    fields = pick(chunk, *_CALL, *_PROVIDER, "title", "inputEncoding")
+    return {**fields, "state": "input-streaming"}
+
+
+def available_fields(chunk: Chunk) -> Fields:
+    """What a tool-input-available chunk says about its part."""
+    return {**pick(chunk, *_CALL, *_PROVIDER, "title", "input"), "state": "input-available"}
+
+
+def input_error_fields(chunk: Chunk, *, dynamic: bool) -> Fields:
+    """What a tool-input-error chunk says: a static tool keeps the bad input as `rawInput`."""
+    fields = {**pick(chunk, *_CALL, *_PROVIDER, "errorText"), "state": "output-error"}
+    if "input" in chunk:
+        fields["input" if dynamic else "rawInput"] = chunk["input"]
+    return fields
+
+
+# From fields to parts -------------------------------------------------------------------
+
+
+def new_tool_part(fields: Fields, *, dynamic: bool) -> Part:
+    """Return the part that the first chunk of a tool call creates."""
+    kind = "dynamic-tool" if dynamic else f"tool-{fields['toolName']}"
+    known = {**fields, "type": kind}
+    if known.get("inputEncoding") is None:
+        known.pop("inputEncoding", None)
+    part = {
+        key: known.get(key, MISSING)
+        for key in (_DYNAMIC_KEYS if dynamic else _STATIC_KEYS)
+        if key in known or key not in _LATER_KEYS
+    }
+    return {**part, **_provider_metadata(fields)}
+
+
+def revised_tool_part(part: Part, fields: Fields) -> Part:
+    """Return the part after a later chunk of its call.
+
+    Input, output and error are those of the chunk alone; title, tool metadata and
+    providerExecuted stay unless the chunk names them.
+    """
+    new = {**part, "state": fields["state"]}
+    if "toolName" in fields:
+        name = fields["toolName"]
+        new.update({"toolName": name} if is_dynamic(part) else {"type": f"tool-{name}"})
+    for key in _OVERWRITTEN:
+        new[key] = fields.get(key, MISSING)
+    if fields.get("inputEncoding") is None:
+        new.pop("inputEncoding", None)
+    else:
+        new["inputEncoding"] = fields["inputEncoding"]
+    new.update(pick(fields, "title", "toolMetadata"))
+    executed = fields.get("providerExecuted")
+    new["providerExecuted"] = (
+        part.get("providerExecuted", MISSING) if executed is None else executed
+    )
+    return {**new, **_provider_metadata(fields)}
+
+
+def _provider_metadata(fields: Fields) -> Fields:
+    metadata = fields.get("providerMetadata")
+    if metadata is None:
+        return {}
+    is_result = fields["state"] in ("output-available", "output-error")
+    return {"resultProviderMetadata" if is_result else "callProviderMetadata": metadata}
+
+
+# Chunks that speak about a part that must exist -----------------------------------------
+
+
+def _output_available(part: Part, chunk: Chunk) -> Part:
+    fields = pick(chunk, "output", "preliminary", *_PROVIDER)
+    return _with_result(part, chunk, {**fields, **pick(part, "input")}, "output-available")
+
+
+def _output_error(part: Part, chunk: Chunk) -> Part:
+    kept = pick(part, "input") if is_dynamic(part) else pick(part, "input", "rawInput")
+    return _with_result(
+        part, chunk, {**pick(chunk, "errorText", *_PROVIDER), **kept}, "output-error"
+    )
+
+
+def _with_result(part: Part, chunk: Chunk, fields: Fields, state: str) -> Part:
+    fields["state"] = state
+    if chunk.get("toolMetadata") is not None:
+        fields["toolMetadata"] = chunk["toolMetadata"]
+    return revised_tool_part(part, fields)
+
+
+def _output_denied(part: Part, _chunk: Chunk) -> Part:
+    return {**part, "state": "output-denied"}
+
+
+def _approval_requested(part: Part, chunk: Chunk) -> Part:
+    approval = {"id": chunk["approvalId"]}
+    if chunk.get("approvalDescriptor") is not None:
+        approval["descriptor"] = chunk["approvalDescriptor"]
+    approval |= pick(chunk, "inputSchemaInput")
+    if chunk.get("signature") is not None:
+        approval["signature"] = chunk["signature"]
+    return {**part, "state": "approval-requested", "approval": approval}
+
+
+def _approval_responded(part: Part, chunk: Chunk) -> Part:
+    approval = {
+        **(part.get("approval") or {}),
+        "id": chunk["approvalId"],
+        "approved": chunk["approved"],
+    }
+    if chunk.get("reason") is not None:
+        approval["reason"] = chunk["reason"]
+    new = {**part, "state": "approval-responded", "approval": approval}
+    if chunk.get("providerExecuted") is not None:
+        new["providerExecuted"] = chunk["providerExecuted"]
+    if chunk.get("providerMetadata") is not None:
+        new["callProviderMetadata"] = chunk["providerMetadata"]
+    return new
+
+
+CHANGES_OF_A_CALL: Final[dict[str, Callable[[Part, Chunk], Part]]] = {
+    "tool-output-available": _output_available,
+    "tool-output-error": _output_error,
+    "tool-output-denied": _output_denied,
+    "tool-approval-request": _approval_requested,
+    "tool-approval-response": _approval_responded,
+}
+
+
+def late_tool_output(part: Part, chunk: Chunk) -> Part:
+    """Return the stored tool part of an earlier message after an output or approval chunk."""
+    change = CHANGES_OF_A_CALL.get(chunk["type"])
+    if change is None or not is_tool(part):
+        raise Invalid(
+            f"a {chunk['type']} chunk cannot change a stored {part.get('type')} part",
+            hint="only outputs and approvals reach back to the tool parts of earlier messages",
+        )
+    return without_missing(change(part, chunk))
+
+
+# Input that is still arriving -----------------------------------------------------------
+
+
+class PartialCall:
+    """The input text of one tool call so far.
+
+    The SDK keeps it after the call is complete, so a stray delta continues it and puts the
+    part back to `input-streaming`. While `part` is set, that part shows this text.
+    """
+
+    __slots__ = ("dynamic", "fields", "has_delta", "part", "source")
+
+    def __init__(self, fields: Fields, *, dynamic: bool, text: str = "") -> None:
+        """Start with `text`; `fields` is what the call's own deltas write into its part."""
+        self.fields = pick(fields, *_CALL, "title", "inputEncoding")
+        self.dynamic = dynamic
+        self.part: int | None = None
+        self.has_delta = False
+        is_text = fields.get("inputEncoding") == "text"
+        self.source: PartialJson | GrowingText = GrowingText(text) if is_text else PartialJson(text)
+
+    def feed(self, delta: str) -> int:
+        """Append a delta and return the characters it added."""
+        self.has_delta = True
+        return self.source.feed(delta)
+
+    def input(self) -> Any:
+        """Return the input as far as it is known, or MISSING."""
+        return self.source.text if isinstance(self.source, GrowingText) else self.source.value()
+
+    def part_fields(self) -> Fields:
+        """What a delta says about its part."""
+        return {
+            **self.fields,
+            "state": "input-streaming",
+            "input": self.input(),
+            "rawInput": self.source.text,
+        }
+
+    def shown_in(self, part: Part) -> Part:
+        """Return the part that shows this call, with the input of this moment."""
+        if not self.has_delta:
+            return part
+        return {**part, "input": self.input(), "rawInput": self.source.text}
+
+    def dump(self) -> Fields:
+        """Return a record of the call; the text only when no part shows it."""
+        record = {**self.fields, "dynamic": self.dynamic}
+        if self.part is None:
+            record["text"] = self.source.text
+        else:
+            record["part"] = self.part
+        return record
+
+    @classmethod
+    def restore(cls, record: Fields, parts: Sequence[Part]) -> Self:
+        """Return the call that `dump` recorded beside these parts."""
+        index = record.get("part")
+        text = record["text"] if index is None else parts[index].get("rawInput")
+        call = cls(record, dynamic=record["dynamic"], text=text or "")
+        call.part = index
+        call.has_delta = text is not None
+        return call
+
+
+def unfinished_calls(parts: Iterable[Part]) -> dict[str, PartialCall]:
+    """Return the calls that a continued message left in the middle of their input."""
+    calls = {}
+    for part in parts:
+        if is_tool(part) and part.get("state") == "input-streaming":
+            dynamic = is_dynamic(part)
+            fields = part if dynamic else {**part, "toolName": part["type"].removeprefix("tool-")}
+            text = part.get("rawInput") or ""
+            calls[str(part.get("toolCallId"))] = PartialCall(fields, dynamic=dynamic, text=text)
+    return calls
+
+
+class ToolIndex:
+    """Finds the part of a tool call without walking through the message.
+
+    A call id may come back in a later step and is another part there, so the current step is
+    asked first, and of the earlier ones the newest.
+    """
+
+    __slots__ = ("_dynamic", "_earlier", "_newest", "_static", "step_start")
+
+    def __init__(self) -> None:
+        """Start with an empty message."""
+        self.step_start = 0
+        self._earlier: dict[str, int] = {}
+        self.drop_step()
+
+    def drop_step(self) -> None:
+        """Forget the calls of the current step."""
+        self._static: dict[str, int] = {}
+        self._dynamic: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
+
+    def next_step(self, start: int) -> None:
+        """Begin a step whose first part will have the index `start`."""
+        self._earlier.update(self._newest)
+        self.step_start = start
+        self.drop_step()
+
+    def add(self, part: Part, index: int) -> None:
+        """Take note of a tool part of the current step."""
+        call_id = str(part.get("toolCallId"))
+        (self._dynamic if is_dynamic(part) else self._static).setdefault(call_id, index)
+        self._newest[call_id] = index
+
+    def in_step(self, call_id: str, *, dynamic: bool) -> int | None:
+        """Return the first part of this call and kind in the current step."""
+        return (self._dynamic if dynamic else self._static).get(call_id)
+
+    def first_in_step(self, call_id: str) -> int | None:
+        """Return the first part of this call in the current step, whatever its kind."""
+        found = [kind[call_id] for kind in (self._static, self._dynamic) if call_id in kind]
+        return min(found, default=None)
+
+    def find(self, call_id: str) -> int | None:
+        """Return the part that an output or approval of this call belongs to."""
+        index = self.first_in_step(call_id)
+        return self._earlier.get(call_id) if index is None else index

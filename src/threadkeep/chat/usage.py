@@ -1,0 +1,172 @@
+"""Token usage: recorded per message by the host, summed per session over what the model sees.
+
+It never comes from chunks: a finish-step has no fields, and what a stream puts into its metadata
+is the stream's own. Cost is kept only where a writer reports it.
+"""
+
+from typing import Any
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import journal
+from threadkeep.chat.context import Context
+from threadkeep.chat.records import (
+    USAGE_BUCKETS,
+    Json,
+    Message,
+    MessageRef,
+    SessionRef,
+    is_number,
+    message_of,
+    ref_id,
+)
+from threadkeep.chat.rows import (
+    MESSAGE,
+    SESSION,
+    need_message,
+    need_session,
+    rehash,
+    set_message_metadata,
+)
+from threadkeep.chat.views import counts, model_start, read_part
+from threadkeep.chat.wire.usage import validate_usage
+from threadkeep.errors import Invalid, NotFound
+
+Buckets = dict[str, int]
+NOTHING: Buckets = dict.fromkeys(USAGE_BUCKETS, 0)
+
+
+def record_usage(
+    ctx: Context,
+    tx: Tx,
+    session: SessionRef,
+    usage: Json,
+    *,
+    message: MessageRef | None = None,
+    cost_usd: float | None = None,
+    replace: bool = False,
+) -> Buckets:
+    """Add a step's usage to a reply (the latest unless named) and to the session's sums.
+
+    With `replace` it takes the place of what was recorded before. Gives the reply's total.
+    """
+    step = validate_usage(usage)
+    cost = _checked_cost(cost_usd)
+    session_id = need_session(tx, ref_id(session, "session")).id
+    named = None if message is None else ref_id(message, "message")
+    reply = _assistant_message(tx, session_id, named)
+    before = tx.one("get_usage", {"message_id": reply.id})
+    base = NOTHING if replace or before is None else dict(zip(USAGE_BUCKETS, before, strict=False))
+    total = {name: base[name] + step[name] for name in USAGE_BUCKETS}
+    old_cost = 0.0 if before is None else float(before[5])
+    new_cost = cost if replace else old_cost + cost
+    params = {"message_id": reply.id, "session_id": session_id, "cost_usd": new_cost, **total}
+    tx.run("put_usage", params)
+    now = ctx.clock()
+    set_message_metadata(tx, reply.id, {**reply.metadata, "usage": total}, now)
+    write_sums(tx, session_id, now, more_cost=new_cost - old_cost)
+    journal.note(ctx, tx, session_id, "usage", [(MESSAGE, reply.id), (SESSION, session_id)])
+    return total
+
+
+def _checked_cost(cost: object) -> float:
+    if cost is None:
+        return 0.0
+    if not is_number(cost) or not 0 <= float(cost) < float("inf"):  # type: ignore[arg-type]
+        msg = f"a cost must be a number of US dollars that is not negative, not {cost!r}"
+        raise Invalid(msg, hint="leave cost_usd out if you do not know it")
+    return float(cost)  # type: ignore[arg-type]
+
+
+def _assistant_message(tx: Tx, session_id: str, message_id: str | None) -> Message:
+    if message_id is not None:
+        message = need_message(tx, session_id, message_id)
+        if message.role == "assistant":
+            return message
+        msg = f"message {message_id!r} is of role {message.role!r}; usage belongs to a reply"
+        raise Invalid(msg, hint="pass the id of the assistant message")
+    rows = tx.all("session_messages", {"session_id": session_id})
+    for row in reversed(rows):
+        message = message_of(row)
+        if message.role == "assistant" and counts(message):
+            return message
+    msg = f"session {session_id!r} has no assistant message yet"
+    raise NotFound(msg, hint="record usage after the first chunk of the reply")
+
+
+def write_sums(tx: Tx, session_id: str, now: int, *, more_cost: float = 0.0) -> None:
+    """Bring the session's sums up to what the model sees now."""
+    params: dict[str, Any] = {"id": session_id, "now": now, "cost_usd": more_cost}
+    tx.run("set_session_usage", params | context_usage(tx, session_id))
+    rehash(tx, SESSION, session_id)
+
+
+def context_usage(tx: Tx, session_id: str) -> Buckets:
+    """Sum the usage of the assistant messages that count toward the model's context.
+
+    Hidden messages, queued ones and the summarised head are out; the marker of the newest
+    compaction is in.
+    """
+    used = usage_by_message(tx, session_id)
+    total = dict(NOTHING)
+    for message_id in _context_ids(tx, session_id):
+        for name, amount in used.get(message_id, NOTHING).items():
+            total[name] += amount
+    return total
+
+
+def usage_by_message(tx: Tx, session_id: str) -> dict[str, Buckets]:
+    """Give the usage of each assistant message of a session.
+
+    A message that this store did not record (another program's, or a whole message put in)
+    carries its usage in the metadata.
+    """
+    params = {"session_id": session_id}
+    noted = {
+        from_sql(row[0]): dict(zip(USAGE_BUCKETS, row[1:6], strict=True))
+        for row in tx.all("session_usage", params)
+    }
+    recorded = {from_sql(row[0]) for row in tx.all("recorded_messages", params)}
+    for row in tx.all("session_messages", params):
+        message = message_of(row)
+        if message.role == "assistant" and message.id not in noted and message.id not in recorded:
+            noted[message.id] = _from_metadata(message.metadata.get("usage"))
+    return noted
+
+
+def _from_metadata(usage: object) -> Buckets:
+    if not isinstance(usage, dict):
+        return NOTHING
+    given = {name: usage.get(name) for name in USAGE_BUCKETS}
+    return {
+        name: int(value) if is_number(value) and value is not None and value > 0 else 0
+        for name, value in given.items()
+    }
+
+
+def _context_ids(tx: Tx, session_id: str) -> list[str]:
+    params = {"session_id": session_id}
+    markers: dict[str, list[Json]] = {}
+    for message_id, data_json, kind in tx.all("session_compactions", params):
+        markers.setdefault(from_sql(message_id), []).append(read_part(data_json, kind))
+    shown = [
+        {"id": message.id, "role": message.role, "parts": markers.get(message.id, [])}
+        for message in map(message_of, tx.all("session_messages", params))
+        if counts(message)
+    ]
+    found = model_start(shown)
+    if found is not None:
+        start, place = found
+        older = [m for m in shown[start:place] if m["id"] not in markers]
+        shown = [*older, *shown[place:]]
+    return [message["id"] for message in shown if message["role"] == "assistant"]
+
+
+def spend(_ctx: Context, tx: Tx, session: SessionRef) -> tuple[Buckets, float]:
+    """Give everything a session ever used and cost, hidden and summarised turns included."""
+    session_id = ref_id(session, "session")
+    total = dict(NOTHING)
+    for used in usage_by_message(tx, session_id).values():
+        for name, amount in used.items():
+            total[name] += amount
+    return total, need_session(tx, session_id).cost_usd

@@ -1,0 +1,1 @@
+"""The wire: how the chat store's records look outside, as pure functions."""

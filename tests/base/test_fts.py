@@ -1,0 +1,401 @@
+"""Queries and snippets, checked against a real FTS5 table."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadkeep.base import fts
+from threadkeep.base.fts import (
+    INDEX_LIMIT,
+    MAX_TOKENS,
+    contains_unspaced,
+    index_text,
+    literal_terms,
+    match_query,
+    snippet,
+)
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+PIECES = [
+    "OR ",
+    " NOT ",
+    "AND",
+    "NEAR(",
+    *"ab \"'*()-:^{}+/\\.,;%_#@\0\ud83d日本ไท한é😀🤖\u2066\u0301“”",
+]
+QUERY_LIKE = st.lists(st.sampled_from(PIECES)).map("".join)
+HOSTILE = [
+    *("", " ", "hello-world", 'say "hi', '"', "'", "foo AND", "AND", "OR x", "NOT", "NOT NOT x"),
+    *(
+        "NEAR(a b",
+        "NEAR(a b, -1)",
+        "col:x",
+        "x : y",
+        "a*b",
+        "*",
+        "**",
+        "^x",
+        "(",
+        ")",
+        "((((",
+        "())(",
+    ),
+    *("{a b}:x", "a + b", "-", "--", "/*", ";", "\0", "x\0y", "\ud83d", "x\ude00", "%", "_", "\\"),
+    *(
+        "[a-z]",
+        ".*",
+        "text MATCH 'x'",
+        "rank",
+        "f",
+        "' OR 1=1 --",
+        "$.a') OR 1=1 --",
+        "NULL",
+        "0x41",
+    ),
+    *(
+        "日本語",
+        "ไทย",
+        "한국어",
+        "😀",
+        "🤖",
+        "a\u202eb",
+        "1e999",
+        "AND OR NOT",
+        '""',
+        '"" ""',
+        '" "*',
+    ),
+    *(
+        "a" * 100_000,
+        "w " * 20_000,
+        "(" * 5000,
+        '"' * 5001,
+        "a* " * 5000,
+        "NOT " * 5000,
+        "ab " * 40_000,
+    ),
+    *('"' + "word " * 20_000 + '"', "y* " * 100, "日" * 50_000, "-a" * 50_000),
+]
+
+
+class Index:
+    """An FTS5 table as the stores have it."""
+
+    def __init__(self, tokenize: str = "porter unicode61") -> None:
+        self.db = sqlite3.connect(":memory:")
+        self.db.execute(f"CREATE VIRTUAL TABLE f USING fts5(text, tokenize='{tokenize}')")
+
+    def add(self, *texts: str) -> None:
+        self.db.execute("DELETE FROM f")
+        self.db.executemany("INSERT INTO f(text) VALUES (?)", [(text,) for text in texts])
+
+    def match(self, expression: str) -> list[int]:
+        found = self.db.execute("SELECT rowid FROM f WHERE f MATCH ? ORDER BY rowid", (expression,))
+        return [row[0] for row in found]
+
+    def search(self, query: str) -> list[int]:
+        expression = match_query(query)
+        return [] if expression is None else self.match(expression)
+
+
+@pytest.fixture(scope="module")
+def index() -> Iterator[Index]:
+    index = Index()
+    yield index
+    index.db.close()
+
+
+@pytest.mark.parametrize("query", HOSTILE, ids=lambda query: repr(query[:20]))
+@pytest.mark.parametrize("split", [True, False])
+def test_no_query_is_a_syntax_error(index: Index, query: str, *, split: bool) -> None:
+    index.add("some text")
+    expression = match_query(query, split=split)
+    if expression is not None:
+        index.match(expression)
+        assert len(expression) < 40_000
+    literal_terms(query)
+    snippet("some text", query)
+
+
+@given(query=ANY_TEXT | QUERY_LIKE, split=st.booleans())
+def test_no_text_at_all_is_a_syntax_error(index: Index, query: str, *, split: bool) -> None:
+    expression = match_query(query, split=split)
+    if expression is not None:
+        index.match(expression)
+        assert expression.count('"') <= 2 * MAX_TOKENS * 40
+
+
+@given(st.lists(ANY_TEXT | QUERY_LIKE, min_size=1, max_size=6))
+def test_a_text_is_found_by_its_own_words(index: Index, words: list[str]) -> None:
+    index.add(index_text(" ".join(words)))
+    for word in words:
+        phrase = word.replace('"', " ").replace("“", " ").replace("”", " ").replace("„", " ")
+        expression = match_query(f'"{phrase}"')
+        if expression is not None:
+            assert index.match(expression) == [1], (phrase, expression)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see gateway/run.py for it",
+        "error: timeout",
+        "it's here",
+        "mail user@host.example now",
+        "about 50% done",
+        r"in C:\path\to\file",
+        "a #tag",
+        "call foo_bar(x, y)",
+        "hello-world",
+        "v1.2.3-rc1",
+        "https://example.org/a?b=c&d=e#f",
+        "x\0y",
+        "half \ud83d character",
+        "hello🤖world",
+        "“quoted” – text",
+        "tiếng Việt",
+        "re\u0301sume\u0301 naïve Straße",
+        "ﬁle ＡＢＣ ½",
+        "日本語のテキスト",
+        "Latin中文mixed",
+        "한국어 문장입니다",
+        "ภาษาไทยไม่มีวรรค",
+        "हिन्दी में",
+        "𠮷野家",
+        "a" * 5000,
+        "dGhpcyBpcyBiYXNlNjQ" * 500,
+    ],
+)
+def test_punctuation_and_scripts_find_what_contains_them(index: Index, text: str) -> None:
+    index.add("nothing of the kind", index_text(text))
+    for query in (text, *text.split()):
+        if match_query(query) is not None:
+            assert index.search(query) == [2], query
+
+
+@pytest.mark.parametrize(
+    "query,found",
+    [
+        ("日本", True),
+        ("本語", True),
+        ("語の", True),
+        ("日語", False),
+        ("テキスト", True),
+        ("キス*", True),
+        ("日本語 テキスト", True),
+        ("日本語 漢字", False),
+    ],
+)
+def test_any_stretch_of_a_script_without_spaces_is_found(
+    index: Index, query: str, *, found: bool
+) -> None:
+    index.add(index_text("日本語のテキスト"))
+    assert index.search(query) == ([1] if found else [])
+
+
+@pytest.mark.parametrize(
+    "query", ["tieng viet", "TIẾNG", "resume", "file", "abc", "cafe\u0301", "café"]
+)
+def test_accents_widths_and_ligatures_do_not_matter(index: Index, query: str) -> None:
+    index.add(index_text("tiếng Việt résumé ﬁle ＡＢＣ cafe\u0301"))
+    assert index.search(query) == [1]
+
+
+def test_operators_work_as_people_expect(index: Index) -> None:
+    index.add("apple", "apple banana", "banana cherry", "apple banana cherry")
+    assert index.search("apple banana") == [2, 4]
+    assert index.search("apple AND banana") == [2, 4]
+    assert index.search("apple OR cherry") == [1, 2, 3, 4]
+    assert index.search("apple NOT cherry") == [1, 2]
+    assert index.search("apple AND NOT cherry") == [1, 2]
+    assert index.search("apple NOT cherry banana") == [2]
+    assert index.search("cherry OR apple banana") == [2, 3, 4]
+    assert index.search('"apple banana"') == [2, 4]
+    assert index.search('"banana apple"') == []
+    assert index.search("apple OR banana apple") == [1, 2, 4]
+    assert index.search("AND apple OR") == [1, 2, 4]
+    assert index.search("NOT apple") == [1, 2, 4]
+    assert index.search("apple and banana") == []
+    assert index.search("app*") == [1, 2, 4]
+    assert index.search('"apple ban"*') == [2, 4]
+    assert index.search("👍 NOT apple") == []
+    assert index.search("👍 NOT apple cherry") == [3, 4]
+
+
+def test_operators_alone_are_words(index: Index) -> None:
+    index.add("this or that", "neither")
+    assert index.search("OR") == [1]
+    assert index.search('"OR" that') == [1]
+
+
+WORDS = """
+    running generation generalizations configuration copyright keyboard displayport relational
+    possibility happiness mapping stopped operator connections timeouts representative studies
+    daylight management authentication organizer nationally hopeful sensitivities
+"""
+
+
+@pytest.mark.parametrize("word", WORDS.split())
+def test_a_prefix_of_any_length_finds_the_word(index: Index, word: str) -> None:
+    index.add(index_text(word))
+    for length in range(1, len(word) + 1):
+        assert index.search(word[:length] + "*") == [1], word[:length]
+
+
+def test_a_prefix_finds_nothing_that_it_does_not_start_where_words_are_not_stemmed() -> None:
+    plain = Index("unicode61")
+    plain.add("running", "run", "ran")
+    expression = match_query("runn*", split=False)
+    assert expression is not None
+    assert plain.match(expression) == [1]
+    plain.db.close()
+
+
+def test_an_index_of_raw_text_is_asked_in_its_own_words() -> None:
+    plain = Index("unicode61")
+    plain.add("re\u0301sume\u0301", "日本語", "chat-send failed")
+    for query, row in (("re\u0301sume\u0301", 1), ("日本語", 2), ("日本*", 2), ("chat-send", 3)):
+        expression = match_query(query, split=False)
+        assert expression is not None
+        assert plain.match(expression) == [row]
+    plain.db.close()
+
+
+@pytest.mark.parametrize("query", ["", "  ", "😀", "!?", "()", '""', "—", "\0", "\ud83d", "* *"])
+def test_a_query_without_words_is_none(query: str) -> None:
+    assert match_query(query) is None
+    assert match_query(query, split=False) is None
+
+
+@pytest.mark.parametrize(
+    "query,terms",
+    [
+        ("👍", ["👍"]),
+        ('100% "a phrase" 👍', ["100%", "a phrase", "👍"]),
+        ("a NOT b OR c", ["a", "c"]),
+        ("pre* ***", ["pre", "***"]),
+        ("x\0y \ud83d", ["x", "y"]),
+        ('""', []),
+    ],
+)
+def test_literal_terms_are_what_was_typed(query: str, terms: list[str]) -> None:
+    assert literal_terms(query) == terms
+
+
+def test_a_long_query_is_cut_to_its_first_words(index: Index) -> None:
+    words = [f"w{n}" for n in range(1000)]
+    index.add(" ".join(words))
+    assert index.search(" ".join(words)) == [1]
+    expression = match_query(" ".join(words))
+    assert expression is not None
+    assert expression.count(" AND ") == MAX_TOKENS - 1
+    assert len(literal_terms("👍 " * 1000)) == MAX_TOKENS
+
+
+def test_index_text_is_bounded_and_can_be_stored(index: Index) -> None:
+    assert len(index_text("word " * 1_000_000)) <= INDEX_LIMIT
+    assert len(index_text("日" * 1_000_000)) <= 2 * INDEX_LIMIT
+    assert index_text("abc def", limit=3) == "abc"
+    assert len(index_text("see " + "A1b2" * 50_000 + " end")) < 200
+    for text in ("a\0b", "\ud83d half", "\0\ud83d日"):
+        kept = index_text(text)
+        kept.encode()
+        assert "\0" not in kept
+
+
+def test_text_that_is_indexed_as_it_is_has_the_same_words(index: Index) -> None:
+    index.db.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, f, instance)")
+    every = [chr(code) for code in range(1, 0x3000) if fts._SPLIT_ALIKE.fullmatch(chr(code))]
+    assert len(every) > 1000
+
+    def words(texts: list[str]) -> list[tuple[str, int, int]]:
+        index.add(*texts)
+        return index.db.execute("SELECT term, doc, offset FROM words ORDER BY 2, 3").fetchall()
+
+    texts = [f"xq{character}yw {character}" for character in every]
+    assert words(texts) == words([" ".join(fts._words(text)) for text in texts])
+    index.db.execute("DROP TABLE temp.words")
+
+
+def test_long_runs_shorter_than_a_blob_are_kept() -> None:
+    hexes = "0123456789abcdef" * 60
+    assert index_text(f"x {hexes} y") == f"x {hexes} y"
+
+
+def test_contains_unspaced() -> None:
+    assert contains_unspaced("a 日")
+    assert contains_unspaced("ไทย")
+    assert not contains_unspaced("plain é 😀 русский")
+
+
+LONG = (
+    "lorem ipsum dolor sit amet " * 40 + "the chat-send needle match is here " + "more words " * 80
+)
+
+
+@pytest.mark.parametrize(
+    "text,query,shown",
+    [
+        ("see gateway/run.py now", "gateway/run.py", "see >>>gateway/run.py<<< now"),
+        ("a Word and a word", "WORD", "a >>>Word<<< and a >>>word<<<"),
+        ("sword wordy", "word", "sword >>>wordy<<<"),
+        ("sword word", "word", "sword >>>word<<<"),
+        ("he was running", "run", "he was >>>running<<<"),
+        ("many studies", "study", "many >>>studies<<<"),
+        ("the stopped job", "stopping", "the >>>stopped<<< job"),
+        ("timeouts happen", "time*", ">>>timeouts<<< happen"),
+        ("Le Café est là", "cafe la", "Le >>>Café<<< est >>>là<<<"),
+        ("これは日本語です", "日本", "これは>>>日本<<<語です"),
+        ("foo_bar and foo", "foo_bar", ">>>foo_bar<<< and foo"),
+        ("yes no", "yes NOT no", ">>>yes<<< no"),
+        ("İstanbul ISTANBUL", "istanbul", ">>>İstanbul<<< >>>ISTANBUL<<<"),
+        ("nothing here", "absent", "nothing here"),
+        ("", "x", ""),
+        ("text", "", "text"),
+        ("text", "👍", "text"),
+    ],
+)
+def test_snippet_marks_what_was_found(text: str, query: str, shown: str) -> None:
+    assert snippet(text, query) == shown
+
+
+def test_snippet_is_cut_around_the_match() -> None:
+    shown = snippet(LONG, 'chat-send "needle match"', width=60)
+    assert ">>>chat-send<<< >>>needle match<<<" in shown
+    assert shown.startswith("...")
+    assert shown.endswith("...")
+    assert len(shown) < 60 + 20
+
+
+def test_snippet_prefers_the_place_with_most_words() -> None:
+    text = "alpha " + "x " * 200 + "alpha beta gamma " + "x " * 200
+    assert ">>>alpha<<< >>>beta<<< >>>gamma<<<" in snippet(text, "gamma beta alpha", width=40)
+
+
+def test_snippet_without_a_match_is_the_head() -> None:
+    assert snippet("word " * 100, "absent", width=9) == "word word..."
+
+
+def test_snippet_of_a_match_wider_than_itself_is_cut() -> None:
+    shown = snippet("x " * 50 + "a" * 1000 + " end", "aaa*", width=20, mark=("[", "]"))
+    assert shown.count("a") <= 20
+    assert "[a" in shown
+    assert "a]" in shown
+
+
+@given(ANY_TEXT | QUERY_LIKE, ANY_TEXT | QUERY_LIKE, st.integers(1, 50))
+def test_a_snippet_is_a_stretch_of_its_text(text: str, query: str, width: int) -> None:
+    shown = snippet(text, query, width=width, mark=("", ""))
+    assert shown.removeprefix("...").removesuffix("...") in text or shown in text
+    assert len(shown) <= width + 6
+
+
+@given(st.lists(st.sampled_from(["alpha", "beta", "x", "日本"]), max_size=30))
+def test_every_found_word_is_marked_once(words: list[str]) -> None:
+    text = " ".join(words)
+    shown = snippet(text, "beta 日本", width=10_000)
+    marked = words.count("beta") + words.count("日本")
+    assert shown.count(">>>") == shown.count("<<<") == marked

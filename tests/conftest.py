@@ -1,0 +1,47 @@
+"""What all tests share: the report header, the hypothesis profile, optional tools and data."""
+
+import os
+import platform
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPO = Path(__file__).resolve().parent.parent
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+# Timing never decides a test: no deadlines, and a slow machine is not an unhealthy strategy.
+settings.register_profile(
+    "threadkeep", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("threadkeep")
+
+
+def pytest_report_header() -> str:
+    """Name the two versions that explain most differences between machines."""
+    return f"threadkeep: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+
+
+def need_tool(name: str) -> str:
+    """Give the path of a program; without it skip the test, or fail it when CI=true."""
+    path = shutil.which(name)
+    if path is not None:
+        return path
+    reason = f"needs {name}, which is not installed (`make test` as root on Debian installs it)"
+    if IN_CI:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Give the folder of optional test data: THREADKEEP_SHARED, else `shared` beside the repo."""
+    named = os.environ.get("THREADKEEP_SHARED")
+    folder = Path(named) if named else REPO.parent / "shared"
+    if folder.is_dir():
+        return folder
+    if named:
+        pytest.fail(f"THREADKEEP_SHARED names {folder}, which is not a folder", pytrace=False)
+    pytest.skip("needs the optional test data; set THREADKEEP_SHARED to its folder")

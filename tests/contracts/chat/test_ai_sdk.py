@@ -1,0 +1,61 @@
+"""The reducer against the real `ai` package, over streams that nobody wrote by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import ai_sdk
+from tests.support.streams import random_case
+from threadkeep.chat.reduce import StreamState, validate_chunk
+from threadkeep.errors import ProtocolViolation
+
+CASES = 600
+
+
+@pytest.fixture(scope="session")
+def ai_sdk_modules() -> Path:
+    return ai_sdk.installed_modules()
+
+
+def our_states(case: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """Give the message after every chunk up to the first violation, and whether there was one."""
+    initial = case.get("initial_message")
+    state = StreamState(initial, initial["id"] if initial else "")
+    states = []
+    for chunk in case["chunks"]:
+        before = state.message()
+        try:
+            state.apply(validate_chunk(chunk))
+        except ProtocolViolation:
+            assert state.message() == before
+            return states, True
+        states.append(state.message())
+    return states, False
+
+
+def without_trailing_steps(message: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what the SDK may not have emitted: a start-step alone emits nothing."""
+    parts = list(message["parts"])
+    while parts and parts[-1] == {"type": "step-start"}:
+        parts.pop()
+    return {**message, "parts": parts}
+
+
+def test_every_state_equals_the_sdks_own(ai_sdk_modules: Path, tmp_path: Path) -> None:
+    cases = [random_case(seed) for seed in range(CASES)]
+    verdicts = ai_sdk.judge(cases, ai_sdk_modules, tmp_path)
+    assert [verdict["id"] for verdict in verdicts] == [case["id"] for case in cases]
+    violations = 0
+    for case, verdict in zip(cases, verdicts, strict=True):
+        states, violated = our_states(case)
+        assert violated == (verdict["error"] == "AI_UIMessageStreamError"), case["id"]
+        assert len(states) == len(verdict["states"]), case["id"]
+        for k, (ours, theirs) in enumerate(zip(states, verdict["states"], strict=True)):
+            assert ours == theirs, f"{case['id']} after chunk {k}: {case['chunks'][k]}"
+        if "final" in verdict:
+            emitted = without_trailing_steps(verdict["final"])
+            assert emitted == without_trailing_steps(states[-1]), case["id"]
+        violations += violated
+    # The generator must keep making both kinds, or the comparison says little.
+    assert CASES // 20 < violations < CASES // 2

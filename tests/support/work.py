@@ -1,0 +1,41 @@
+"""Counts work instead of time: the same on every machine, busy or idle."""
+
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+def calls_made(action: Callable[[], object]) -> int:
+    """Count the function calls, Python's and C's, that an action makes."""
+    made = 0
+
+    def count(_frame: FrameType, event: str, _arg: Any) -> None:
+        nonlocal made
+        made += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+@contextmanager
+def tracked_memory() -> Iterator[Callable[[Callable[[], object]], int]]:
+    """Give a function that says how many bytes an action had in use beyond what was there."""
+    tracemalloc.start()
+
+    def peak_of(action: Callable[[], object]) -> int:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        action()
+        return tracemalloc.get_traced_memory()[1] - before
+
+    try:
+        yield peak_of
+    finally:
+        tracemalloc.stop()
