@@ -60,7 +60,7 @@ class _Maker:
         return self.rng.random() < probability
 
     def text(self) -> str:
-        words = self.rng.choices(WORDS + ("the", "a", "plan"), k=self.rng.randrange(6))
+        words = self.rng.choices((*WORDS, "the", "a", "plan"), k=self.rng.randrange(6))
         return self.rng.choice(("", " ")).join(words)
 
     def value(self, depth: int = 0) -> Any:

@@ -31,12 +31,12 @@ _DAY_MS = 86_400_000
 
 
 class Kept(NamedTuple):
-    """How many backups to keep: the newest `count`, and of those none older than `days`.
+    """Which backups to keep: the `newest` so many, and of those none older than `days`.
 
     The newest one is never removed.
     """
 
-    count: int = KEEP_COUNT
+    newest: int = KEEP_COUNT
     days: int = KEEP_DAYS
 
 
@@ -141,7 +141,7 @@ def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
     gone = [
         path
         for place, path in enumerate(backups)
-        if place > 0 and (place >= keep.count or _stamp_of(path, database) < oldest)
+        if place > 0 and (place >= keep.newest or _stamp_of(path, database) < oldest)
     ]
     for path in gone:
         _remove(path)

@@ -79,6 +79,7 @@ class Database:
         self._waiting = 0
         self._owner: int | None = None
         self._wrote = False
+        self._level = pragmas.FULL
         self._lock: WriterLock | None = None if self.read_only else lock_for(self.path)
         self.wal = WalKeeper(self)
 

@@ -73,9 +73,9 @@ def _shrink(tx: Tx, session_id: str, message_id: str) -> None:
     ids = {"stream_id": session_id, "message_id": message_id}
     seq = tx.value("last_message_chunk", ids)
     at = max(row[3] for row in tx.all("message_chunks_after", {**ids, "after": 0}))
+    parts = tx.all("message_parts", {"message_id": message_id})
     rows = [[MESSAGE, image(tx, MESSAGE, message_id)]]
-    for row in tx.all("message_parts", {"message_id": message_id}):
-        rows.append([PART, image(tx, PART, from_sql(row[0]))])
+    rows += [[PART, image(tx, PART, from_sql(row[0]))] for row in parts]
     data = json.encode({"put": [row for row in rows if row[1] is not None], "deleted": []})
     tx.run("drop_message_chunks", ids)
     params: dict[str, Any] = {**ids, "seq": seq, "kind": "snapshot", "data_json": data}
@@ -174,7 +174,7 @@ class _Replay:
                 part_id=known.id,
                 message_id=message_id,
                 session_id=self._session_id,
-                index=index,
+                position=index,
                 created_at=known.created_at,
                 updated_at=known.updated_at,
                 continuation_run_id=known.continuation,

@@ -171,7 +171,7 @@ def add_parts(
             part_id=ctx.ids.new("prt"),
             message_id=message_id,
             session_id=session_id,
-            index=index,
+            position=index,
             created_at=at,
             updated_at=at,
         )

@@ -54,7 +54,7 @@ def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -
                 part_id=from_sql(row[0]),
                 message_id=from_sql(row[1]),
                 session_id=session_id,
-                index=row[3],
+                position=row[3],
                 created_at=row[8],
                 updated_at=now,
                 continuation_run_id=row[10],

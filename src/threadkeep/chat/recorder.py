@@ -185,7 +185,7 @@ class Recorder:
 
     def _note_end(self, chunk: Json) -> None:
         kind = chunk["type"]
-        reason, word, error = self._ended
+        _, word, error = self._ended
         if kind == "finish":
             self._ended = ("finish", chunk.get("finishReason") or word, error)
         elif kind == "abort":

@@ -132,7 +132,7 @@ class Recording:
         index = self.state.target_of(chunk)
         if index is None:
             return 0
-        delta = chunk.get("delta", chunk.get("inputTextDelta", ""))
+        delta: str = chunk["inputTextDelta"] if "inputTextDelta" in chunk else chunk["delta"]
         return self.state.size_of(index) + len(delta)
 
     def mark_unfolded(self, touched: dict[int, int]) -> None:
@@ -229,7 +229,7 @@ class Recording:
             part_id=late.id,
             message_id=late.message_id,
             session_id=late.session_id,
-            index=late.index,
+            position=late.position,
             created_at=late.created_at,
             updated_at=entry.at,
             continuation_run_id=late.continuation_run_id,
@@ -254,7 +254,7 @@ class Recording:
             part_id=known.id,
             message_id=self.message_id,
             session_id=self.session_id,
-            index=index,
+            position=index,
             created_at=known.created_at,
             updated_at=known.updated_at,
             continuation_run_id=known.continuation,
@@ -275,7 +275,7 @@ class Recording:
         for change in changes:
             # The guide's usage came through record_usage; a stream must not overwrite it.
             kept = {k: v for k, v in change.items() if not (counted and k == "usage")}
-            merged = merge_metadata(merged, kept)
+            merged = merge_metadata(merged, kept) or {}
         set_message_metadata(tx, self.message_id, merged, self.pending[-1].at)
         journal.note(ctx, tx, self.session_id, "metadata", [(MESSAGE, self.message_id)])
 

@@ -73,7 +73,7 @@ def _fold(ctx: Context, tx: Tx, row: Row, part: Json, at: int) -> None:
         part_id=from_sql(row[0]),
         message_id=from_sql(row[1]),
         session_id=from_sql(row[2]),
-        index=row[3],
+        position=row[3],
         created_at=row[8],
         updated_at=at,
         continuation_run_id=row[10],

@@ -16,49 +16,19 @@ TABLES = {SESSION: "chat_sessions", MESSAGE: "chat_messages", PART: "chat_parts"
 _GET = {SESSION: "get_session", MESSAGE: "get_message", PART: "get_part"}
 
 # The columns we know, in the order of the queries; the hash is taken over exactly these.
-COLUMNS = {
-    SESSION: tuple(
-        [
-            "id",
-            "agent",
-            "workspace_root",
-            "model_json",
-            "parent_id",
-            "parent_message_id",
-            "permissions_json",
-            "metadata_json",
-            "prompt_tokens",
-            "completion_tokens",
-            "reasoning_tokens",
-            "cache_read",
-            "cache_write",
-            "total_tokens",
-            "cost_usd",
-            "created_at",
-            "updated_at",
-            "archived_at",
-            "title",
-            "workspace_id",
-            "mode",
-        ]
+COLUMNS: dict[str, tuple[str, ...]] = {
+    SESSION: (
+        *("id", "agent", "workspace_root", "model_json", "parent_id", "parent_message_id"),
+        *("permissions_json", "metadata_json", "prompt_tokens", "completion_tokens"),
+        *("reasoning_tokens", "cache_read", "cache_write", "total_tokens", "cost_usd"),
+        *("created_at", "updated_at", "archived_at", "title", "workspace_id", "mode"),
     ),
-    MESSAGE: tuple(
-        ["id", "session_id", "role", "metadata_json", "created_at", "updated_at", "hidden_at"]
+    MESSAGE: (
+        *("id", "session_id", "role", "metadata_json", "created_at", "updated_at", "hidden_at"),
     ),
-    PART: tuple(
-        [
-            "id",
-            "message_id",
-            "session_id",
-            "index",
-            "type",
-            "data_json",
-            "tool_call_id",
-            "tool_state",
-            "created_at",
-            "updated_at",
-            "continuation_run_id",
-        ]
+    PART: (
+        *("id", "message_id", "session_id", "index", "type", "data_json", "tool_call_id"),
+        *("tool_state", "created_at", "updated_at", "continuation_run_id"),
     ),
 }
 
@@ -69,7 +39,7 @@ class PartRow(NamedTuple):
     id: str
     message_id: str
     session_id: str
-    index: int
+    position: int
     type: str
     data_json: str
     tool_call_id: str | None
@@ -97,7 +67,7 @@ def part_row(
     part_id: str,
     message_id: str,
     session_id: str,
-    index: int,
+    position: int,
     created_at: int,
     updated_at: int,
     continuation_run_id: str | None = None,
@@ -109,7 +79,7 @@ def part_row(
         part_id,
         message_id,
         session_id,
-        index,
+        position,
         str(part["type"]),
         data_json,
         call if is_tool else None,

@@ -85,9 +85,9 @@ def _next_events(tx: Tx, session_id: str, after: int) -> list[Event]:
         known = from_sql(message_id)
         if known in present or (horizon is not None and seq > horizon):
             continue
-        row = tx.one("get_message", {"id": known})
-        if row is not None:
-            message_row = message_of(row)
+        found = tx.one("get_message", {"id": known})
+        if found is not None:
+            message_row = message_of(found)
             shaped = load_message(tx, message_row)
             events.append(Event(seq, "snapshot", known, shaped, message_row.updated_at))
     return sorted(events, key=lambda event: event.seq)

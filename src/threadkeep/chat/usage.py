@@ -149,7 +149,7 @@ def _context_ids(tx: Tx, session_id: str) -> list[str]:
     markers: dict[str, list[Json]] = {}
     for message_id, data_json, kind in tx.all("session_compactions", params):
         markers.setdefault(from_sql(message_id), []).append(read_part(data_json, kind))
-    shown = [
+    shown: list[Json] = [
         {"id": message.id, "role": message.role, "parts": markers.get(message.id, [])}
         for message in map(message_of, tx.all("session_messages", params))
         if counts(message)

@@ -29,7 +29,8 @@ def reads(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concat
         with store.context.db.read() as tx:
             return function(store.context, tx, *args, **kwargs)
 
-    return _as_method(verb, function, given=2)
+    _show_as_method(verb, function, given=2)
+    return verb
 
 
 def writes(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -40,7 +41,8 @@ def writes(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Conca
         with store.context.db.write() as tx:
             return function(store.context, tx, *args, **kwargs)
 
-    return _as_method(verb, function, given=2)
+    _show_as_method(verb, function, given=2)
+    return verb
 
 
 def calls(function: Callable[Concatenate[Context, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -50,13 +52,13 @@ def calls(function: Callable[Concatenate[Context, P], R]) -> Callable[Concatenat
     def verb(store: Holder, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return function(store.context, *args, **kwargs)
 
-    return _as_method(verb, function, given=1)
+    _show_as_method(verb, function, given=1)
+    return verb
 
 
-def _as_method(verb: Any, function: Callable[..., Any], given: int) -> Any:
+def _show_as_method(verb: Any, function: Callable[..., Any], given: int) -> None:
     """Let `help()` show the verb as the caller sees it: self, then what must be passed."""
     shown = inspect.signature(function)
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [receiver, *list(shown.parameters.values())[given:]]
     verb.__signature__ = shown.replace(parameters=parameters)
-    return verb

@@ -32,12 +32,21 @@ def compare(data: Path) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def cases(data: Path) -> list[Case]:
-    return [json.loads(line) for line in (data / "cases.jsonl").read_bytes().splitlines()]
+    return read_lines(data / "cases.jsonl")
+
+
+def read_lines(path: Path) -> list[Case]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def begin(case: Case) -> StreamState:
     initial = case.get("initial_message")
     return StreamState(initial, initial["id"] if initial else "")
+
+
+def apply_all(state: StreamState, chunks: list[Case]) -> None:
+    for chunk in chunks:
+        state.apply(validate_chunk(chunk))
 
 
 def test_all_cases_end_as_in_the_sdk(cases: list[Case], compare: ModuleType) -> None:
@@ -69,6 +78,5 @@ def test_violations_raise_and_keep_what_came_before(data: Path) -> None:
     for case in invalid:
         state = begin(case)
         with pytest.raises(ProtocolViolation):
-            for chunk in case["chunks"]:
-                state.apply(validate_chunk(chunk))
+            apply_all(state, case["chunks"])
         assert state.message() == case["final_message"], case["id"]

@@ -102,24 +102,21 @@ def test_the_target_of_a_delta_is_the_part_that_grows(case: dict[str, Any]) -> N
 def test_rows_written_when_told_plus_the_deltas_since_are_the_state(case: dict[str, Any]) -> None:
     """A store writes the parts of `Change.parts` at once and growing parts whenever it likes."""
     state = begin(case)
-    rows = list(state.message()["parts"])
-    written = [-1] * len(rows)  # the number of the chunk that each row is up to date with
-    grown: set[int] = set()
+    # Of each part: its row, and the number of the chunk that the row is up to date with.
+    rows = [(part, -1) for part in state.message()["parts"]]
     first = 0
     for number, _made, change in applied(state, case["chunks"]):
         if change.restarted:
-            rows, written, first = [], [], number
-        del rows[change.truncated_to :], written[change.truncated_to :]
+            rows, first = [], number
+        if change.truncated_to is not None:
+            del rows[change.truncated_to :]
         for index in change.parts:
-            rows[index : index + 1] = [state.part(index)]
-            written[index : index + 1] = [number]
-        grown = {index for index in grown if index < len(rows)} - set(change.parts)
-        grown |= {change.delta_of} - {None}  # type: ignore[arg-type]
-        message = {**state.message(), "parts": rows}
+            rows[index : index + 1] = [(state.part(index), number)]
+        message = {**state.message(), "parts": [part for part, _written in rows]}
         twin = StreamState.restore(through_json(message), through_json(state.dump_open()))
         for past, made in enumerate(case["chunks"][first : number + 1], first):
             target = twin.target_of(made)
-            if target in grown and past > written[target]:
+            if target is not None and past > rows[target][1]:
                 twin.apply(made)
         assert twin.message() == state.message()
 
@@ -185,7 +182,7 @@ def test_a_delta_costs_the_same_however_long_the_message() -> None:
     early = calls_made(lambda: feed(500))
     feed(18_000)
     late = calls_made(lambda: feed(500))
-    assert late == early
+    assert late <= early * 1.01  # a garbage collection may call something too
     with tracked_memory() as peak_of:
         peaks = [peak_of(lambda: feed(1)) for _ in range(1000)]
     # Each text has 200,000 characters by now; only the lists of pieces may be moved at times.
@@ -204,6 +201,7 @@ def test_finding_a_call_costs_the_same_however_many_there_are() -> None:
             state.apply(tool("tool-output-available", f"c{number // 2}", output=1))
             state.apply(chunk("data-x", id=f"d{number // 2}", data=1))
 
-    early = calls_made(lambda: use(2, 100))
-    use(102, 5000)
-    assert calls_made(lambda: use(5102, 100)) == early
+    use(0, 100)
+    early = calls_made(lambda: use(100, 100))
+    use(200, 5000)
+    assert calls_made(lambda: use(5200, 100)) <= early * 1.01

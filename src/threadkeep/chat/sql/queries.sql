@@ -122,7 +122,7 @@ INSERT INTO chat_parts(
   id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at,
   updated_at, continuation_run_id)
 VALUES (
-  :id, :message_id, :session_id, :index, :type, :data_json, :tool_call_id, :tool_state,
+  :id, :message_id, :session_id, :position, :type, :data_json, :tool_call_id, :tool_state,
   :created_at, :updated_at, :continuation_run_id);
 
 -- name: update_part
