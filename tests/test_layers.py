@@ -58,6 +58,7 @@ MAY_OPEN_FILES = {
     "base/backup.py": "creates and syncs a copy that no connection has open",
     "base/files.py": "reads the mount table, creates empty private files, syncs folders",
     "base/lock.py": "opens the lock file beside a database, never the database",
+    "base/processes.py": "reads what /proc says about a process",
     "base/sql.py": "reads the packaged .sql files",
 }
 # Sources read other programs' logs; surfaces read what the user names. Neither opens our stores.

@@ -1,1 +1,58 @@
-"""Placeholder until the API settles."""
+"""threadkeep: the persistence and memory layer for AI agents; begin with `threadkeep.open()`."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from threadkeep import errors
+from threadkeep.errors import ThreadkeepError
+
+if TYPE_CHECKING:
+    from threadkeep.chat.recorder import Recorder
+    from threadkeep.chat.records import Event, Message, Page, Run, Session
+    from threadkeep.chat.search import Hit
+    from threadkeep.chat.store import ChatStore
+    from threadkeep.home import Home
+
+__version__ = "0.1.0"
+__all__ = [
+    "ChatStore",
+    "Event",
+    "Hit",
+    "Home",
+    "Message",
+    "Page",
+    "Recorder",
+    "Run",
+    "Session",
+    "ThreadkeepError",
+    "__version__",
+    "errors",
+    "open",
+]
+
+# Where each name lives; it is loaded when it is first asked for, so that importing is quick.
+_LAZY = {
+    **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),
+    "ChatStore": "threadkeep.chat.store",
+    "Hit": "threadkeep.chat.search",
+    "Home": "threadkeep.home",
+    "Recorder": "threadkeep.chat.recorder",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'threadkeep' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def open(path: str | Path | None = None) -> "Home":  # noqa: A001  (read as threadkeep.open)
+    """Open a home: a folder with its stores, the user's own unless a path is given."""
+    from threadkeep.home import Home  # noqa: PLC0415  (loaded when it is needed)
+
+    return Home(path)

@@ -18,6 +18,8 @@ from threadkeep.errors import Invalid
 # Both parsers stop at the interpreter's recursion limit (1,000 less the caller's own depth), so
 # what one caller could write a deeper one could not read. This leaves room for either.
 MAX_DEPTH: Final = 256
+_ONE = "pass one complete JSON value"
+_AS_TEXT = "write the number as text"
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -88,7 +90,7 @@ def _encode_carefully(value: Any) -> str:
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:  # an integer of more than 4,300 digits
-        raise Invalid(f"cannot write this value as JSON: {error}") from None
+        raise Invalid(f"cannot write this value as JSON: {error}", hint=_AS_TEXT) from None
 
 
 def _dump(plain: Any) -> str:
@@ -128,7 +130,10 @@ def _plain_object(value: dict[Any, Any], path: str, room: int) -> dict[str, Any]
             )
         name = join_pairs(key)
         if name in copy:
-            raise Invalid(f"two keys are the same text {ascii(name)[:_SHOWN]} (at {path[:_SHOWN]})")
+            raise Invalid(
+                f"two keys are the same text {ascii(name)[:_SHOWN]} (at {path[:_SHOWN]})",
+                hint="give each value a key of its own",
+            )
         step = f".{key}" if key.isidentifier() else f"[{key!a}]"
         copy[name] = _plain(item, path + step, room - 1)
     return copy
@@ -147,13 +152,13 @@ def _decode_carefully(text: str | bytes) -> Any:
     try:
         text = text.decode() if isinstance(text, bytes) else join_pairs(text)
     except UnicodeDecodeError as error:
-        raise Invalid(f"this is not JSON: not UTF-8 at byte {error.start}") from None
+        raise Invalid(f"this is not JSON: not UTF-8 at byte {error.start}", hint=_ONE) from None
     try:
         return json.loads(text, parse_float=_parse_float, parse_constant=_refuse_constant)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
-        raise Invalid(f"this is not JSON: {error}") from None
+        raise Invalid(f"this is not JSON: {error}", hint=_ONE) from None
 
 
 def _parse_float(digits: str) -> float:
@@ -161,7 +166,7 @@ def _parse_float(digits: str) -> float:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise Invalid(f"this is not JSON: {name} is not a JSON number")
+    raise Invalid(f"this is not JSON: {name} is not a JSON number", hint=_ONE)
 
 
 def _too_deep() -> Invalid:

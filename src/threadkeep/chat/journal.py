@@ -91,12 +91,12 @@ def open_json(state: StreamState, seq: int, dirty: dict[int, int]) -> str:
     `dirty` maps a part with unfolded deltas to the number of the last chunk in its row; every
     other part is complete up to `seq`.
     """
-    return json.encode({"at": seq, "dirty": dirty_keys(dirty), "open": state.dump_open()})
-
-
-def dirty_keys(dirty: dict[int, int]) -> dict[str, int]:
-    """Give the map JSON keys."""
-    return {str(index): seq for index, seq in dirty.items()}
+    hidden = state.dump_open()
+    # A finished call's input text matters only to a stray delta after its end, and carrying all
+    # of them along would make every change of state cost as much as the message is long.
+    hidden["calls"] = [call for call in hidden["calls"] if "part" in call]
+    behind = {str(index): folded for index, folded in dirty.items()}
+    return json.encode({"at": seq, "dirty": behind, "open": hidden})
 
 
 class Unfinished(NamedTuple):

@@ -104,7 +104,7 @@ class Recorder:
         """Take one chunk: an object, or its JSON text."""
         self._check_usable()
         given = json.decode(chunk) if isinstance(chunk, (str, bytes)) else chunk
-        checked = validate_chunk(given)
+        checked = _with_real_id(validate_chunk(given))
         for piece in self._redactor.push(checked) if self._redactor else (checked,):
             self._feed(piece)
 
@@ -399,6 +399,12 @@ def record(
 def _reason(error: BaseException) -> str:
     stopped = (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, SystemExit)
     return "abort" if isinstance(error, stopped) else "error"
+
+
+def _with_real_id(chunk: Json) -> Json:
+    """Some servers send an empty message id: that is none."""
+    empty = chunk["type"] == "start" and chunk.get("messageId") == ""
+    return {key: chunk[key] for key in chunk if key != "messageId"} if empty else chunk
 
 
 def _as_text(value: Any) -> Any:

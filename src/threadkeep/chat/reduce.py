@@ -12,8 +12,7 @@ inside chunks are shared with the state, never copied and never changed.
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, Self
 
-import msgspec
-
+from threadkeep.chat.change import Change
 from threadkeep.chat.chunks import Chunk, validate_chunk
 from threadkeep.chat.draft import Draft
 from threadkeep.chat.growing_text import GrowingText
@@ -45,27 +44,6 @@ __all__ = [
 ]
 
 _OWN_KEYS: Final = ("id", "role", "parts", "metadata")
-
-
-class Change(msgspec.Struct, frozen=True):
-    """What one chunk did to the message."""
-
-    delta_of: int | None = None
-    """Index of the part that only grew by this delta."""
-    grew: int = 0
-    """Characters that a delta added."""
-    parts: tuple[int, ...] = ()
-    """Indexes of the parts that were created, changed otherwise, or can no longer grow."""
-    truncated_to: int | None = None
-    """The parts from this index on were removed."""
-    metadata: dict[str, Any] | None = None
-    """The metadata that was merged into the message's own."""
-    restarted: bool = False
-    """A start chunk with another message id dropped what there was: an id or any content."""
-    transient: bool = False
-    """A data part that is not meant to be kept."""
-
-
 _NOTHING: Final = Change()
 
 

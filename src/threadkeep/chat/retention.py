@@ -1,7 +1,6 @@
 """Size and retention: what takes the space, and letting old sessions go, on request only."""
 
 import os
-import sqlite3
 
 import msgspec
 
@@ -10,7 +9,7 @@ from threadkeep.base.text import from_sql
 from threadkeep.chat import search
 from threadkeep.chat.context import Context
 from threadkeep.chat.sessions import delete_session
-from threadkeep.errors import Invalid
+from threadkeep.errors import Invalid, ThreadkeepError
 
 _LARGEST = 10
 _COUNTED = ("chat_sessions", "chat_messages", "chat_parts", "chat_events", "tk_runs")
@@ -46,7 +45,7 @@ def size_report(ctx: Context) -> SizeReport:
             {"session_id": from_sql(row[0]), "title": row[1], "bytes": row[2], "parts": row[3]}
             for row in tx.all("largest_sessions", {"limit": _LARGEST})
         ]
-        content = _content(tx, page)
+    content = _content(ctx)
     return SizeReport(pages * page, ctx.db.wal.size(), free * page, rows, content, largest)
 
 
@@ -54,20 +53,15 @@ def _count(tx: Tx, table: str) -> int:
     return int(tx.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608
 
 
-def _content(tx: Tx, page: int) -> dict[str, int]:
+def _content(ctx: Context) -> dict[str, int]:
     """Bytes by table, from SQLite's own page statistics where they are compiled in."""
     try:
-        rows = tx.execute(
-            "SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM dbstat s"
-            " LEFT JOIN sqlite_master m ON m.name = s.name GROUP BY 1 ORDER BY 2 DESC"
-        ).fetchall()
-        return {str(name): int(size) for name, size in rows}
-    except sqlite3.Error:
-        sql = "SELECT coalesce(sum(length({0})), 0) FROM {1}"
-        return {
-            table: int(tx.execute(sql.format(column, table)).fetchone()[0])
-            for column, table in (("data_json", "chat_parts"), ("data_json", "chat_events"))
-        } | {"page_size": page}
+        with ctx.db.read() as tx:
+            rows = tx.all("pages_by_table")
+    except ThreadkeepError:
+        with ctx.db.read() as tx:
+            rows = tx.all("text_by_table")
+    return {str(name): int(size) for name, size in rows}
 
 
 def prune(

@@ -7,7 +7,6 @@ a million messages, the newest two thousand a few.
 """
 
 import logging
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -152,7 +151,7 @@ def _ask_index(ctx: Context, query: str, params: Json) -> list[Row]:
             if oldest is None:
                 return []
             return tx.all("search_parts", {**params, "query": query, "oldest": oldest})
-    except (ThreadkeepError, sqlite3.Error) as error:
+    except ThreadkeepError as error:
         log.warning("the search index is damaged, reading the messages instead: %s", error)
         word = max(query.replace('"', " ").split(), key=len)
         return _scan(ctx, word, params)

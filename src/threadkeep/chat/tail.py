@@ -35,37 +35,27 @@ def tail(
         need_session(tx, session_id)
     ctx.db.follow()
     try:
-        yield from _follow(ctx, session_id, after, follow, until_idle, timeout)
+        quiet_since = time.monotonic()
+        while True:
+            seen = ctx.db.changes()
+            events, running = read_events(ctx, session_id, after)
+            yield from events
+            if events:
+                after, quiet_since = events[-1].seq, time.monotonic()
+                continue
+            left = None if timeout is None else quiet_since + timeout - time.monotonic()
+            if not follow or (until_idle and not running) or (left is not None and left <= 0):
+                return
+            ctx.db.changed(seen, left)
     finally:
         ctx.db.unfollow()
 
 
-def _follow(
-    ctx: Context,
-    session_id: str,
-    after: int,
-    follow: bool,  # noqa: FBT001
-    until_idle: bool,  # noqa: FBT001
-    timeout: float | None,
-) -> Iterator[Event]:
-    quiet_since = time.monotonic()
-    while True:
-        seen = ctx.db.changes()
-        with ctx.db.read() as tx:
-            events = _next_events(tx, session_id, after)
-            running = bool(tx.all("session_recordings", {"session_id": session_id}))
-        for event in events:
-            yield event
-            after = event.seq
-        if events:
-            quiet_since = time.monotonic()
-            continue
-        if not follow or (until_idle and not running):
-            return
-        left = None if timeout is None else quiet_since + timeout - time.monotonic()
-        if left is not None and left <= 0:
-            return
-        ctx.db.changed(seen, left)
+def read_events(ctx: Context, session_id: str, after: int) -> tuple[list[Event], bool]:
+    """Give the next events after a number, and whether somebody records the session now."""
+    with ctx.db.read() as tx:
+        events = _next_events(tx, session_id, after)
+        return events, bool(tx.all("session_recordings", {"session_id": session_id}))
 
 
 def _next_events(tx: Tx, session_id: str, after: int) -> list[Event]:

@@ -1,7 +1,5 @@
 """Checking a chat store: SQLite's own checks, then every row against its content hash."""
 
-import sqlite3
-
 import msgspec
 
 from threadkeep.base.checks import sqlite_problems
@@ -54,8 +52,8 @@ def check_database(database: Database) -> Report:
                 for kind in TABLES:
                     _check_rows(tx, kind, report)
                 _check_journal(tx, report)
-                report.problems += _index_problems(tx)
-    except (ThreadkeepError, sqlite3.Error) as error:
+        report.problems += [] if report.problems else _index_problems(database)
+    except ThreadkeepError as error:
         report.problems.append(str(error))
     return report
 
@@ -107,12 +105,13 @@ def _complain(report: Report, problem: str) -> None:
         report.problems.append(problem)
 
 
-def _index_problems(tx: Tx) -> list[str]:
+def _index_problems(database: Database) -> list[str]:
     """The full-text index must at least answer; its words can always be built anew."""
     try:
-        tx.execute("SELECT rowid FROM tk_search WHERE tk_search MATCH 'a' LIMIT 1").fetchall()
-    except sqlite3.Error as error:
-        return [f"the full-text index is damaged: {error} (rebuild it with reindex)"]
+        with database.read() as tx:
+            tx.execute("SELECT rowid FROM tk_search WHERE tk_search MATCH 'a'").fetchone()
+    except ThreadkeepError as error:
+        return [f"the full-text index is damaged: {error.message} (reindex builds it anew)"]
     return []
 
 

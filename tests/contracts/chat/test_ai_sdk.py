@@ -10,7 +10,7 @@ from tests.support.streams import random_case
 from threadkeep.chat.reduce import StreamState, validate_chunk
 from threadkeep.errors import ProtocolViolation
 
-CASES = 600
+CASES = 800
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def our_states(case: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     """Give the message after every chunk up to the first violation, and whether there was one."""
     initial = case.get("initial_message")
     state = StreamState(initial, initial["id"] if initial else "")
-    states = []
+    states: list[dict[str, Any]] = []
     for chunk in case["chunks"]:
         before = state.message()
         try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.chunks import START_STEP, chunk, delta, parts_of, tool
+from tests.support.chunks import START_STEP, Chunk, chunk, delta, parts_of, tool
 from threadkeep.chat.reduce import Change, StreamState, late_tool_output
 from threadkeep.errors import Invalid, ProtocolViolation
 
@@ -41,7 +41,7 @@ def test_outputs_keep_input_title_and_approval() -> None:
     state.apply(tool("tool-input-available", input={"q": 1}, title="T", providerExecuted=True))
     state.apply(tool("tool-approval-request", approvalId="a", inputSchemaInput=None, signature="s"))
     approval = {"id": "a", "inputSchemaInput": None, "signature": "s"}
-    base = {"type": "tool-search", "toolCallId": "c", "title": "T", "input": {"q": 1}}
+    base: Chunk = {"type": "tool-search", "toolCallId": "c", "title": "T", "input": {"q": 1}}
     base |= {"providerExecuted": True, "approval": approval}
     assert state.part(0) == {**base, "state": "approval-requested"}
     state.apply(tool("tool-output-available", output=[1], preliminary=True))
@@ -90,6 +90,7 @@ def test_static_and_dynamic_calls_with_one_id_are_two_parts() -> None:
     assert state.apply(tool("tool-input-start", dynamic=True)).parts == (0, 1)
     assert state.apply(delta("[2")) == Change(delta_of=1, grew=2)
     assert [part["rawInput"] for part in state.message()["parts"]] == ["[1", "[2"]
+    assert state.apply(START_STEP).parts == (1, 2)  # the first one ended long ago
 
 
 def test_a_repaired_name_renames_the_part() -> None:

@@ -1,5 +1,6 @@
 """Server-sent events, cut into packets in every way."""
 
+import itertools
 import re
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_body_byte_by_byte() -> None:
 @given(st.lists(st.integers(0, len(BODY))))
 def test_a_body_cut_anywhere(cuts: list[int]) -> None:
     ends = [0, *sorted(cuts), len(BODY)]
-    events, _ = parse([BODY[a:b] for a, b in zip(ends, ends[1:], strict=False)])
+    events, _ = parse([BODY[a:b] for a, b in itertools.pairwise(ends)])
     assert events == EVENTS
 
 
@@ -68,7 +69,7 @@ def test_a_body_cut_anywhere(cuts: list[int]) -> None:
 def test_packets_never_change_the_events(body: bytes, cuts: list[int]) -> None:
     ends = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     whole, one = parse([body])
-    pieces, two = parse([body[a:b] for a, b in zip(ends, ends[1:], strict=False)])
+    pieces, two = parse([body[a:b] for a, b in itertools.pairwise(ends)])
     assert pieces == whole
     assert (one.done, one.cut) == (two.done, two.cut)
 

@@ -413,3 +413,11 @@ SELECT coalesce(sum(length(data_json)), 0), count(*) FROM chat_parts WHERE sessi
 SELECT p.session_id, s.title, sum(length(p.data_json)) AS bytes, count(*) AS parts
 FROM chat_parts p JOIN chat_sessions s ON s.id = p.session_id
 GROUP BY p.session_id ORDER BY bytes DESC LIMIT :limit;
+
+-- name: pages_by_table
+SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM dbstat s
+LEFT JOIN sqlite_master m ON m.name = s.name GROUP BY 1 ORDER BY 2 DESC;
+
+-- name: text_by_table
+SELECT 'chat_parts', coalesce(sum(length(data_json)), 0) FROM chat_parts
+UNION ALL SELECT 'chat_events', coalesce(sum(length(data_json)), 0) FROM chat_events;

@@ -106,13 +106,16 @@ CREATE TABLE tk_search_dirty (
 ) WITHOUT ROWID;
 CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='porter unicode61');
 
--- Triggers keep these right when another program writes the three tables.
+-- Triggers keep these right when another program writes the three tables. No OR IGNORE in them:
+-- the conflict clause of an upsert by that program would take its place.
 CREATE TRIGGER tk_part_added AFTER INSERT ON chat_parts BEGIN
-  INSERT OR IGNORE INTO tk_search_dirty(part_id) VALUES (new.id);
+  INSERT INTO tk_search_dirty(part_id) SELECT new.id
+  WHERE NOT EXISTS (SELECT 1 FROM tk_search_dirty WHERE part_id = new.id);
 END;
 CREATE TRIGGER tk_part_changed AFTER UPDATE ON chat_parts BEGIN
   DELETE FROM tk_hashes WHERE kind = 'part' AND id = old.id;
-  INSERT OR IGNORE INTO tk_search_dirty(part_id) VALUES (new.id);
+  INSERT INTO tk_search_dirty(part_id) SELECT new.id
+  WHERE NOT EXISTS (SELECT 1 FROM tk_search_dirty WHERE part_id = new.id);
 END;
 CREATE TRIGGER tk_part_deleted AFTER DELETE ON chat_parts BEGIN
   DELETE FROM tk_hashes WHERE kind = 'part' AND id = old.id;

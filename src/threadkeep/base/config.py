@@ -1,0 +1,139 @@
+"""The configuration file: TOML, typed, with every setting shown in a commented default."""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from threadkeep.base.backup import KEEP_COUNT, KEEP_DAYS
+from threadkeep.base.files import PRIVATE_FILE, make_private_dir
+from threadkeep.base.paths import expand
+from threadkeep.base.trouble import translate_os
+from threadkeep.errors import Conflict, Invalid
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+# The same as the chat store's own; a larger part belongs into a file.
+PART_LIMIT: Final = 64 * 1024 * 1024
+
+DEFAULT_TEXT: Final = f"""\
+# The configuration of threadkeep. Every setting is shown, commented out, with its default.
+# Order of precedence: an option on the command line, the environment, this file, the default.
+
+[stores]
+# Where the files are, when not in the data folder (`threadkeep paths` shows it).
+# Relative paths start at the folder of this file; "~" is your home.
+# chat = "chat.db"
+
+[chat]
+# When a reply that streams in is stored: with every "chunk", or only at the end of each "step"
+# or "turn". What was not stored yet is lost in a crash.
+# save_on = "chunk"
+
+# Keep every event for ever, so that a store can be rebuilt from its log. Not set: each file
+# keeps the setting it has, and a new file keeps no log.
+# event_log = false
+
+# The largest part (text, tool result, ...) that is taken, in characters.
+# part_limit = {PART_LIMIT}
+
+[backups]
+# How many backups to keep beside a store, and for how many days. The newest is never removed.
+# keep_count = {KEEP_COUNT}
+# keep_days = {KEEP_DAYS}
+"""
+
+
+class Stores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[stores]`: files that are not at their default place."""
+
+    chat: str | None = None
+
+
+class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[chat]`."""
+
+    save_on: Literal["chunk", "step", "turn"] = "chunk"
+    event_log: bool | None = None
+    part_limit: Positive = PART_LIMIT
+
+
+class Backups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[backups]`."""
+
+    keep_count: Positive = KEEP_COUNT
+    keep_days: Positive = KEEP_DAYS
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that the configuration file can say."""
+
+    stores: Stores = Stores()
+    chat: Chat = Chat()
+    backups: Backups = Backups()
+
+
+def parse_config(text: str, file: str) -> Config:
+    """Read the text of a configuration file; an error names the key and the file."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid(f"{file} is not TOML: {error}", hint="text goes in quotes") from None
+    for key, known in unknown_keys(table, Config):
+        raise Invalid(
+            f"{file}: there is no setting {key!r}", hint="known here: " + ", ".join(known)
+        )
+    try:
+        return msgspec.convert(table, Config)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$.")
+        key = place.removesuffix("`") or "the file"
+        hint = "`threadkeep paths --init` writes a commented default where there is none"
+        raise Invalid(f"{file}: {key}: {said}", hint=hint) from None
+
+
+def unknown_keys(table: Mapping[str, Any], shape: Any) -> Iterator[tuple[str, list[str]]]:
+    """Yield each key that `shape` does not have, with the keys that it does have."""
+    known = {field.name: field.type for field in msgspec.structs.fields(shape)}
+    for key, value in table.items():
+        if key not in known:
+            yield key, sorted(known)
+        elif isinstance(value, dict) and hasattr(known[key], "__struct_fields__"):
+            for inner, names in unknown_keys(value, known[key]):
+                yield f"{key}.{inner}", names
+
+
+def load_config(path: Path) -> Config:
+    """Read a configuration file; one that is not there means the defaults."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return Config()
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8 text at byte {error.start}"
+        raise Invalid(msg, hint="save the file as UTF-8") from None
+    except OSError as error:
+        raise translate_os(error, path) from error
+    return parse_config(text, str(path))
+
+
+def write_default(path: Path) -> None:
+    """Write the commented default to a file that is not there yet."""
+    make_private_dir(path.parent)
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
+    except FileExistsError:
+        msg = f"{path} exists already and was left as it is"
+        raise Conflict(msg, hint="edit it, or move it away first") from None
+    except OSError as error:
+        raise translate_os(error, path) from error
+    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  (a descriptor)
+        file.write(DEFAULT_TEXT)
+
+
+def store_path(named: str, config_file: Path, environ: Mapping[str, str]) -> Path:
+    """Give the path that a `[stores]` entry names."""
+    return config_file.parent / expand(named, environ)

@@ -1,0 +1,404 @@
+"""Home: a folder and its stores; the one façade that every surface uses.
+
+home = Home()                      # $XDG_DATA_HOME/threadkeep, or THREADKEEP_HOME
+with home.chat() as chat:
+    chat.sessions()
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from threadkeep.base import json
+from threadkeep.base.backup import (
+    Kept,
+    Progress,
+    backup_folder,
+    check_file,
+    list_backups,
+    restore_backup,
+)
+from threadkeep.base.clock import iso, now_ms, parse_duration
+from threadkeep.base.config import Config, load_config, store_path, write_default
+from threadkeep.base.engine import Engine, engine
+from threadkeep.base.paths import Paths, find_paths
+from threadkeep.base.processes import is_alive
+from threadkeep.base.sqlite import DEFAULT_BUDGET
+from threadkeep.base.text import from_sql, join_text, printable
+from threadkeep.chat.context import Redact
+from threadkeep.chat.layout import read_version
+from threadkeep.chat.records import Json, Message, Run, Session
+from threadkeep.chat.store import ChatStore
+from threadkeep.chat.usage import usage_by_message
+from threadkeep.chat.verify import problems_of
+from threadkeep.chat.views import View, check_view, load, select
+from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError, UnsupportedEngine
+
+# What surfaces need beside the stores; they import nothing below this module.
+__all__ = [
+    "Backup",
+    "Home",
+    "Paths",
+    "Status",
+    "StoreStatus",
+    "Timeline",
+    "Turn",
+    "find_message",
+    "find_session",
+    "iso",
+    "join_text",
+    "json",
+    "now_ms",
+    "parse_duration",
+    "printable",
+    "timeline",
+]
+
+_CHAT_FILE = "chat.db"
+_DEMO_FILE = "demo.db"
+_SOME = 5
+_LAST = "last"
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """One backup of a store: where it is, when and why it was made."""
+
+    path: Path
+    at: str
+    reason: str
+    bytes: int
+
+
+class StoreStatus(msgspec.Struct, frozen=True):
+    """What a store's file is like; `problem` says why it could not be looked into."""
+
+    path: Path
+    exists: bool
+    bytes: int = 0
+    wal_bytes: int = 0
+    schema_version: int | None = None
+    journal_mode: str = ""
+    event_log: bool = False
+    sessions: int = 0
+    messages: int = 0
+    live_recordings: list[Json] = []
+    backups: int = 0
+    last_backup: Backup | None = None
+    problem: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The state of a home."""
+
+    paths: Paths
+    config_exists: bool
+    sqlite: Engine
+    chat: StoreStatus
+
+
+class Home:
+    """A folder with its stores; without a path, the user's own (see `paths`)."""
+
+    def __init__(
+        self, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Find the folders; nothing is created or read before it is needed."""
+        self._environ = _environment() if environ is None else environ
+        if path is not None:
+            refuse_url(path)
+        found = find_paths(self._environ, None if path is None else Path(path))
+        self._paths = Paths(*(Path(os.path.abspath(p)) for p in msgspec.structs.astuple(found)))
+        if self._paths.data.is_file():
+            msg = f"{self._paths.data} is a file; a home is a folder"
+            raise Invalid(msg, hint="give its folder, or open the file with ChatStore.open(path)")
+
+    def paths(self) -> Paths:
+        """Give the folders of this home."""
+        return self._paths
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings of this home's configuration file."""
+        return load_config(self._paths.config)
+
+    def write_config(self) -> Path:
+        """Write the commented default configuration where there is none yet."""
+        write_default(self._paths.config)
+        return self._paths.config
+
+    # ------------------------------------------------------------------ the chat store
+
+    def chat_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the chat store: the path given, the configured one, or the default."""
+        if path is not None:
+            refuse_url(path)
+            return Path(path)
+        named = self.config.stores.chat
+        if named is None:
+            return self._paths.data / _CHAT_FILE
+        refuse_url(named)
+        return store_path(named, self._paths.config, self._environ)
+
+    @property
+    def demo_path(self) -> Path:
+        """The file that `threadkeep demo` records into."""
+        return self._paths.data / _DEMO_FILE
+
+    def chat(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        redact: Redact | None = None,
+        budget: float = DEFAULT_BUDGET,
+    ) -> ChatStore:
+        """Open the chat store with the settings of the configuration; close it after use."""
+        target = self.chat_path(path)
+        if read_only:
+            _need_file(target)
+        return ChatStore.open(
+            target,
+            read_only=read_only,
+            event_log=None if read_only else self.config.chat.event_log,
+            redact=redact,
+            budget=budget,
+            part_limit=self.config.chat.part_limit,
+        )
+
+    # ------------------------------------------------------------------ care
+
+    def status(self, path: str | Path | None = None) -> Status:
+        """Look at the home and its stores without changing anything."""
+        target = self.chat_path(path)
+        known = StoreStatus(path=target, exists=target.exists())
+        if known.exists:
+            try:
+                known = self._look_into(target)
+            except ThreadkeepError as error:
+                size = os.stat(target).st_size
+                known = StoreStatus(path=target, exists=True, bytes=size, problem=str(error))
+        return Status(self._paths, self._paths.config.exists(), engine(), known)
+
+    def _look_into(self, path: Path) -> StoreStatus:
+        backups = self.backups(path)
+        with ChatStore.open(path, read_only=True) as store, store.context.db.read() as tx:
+            live = [row for row in tx.all("all_recordings") if is_alive(row[3])]
+            return StoreStatus(
+                path=path,
+                exists=True,
+                bytes=os.stat(path).st_size,
+                wal_bytes=store.context.db.wal.size(),
+                schema_version=read_version(tx),
+                journal_mode=str(tx.execute("PRAGMA journal_mode").fetchone()[0]),
+                event_log=tx.value("get_meta", {"key": "event_log"}) == "on",
+                sessions=int(tx.execute("SELECT count(*) FROM chat_sessions").fetchone()[0]),
+                messages=int(tx.execute("SELECT count(*) FROM chat_messages").fetchone()[0]),
+                live_recordings=[
+                    {
+                        "session_id": from_sql(row[1]),
+                        "message_id": from_sql(row[0]),
+                        "process": int(row[3].split(":")[0]),
+                        "started_at": row[5],
+                    }
+                    for row in live
+                ],
+                backups=len(backups),
+                last_backup=backups[0] if backups else None,
+            )
+
+    def backup(
+        self,
+        target: str | Path | None = None,
+        *,
+        path: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Path:
+        """Copy the live chat store to a checked backup; an existing file is never overwritten."""
+        source = self.chat_path(path)
+        kept = Kept(self.config.backups.keep_count, self.config.backups.keep_days)
+        with self.chat(source, read_only=True) as store:
+            return store.backup(
+                None if target is None else _free_name(Path(target), source),
+                progress=progress,
+                keep=kept,
+            )
+
+    def backups(self, path: str | Path | None = None) -> list[Backup]:
+        """List the backups beside the chat store, newest first."""
+        source = self.chat_path(path)
+        return [_describe(found, source) for found in list_backups(source)]
+
+    def find_backup(self, name: str, *, path: str | Path | None = None) -> Path:
+        """Give a backup by its path, by the beginning of its name, or as `last`."""
+        if Path(name).is_file():
+            return Path(name)
+        known = [backup.path for backup in self.backups(path)]
+        if name == _LAST and known:
+            return known[0]
+        matching = [found for found in known if found.name.startswith(name)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            msg = f"{len(matching)} backups begin with {name!r}"
+            raise Invalid(msg, hint="give more of the name, or the whole path")
+        folder = backup_folder(self.chat_path(path))
+        msg = f"there is no backup {name!r}, neither as a path nor in {folder}"
+        raise NotFound(msg, hint="`threadkeep backup --list` shows the backups")
+
+    def check_backup(self, backup: str | Path) -> list[str]:
+        """Check a backup row by row without restoring it; give what is wrong with it."""
+        return check_file(Path(backup), problems_of)
+
+    def restore(self, backup: str | Path, *, path: str | Path | None = None) -> Path | None:
+        """Put a checked backup in the place of the chat store; give where the old data went."""
+        source, target = Path(backup), self.chat_path(path)
+        if _same_file(source, target):
+            msg = f"{source} is the store itself, not a backup of it"
+            raise Conflict(msg, hint="`threadkeep backup --list` shows the backups")
+        return restore_backup(source, target, check=problems_of)
+
+
+def _environment() -> Mapping[str, str]:
+    """The process's environment, with the home of the user where HOME is not set."""
+    if os.environ.get("HOME"):
+        return os.environ
+    try:
+        return {**os.environ, "HOME": str(Path.home())}
+    except RuntimeError:  # an unknown user: `find_paths` says what to do
+        return os.environ
+
+
+def refuse_url(path: str | Path) -> None:
+    """Refuse a location that is no path of a file."""
+    text = str(path)
+    if text.startswith(("postgres:", "postgresql:")):
+        raise UnsupportedEngine(
+            "PostgreSQL is not available in this version",
+            hint="give the path of a folder or a file: stores are SQLite files",
+        )
+
+
+def _need_file(path: Path) -> None:
+    if not path.exists():
+        msg = f"there is no chat store at {path} yet"
+        raise NotFound(msg, hint="`threadkeep chat record` begins one, `threadkeep demo` shows it")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _free_name(target: Path, source: Path) -> Path:
+    name = target / f"{source.stem}-{now_ms()}.db" if target.is_dir() else target
+    if name.exists():
+        msg = f"{name} exists already and was left as it is"
+        raise Conflict(msg, hint="choose another name for the backup")
+    return name
+
+
+def _describe(backup: Path, source: Path) -> Backup:
+    at, _, rest = backup.stem.removeprefix(f"{source.stem}-").partition("-")
+    return Backup(backup, at, rest.partition("-")[2], os.stat(backup).st_size)
+
+
+# ---------------------------------------------------------------------- finding things
+
+
+def find_session(store: ChatStore, ref: str) -> Session:
+    """Give a session by its id, by a beginning of it that only one has, or the newest as `last`."""
+    if ref == _LAST:
+        newest = store.sessions(limit=1).items
+        if not newest:
+            msg = f"there is no session in {store.path} yet"
+            raise NotFound(msg, hint="`threadkeep chat ls --all` lists archived ones too")
+        return newest[0]
+    ids = _session_ids(store, ref) or (
+        [] if ref.startswith("ses_") else _session_ids(store, f"ses_{ref}")
+    )
+    return store.session(_only_one(ids, ref, "session") or ref)
+
+
+def _session_ids(store: ChatStore, prefix: str) -> list[str]:
+    # U+10FFFF is the last character there is: every id that begins with the prefix sorts below.
+    sql = "SELECT id FROM chat_sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
+    with store.context.db.read() as tx:
+        found = tx.execute(sql, (prefix, f"{prefix}\U0010ffff", _SOME + 1)).fetchall()
+    return [from_sql(row[0]) for row in found] if prefix else []
+
+
+def find_message(store: ChatStore, session: Session, ref: str) -> str:
+    """Give a message id of a session, from a beginning of it, or its last user message."""
+    messages = store.ui_messages(session, view="all")
+    if ref == _LAST:
+        asked = [m["id"] for m in store.ui_messages(session) if m["role"] == "user"]
+        if not asked:
+            raise NotFound(f"session {session.id!r} has no user message yet")
+        return str(asked[-1])
+    ids = [str(m["id"]) for m in messages if str(m["id"]).startswith(ref)]
+    return _only_one(ids, ref, "message") or ref
+
+
+def _only_one(ids: list[str], ref: str, what: str) -> str | None:
+    """Choose the id that was meant; None leaves it to the store to say that there is none."""
+    if ref in ids or len(ids) == 1:
+        return ref if ref in ids else ids[0]
+    if not ids:
+        return None
+    some = ", ".join(ids[:_SOME]) + (", …" if len(ids) > _SOME else "")
+    raise Invalid(f"{ref!r} is the beginning of several {what}s", hint=f"give more of it: {some}")
+
+
+# ---------------------------------------------------------------------- the inspector
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One message of a timeline, with what it used and the runs that made it."""
+
+    message: Message
+    role: str
+    parts: list[Json]
+    usage: dict[str, int] | None
+    cost_usd: float
+    runs: list[Run]
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A session as an inspector shows it; `runs` are those that left no message."""
+
+    session: Session
+    view: str
+    turns: list[Turn]
+    runs: list[Run]
+    used: dict[str, int]
+    cost_usd: float
+
+
+def timeline(store: ChatStore, session: Session, view: View = "transcript") -> Timeline:
+    """Put together what happened in a session, turn by turn, from one snapshot of the store."""
+    check_view(view)
+    with store.context.db.read() as tx:
+        loaded = load(tx, session.id)
+        used = usage_by_message(tx, session.id)
+        costs = {
+            from_sql(row[0]): float(row[6])
+            for row in tx.all("session_usage", {"session_id": session.id})
+        }
+    runs = store.runs(session)
+    messages = {message.id: message for message, _ in loaded}
+    turns = [
+        Turn(
+            message=messages[shaped["id"]],
+            role=shaped["role"],
+            parts=shaped["parts"],
+            usage=used.get(shaped["id"]),
+            cost_usd=costs.get(shaped["id"], 0.0),
+            runs=[run for run in runs if run.message_id == shaped["id"]],
+        )
+        for shaped in select(loaded, view)
+    ]
+    lost = [run for run in runs if run.message_id not in messages]
+    spent, cost = store.spend(session)
+    return Timeline(session, view, turns, lost, spent, cost)

@@ -1,0 +1,263 @@
+"""The journal as a live feed: whoever tails a session sees every chunk, then waits."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contracts.chat.test_recorder import TEXT, journal_rows
+from threadkeep.aio import AsyncChatStore
+from threadkeep.chat.records import Event, Session
+from threadkeep.chat.reduce import reduce_chunks
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import Damaged, NotFound
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ChatStore]:
+    with ChatStore.open(tmp_path / "chat.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store: ChatStore) -> Session:
+    return store.create_session(agent="tester", model="acme/large")
+
+
+def chunks_of(events: list[Event]) -> list[Json]:
+    return [event.data for event in events if event.kind == "chunk"]
+
+
+def test_tail_gives_every_chunk_once_and_from_any_number(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT[:6]:
+            recorder.feed(chunk)
+        events = list(store.tail(session, follow=False))
+        assert chunks_of(events) == TEXT[:6]
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5, 6]
+        assert chunks_of(list(store.tail(session, after=4, follow=False))) == TEXT[4:6]
+
+
+def test_tail_in_a_thread_sees_all_and_ends_when_idle(store: ChatStore, session: Session) -> None:
+    seen: list[Event] = []
+    first = threading.Event()
+
+    def follow() -> None:
+        for event in store.tail(session, until_idle=True):
+            seen.append(event)
+            first.set()
+
+    with store.record(session) as recorder:
+        recorder.feed(TEXT[0])
+        thread = threading.Thread(target=follow)
+        thread.start()
+        assert first.wait(10)
+        for chunk in TEXT[1:]:
+            recorder.feed(chunk)
+    thread.join(10)
+    assert not thread.is_alive()
+    assert chunks_of(seen) == TEXT
+
+
+FOLLOWER = """
+import json, sys
+from threadkeep.chat.store import ChatStore
+with ChatStore.open(sys.argv[1]) as store:
+    for event in store.tail(sys.argv[2], until_idle=True):
+        print(json.dumps([event.seq, event.kind, event.data]), flush=True)
+"""
+
+
+def test_tail_in_another_process_sees_every_chunk_of_a_recording(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session) as recorder:
+        recorder.feed(TEXT[0])
+        follower = subprocess.Popen(
+            [sys.executable, "-c", FOLLOWER, str(store.path), session.id],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert follower.stdout is not None
+        seen = [json.loads(follower.stdout.readline())]  # it follows now: nothing may be dropped
+        for chunk in TEXT[1:]:
+            recorder.feed(chunk)
+    rest, _ = follower.communicate(timeout=30)
+    seen += [json.loads(line) for line in rest.splitlines()]
+    assert [data for _, kind, data in seen if kind == "chunk"] == TEXT
+
+
+def test_finished_message_comes_as_a_snapshot(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT:
+            recorder.feed(chunk)
+    (event,) = store.tail(session, follow=False)
+    assert event.kind == "snapshot"
+    assert event.data == reduce_chunks(TEXT)
+    with store.record(session, "next") as recorder:
+        recorder.feed(TEXT[1])
+        (following,) = store.tail(session, after=event.seq, follow=False)
+        assert following.seq == event.seq + 1
+
+
+def test_rows_a_follower_may_not_have_read_are_kept_until_it_leaves(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT[:3]:
+            recorder.feed(chunk)
+        tail = store.tail(session, until_idle=True)
+        next(tail)
+        for chunk in TEXT[3:]:
+            recorder.feed(chunk)
+    assert journal_rows(store) == len(TEXT)
+    assert chunks_of(list(tail)) == TEXT[1:]
+    with store.record(session, "next") as recorder:
+        recorder.feed(TEXT[1])
+    assert journal_rows(store) == 0
+
+
+def test_numbers_rise_across_messages(store: ChatStore, session: Session) -> None:
+    last = 0
+    for number in range(3):
+        with store.record(session, f"m{number}") as recorder:
+            recorder.feed(TEXT[1])
+            events = list(store.tail(session, after=last, follow=False))
+            assert [event.seq for event in events] == [last + 1]
+            last = events[-1].seq
+
+
+def test_tail_ends_after_a_silence(store: ChatStore, session: Session) -> None:
+    assert list(store.tail(session, timeout=0.01)) == []
+
+
+def test_tail_of_an_unknown_session_is_refused(store: ChatStore) -> None:
+    with pytest.raises(NotFound):
+        next(store.tail("ses_nowhere"))
+
+
+def test_damaged_chunk_is_noticed(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT[:4]:
+            recorder.feed(chunk)
+        with store.context.db.write() as tx:
+            tx.execute("UPDATE chat_events SET data_json = replace(data_json, 'Hello', 'Jello')")
+        with pytest.raises(Damaged, match="event 4"):
+            list(store.tail(session, follow=False))
+        assert not store.verify().ok
+
+
+# ---------------------------------------------------------------------- left behind
+
+KILLED = """
+import json, os, signal, sys
+from threadkeep.chat.store import ChatStore
+store = ChatStore.open(sys.argv[1])
+recorder = store.record(sys.argv[2])
+for chunk in json.loads(sys.argv[3]):
+    recorder.feed(chunk)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("count", range(1, len(TEXT) + 1))
+def test_killed_recorder_leaves_the_state_of_its_last_chunk(
+    store: ChatStore, session: Session, count: int
+) -> None:
+    store.close()
+    chunks = json.dumps(TEXT[:count])
+    subprocess.run([sys.executable, "-c", KILLED, str(store.path), session.id, chunks], check=False)
+    with ChatStore.open(store.path) as reopened:
+        assert reopened.message(session, "reply")["parts"] == reduce_chunks(TEXT[:count])["parts"]
+        assert reopened.runs(session)[0].end_reason == "crash"
+        assert journal_rows(reopened) == 0
+        assert reopened.verify().ok
+        with reopened.context.db.read() as tx:
+            assert tx.all("all_recordings") == []
+
+
+def test_read_only_store_sees_the_exact_state_without_repairing(
+    store: ChatStore, session: Session
+) -> None:
+    store.close()
+    chunks = json.dumps(TEXT[:5])
+    subprocess.run([sys.executable, "-c", KILLED, str(store.path), session.id, chunks], check=False)
+    with ChatStore.open(store.path, read_only=True) as reader:
+        assert reader.message(session, "reply")["parts"] == reduce_chunks(TEXT[:5])["parts"]
+        assert journal_rows(reader) == 5
+
+
+# ---------------------------------------------------------------------- async
+
+
+def test_async_face_records_and_tails(tmp_path: Path) -> None:
+    async def scenario() -> tuple[list[Json], list[Json], Json]:
+        async with await AsyncChatStore.open(tmp_path / "chat.db") as store:
+            session = await store.create_session(agent="a", model="m")
+            await store.say(session, "hi")
+            seen: list[Event] = []
+            started = asyncio.Event()
+
+            async def follow() -> None:
+                async for event in store.tail(session, until_idle=True):
+                    seen.append(event)
+                    started.set()
+
+            async def source() -> Any:
+                for chunk in TEXT:
+                    yield chunk
+                    if chunk is TEXT[0]:
+                        follower.append(asyncio.create_task(follow()))
+                        await started.wait()
+
+            follower: list[asyncio.Task[None]] = []
+            async with store.record(session) as recorder:
+                passed = [chunk async for chunk in recorder.through(source())]
+            await follower[0]
+            return passed, chunks_of(seen), await store.message(session, "reply")
+
+    passed, seen, message = asyncio.run(scenario())
+    assert passed == TEXT
+    assert seen == TEXT
+    assert message == reduce_chunks(TEXT)
+
+
+def test_cancelled_task_leaves_what_arrived_and_says_abort(tmp_path: Path) -> None:
+    async def scenario() -> tuple[str | None, list[Any]]:
+        async with await AsyncChatStore.open(tmp_path / "chat.db") as store:
+            session = await store.create_session(agent="a", model="m")
+            fed = asyncio.Event()
+
+            async def stream() -> None:
+                async with store.record(session) as recorder:
+                    for chunk in TEXT[:5]:
+                        await recorder.feed(chunk)
+                    fed.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(stream())
+            await fed.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            (run,) = await store.runs(session)
+            return run.end_reason, (await store.message(session, "reply"))["parts"]
+
+    reason, parts = asyncio.run(scenario())
+    assert reason == "abort"
+    assert parts == reduce_chunks(TEXT[:5])["parts"]
+
+
+def test_async_face_has_every_verb() -> None:
+    verbs = {name for name in vars(ChatStore) if not name.startswith("_")} - {"path", "context"}
+    assert verbs <= set(dir(AsyncChatStore))

@@ -1,0 +1,700 @@
+"""The recorder: exact at every chunk, linear, and truthful about what was stored."""
+
+import gzip
+import importlib.util
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.support.streams import random_case
+from threadkeep.chat.recorder import Recorder
+from threadkeep.chat.records import Session
+from threadkeep.chat.reduce import StreamState, reduce_chunks
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import (
+    Closed,
+    Conflict,
+    Invalid,
+    NotFound,
+    ProtocolViolation,
+    StorageFull,
+    TooLarge,
+)
+
+Json = dict[str, Any]
+
+TEXT: list[Json] = [
+    {"type": "start", "messageId": "reply"},
+    {"type": "start-step"},
+    {"type": "text-start", "id": "1"},
+    {"type": "text-delta", "id": "1", "delta": "Hello, "},
+    {"type": "text-delta", "id": "1", "delta": "world"},
+    {"type": "text-end", "id": "1"},
+    {"type": "finish-step"},
+    {"type": "finish", "finishReason": "stop"},
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ChatStore]:
+    with ChatStore.open(tmp_path / "chat.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store: ChatStore) -> Session:
+    return store.create_session(agent="tester", model="acme/large")
+
+
+def plain_text(store: ChatStore, message_id: str) -> list[str]:
+    """What a program that knows only the three tables sees of a message's texts."""
+    connection = sqlite3.connect(store.path)
+    try:
+        rows = connection.execute(
+            'SELECT data_json FROM chat_parts WHERE message_id = ? ORDER BY "index"', (message_id,)
+        ).fetchall()
+    finally:
+        connection.close()
+    return [json.loads(row[0]).get("text", "") for row in rows]
+
+
+def journal_rows(store: ChatStore) -> int:
+    with store.context.db.read() as tx:
+        return int(tx.execute("SELECT count(*) FROM chat_events").fetchone()[0])
+
+
+# ---------------------------------------------------------------------- exactness
+
+
+def test_state_is_exact_after_every_chunk_and_journal_is_gone_at_the_end(
+    store: ChatStore, session: Session
+) -> None:
+    state = StreamState(message_id="reply")
+    with store.record(session) as recorder:
+        for chunk in TEXT:
+            recorder.feed(chunk)
+            state.apply(chunk)
+            assert store.message(session, "reply")["parts"] == state.message()["parts"]
+        assert journal_rows(store) == len(TEXT)
+    assert journal_rows(store) == 0
+    assert store.message(session, "reply") == reduce_chunks(TEXT)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_streams_read_back_exactly_after_every_chunk(
+    store: ChatStore, session: Session, seed: int
+) -> None:
+    case = random_case(seed)
+    initial = case.get("initial_message")
+    if initial is not None and initial["role"] != "assistant":
+        initial = None  # the SDK ignores it
+    if initial is not None:
+        store.put_message(session, initial)
+    state = StreamState(initial)
+    with store.record(session, initial["id"] if initial else None) as recorder:
+        for chunk in case["chunks"]:
+            recorder.feed(chunk)
+            try:
+                state.apply({k: v for k, v in chunk.items() if (k, v) != ("messageId", "")})
+            except ProtocolViolation:
+                continue
+            if recorder.message_id is not None:
+                found = store.message(session, recorder.message_id)
+                assert found["parts"] == state.message()["parts"]
+    assert store.verify().problems == []
+
+
+@pytest.fixture(scope="module")
+def compare(shared_data: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "compare", shared_data / "data" / "chat" / "compare.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def cases_in(file: Path) -> list[Json]:
+    return [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
+
+
+def begin_case(store: ChatStore, case: Json, *, strict: bool = False) -> tuple[Session, Recorder]:
+    session = store.create_session(agent="tester", model={})
+    initial = case.get("initial_message")
+    if initial:
+        store.put_message(session, initial)
+    is_reply = initial and initial["role"] == "assistant"
+    return session, store.record(session, initial["id"] if is_reply else None, strict=strict)
+
+
+def test_golden_cases_equal_the_sdk_after_every_chunk(
+    store: ChatStore, shared_data: Path, compare: ModuleType
+) -> None:
+    with gzip.open(shared_data / "data" / "chat" / "snapshots.jsonl.gz", "rt") as lines:
+        snapshots = {case["id"]: case["snapshots"] for case in map(json.loads, lines)}
+    for case in cases_in(shared_data / "data" / "chat" / "cases.jsonl"):
+        session, recorder = begin_case(store, case)
+        with recorder:
+            for chunk, expected in zip(case["chunks"], snapshots[case["id"]], strict=True):
+                recorder.feed(chunk)
+                found = store.message(session, recorder.message_id or "")
+                ignored = {} if expected["id"] else {"id": ""}
+                left = compare.normalize(expected) | ignored
+                assert compare.diff(left, compare.normalize(found) | ignored) == []
+        same, why = compare.check(case, store.message(session, recorder.message_id or ""))
+        assert same, (case["id"], why)
+
+
+def test_golden_violations_raise_in_strict_mode_and_keep_what_came_before(
+    store: ChatStore, shared_data: Path, compare: ModuleType
+) -> None:
+    for case in cases_in(shared_data / "data" / "chat" / "invalid_cases.jsonl"):
+        session, recorder = begin_case(store, case, strict=True)
+        with pytest.raises(ProtocolViolation), recorder:
+            for chunk in case["chunks"]:
+                recorder.feed(chunk)
+        same, why = compare.check(case, store.message(session, recorder.message_id or ""))
+        assert same, (case["id"], why)
+        assert store.runs(session)[0].end_reason == "error"
+
+
+def test_lenient_mode_skips_and_counts_what_does_not_fit(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session) as recorder:
+        recorder.feed({"type": "text-delta", "id": "9", "delta": "lost"})
+        for chunk in TEXT:
+            recorder.feed(chunk)
+    assert recorder.violation_count == 1
+    assert "9" in recorder.violations[0]
+    assert store.message(session, "reply")["parts"] == reduce_chunks(TEXT)["parts"]
+
+
+def test_unknown_chunks_change_no_part_and_stay_in_the_journal(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session) as recorder:
+        for chunk in (*TEXT[:4], {"type": "holo-gram", "payload": [1]}):
+            recorder.feed(chunk)
+        kinds = [event.data["type"] for event in store.tail(session, follow=False)]
+        assert kinds[-1] == "holo-gram"
+        assert recorder.message is not None
+        assert len(recorder.message["parts"]) == 2
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "a\0b", "\ude00\ud83d", "💾", "\u2028"])
+def test_any_text_survives(store: ChatStore, session: Session, text: str) -> None:
+    with store.record(session, "m") as recorder:
+        for chunk in TEXT[2:4]:
+            recorder.feed(chunk)
+        recorder.feed({"type": "text-delta", "id": "1", "delta": text})
+    assert store.message(session, "m")["parts"][0]["text"] == "Hello, " + text
+
+
+def test_surrogate_pair_split_over_two_deltas_is_one_character(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session, "m") as recorder:
+        recorder.feed(TEXT[2])
+        for half in ("\ud83d", "\ude00"):
+            recorder.feed({"type": "text-delta", "id": "1", "delta": half})
+        assert store.message(session, "m")["parts"][0]["text"] == "😀"
+    assert plain_text(store, "m") == ["😀"]
+
+
+# ---------------------------------------------------------------------- folding
+
+
+def count_part_writes(store: ChatStore) -> None:
+    with store.context.db.write() as tx:
+        tx.execute("CREATE TABLE writes(n)")
+        for event in ("INSERT", "UPDATE"):
+            tx.execute(
+                f"CREATE TRIGGER count_{event} AFTER {event} ON chat_parts"
+                " BEGIN INSERT INTO writes VALUES (length(new.data_json)); END"
+            )
+
+
+def part_writes(store: ChatStore) -> tuple[int, int]:
+    with store.context.db.read() as tx:
+        row = tx.execute("SELECT count(*), sum(n) FROM writes").fetchone()
+    return int(row[0]), int(row[1])
+
+
+@pytest.mark.parametrize(
+    "start, delta",
+    [
+        ({"type": "text-start", "id": "1"}, {"type": "text-delta", "id": "1", "delta": "x" * 10}),
+        (
+            {"type": "reasoning-start", "id": "1"},
+            {"type": "reasoning-delta", "id": "1", "delta": "x" * 10},
+        ),
+        (
+            {"type": "tool-input-start", "toolCallId": "1", "toolName": "t"},
+            {"type": "tool-input-delta", "toolCallId": "1", "inputTextDelta": "x" * 10},
+        ),
+    ],
+)
+def test_part_row_is_rewritten_logarithmically_and_never_an_eighth_behind(
+    store: ChatStore, session: Session, start: Json, delta: Json
+) -> None:
+    count_part_writes(store)
+    now = [0.0]
+    with store.record(session, "m") as recorder:
+        recorder._monotonic = lambda: now[0]  # time stands still: only size decides
+        recorder.feed(start)
+        first = {**delta, "inputTextDelta": '"' + "x" * 9} if "inputTextDelta" in delta else delta
+        for count in range(3000):
+            recorder.feed(delta if count else first)
+            if count % 100 == 0:
+                row = store.context.db
+                with row.read() as tx:
+                    (data,) = tx.execute("SELECT data_json FROM chat_parts").fetchone()
+                part = json.loads(data)
+                seen = len(part.get("rawInput") or part.get("text") or "")
+                assert seen >= (count + 1) * 10 * 7 / 8 - 1
+    writes, characters = part_writes(store)
+    assert writes < 110  # 8 small ones, then one for each growth by an eighth
+    assert characters < 30_000 * 24  # a fold costs the part (twice for a tool: raw and parsed)
+
+
+def test_part_row_is_rewritten_when_it_is_old(store: ChatStore, session: Session) -> None:
+    now = [0.0]
+    with store.record(session, "m") as recorder:
+        recorder._monotonic = lambda: now[0]
+        recorder.feed(TEXT[2])
+        recorder.feed({"type": "text-delta", "id": "1", "delta": "x" * 1000})
+        recorder.feed({"type": "text-delta", "id": "1", "delta": "y"})
+        assert plain_text(store, "m") == ["x" * 1000]
+        now[0] = 0.2
+        recorder.feed({"type": "text-delta", "id": "1", "delta": "z"})
+        assert plain_text(store, "m") == ["x" * 1000 + "yz"]
+
+
+def test_plain_reader_is_exact_at_every_part_end(store: ChatStore, session: Session) -> None:
+    with store.record(session, "m") as recorder:
+        recorder._monotonic = lambda: 0.0
+        recorder.feed(TEXT[2])
+        for _ in range(50):
+            recorder.feed({"type": "text-delta", "id": "1", "delta": "word "})
+        recorder.feed(TEXT[5])
+        assert plain_text(store, "m") == ["word " * 50]
+
+
+def test_change_of_one_part_does_not_rewrite_another(store: ChatStore, session: Session) -> None:
+    with store.record(session, "m") as recorder:
+        recorder._monotonic = lambda: 0.0
+        recorder.feed(TEXT[2])
+        recorder.feed({"type": "text-delta", "id": "1", "delta": "x" * 100_000})
+        count_part_writes(store)
+        for step in range(50):
+            recorder.feed({"type": "text-delta", "id": "1", "delta": "y"})
+            recorder.feed({"type": "data-progress", "id": "p", "data": step})
+        assert store.message(session, "m")["parts"][0]["text"] == "x" * 100_000 + "y" * 50
+    assert part_writes(store)[1] < 250_000  # the long text once, at the end
+
+
+# ---------------------------------------------------------------------- policies
+
+
+def test_step_policy_stores_at_the_end_of_a_step(store: ChatStore, session: Session) -> None:
+    with store.record(session, save_on="step") as recorder:
+        for chunk in TEXT[:6]:
+            recorder.feed(chunk)
+        assert store.ui_messages(session) == []
+        recorder.feed(TEXT[6])
+        assert store.message(session, "reply")["parts"] == reduce_chunks(TEXT)["parts"]
+
+
+def test_turn_policy_stores_at_the_end_of_the_turn(store: ChatStore, session: Session) -> None:
+    with store.record(session, save_on="turn") as recorder:
+        for chunk in TEXT[:7]:
+            recorder.feed(chunk)
+        assert store.ui_messages(session) == []
+        recorder.feed(TEXT[7])
+        assert store.message(session, "reply")["parts"] == reduce_chunks(TEXT)["parts"]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "step", "turn"])
+def test_closing_stores_the_rest_under_every_policy(
+    store: ChatStore, session: Session, policy: Any
+) -> None:
+    with store.record(session, save_on=policy) as recorder:
+        for chunk in TEXT[:5]:
+            recorder.feed(chunk)
+    assert store.message(session, "reply")["parts"] == reduce_chunks(TEXT[:5])["parts"]
+    assert store.runs(session)[0].end_reason == "cut"
+
+
+def test_buffer_by_size_delays_deltas_only(store: ChatStore, session: Session) -> None:
+    with store.record(session, save_buffer_size=200) as recorder:
+        for chunk in TEXT[:5]:
+            recorder.feed(chunk)
+        assert store.message(session, "reply")["parts"][1]["text"] == ""
+        recorder.feed(TEXT[5])  # a change of state is never delayed
+        assert store.message(session, "reply")["parts"][1]["text"] == "Hello, world"
+
+
+def test_buffer_by_time_and_flush(store: ChatStore, session: Session) -> None:
+    now = [10.0]
+    with store.record(session, save_buffer_ms=50) as recorder:
+        recorder._monotonic = lambda: now[0]
+        for chunk in TEXT[:4]:
+            recorder.feed(chunk)
+        assert store.message(session, "reply")["parts"][1]["text"] == ""
+        recorder.flush()
+        assert store.message(session, "reply")["parts"][1]["text"] == "Hello, "
+        recorder.feed(TEXT[4])
+        now[0] += 0.06
+        recorder.feed({"type": "text-delta", "id": "1", "delta": "!"})
+        assert store.message(session, "reply")["parts"][1]["text"] == "Hello, world!"
+
+
+def test_unknown_policy_is_refused(store: ChatStore, session: Session) -> None:
+    policy: Any = "sometimes"
+    with pytest.raises(Invalid, match="sometimes"):
+        store.record(session, save_on=policy)
+
+
+# ---------------------------------------------------------------------- durability levels
+
+
+def test_commits_are_durable_at_boundaries_and_once_a_second(
+    store: ChatStore, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels: list[bool] = []
+    write = store.context.db.write
+
+    def spy(*, durable: bool = True, budget: float | None = None) -> Any:
+        levels.append(durable)
+        return write(durable=durable, budget=budget)
+
+    monkeypatch.setattr(store.context.db, "write", spy)
+    now = [0.0]
+    tool = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}}
+    with store.record(session) as recorder:
+        recorder._monotonic, recorder._last_durable = (lambda: now[0]), 0.0
+        for chunk in TEXT[:5]:
+            recorder.feed(chunk)
+        assert levels == [False] * 5
+        recorder.feed(tool)
+        now[0] = 0.5
+        recorder.feed(TEXT[4])
+        now[0] = 1.6
+        recorder.feed(TEXT[4])
+        recorder.feed(TEXT[4])
+        recorder.feed(TEXT[6])
+    assert levels[5:] == [True, False, True, False, True, True]
+
+
+# ---------------------------------------------------------------------- failures
+
+
+def test_feed_that_fails_stored_nothing_and_can_be_repeated(
+    store: ChatStore, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = store.context.db.write
+
+    def full(**_: object) -> Any:
+        raise StorageFull("no room")
+
+    with store.record(session) as recorder:
+        for chunk in TEXT[:4]:
+            recorder.feed(chunk)
+        monkeypatch.setattr(store.context.db, "write", full)
+        for chunk in (TEXT[4], TEXT[5]):
+            with pytest.raises(StorageFull):
+                recorder.feed(chunk)
+        assert store.message(session, "reply")["parts"][1]["text"] == "Hello, "
+        monkeypatch.setattr(store.context.db, "write", write)
+        for chunk in TEXT[4:]:
+            recorder.feed(chunk)
+    assert store.message(session, "reply") == reduce_chunks(TEXT)
+    assert store.verify().ok
+
+
+def test_failed_flush_keeps_what_waits_in_memory(
+    store: ChatStore, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = store.context.db.write
+
+    def full(**_: object) -> Any:
+        raise StorageFull("no room")
+
+    with store.record(session, save_buffer_size=10_000) as recorder:
+        for chunk in TEXT[:5]:
+            recorder.feed(chunk)
+        monkeypatch.setattr(store.context.db, "write", full)
+        with pytest.raises(StorageFull):
+            recorder.flush()
+        monkeypatch.setattr(store.context.db, "write", write)
+        recorder.flush()
+        assert store.message(session, "reply")["parts"][1]["text"] == "Hello, world"
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        None,
+        7,
+        [],
+        "not json",
+        {},
+        {"type": 3},
+        {"type": "text-delta", "id": "1"},
+        {"type": "text-delta", "id": "1", "delta": 5},
+        {"type": "tool-input-start", "toolCallId": "c"},
+    ],
+)
+def test_malformed_chunk_is_refused_with_a_hint_and_changes_nothing(
+    store: ChatStore, session: Session, chunk: Any
+) -> None:
+    with store.record(session) as recorder:
+        for good in TEXT[:4]:
+            recorder.feed(good)
+        before = store.message(session, "reply")
+        with pytest.raises(Invalid) as caught:
+            recorder.feed(chunk)
+        assert caught.value.hint
+        assert store.message(session, "reply") == before
+        recorder.feed(TEXT[4])
+
+
+def test_part_over_the_limit_is_refused(tmp_path: Path) -> None:
+    with ChatStore.open(tmp_path / "chat.db", part_limit=1000) as store:
+        session = store.create_session(agent="a", model={})
+        with store.record(session, "m") as recorder:
+            recorder.feed(TEXT[2])
+            recorder.feed({"type": "text-delta", "id": "1", "delta": "x" * 900})
+            with pytest.raises(TooLarge, match="text-delta 1"):
+                recorder.feed({"type": "text-delta", "id": "1", "delta": "y" * 200})
+            with pytest.raises(TooLarge):
+                recorder.feed({"type": "data-big", "data": "z" * 1000})
+        assert store.message(session, "m")["parts"][0]["text"] == "x" * 900
+
+
+def test_unknown_session_is_refused(store: ChatStore) -> None:
+    with pytest.raises(NotFound, match="ses_nowhere"):
+        store.record("ses_nowhere")
+
+
+def test_message_of_another_session_is_refused(store: ChatStore, session: Session) -> None:
+    other = store.create_session(agent="tester", model={})
+    with store.record(other) as recorder:
+        for chunk in TEXT:
+            recorder.feed(chunk)
+    with store.record(session) as recorder, pytest.raises(Conflict, match="reply"):
+        recorder.feed(TEXT[0])
+    assert store.message(other, "reply") == reduce_chunks(TEXT)
+    assert store.ui_messages(session) == []
+
+
+def test_session_deleted_while_recording_is_said(store: ChatStore, session: Session) -> None:
+    recorder = store.record(session)
+    for chunk in TEXT[:4]:
+        recorder.feed(chunk)
+    store.delete(session)
+    with pytest.raises(NotFound, match="reply"):
+        recorder.feed(TEXT[5])
+
+
+def test_closed_recorder_refuses_chunks(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        recorder.feed(TEXT[0])
+    with pytest.raises(Closed):
+        recorder.feed(TEXT[1])
+
+
+# ---------------------------------------------------------------------- ends of runs
+
+
+@pytest.mark.parametrize(
+    "last, reason",
+    [
+        ({"type": "finish", "finishReason": "length"}, "finish"),
+        ({"type": "abort", "reason": "user pressed stop"}, "abort"),
+        ({"type": "error", "errorText": "overloaded"}, "error"),
+        ({"type": "text-end", "id": "1"}, "cut"),
+    ],
+)
+def test_why_a_run_ended_is_written_down(
+    store: ChatStore, session: Session, last: Json, reason: str
+) -> None:
+    with store.record(session, agent="planner", model="acme/small", tools=["read"]) as recorder:
+        for chunk in (*TEXT[:5], last):
+            recorder.feed(chunk)
+    run = store.runs(session)[0]
+    assert (run.end_reason, run.agent, run.tools) == (reason, "planner", ["read"])
+    assert run.model == {"provider_id": "acme", "model_id": "small"}
+    assert run.finish_reason == last.get("finishReason")
+    assert run.error_text == last.get("errorText", last.get("reason"))
+    assert store.session(session).model == run.model
+
+
+def test_exception_in_the_block_ends_the_run_and_keeps_the_text(
+    store: ChatStore, session: Session
+) -> None:
+    with pytest.raises(ZeroDivisionError), store.record(session) as recorder:
+        for chunk in TEXT[:5]:
+            recorder.feed(chunk)
+        raise ZeroDivisionError("in the tool")
+    run = store.runs(session)[0]
+    assert run.end_reason == "error"
+    assert "in the tool" in str(run.error_text)
+    assert store.message(session, "reply")["parts"] == reduce_chunks(TEXT[:5])["parts"]
+
+
+# ---------------------------------------------------------------------- continuation
+
+
+def test_approval_continues_the_same_message(store: ChatStore, session: Session) -> None:
+    first: list[Json] = [
+        {"type": "start", "messageId": "reply"},
+        {"type": "start-step"},
+        {"type": "tool-input-available", "toolCallId": "c", "toolName": "rm", "input": {"p": 1}},
+        {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "a"},
+    ]
+    then: list[Json] = [
+        {"type": "start", "messageId": "reply"},
+        {"type": "tool-output-available", "toolCallId": "c", "output": "gone"},
+        *TEXT[1:],
+    ]
+    for stream in (first, then):
+        with store.record(session) as recorder:
+            for chunk in stream:
+                recorder.feed(chunk)
+    reply = store.message(session, "reply")
+    assert reply == reduce_chunks(then, reduce_chunks(first))
+    assert len(store.ui_messages(session)) == 1
+    assert [run.message_id for run in store.runs(session)] == ["reply", "reply"]
+    assert store.verify().ok
+
+
+def test_late_result_finds_its_call_in_an_earlier_message(
+    store: ChatStore, session: Session
+) -> None:
+    call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {"a": 1}}
+    with store.record(session, "one") as recorder:
+        recorder.feed(call)
+    with store.record(session, "two") as recorder:
+        recorder.feed({"type": "tool-output-available", "toolCallId": "c", "output": 42})
+        recorder.feed(TEXT[2])
+    part = store.message(session, "one")["parts"][0]
+    assert (part["state"], part["output"], part["input"]) == ("output-available", 42, {"a": 1})
+    assert [part["type"] for part in store.message(session, "two")["parts"]] == ["text"]
+    assert recorder.violation_count == 0
+    assert store.verify().ok
+
+
+def test_start_with_another_id_begins_another_message(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT[1:5]:
+            recorder.feed(chunk)
+        first = recorder.message_id
+        for chunk in TEXT:
+            recorder.feed(chunk)
+    assert [message["id"] for message in store.ui_messages(session)] == [first, "reply"]
+    assert store.message(session, "reply") == reduce_chunks(TEXT)
+    assert journal_rows(store) == 0
+
+
+def test_stream_without_ids_gets_one_of_ours(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT[1:]:
+            recorder.feed(chunk)
+    assert str(recorder.message_id).startswith("msg_")
+
+
+def test_recorder_left_open_is_taken_over_in_the_same_process(
+    store: ChatStore, session: Session
+) -> None:
+    left = store.record(session)
+    for chunk in TEXT[:5]:
+        left.feed(chunk)
+    with store.record(session, "reply") as recorder:
+        recorder.feed({"type": "text-start", "id": "2"})
+    texts = [part.get("text") for part in store.message(session, "reply")["parts"]]
+    assert texts == [None, "Hello, world", ""]
+
+
+def test_reset_step_removes_the_rows_of_the_step(store: ChatStore, session: Session) -> None:
+    with store.record(session, "m") as recorder:
+        for chunk in (*TEXT[1:5], {"type": "reset-step"}, *TEXT[2:4]):
+            recorder.feed(chunk)
+            assert recorder.message is not None
+            assert store.message(session, "m")["parts"] == recorder.message["parts"]
+    assert plain_text(store, "m") == ["", "Hello, "]
+    assert store.verify().ok
+
+
+# ---------------------------------------------------------------------- metadata, usage
+
+
+def test_metadata_merges_deeply_and_usage_of_the_host_wins(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session, "m") as recorder:
+        recorder.feed({"type": "start", "messageMetadata": {"a": {"x": 1}, "usage": "mine"}})
+        assert store.message(session, "m")["metadata"] == {"a": {"x": 1}, "usage": "mine"}
+        store.record_usage(session, {"input": 5, "output": 2})
+        recorder.feed({"type": "finish", "messageMetadata": {"a": {"y": [2]}, "usage": "mine"}})
+    metadata = store.message(session, "m")["metadata"]
+    assert metadata["a"] == {"x": 1, "y": [2]}
+    assert metadata["usage"]["input"] == 5
+    assert store.session(session).total_tokens == 7
+
+
+# ---------------------------------------------------------------------- other ways in
+
+
+def test_server_sent_events_cut_anywhere(store: ChatStore, session: Session) -> None:
+    body = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in TEXT)
+    body += b"data: [DONE]\n\n"
+    for size in (1, 7, 64, len(body)):
+        message_id = f"reply-{size}"
+        renamed = body.replace(b'"reply"', f'"{message_id}"'.encode())
+        with store.record(session) as recorder:
+            for start in range(0, len(renamed), size):
+                recorder.feed_sse(renamed[start : start + size])
+        assert store.message(session, message_id)["parts"] == reduce_chunks(TEXT)["parts"]
+
+
+def test_malformed_events_are_counted_or_refused(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        recorder.feed_sse(b"data: {broken\n\ndata: 5\n\n")
+    assert recorder.violation_count == 2
+    with store.record(session, strict=True) as recorder, pytest.raises(Invalid):
+        recorder.feed_sse(b"data: {broken\n\n")
+
+
+def test_secret_cut_over_deltas_never_reaches_the_disk(tmp_path: Path) -> None:
+    def redact(text: str) -> str:
+        return text.replace("sk-secret", "[redacted]")
+
+    with ChatStore.open(tmp_path / "chat.db", redact=redact) as store:
+        session = store.create_session(agent="a", model={}, title="about sk-secret")
+        store.say(session, "my key is sk-secret", metadata={"note": "sk-secret"})
+        with store.record(session, "m") as recorder:
+            recorder.feed(TEXT[2])
+            for piece in ("the key ", "sk-", "sec", "ret", " is used"):
+                recorder.feed({"type": "text-delta", "id": "1", "delta": piece})
+            recorder.feed(TEXT[5])
+            output = {"type": "tool-output-available", "toolCallId": "c", "output": ["sk-secret"]}
+            recorder.feed(
+                {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}}
+            )
+            recorder.feed(output)
+        parts = store.message(session, "m")["parts"]
+        assert parts[0]["text"] == "the key [redacted] is used"
+        assert parts[1]["output"] == ["[redacted]"]
+        store.search("anything")
+        store.context.db.truncate_log()
+    for file in tmp_path.iterdir():
+        assert b"sk-secret" not in file.read_bytes()
