@@ -253,8 +253,11 @@ def show_session(store: ChatStore, session: Session) -> list[str]:
             tell("HAVE", quote(key), revision_of(key, sha), sha)
             continue
         noted = message.get("metadata") or {}
-        writer, order = noted.get("writer", ""), noted.get("order", -1)
-        tell("HAVE", quote(key), 0, sha, f"{session.id}/{quote(writer)}:{noted.get('n', -1)}")
+        if "order" not in noted:  # a file of another program
+            tell("HAVE", quote(key), 0, sha)
+            continue
+        writer, order = noted["writer"], noted["order"]
+        tell("HAVE", quote(key), 0, sha, f"{session.id}/{writer}:{noted['n']}")
         if order <= newest.get(writer, -1):
             problems.append(f"{key} stands behind a later message of the same writer")
         newest[writer] = order

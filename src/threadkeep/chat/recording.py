@@ -28,7 +28,7 @@ from threadkeep.chat.rows import (
     update_part,
 )
 from threadkeep.chat.views import read_part
-from threadkeep.errors import NotFound
+from threadkeep.errors import Conflict, NotFound
 
 _TAIL_SHARE = 8
 # Readers that know only the three tables are promised 250 ms. There is no timer: half of that
@@ -293,7 +293,9 @@ class Recording:
             "open_json": journal.open_json(self.state, seq, dirty),
             "started_at": owner.started_at,
         }
-        tx.run("put_recording", params)
+        if tx.run("put_recording", params) == 0:
+            msg = f"message {self.message_id!r} was taken over by another recorder"
+            raise Conflict(msg, hint="use one recorder for a message at a time")
 
 
 class Owner(NamedTuple):

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 _BATCH = 500
 _CANDIDATES = 2000
 LIMIT = 200
+_PATIENCE = 2.0  # a search must not wait long for somebody's write
 _INDEX = "CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='porter unicode61')"
 _SKIPPED_KEYS = frozenset({"type", "state", "toolCallId", "providerMetadata", "url", "id"})
 
@@ -71,7 +72,7 @@ def index_changes(ctx: Context) -> None:
         with ctx.db.read() as tx:
             if tx.one("any_dirty_part") is None:
                 return
-        with ctx.db.write(durable=False) as tx:
+        with ctx.db.write(durable=False, budget=_PATIENCE) as tx:
             for row in tx.all("dirty_parts", {"limit": _BATCH}):
                 _index_part(tx, row)
 

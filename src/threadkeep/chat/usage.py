@@ -6,7 +6,7 @@ is the stream's own. Cost is kept only where a writer reports it.
 
 from typing import Any
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
 from threadkeep.chat.context import Context
@@ -55,18 +55,40 @@ def record_usage(
     session_id = need_session(tx, ref_id(session, "session")).id
     named = None if message is None else ref_id(message, "message")
     reply = _assistant_message(tx, session_id, named)
-    before = tx.one("get_usage", {"message_id": reply.id})
-    base = NOTHING if replace or before is None else dict(zip(USAGE_BUCKETS, before, strict=False))
+    noted = tx.one("get_usage", {"message_id": reply.id})
+    before, old_cost = (NOTHING, 0.0) if noted is None else (_buckets(noted), float(noted[5]))
+    base, base_cost = (NOTHING, 0.0) if replace else (before, old_cost)
     total = {name: base[name] + step[name] for name in USAGE_BUCKETS}
-    old_cost = 0.0 if before is None else float(before[5])
-    new_cost = cost if replace else old_cost + cost
+    new_cost = base_cost + cost
     params = {"message_id": reply.id, "session_id": session_id, "cost_usd": new_cost, **total}
     tx.run("put_usage", params)
     now = ctx.clock()
     set_message_metadata(tx, reply.id, {**reply.metadata, "usage": total}, now)
-    write_sums(tx, session_id, now, more_cost=new_cost - old_cost)
+    if noted is not None and _is_newer_than_compaction(tx, reply):
+        grown = {name: total[name] - before[name] for name in USAGE_BUCKETS}
+        _grow_sums(tx, session_id, grown, now, more_cost=new_cost - old_cost)
+    else:
+        write_sums(tx, session_id, now, more_cost=new_cost - old_cost)
     journal.note(ctx, tx, session_id, "usage", [(MESSAGE, reply.id), (SESSION, session_id)])
     return total
+
+
+def _buckets(row: Row) -> Buckets:
+    return dict(zip(USAGE_BUCKETS, row[:5], strict=True))
+
+
+def _is_newer_than_compaction(tx: Tx, reply: Message) -> bool:
+    """A visible reply after the last compaction counts, whatever else the session holds."""
+    newest = tx.value("newest_compaction", {"session_id": reply.session_id})
+    return counts(reply) and (newest is None or reply.created_at > newest)
+
+
+def _grow_sums(tx: Tx, session_id: str, grown: Buckets, now: int, *, more_cost: float) -> None:
+    """The usual case, a further step of the running reply: add it, without reading the rest."""
+    known = need_session(tx, session_id).usage
+    sums = {name: known[name] + grown[name] for name in USAGE_BUCKETS}
+    tx.run("set_session_usage", {"id": session_id, "now": now, "cost_usd": more_cost, **sums})
+    rehash(tx, SESSION, session_id)
 
 
 def _checked_cost(cost: object) -> float:
@@ -85,10 +107,9 @@ def _assistant_message(tx: Tx, session_id: str, message_id: str | None) -> Messa
             return message
         msg = f"message {message_id!r} is of role {message.role!r}; usage belongs to a reply"
         raise Invalid(msg, hint="pass the id of the assistant message")
-    rows = tx.all("session_messages", {"session_id": session_id})
-    for row in reversed(rows):
+    for row in tx.all("newest_replies", {"session_id": session_id}):
         message = message_of(row)
-        if message.role == "assistant" and counts(message):
+        if counts(message):
             return message
     msg = f"session {session_id!r} has no assistant message yet"
     raise NotFound(msg, hint="record usage after the first chunk of the reply")

@@ -94,6 +94,11 @@ FROM chat_messages WHERE id = :id;
 SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
 FROM chat_messages WHERE session_id = :session_id ORDER BY created_at, id;
 
+-- name: newest_replies
+SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
+FROM chat_messages WHERE session_id = :session_id AND role = 'assistant' AND hidden_at IS NULL
+ORDER BY created_at DESC, id DESC LIMIT 20;
+
 -- name: newest_message_time
 SELECT max(created_at) FROM chat_messages WHERE session_id = :session_id;
 
@@ -210,8 +215,8 @@ WHERE e.kind = 'chunk';
 -- name: put_recording
 INSERT INTO tk_recordings(message_id, session_id, run_id, owner, open_json, started_at)
 VALUES (:message_id, :session_id, :run_id, :owner, :open_json, :started_at)
-ON CONFLICT(message_id) DO UPDATE SET run_id = excluded.run_id, owner = excluded.owner,
-  open_json = excluded.open_json;
+ON CONFLICT(message_id) DO UPDATE SET owner = excluded.owner, open_json = excluded.open_json
+WHERE tk_recordings.run_id = excluded.run_id;
 
 -- name: get_recording
 SELECT message_id, session_id, run_id, owner, open_json, started_at
@@ -290,6 +295,10 @@ ON CONFLICT(message_id) DO UPDATE SET input = excluded.input, output = excluded.
 -- name: session_usage
 SELECT message_id, input, output, reasoning, cache_read, cache_write, cost_usd
 FROM tk_usage WHERE session_id = :session_id;
+
+-- name: newest_compaction
+SELECT max(m.created_at) FROM chat_parts p JOIN chat_messages m ON m.id = p.message_id
+WHERE p.session_id = :session_id AND p.type = 'data-compaction';
 
 -- name: recorded_messages
 SELECT DISTINCT message_id FROM tk_finished WHERE stream_id = :session_id
@@ -421,3 +430,25 @@ LEFT JOIN sqlite_master m ON m.name = s.name GROUP BY 1 ORDER BY 2 DESC;
 -- name: text_by_table
 SELECT 'chat_parts', coalesce(sum(length(data_json)), 0) FROM chat_parts
 UNION ALL SELECT 'chat_events', coalesce(sum(length(data_json)), 0) FROM chat_events;
+
+-- ---------------------------------------------------------------- export and import
+
+-- name: session_extra
+SELECT kind, id, columns_json FROM tk_extra WHERE kind = 'session' AND id = :session_id
+UNION ALL
+SELECT x.kind, x.id, x.columns_json FROM chat_messages m
+JOIN tk_extra x ON x.kind = 'message' AND x.id = m.id WHERE m.session_id = :session_id
+UNION ALL
+SELECT x.kind, x.id, x.columns_json FROM chat_messages m
+JOIN chat_parts p ON p.message_id = m.id
+JOIN tk_extra x ON x.kind = 'part' AND x.id = p.id WHERE m.session_id = :session_id;
+
+-- name: put_extra
+INSERT INTO tk_extra(kind, id, columns_json) VALUES (:kind, :id, :columns_json)
+ON CONFLICT(kind, id) DO UPDATE SET columns_json = excluded.columns_json;
+
+-- name: sessions_to_export
+SELECT id FROM chat_sessions
+WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+  AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
+ORDER BY created_at, id;

@@ -106,6 +106,8 @@ CREATE TABLE tk_search_dirty (
 ) WITHOUT ROWID;
 CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='porter unicode61');
 
+CREATE INDEX tk_compactions ON chat_parts(session_id) WHERE type = 'data-compaction';
+
 -- Triggers keep these right when another program writes the three tables. No OR IGNORE in them:
 -- the conflict clause of an upsert by that program would take its place.
 CREATE TRIGGER tk_part_added AFTER INSERT ON chat_parts BEGIN

@@ -1,0 +1,142 @@
+"""How a function becomes a command: its options, its example, its errors and exit codes."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from threadkeep import ChatStore
+from threadkeep.cli.complete import complete_session
+from threadkeep.cli.output import fail, note
+from threadkeep.errors import Invalid, ReadOnly, ThreadkeepError
+from threadkeep.home import Home
+
+INTERRUPTED = 130
+PROBLEMS = 1
+NOT_FOUND = 3
+
+Function = Callable[..., None]
+
+
+class Call(NamedTuple):
+    """What every command is given: the home, the file that was named, and how to answer."""
+
+    home: Home
+    db: str | None
+    as_json: bool
+
+    def reading(self) -> ChatStore:
+        """Open the chat store without changing it."""
+        return self.home.chat(self.db, read_only=True)
+
+    def writing(self) -> ChatStore:
+        """Open the chat store, and begin one if there is none."""
+        return self.home.chat(self.db)
+
+    def following(self) -> ChatStore:
+        """Open an existing store as a full member where that is possible.
+
+        Searching brings the index up to date, and following asks writers to keep what it has
+        not read yet: both write a little. A place that cannot be written is read as it is.
+        """
+        self.reading().close()
+        try:
+            return self.writing()
+        except ReadOnly:
+            return self.reading()
+
+
+def command(name: str, *examples: str) -> Callable[[Function], click.Command]:
+    """Make a function a command with `--json`; it is given a Call, then its own options."""
+
+    def decorate(function: Function) -> click.Command:
+        @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+        @click.pass_context
+        @wraps(function)
+        def run(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
+            db = options.pop("db", None) or db_of(ctx)
+            with exit_codes(ctx):
+                function(Call(home_of(ctx), db, as_json), **options)
+
+        return click.command(name, epilog=example_text(*examples))(run)
+
+    return decorate
+
+
+def store_command(name: str, *examples: str) -> Callable[[Function], click.Command]:
+    """Make a function a command that works on a chat file, which `--db` may name."""
+
+    def decorate(function: Function) -> click.Command:
+        option = click.option("--db", metavar="PATH", help="Use this chat file.")
+        return command(name, *examples)(option(function))
+
+    return decorate
+
+
+def example_text(*lines: str) -> str:
+    """Put examples below the options of a help page."""
+    return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def session_argument(function: Function) -> Function:
+    """Add the argument that names a session."""
+    return click.argument("session", shell_complete=complete_session)(function)
+
+
+def home_of(ctx: click.Context) -> Home:
+    """Give the home that the command line names."""
+    return Home(ctx.find_root().params.get("home"))
+
+
+def db_of(ctx: click.Context) -> str | None:
+    """Give the file that was named with `--db` on the group."""
+    found = ctx.parent.params.get("db") if ctx.parent is not None else None
+    return None if found is None else str(found)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is taken away; without a terminal only `--yes` will do."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Invalid(f"this needs a yes: {question}", hint="add --yes, or --dry-run to look first")
+    click.confirm(question, abort=True, err=True)
+
+
+# ---------------------------------------------------------------------- exit codes
+
+
+@contextmanager
+def exit_codes(ctx: click.Context) -> Iterator[None]:
+    """Turn what goes wrong into one line, a hint and an exit code."""
+    try:
+        yield
+    except ThreadkeepError as error:
+        fail(error.message, error.hint)
+        ctx.exit(error.exit_code)
+    except BrokenPipeError:
+        leave_quietly(ctx)
+    except (KeyboardInterrupt, click.Abort):
+        note("interrupted")
+        ctx.exit(INTERRUPTED)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        ctx.exit(NOT_FOUND if missing else PROBLEMS)
+
+
+def leave_quietly(ctx: click.Context) -> NoReturn:
+    """Nobody reads any more (`… | head`): that is no failure of ours."""
+    close_stdout()
+    ctx.exit(0)
+
+
+def close_stdout() -> None:
+    """Send what is still buffered nowhere: the interpreter flushes it once more at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,190 @@
+"""What the command prints: data on stdout, all else on stderr, nothing that could harm a terminal.
+
+Stored text reaches a terminal only through `write`, `table` and `document`: the first two pass it
+through `printable` and never read it as markup, the last one escapes it as JSON.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from threadkeep.home import json, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SCHEMA_VERSION: Final = 1
+
+# Legal inside JSON strings, but not in a terminal: controls beyond ASCII, and what hides or
+# reorders text. Written as \uXXXX the value stays the same.
+_RISKY: Final = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_BLANKS: Final = re.compile(r"\s+")
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_THOUSAND: Final = 1000
+
+
+class Piece(NamedTuple):
+    """Text with a style, such as "bold" or "dim red"."""
+
+    text: str
+    style: str = ""
+
+
+def is_terminal(*, err: bool = False) -> bool:
+    """Tell whether a person looks at the output (FORCE_COLOR says so, too)."""
+    stream = sys.stderr if err else sys.stdout
+    return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+@cache
+def _console(*, err: bool) -> "Console":
+    from rich.console import Console  # only a terminal needs it
+
+    return Console(stderr=err, highlight=False, markup=False, emoji=False)
+
+
+def write(text: str = "", style: str = "", *, end: str = "\n", err: bool = False) -> None:
+    """Print text, coloured where a terminal can show it and NO_COLOR does not forbid it."""
+    shown = printable(text)
+    if not is_terminal(err=err):
+        click.echo(shown + end, nl=False, err=err)
+        return
+    from rich.text import Text
+
+    _console(err=err).print(Text(shown, style=style), end=end, soft_wrap=True)
+
+
+def write_pieces(pieces: Iterable[Piece]) -> None:
+    """Print pieces one after another; they bring their own line ends."""
+    for piece in pieces:
+        write(piece.text, piece.style, end="")
+
+
+def note(text: str) -> None:
+    """Say something that is not data."""
+    write(text, "dim", err=True)
+
+
+def warn(text: str) -> None:
+    """Say that something is not as it should be, but goes on."""
+    write(f"warning: {text}", "yellow", err=True)
+
+
+def fail(message: str, hint: str = "") -> None:
+    """Say what went wrong, and what to do next."""
+    write(f"error: {message}", "bold red", err=True)
+    if hint:
+        write(f"hint: {hint}", err=True)
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def json_text(value: Any) -> str:
+    """Write any value, records included, as JSON that is safe to look at."""
+    plain = msgspec.to_builtins(value, enc_hook=str)
+    return safe_json(json.encode(plain))
+
+
+def safe_json(text: str) -> str:
+    """Escape what a terminal should not see; the JSON value stays the same."""
+    return _RISKY.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def document(**content: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json_text({"schema_version": SCHEMA_VERSION, **content}))
+
+
+def json_line(value: Any) -> None:
+    """Print one line of a JSON stream."""
+    click.echo(json_text(value))
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, wide: str = "") -> None:
+    """Print rows: aligned under their titles on a terminal, else separated by tabs.
+
+    On a terminal the column `wide` takes the room that is left and is cut at its end.
+    """
+    shown = [[one_line(cell) for cell in row] for row in rows]
+    if not is_terminal():
+        for cells in shown:
+            click.echo("\t".join(cells))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, header_style="bold", expand=bool(wide))
+    for name in columns:
+        grid.add_column(
+            name, no_wrap=True, overflow="ellipsis", ratio=1 if name == wide else None
+        )
+    for cells in shown:
+        grid.add_row(*(Text(cell) for cell in cells))
+    _console(err=False).print(grid)
+
+
+def facts(pairs: Mapping[str, str]) -> None:
+    """Print names and values, one pair to a line."""
+    width = max((len(name) for name in pairs), default=0)
+    for name, value in pairs.items():
+        if is_terminal():
+            write(f"{name:<{width}}  ", "bold", end="")
+            write(one_line(value))
+        else:
+            write(f"{one_line(name)}\t{one_line(value)}")
+
+
+def one_line(text: str, limit: int = 0) -> str:
+    """Put text on one line, harmless, cut at `limit` characters (0: whole)."""
+    flat = _BLANKS.sub(" ", printable(text)).strip()
+    return flat if not limit or len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def size_text(size: float) -> str:
+    """Write a number of bytes for people: 1.5 MB."""
+    for unit in _UNITS[:-1]:
+        if abs(size) < _THOUSAND:
+            break
+        size /= _THOUSAND
+    else:
+        unit = _UNITS[-1]
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+# ---------------------------------------------------------------------- progress
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on stderr while something long runs; nothing where nobody looks.
+
+    Gives a function to call with (done, total); a total of 0 means that it is not known.
+    """
+    if not is_terminal(err=True):
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=_console(err=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total or None)
+
+        yield advance

@@ -1,0 +1,89 @@
+"""`threadkeep paths` and `threadkeep status`: where things are, and how they are."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from threadkeep.cli.command import PROBLEMS, Call, store_command
+from threadkeep.cli.output import document, facts, fail, note, size_text
+from threadkeep.home import Status, StoreStatus, iso
+
+
+@store_command("paths", "threadkeep paths", "threadkeep --home /tmp/try paths --json")
+@click.option("--init", is_flag=True, help="Write a commented default configuration file.")
+def paths(call: Call, *, init: bool) -> None:
+    """Show where data, settings and stores are."""
+    if init:
+        note(f"wrote {call.home.write_config()}")
+    found = call.home.paths()
+    shown: dict[str, Path] = {
+        "data": found.data,
+        "config": found.config,
+        "state": found.state,
+        "cache": found.cache,
+        "runtime": found.runtime,
+        "chat": call.home.chat_path(call.db),
+    }
+    if call.as_json:
+        document(paths=shown)
+    else:
+        facts({name: str(path) for name, path in shown.items()})
+
+
+@store_command("status", "threadkeep status", "threadkeep status --json")
+@click.pass_context
+def status(ctx: click.Context, call: Call) -> None:
+    """Show the files, their sizes and health, and who records right now."""
+    found = call.home.status(call.db)
+    if call.as_json:
+        document(**as_json(found))
+    else:
+        facts(_words(found))
+    if found.chat.problem:
+        fail(f"the chat store cannot be read: {found.chat.problem}")
+        ctx.exit(PROBLEMS)
+    if not found.chat.exists:
+        note("there is no chat store yet; `threadkeep demo` shows one at work")
+
+
+def as_json(found: Status) -> dict[str, Any]:
+    """Shape a status for `--json`."""
+    return {
+        "paths": found.paths,
+        "config_exists": found.config_exists,
+        "sqlite": found.sqlite,
+        "chat": found.chat,
+    }
+
+
+def _words(found: Status) -> dict[str, str]:
+    race = "has the WAL-reset race, kept away by the writer lock"
+    version = found.sqlite.version
+    settings = "" if found.config_exists else " (not there: all defaults)"
+    return {
+        "home": str(found.paths.data),
+        "config": f"{found.paths.config}{settings}",
+        "sqlite": f"{version} ({race})" if found.sqlite.wal_reset_race else version,
+        **_store_words(found.chat),
+    }
+
+
+def _store_words(chat: StoreStatus) -> dict[str, str]:
+    if not chat.exists or chat.problem:
+        return {"chat": f"{chat.path}{'' if chat.exists else ' (not there yet)'}"}
+    last = chat.last_backup
+    live = [
+        f"{one['message_id']} in {one['session_id']} by process {one['process']}"
+        f" since {iso(one['started_at'])}"
+        for one in chat.live_recordings
+    ]
+    return {
+        "chat": str(chat.path),
+        "size": f"{size_text(chat.bytes)}, log {size_text(chat.wal_bytes)}",
+        "journal": f"{chat.journal_mode}, event log {'on' if chat.event_log else 'off'}",
+        "schema": str(chat.schema_version),
+        "sessions": f"{chat.sessions:,} with {chat.messages:,} messages",
+        "recording now": "; ".join(live) or "nobody",
+        "backups": f"{chat.backups}, last {last.at} ({last.reason})" if last else "none",
+    }

@@ -1,0 +1,492 @@
+"""Rewind, fork and compaction: nothing is deleted, and the sums follow what the model sees."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.chats import (
+    FakeClock,
+    contents,
+    new_session,
+    open_store,
+    plain,
+    record,
+    reply,
+    rows,
+    text_chunks,
+    text_of,
+    texts,
+    turn,
+)
+from threadkeep.chat.records import Session
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import Conflict, Invalid, NotFound
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
+    with open_store(tmp_path / "chat.db", clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store: ChatStore) -> Session:
+    return new_session(store)
+
+
+def talk(store: ChatStore, session: Session, turns: int, first: int = 1) -> list[str]:
+    """Hold a conversation q1 a1 q2 a2 …; the usage of turn n is 10**(n-1). Gives all ids."""
+    ids: list[str] = []
+    for n in range(first, first + turns):
+        ids += turn(store, session, f"q{n}", f"a{n}", usage={"input": 10 ** (n - 1)})
+    return ids
+
+
+def total(store: ChatStore, session: Session | str) -> int:
+    """Give the session's total after checking that it is the sum of the five columns."""
+    (row,) = rows(
+        store.path,
+        "SELECT prompt_tokens + completion_tokens + reasoning_tokens + cache_read + cache_write"
+        " AS five, total_tokens FROM chat_sessions WHERE id = ?",
+        store.session(session).id,
+    )
+    assert row["five"] == row["total_tokens"]
+    return int(row["total_tokens"])
+
+
+# ---------------------------------------------------------------------- rewind
+
+
+def test_rewind_hides_all_after_the_message_in_both_places(
+    store: ChatStore, session: Session
+) -> None:
+    q1, a1, q2, a2, *later = talk(store, session, 3)
+    before = contents(store.path)
+    assert store.rewind(session, q2) == [a2, *later]
+    assert texts(store, session) == ["q1", "a1", "q2"]
+    assert texts(store, session, "model") == ["q1", "a1", "q2"]
+    assert texts(store, session, "all") == ["q1", "a1", "q2", "a2", "q3", "a3"]
+    assert total(store, session) == 1
+    for row in rows(store.path, "SELECT * FROM chat_messages"):
+        hidden = row["id"] not in {q1, a1, q2}
+        assert (row["hidden_at"] is not None) == hidden
+        assert json.loads(row["metadata_json"]).get("hidden_at") == row["hidden_at"]
+    assert contents(store.path)["chat_parts"] == before["chat_parts"]
+    assert store.verify().ok
+
+
+def test_rewind_may_take_the_message_itself(store: ChatStore, session: Session) -> None:
+    q1, a1, q2, a2 = talk(store, session, 2)
+    assert store.rewind(session, q2, inclusive=True) == [q2, a2]
+    assert texts(store, session) == ["q1", "a1"]
+    assert store.unrewind(session) == [q2, a2]
+    assert texts(store, session) == ["q1", "a1", "q2", "a2"]
+    assert [q1, a1, q2, a2] == [message["id"] for message in store.ui_messages(session)]
+
+
+def test_unrewind_brings_everything_back_as_it_was(store: ChatStore, session: Session) -> None:
+    q1, *_ = talk(store, session, 3)
+    record_before = store.ui_messages(session)
+    store.rewind(session, q1)
+    assert total(store, session) == 0
+    store.unrewind(session)
+    assert store.ui_messages(session) == record_before
+    assert total(store, session) == 111
+    assert store.unrewind(session) == []
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize("jump", [0, -1_000_000, 1])
+def test_rewinds_are_undone_one_by_one_whatever_the_clock_does(
+    store: ChatStore, session: Session, clock: FakeClock, jump: int
+) -> None:
+    q1, a1, q2, a2, q3, a3 = talk(store, session, 3)
+    clock.step = 0
+    store.rewind(session, q2)
+    clock.now += jump
+    store.rewind(session, q1)
+    assert store.unrewind(session) == [a1, q2]
+    assert texts(store, session) == ["q1", "a1", "q2"]
+    assert store.unrewind(session) == [a2, q3, a3]
+    assert texts(store, session) == ["q1", "a1", "q2", "a2", "q3", "a3"]
+
+
+def test_conversation_goes_on_after_a_rewind(store: ChatStore, session: Session) -> None:
+    q1, *_ = talk(store, session, 2)
+    store.rewind(session, q1)
+    reply(store, session, "b1", usage={"input": 1000})
+    assert texts(store, session) == ["q1", "b1"]
+    assert total(store, session) == 1000
+    used, _ = store.spend(session)
+    assert used["input"] == 1011
+
+
+def test_rewind_leaves_the_queue_alone(store: ChatStore, session: Session) -> None:
+    q1, *_ = talk(store, session, 2)
+    waiting = store.enqueue(session, "later")
+    gone = store.enqueue(session, "never")
+    store.cancel(session, gone)
+    store.rewind(session, q1)
+    assert [message.id for message in store.queued(session)] == [waiting.id]
+    store.unrewind(session)
+    assert [message.id for message in store.queued(session)] == [waiting.id]
+    assert texts(store, session) == ["q1", "a1", "q2", "a2"]
+    fired = store.fire(session)
+    assert fired is not None
+    assert texts(store, session)[-1] == "later"
+
+
+def test_rewind_goes_to_visible_user_messages_only(store: ChatStore, session: Session) -> None:
+    q1, a1, q2, *_ = talk(store, session, 2)
+    waiting = store.enqueue(session, "later")
+    store.rewind(session, q1)
+    before = contents(store.path)
+    for point in (a1, q2, waiting.id):
+        with pytest.raises(Invalid, match=point) as caught:
+            store.rewind(session, point)
+        assert caught.value.hint
+    assert contents(store.path) == before
+
+
+def test_history_is_left_alone_while_a_reply_is_recorded(
+    store: ChatStore, session: Session
+) -> None:
+    q1, *_ = talk(store, session, 2)
+    with store.record(session) as recorder:
+        recorder.feed({"type": "start"})
+        before = contents(store.path)
+        for call in (
+            lambda: store.rewind(session, q1),
+            lambda: store.unrewind(session),
+            lambda: store.fork(session),
+            lambda: store.compact(session, "s"),
+        ):
+            with pytest.raises(Conflict, match=session.id):
+                call()
+        assert contents(store.path) == before
+    store.rewind(session, q1)
+
+
+# ---------------------------------------------------------------------- compaction
+
+
+def test_compaction_hides_nothing_and_the_model_sees_summary_and_tail(
+    store: ChatStore, session: Session
+) -> None:
+    ids = talk(store, session, 3)
+    marker = store.compact(session, "so far", tail_start=ids[4], auto=True, summary_tokens=7)
+    reply(store, session, "a4", usage={"input": 5000})
+    assert texts(store, session) == ["q1", "a1", "q2", "a2", "q3", "a3", "", "a4"]
+    model = store.ui_messages(session, "model")
+    assert [text_of(message) for message in model] == ["so far", "q3", "a3", "a4"]
+    assert model[0]["role"] == "user"
+    assert total(store, session) == 100 + 7 + 5000
+    (part,) = rows(store.path, "SELECT * FROM chat_parts WHERE message_id = ?", marker.id)
+    assert part["type"] == "data-compaction"
+    assert json.loads(part["data_json"]) == {
+        "type": "data-compaction",
+        "data": {
+            "summary": "so far",
+            "tail_start_id": ids[4],
+            "auto": True,
+            "summary_tokens": 7,
+        },
+    }
+    assert marker.role == "assistant"
+    assert marker.metadata == {"compaction": True, "usage": {"input": 7}}
+    assert rows(store.path, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL") == []
+
+
+def test_compaction_without_a_tail_keeps_nothing(store: ChatStore, session: Session) -> None:
+    talk(store, session, 2)
+    store.compact(session, "all of it", summary_tokens=3)
+    assert texts(store, session, "model") == ["all of it"]
+    assert total(store, session) == 3
+    store.say(session, "next")
+    assert texts(store, session, "model") == ["all of it", "next"]
+
+
+@pytest.mark.parametrize(
+    "turns,kept", [(0, []), (1, ["q3", "a3"]), (2, ["q2", "a2", "q3", "a3"])]
+)
+def test_tail_may_be_given_in_turns(
+    store: ChatStore, session: Session, turns: int, kept: list[str]
+) -> None:
+    talk(store, session, 3)
+    store.compact(session, "sum", tail_turns=turns)
+    assert texts(store, session, "model") == ["sum", *kept]
+
+
+def test_more_turns_than_there_are_keep_all(store: ChatStore, session: Session) -> None:
+    talk(store, session, 2)
+    store.compact(session, "sum", tail_turns=9)
+    assert texts(store, session, "model") == ["sum", "q1", "a1", "q2", "a2"]
+
+
+def test_only_the_newest_compaction_counts(store: ChatStore, session: Session) -> None:
+    ids = talk(store, session, 2)
+    store.compact(session, "first", tail_start=ids[2], summary_tokens=3)
+    ids += talk(store, session, 2, first=3)
+    store.compact(session, "second", tail_start=ids[2], summary_tokens=5)
+    assert texts(store, session, "model") == ["second", "q2", "a2", "q3", "a3", "q4", "a4"]
+    assert total(store, session) == 10 + 100 + 1000 + 5
+    used, _ = store.spend(session)
+    assert used["input"] == 1111 + 3 + 5
+
+
+def test_rewind_past_a_compaction_shows_the_head_again_and_back(
+    store: ChatStore, session: Session
+) -> None:
+    ids = talk(store, session, 3)
+    store.compact(session, "sum", tail_start=ids[4], summary_tokens=7)
+    talk(store, session, 1, first=4)
+    compacted = store.ui_messages(session, "model")
+    store.rewind(session, ids[2])
+    assert texts(store, session, "model") == ["q1", "a1", "q2"]
+    assert total(store, session) == 1
+    store.unrewind(session)
+    assert store.ui_messages(session, "model") == compacted
+    assert total(store, session) == 100 + 7 + 1000
+
+
+def test_rewind_between_two_compactions_falls_back_to_the_older(
+    store: ChatStore, session: Session
+) -> None:
+    ids = talk(store, session, 2)
+    store.compact(session, "first", tail_start=ids[2], summary_tokens=3)
+    q3, _ = talk(store, session, 1, first=3)
+    store.compact(session, "second", summary_tokens=5)
+    store.rewind(session, q3)
+    assert texts(store, session, "model") == ["first", "q2", "a2", "q3"]
+    assert total(store, session) == 10 + 3
+
+
+def test_payload_straight_in_the_column_is_understood(store: ChatStore, session: Session) -> None:
+    ids = talk(store, session, 2)
+    marker = store.compact(session, "sum", tail_start=ids[2])
+    payload = {"summary": "old way", "tail_start_id": ids[2], "auto": False, "summary_tokens": 1}
+    with plain(store.path) as other:
+        other.execute(
+            "UPDATE chat_parts SET data_json = ? WHERE message_id = ?",
+            (json.dumps(payload), marker.id),
+        )
+    assert texts(store, session, "model") == ["old way", "q2", "a2"]
+    (part,) = store.message(session, marker)["parts"]
+    assert part == {"type": "data-compaction", "data": payload}
+
+
+def test_head_hidden_by_an_older_writer_stays_hidden(store: ChatStore, session: Session) -> None:
+    q1, a1, q2, _ = talk(store, session, 2)
+    store.compact(session, "sum", tail_start=q2, summary_tokens=7)
+    with plain(store.path) as other:
+        other.execute("UPDATE chat_messages SET hidden_at = 5 WHERE id IN (?, ?)", (q1, a1))
+    assert texts(store, session) == ["q2", "a2", ""]
+    assert texts(store, session, "model") == ["sum", "q2", "a2"]
+    reply(store, session, "a3", usage={"input": 100})
+    assert total(store, session) == 10 + 7 + 100
+
+
+def test_tail_must_begin_at_a_visible_message_of_the_session(
+    store: ChatStore, session: Session
+) -> None:
+    q1, *_ = talk(store, session, 2)
+    waiting = store.enqueue(session, "later")
+    foreign = store.say(new_session(store), "elsewhere")
+    before = contents(store.path)
+    with pytest.raises(Invalid, match=waiting.id):
+        store.compact(session, "s", tail_start=waiting)
+    with pytest.raises(Conflict, match=foreign.id):
+        store.compact(session, "s", tail_start=foreign)
+    with pytest.raises(NotFound, match="msg_none"):
+        store.compact(session, "s", tail_start="msg_none")
+    with pytest.raises(Invalid, match="tail"):
+        store.compact(session, "s", tail_start=q1, tail_turns=1)
+    assert contents(store.path) == before
+
+
+# ---------------------------------------------------------------------- fork
+
+
+def test_fork_copies_what_is_visible_up_to_a_message_under_new_ids(
+    store: ChatStore, session: Session
+) -> None:
+    ids = talk(store, session, 3)
+    before = contents(store.path)
+    branch = store.fork(session, ids[3])
+    assert texts(store, branch) == ["q1", "a1", "q2", "a2"]
+    assert total(store, branch) == 11
+    assert (branch.parent_id, branch.parent_message_id) == (session.id, ids[3])
+    copied = store.ui_messages(branch, "all")
+    assert {message["id"] for message in copied}.isdisjoint(ids)
+    originals = store.ui_messages(session)[:4]
+    assert [m["parts"] for m in copied] == [m["parts"] for m in originals]
+    assert [m.get("metadata") for m in copied] == [m.get("metadata") for m in originals]
+    after = contents(store.path)
+    for table in ("chat_sessions", "chat_messages", "chat_parts"):
+        assert [row for row in after[table] if row in before[table]] == before[table]
+    assert store.verify().ok
+
+
+def test_fork_without_a_point_copies_to_the_end(store: ChatStore, session: Session) -> None:
+    ids = talk(store, session, 2)
+    branch = store.fork(session)
+    assert texts(store, branch) == ["q1", "a1", "q2", "a2"]
+    assert branch.parent_message_id == ids[-1]
+    empty = store.fork(new_session(store))
+    assert store.ui_messages(empty, "all") == []
+    assert empty.parent_message_id is None
+
+
+def test_fork_takes_over_the_setting_but_not_the_permissions(store: ChatStore) -> None:
+    rule = {"permission": "*", "pattern": "*", "action": "allow"}
+    parent = new_session(
+        store,
+        title="Plans",
+        workspace_root="/w",
+        workspace_id="w1",
+        mode="plan",
+        permissions=[rule],
+        metadata={"theme": "dark", "pin": 1},
+        model="acme/small",
+    )
+    store.say(parent, "hi")
+    branch = store.fork(parent, metadata={"pin": 2, "ephemeral": True})
+    assert branch.title == "Plans (copy)"
+    assert branch.agent == parent.agent
+    assert branch.model == {"provider_id": "acme", "model_id": "small"}
+    assert (branch.workspace_root, branch.workspace_id, branch.mode) == ("/w", "w1", "plan")
+    assert branch.metadata == {"theme": "dark", "pin": 2, "ephemeral": True}
+    assert branch.permissions == []
+    assert store.fork(parent, title="Own").title == "Own"
+
+
+def test_fork_of_an_untitled_session_is_untitled(store: ChatStore) -> None:
+    assert store.fork(new_session(store)).title is None
+    named_by_their_default = new_session(store, title="New Chat")
+    assert store.fork(named_by_their_default).title == "New Chat"
+
+
+def test_fork_leaves_hidden_and_queued_messages_behind(
+    store: ChatStore, session: Session
+) -> None:
+    q1, *_ = talk(store, session, 2)
+    store.rewind(session, q1)
+    reply(store, session, "b1", usage={"input": 100})
+    store.enqueue(session, "later")
+    fired = store.enqueue(session, "fired")
+    store.fire(session, fired)
+    branch = store.fork(session)
+    assert texts(store, branch, "all") == ["q1", "b1", "fired"]
+    assert store.queued(branch) == []
+    assert total(store, branch) == 100
+
+
+def test_fork_point_must_be_visible(store: ChatStore, session: Session) -> None:
+    q1, a1, *_ = talk(store, session, 2)
+    waiting = store.enqueue(session, "later")
+    store.rewind(session, q1)
+    before = contents(store.path)
+    for point in (a1, waiting.id):
+        with pytest.raises(Invalid, match=point) as caught:
+            store.fork(session, point)
+        assert caught.value.hint
+    assert contents(store.path) == before
+
+
+def test_fork_after_a_compaction_keeps_the_verbatim_tail(
+    store: ChatStore, session: Session
+) -> None:
+    ids = talk(store, session, 3)
+    store.compact(session, "sum", tail_start=ids[2], summary_tokens=7)
+    talk(store, session, 1, first=4)
+    branch = store.fork(session)
+    expected = ["sum", "q2", "a2", "q3", "a3", "q4", "a4"]
+    assert texts(store, session, "model") == texts(store, branch, "model") == expected
+    assert total(store, branch) == total(store, session) == 10 + 100 + 1000 + 7
+    copies = {message["id"] for message in store.ui_messages(branch, "all")}
+    (part,) = rows(
+        store.path,
+        "SELECT data_json FROM chat_parts WHERE session_id = ? AND type = 'data-compaction'",
+        branch.id,
+    )
+    assert json.loads(part["data_json"])["data"]["tail_start_id"] in copies
+    second = store.fork(branch)
+    assert texts(store, second, "model") == expected
+
+
+def test_fork_before_a_compaction_has_the_whole_head(store: ChatStore, session: Session) -> None:
+    ids = talk(store, session, 3)
+    store.compact(session, "sum", tail_start=ids[4])
+    branch = store.fork(session, ids[3])
+    assert texts(store, branch, "model") == ["q1", "a1", "q2", "a2"]
+    assert total(store, branch) == 11
+
+
+def test_branch_and_parent_go_separate_ways(store: ChatStore, session: Session) -> None:
+    talk(store, session, 1)
+    branch = store.fork(session)
+    reply(store, branch, "only here")
+    store.say(session, "only there")
+    assert texts(store, branch) == ["q1", "a1", "only here"]
+    assert texts(store, session) == ["q1", "a1", "only there"]
+
+
+def test_order_of_copies_holds_at_equal_times(store: ChatStore, session: Session) -> None:
+    with plain(store.path) as other:
+        for name in ("c", "a", "b"):
+            other.execute(
+                "INSERT INTO chat_messages(id, session_id, role, created_at, updated_at)"
+                " VALUES (?, ?, 'user', 5, 5)",
+                (name, session.id),
+            )
+            other.execute(
+                'INSERT INTO chat_parts(id, message_id, session_id, "index", type, data_json,'
+                " created_at, updated_at) VALUES (?, ?, ?, 0, 'text', ?, 5, 5)",
+                (f"p{name}", name, session.id, json.dumps({"type": "text", "text": name})),
+            )
+    branch = store.fork(session)
+    assert texts(store, branch) == texts(store, session) == ["a", "b", "c"]
+
+
+def test_fork_copies_tool_calls_so_that_a_late_result_finds_its_own(
+    store: ChatStore, session: Session
+) -> None:
+    call = {"type": "tool-x", "toolCallId": "c1", "state": "input-available", "input": {}}
+    store.put_message(session, {"id": "m", "role": "assistant", "parts": [call]})
+    branch = store.fork(session)
+    record(
+        store,
+        branch,
+        [{"type": "tool-output-available", "toolCallId": "c1", "output": "done"}],
+    )
+    assert store.ui_messages(branch)[0]["parts"][0]["state"] == "output-available"
+    assert store.message(session, "m")["parts"] == [call]
+
+
+def test_late_metadata_of_a_branch_does_not_touch_the_parent(
+    store: ChatStore, session: Session
+) -> None:
+    talk(store, session, 1)
+    branch = store.fork(session)
+    store.record_usage(branch, {"output": 5})
+    assert total(store, branch) == 6
+    assert total(store, session) == 1
+
+
+def test_text_that_grows_in_a_dead_recording_is_forked_whole(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session) as recorder:
+        for chunk in text_chunks("half a reply")[:4]:
+            recorder.feed(chunk)
+    assert texts(store, store.fork(session)) == ["half a reply"]

@@ -1,0 +1,305 @@
+"""The queue of pending turns: first in, first out, and exactly one fate for each message."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.chats import (
+    NOON,
+    FakeClock,
+    contents,
+    new_session,
+    open_store,
+    plain,
+    reply,
+    rows,
+    texts,
+)
+from threadkeep.chat.records import Message, Session
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import Conflict, NotFound
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
+    with open_store(tmp_path / "chat.db", clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store: ChatStore) -> Session:
+    return new_session(store)
+
+
+def ids(messages: list[Message]) -> list[str]:
+    return [message.id for message in messages]
+
+
+def need(message: Message | None) -> Message:
+    assert message is not None
+    return message
+
+
+# ---------------------------------------------------------------------- waiting
+
+
+def test_queued_message_is_a_user_row_outside_the_conversation(
+    store: ChatStore, session: Session
+) -> None:
+    store.say(session, "now")
+    waiting = store.enqueue(session, "later")
+    (row,) = rows(store.path, "SELECT * FROM chat_messages WHERE id = ?", waiting.id)
+    metadata = json.loads(row["metadata_json"])
+    assert row["role"] == "user"
+    assert NOON < metadata["queued_at"] == metadata["queue_enqueued_at"]
+    assert row["hidden_at"] is None
+    assert texts(store, session) == texts(store, session, "model") == ["now"]
+    assert texts(store, session, "all") == ["now", "later"]
+
+
+def test_queue_survives_closing_the_store(tmp_path: Path) -> None:
+    with open_store(tmp_path / "chat.db") as store:
+        session = new_session(store)
+        waiting = store.enqueue(session, "later")
+    with open_store(tmp_path / "chat.db") as store:
+        assert ids(store.queued(session)) == [waiting.id]
+
+
+def test_first_in_first_out_for_people_and_triggers_whatever_the_clock_does(
+    store: ChatStore, session: Session, clock: FakeClock
+) -> None:
+    clock.step = 0
+    made = []
+    for place, jump in enumerate((0, 0, -10_000, 0, 5)):
+        clock.now += jump
+        trigger = {"source": "schedule", "fired_at": clock.now} if place % 2 else None
+        made.append(store.enqueue(session, str(place), trigger=trigger).id)
+    assert ids(store.queued(session)) == made
+    fired = [need(store.fire(session)).id for _ in made]
+    assert fired == made
+    assert texts(store, session) == ["0", "1", "2", "3", "4"]
+
+
+def test_ties_of_another_program_go_by_id(store: ChatStore, session: Session) -> None:
+    with plain(store.path) as other:
+        for name, at in (("b", 7), ("a", 7), ("c", 3)):
+            other.execute(
+                "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
+                " updated_at) VALUES (?, ?, 'user', ?, 1, 1)",
+                (name, session.id, json.dumps({"queued_at": at})),
+            )
+    assert ids(store.queued(session)) == ["c", "a", "b"]
+
+
+def test_trigger_and_metadata_are_kept(store: ChatStore, session: Session) -> None:
+    trigger = {"source": "webhook", "fired_at": 1, "delivery_id": "d"}
+    waiting = store.enqueue(session, "go", metadata={"client": "web"}, trigger=trigger)
+    fired = need(store.fire(session, waiting))
+    assert fired.metadata["trigger"] == trigger
+    assert fired.metadata["client"] == "web"
+    assert fired.metadata["schema_version"] == 1
+
+
+def test_only_a_number_makes_a_message_wait(store: ChatStore, session: Session) -> None:
+    for value in ("5", None, True, [5]):
+        store.say(session, "said", metadata={"queued_at": value})
+    assert store.queued(session) == []
+    assert len(store.ui_messages(session)) == 4
+
+
+# ---------------------------------------------------------------------- firing
+
+
+def test_fired_message_becomes_the_newest_of_the_conversation(
+    store: ChatStore, session: Session
+) -> None:
+    waiting = store.enqueue(session, "queued first")
+    store.say(session, "said meanwhile")
+    reply(store, session, "answered meanwhile")
+    fired = need(store.fire(session))
+    assert fired.id == waiting.id
+    assert "queued_at" not in fired.metadata
+    assert fired.metadata["queue_enqueued_at"] == waiting.metadata["queued_at"]
+    assert texts(store, session) == ["said meanwhile", "answered meanwhile", "queued first"]
+    assert store.queued(session) == []
+    assert store.verify().ok
+
+
+def test_named_message_is_fired_before_its_turn(store: ChatStore, session: Session) -> None:
+    first, second = (store.enqueue(session, text) for text in ("one", "two"))
+    assert need(store.fire(session, second)).id == second.id
+    assert ids(store.queued(session)) == [first.id]
+
+
+def test_fire_gives_none_when_there_is_nothing(store: ChatStore, session: Session) -> None:
+    said = store.say(session, "never queued")
+    waiting = store.enqueue(session, "later")
+    assert store.fire(session, said) is None
+    store.fire(session, waiting)
+    assert store.fire(session, waiting) is None
+    assert store.fire(session) is None
+
+
+def test_fired_message_can_be_put_back_to_its_place(store: ChatStore, session: Session) -> None:
+    first, second = (store.enqueue(session, text) for text in ("one", "two"))
+    store.fire(session)
+    assert store.unfire(session, first)
+    assert ids(store.queued(session)) == [first.id, second.id]
+    assert texts(store, session) == []
+    assert not store.unfire(session, first)
+    assert not store.unfire(session, store.say(session, "never queued"))
+
+
+def test_message_queued_by_another_program_can_be_put_back_too(
+    store: ChatStore, session: Session
+) -> None:
+    waiting = store.enqueue(session, "later")
+    with plain(store.path) as other:
+        other.execute("UPDATE chat_messages SET metadata_json = '{\"queued_at\": 5}'")
+    fired = need(store.fire(session))
+    assert fired.metadata["queue_enqueued_at"] == 5
+    assert store.unfire(session, waiting)
+    assert store.queued(session)[0].metadata["queued_at"] == 5
+
+
+# ---------------------------------------------------------------------- cancelling
+
+
+def test_cancelled_message_is_a_hidden_tombstone(store: ChatStore, session: Session) -> None:
+    waiting = store.enqueue(session, "never")
+    assert store.cancel(session, waiting)
+    assert store.queued(session) == []
+    assert texts(store, session) == []
+    (row,) = rows(store.path, "SELECT * FROM chat_messages")
+    metadata = json.loads(row["metadata_json"])
+    assert metadata["queue_canceled_at"] == metadata["hidden_at"] == row["hidden_at"] > NOON
+    assert metadata["queue_enqueued_at"] == waiting.metadata["queued_at"]
+    assert "queued_at" not in metadata
+    assert store.verify().ok
+
+
+def test_cancelled_message_never_comes_back(store: ChatStore, session: Session) -> None:
+    asked = store.say(session, "q")
+    waiting = store.enqueue(session, "never")
+    store.cancel(session, waiting)
+    assert not store.cancel(session, waiting)
+    assert store.fire(session, waiting) is None
+    assert not store.unfire(session, waiting)
+    store.rewind(session, asked)
+    assert store.unrewind(session) == []
+    assert texts(store, session) == ["q"]
+
+
+def test_message_that_was_fired_cannot_be_cancelled(store: ChatStore, session: Session) -> None:
+    waiting = store.enqueue(session, "go")
+    store.fire(session)
+    assert not store.cancel(session, waiting)
+    assert texts(store, session) == ["go"]
+
+
+# ---------------------------------------------------------------------- the same again
+
+
+@pytest.mark.parametrize("fate", ["waits", "fired", "cancelled"])
+def test_repeated_enqueue_gives_the_first_message_back(
+    store: ChatStore, session: Session, fate: str
+) -> None:
+    parts = [{"type": "text", "text": "once"}, {"type": "data-x", "data": {"pair": (1, 2)}}]
+    first = store.enqueue(session, parts, message_id="client-1")
+    if fate == "fired":
+        store.fire(session)
+    elif fate == "cancelled":
+        store.cancel(session, "client-1")
+    before = contents(store.path)
+    again = store.enqueue(session, parts, message_id="client-1")
+    assert again.id == first.id
+    assert again.queued == (fate == "waits")
+    assert contents(store.path) == before
+
+
+def test_same_id_with_other_content_is_a_conflict(store: ChatStore, session: Session) -> None:
+    store.enqueue(session, "once", message_id="client-1")
+    said = store.say(session, "said")
+    elsewhere = new_session(store)
+    before = contents(store.path)
+    with pytest.raises(Conflict, match="client-1"):
+        store.enqueue(session, "twice", message_id="client-1")
+    with pytest.raises(Conflict, match=session.id):
+        store.enqueue(elsewhere, "once", message_id="client-1")
+    with pytest.raises(Conflict, match=said.id):
+        store.enqueue(session, "said", message_id=said.id)
+    assert contents(store.path) == before
+
+
+def test_queue_of_an_unknown_session_is_refused(store: ChatStore, session: Session) -> None:
+    waiting = store.enqueue(session, "later")
+    other = new_session(store)
+    with pytest.raises(NotFound, match="nope"):
+        store.fire("nope")
+    with pytest.raises(Conflict, match=session.id):
+        store.fire(other, waiting)
+    with pytest.raises(Conflict, match=session.id):
+        store.cancel(other, waiting)
+    assert ids(store.queued(session)) == [waiting.id]
+
+
+# ---------------------------------------------------------------------- races
+
+
+RACER = """
+import sys
+from threadkeep.chat.store import ChatStore
+
+path, session, verb, rounds = sys.argv[1:]
+won = 0
+with ChatStore.open(path) as store:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        done = store.cancel(session, line.strip()) if verb == "cancel" else store.fire(
+            session, line.strip()
+        )
+        won += bool(done)
+print(won)
+"""
+
+
+def test_of_cancel_and_fire_in_two_processes_exactly_one_wins(
+    store: ChatStore, session: Session
+) -> None:
+    rounds = 150
+    waiting = [store.enqueue(session, str(n)).id for n in range(rounds)]
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(store.path), session.id, verb, str(rounds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for verb in ("cancel", "fire")
+    ]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    # Both get the whole list at once, and run through it side by side.
+    orders = ("\n".join(waiting), "\n".join(waiting))
+    for racer, order in zip(racers, orders, strict=True):
+        assert racer.stdin is not None
+        racer.stdin.write(order)
+        racer.stdin.close()
+    cancelled, fired = (int(racer.stdout.read()) for racer in racers if racer.stdout)
+    assert [racer.wait() for racer in racers] == [0, 0]
+    assert cancelled + fired == rounds
+    assert len(store.ui_messages(session)) == fired
+    assert store.queued(session) == []
+    hidden = rows(store.path, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL")
+    assert len(hidden) == cancelled
+    assert store.verify().ok

@@ -1,0 +1,51 @@
+"""The documentation tells the truth: examples run, commands exist, links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPO
+
+PAGES = sorted([REPO / "README.md", *(REPO / "docs").glob("*.md")])
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+def test_library_example_of_the_readme_runs(tmp_path: Path) -> None:
+    (example,) = python_blocks(REPO / "README.md")
+    assert len(example.splitlines()) <= 25
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["Hello, world!", "['>>>Hello<<<, >>>world<<<!']"]
+    assert (tmp_path / "chat.db").exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_command_named_in_the_documentation_exists() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    named = set(re.findall(r"threadkeep ((?:chat )?[a-z]+)", text)) - {"chat"}
+    for command in sorted(named):
+        done = subprocess.run(
+            [sys.executable, "-m", "threadkeep", *command.split(), "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert "Example" in done.stdout, command
+
+
+def test_make_targets_named_in_the_readme_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"make ([a-z]+)", (REPO / "README.md").read_text("utf-8"))) <= targets
