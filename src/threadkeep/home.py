@@ -152,12 +152,16 @@ class Home:
         path: str | Path | None = None,
         read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
         *,
+        must_exist: bool = False,
         redact: Redact | None = None,
         budget: float = DEFAULT_BUDGET,
     ) -> ChatStore:
-        """Open the chat store with the settings of the configuration; close it after use."""
+        """Open the chat store with the settings of the configuration; close it after use.
+
+        A store that is not there is begun, unless it must exist or is only read.
+        """
         target = self.chat_path(path)
-        if read_only:
+        if read_only or must_exist:
             _need_file(target)
         return ChatStore.open(
             target,

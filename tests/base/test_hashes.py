@@ -5,6 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from threadkeep.base.hashes import Field, checksum, content_hash
+from threadkeep.base.text import to_sql
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 FIELDS = st.lists(
@@ -14,7 +15,8 @@ FIELDS = st.lists(
 
 
 def key(fields: list[Field]) -> list[tuple[str, Field]]:
-    return [(type(field).__name__, field) for field in fields]
+    stored = [to_sql(field) if isinstance(field, str) else field for field in fields]
+    return [(type(field).__name__, field) for field in stored]
 
 
 @given(FIELDS, FIELDS)
@@ -57,6 +59,9 @@ def test_the_form_is_stable_because_it_is_stored() -> None:
 def test_a_value_hashes_like_what_sqlite_gives_back() -> None:
     assert content_hash(-0.0) == content_hash(0.0)
     assert content_hash(True) == content_hash(1)  # noqa: FBT003
+    half = "half \ud83d"
+    assert content_hash(half) == content_hash(to_sql(half))
+    assert checksum(half) == checksum(to_sql(half))
 
 
 def test_one_flipped_bit_changes_both() -> None:

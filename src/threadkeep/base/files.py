@@ -6,24 +6,28 @@ descriptor), and acknowledged writes would be lost without a word.
 """
 
 import os
+import re
 import secrets
 from pathlib import Path
 
-from threadkeep.errors import ReadOnly
+from threadkeep.base.trouble import translate_os
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 PRIVATE_FILE = 0o600
 PRIVATE_DIR = 0o700
+# What SQLite keeps beside a database file.
+SIDECARS = ("-wal", "-shm", "-journal")
 
 # Shared memory and locks do not work across hosts or virtual machines, and WAL needs both:
 # on virtiofs a database was corrupt after one minute, on ext4 clean after thirty.
 _NETWORK_FILESYSTEMS = frozenset(
     (
-        *("9p", "afs", "ceph", "cifs", "coda", "drvfs", "gfs", "gfs2", "glusterfs", "lustre"),
-        *("ncpfs", "nfs", "nfs4", "ocfs2", "prl_fs", "smb", "smb2", "smb3", "smbfs", "vboxsf"),
-        *("virtiofs", "vmhgfs"),
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "drvfs", "fakeowner", "fuse", "gfs"),
+        *("gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "ocfs2", "orangefs", "prl_fs", "vboxsf"),
+        *("virtiofs", "vmhgfs", "wekafs"),
     )
 )
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 def supports_wal(filesystem: str) -> bool:
@@ -34,27 +38,30 @@ def supports_wal(filesystem: str) -> bool:
 
 def filesystem_of(path: Path, mountinfo: str) -> str:
     """Name the file-system kind that holds `path`, from the text of /proc/self/mountinfo."""
+    inside = f"{path}/"
     best, kind = "", ""
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):
         before, found, after = line.partition(" - ")
-        fields = before.split()
+        fields = before.split(" ")
         if not found or len(fields) < 5:  # noqa: PLR2004  (the mount point is field five)
             continue
-        mount = _unescape(fields[4])
+        mount = _unescape(fields[4]).rstrip("/") + "/"
         # The last mount on a point wins, so an equal length replaces as well.
-        if len(mount) >= len(best) and Path(path).is_relative_to(mount):
-            best, kind = mount, after.split()[0]
+        if len(mount) >= len(best) and inside.startswith(mount):
+            best, kind = mount, after.split(" ", 1)[0]
     return kind
 
 
 def _unescape(mount: str) -> str:
-    return mount.encode("utf-8", "surrogateescape").decode("unicode_escape")
+    r"""The kernel writes a blank as \040; every other byte stays, in whatever encoding it is."""
+    plain = _OCTAL.sub(lambda found: bytes([int(found[1], 8)]), os.fsencode(mount))
+    return os.fsdecode(plain)
 
 
 def wal_allowed(path: Path) -> tuple[bool, str]:
     """Tell whether the folder of `path` may hold a WAL database, and on which file system it is."""
     try:
-        mountinfo = _MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")
+        mountinfo = os.fsdecode(_MOUNTINFO.read_bytes())
     except OSError:  # not Linux: local disks are the rule there
         return True, ""
     kind = filesystem_of(path.resolve().parent, mountinfo)
@@ -68,8 +75,7 @@ def make_private_dir(path: Path) -> None:
         try:
             folder.mkdir(mode=PRIVATE_DIR, exist_ok=True)
         except OSError as error:
-            msg = f"cannot create the folder {folder}: {error.strerror}"
-            raise ReadOnly(msg, hint="choose another place with --db or THREADKEEP_HOME") from error
+            raise translate_os(error, folder, "cannot create the folder") from error
 
 
 def create_private_file(path: Path) -> bool:
@@ -82,8 +88,7 @@ def create_private_file(path: Path) -> bool:
     try:
         descriptor = os.open(spare, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
     except OSError as error:
-        msg = f"cannot create {path}: {error.strerror}"
-        raise ReadOnly(msg, hint="check that the folder exists and is writable") from error
+        raise translate_os(error, path, "cannot create") from error
     os.close(descriptor)
     try:
         os.link(spare, path)

@@ -33,8 +33,8 @@ def _framed(fields: tuple[Field, ...]) -> bytes:
     pieces = []
     for field in fields:
         if isinstance(field, str):
-            data = _text_bytes(field)
-            pieces.append(b"s%d:" % len(data))
+            kind, data = _text_bytes(field)
+            pieces.append(kind + b"%d:" % len(data))
             pieces.append(data)
         elif isinstance(field, int):
             pieces.append(b"i%x;" % field)
@@ -49,8 +49,9 @@ def _framed(fields: tuple[Field, ...]) -> bytes:
     return b"".join(pieces)
 
 
-def _text_bytes(text: str) -> bytes:
+def _text_bytes(text: str) -> tuple[bytes, bytes]:
+    """Frame a text as what the database gives back: with half a character it is kept as a BLOB."""
     try:
-        return text.encode()
+        return b"s", text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+        return b"b", text.encode("utf-8", "surrogatepass")

@@ -5,7 +5,7 @@ starved. Here every writer of ours takes this lock before `BEGIN IMMEDIATE`; the
 falls to tens of milliseconds, and no two connections of ours ever checkpoint at once (which
 keeps SQLite versions before 3.51.3 away from their WAL-reset race).
 
-The lock is two regions of byte-range locks in a side file, never in the database itself:
+The lock is byte-range locks in a side file, never in the database itself:
 
     byte 0                 held by the writer
     bytes 1 + time (ns)    one byte per waiter, at its time of arrival: the queue
@@ -13,7 +13,7 @@ The lock is two regions of byte-range locks in a side file, never in the databas
 
 A waiter may take byte 0 only when no byte before its own is locked. The kernel frees the bytes
 of a process that dies, so nobody waits for a ghost. Byte-range locks belong to the process;
-threads of one process queue up in `_FairMutex` first.
+threads of one process queue up in `_Threads` first.
 """
 
 import fcntl
@@ -26,7 +26,9 @@ from collections import deque
 from pathlib import Path
 
 from threadkeep.base.files import PRIVATE_FILE
-from threadkeep.errors import Busy, ReadOnly
+from threadkeep.base.processes import describe_process
+from threadkeep.base.trouble import translate_os
+from threadkeep.errors import Busy
 
 _HELD = 0
 _QUEUE = 1
@@ -34,65 +36,94 @@ _FOLLOWED = 1 << 62  # 146 years of nanoseconds: past every place in the queue
 _PAUSE_SHORT, _PAUSE_LONG = 0.0001, 0.005
 # The first milliseconds decide throughput under load; after that patience is cheaper.
 _SHORT_PHASE = 0.02
+# Somebody may remove the lock file. SQLite's own lock still keeps writers apart meanwhile, so
+# looking now and then is enough; a look each time would cost 1 of 8 µs.
+_LOOK_EVERY = 64
 
-_FLOCK_LINUX, _FLOCK_BSD = "hhqqi4x", "qqihh"
+if sys.platform == "darwin":
+    _FLOCK, _PID, _KIND = "qqihh", 2, 3
+else:
+    _FLOCK, _PID, _KIND = "hhqqi4x", 4, 0
 
 
-def _holder_pid(descriptor: int, start: int, length: int) -> int | None:
-    """Find a process that holds a lock in the range, without taking one; None if it is free."""
+def _request(start: int, length: int) -> bytes:
+    """Ask the kernel who would be in the way of an exclusive lock on a range."""
     if sys.platform == "darwin":
-        request = struct.pack(_FLOCK_BSD, start, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
-        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, request)
-        _, _, pid, kind, _ = struct.unpack(_FLOCK_BSD, answer)
-    else:
-        request = struct.pack(_FLOCK_LINUX, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, request)
-        kind, _, _, _, pid = struct.unpack(_FLOCK_LINUX, answer)
-    return None if kind == fcntl.F_UNLCK else pid
+        return struct.pack(_FLOCK, start, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
 
 
-def describe_process(pid: int) -> str:
-    """Say which process a pid is, as far as this machine tells."""
-    if pid <= 0:
-        return "a process outside this container"
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return f"process {pid}"
-    command = b" ".join(words).decode("utf-8", "replace").strip()[:120]
-    return f"process {pid} ({command})" if command else f"process {pid}"
+_ASK_QUEUE = _request(_QUEUE, _FOLLOWED - _QUEUE)
+_ASK_HELD = _request(_HELD, 1)
+_ASK_FOLLOWED = _request(_FOLLOWED, 1)
 
 
-class _FairMutex:
-    """A first-come-first-served mutex for threads; `threading.Lock` promises no order."""
+def _in_the_way(descriptor: int, request: bytes) -> int | None:
+    """Give the process that holds a lock in the range of a request, None if it is free."""
+    answer = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
+    return None if answer[_KIND] == fcntl.F_UNLCK else answer[_PID]
+
+
+class Turn:
+    """One claim on the lock, from before it waits until it lets go."""
+
+    __slots__ = ("gate", "thread")
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._taken = False
-        self._waiting: deque[threading.Lock] = deque()
+        self.thread = threading.get_ident()
+        self.gate: threading.Lock | None = None
 
-    def acquire(self, timeout: float) -> bool:
+
+class _Threads:
+    """A first-come-first-served mutex for threads; `threading.Lock` promises no order.
+
+    Who owns it is one attribute, so an interrupt at any moment leaves it either owned by a
+    known turn, which `release` ends, or not.
+    """
+
+    def __init__(self) -> None:
+        self.owner: Turn | None = None
+        self._guard = threading.Lock()
+        self._waiting: deque[Turn] = deque()
+
+    def acquire(self, turn: Turn, timeout: float) -> bool:
         with self._guard:
-            if not self._taken:
-                self._taken = True
+            if self.owner is None:
+                self.owner = turn
                 return True
-            turn = threading.Lock()
-            turn.acquire()
+        try:
+            return self._wait(turn, min(max(timeout, 0), threading.TIMEOUT_MAX))
+        except BaseException:
+            self.release(turn)
+            raise
+
+    def _wait(self, turn: Turn, timeout: float) -> bool:
+        turn.gate = gate = threading.Lock()
+        gate.acquire()
+        with self._guard:
+            if self.owner is None:
+                self.owner = turn
+                return True
             self._waiting.append(turn)
-        if turn.acquire(timeout=max(timeout, 0)):
+        if gate.acquire(timeout=timeout):
             return True
         with self._guard:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-                return False
-        return True  # it was handed to us while we gave up
+            if self.owner is turn:  # it was handed to us while we gave up
+                return True
+            self._waiting.remove(turn)
+        return False
 
-    def release(self) -> None:
+    def release(self, turn: Turn) -> None:
+        """Hand on what the turn holds, or leave the queue."""
         with self._guard:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._taken = False
+            if self.owner is not turn:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                return
+            self.owner = self._waiting[0] if self._waiting else None
+            if self.owner is not None and self.owner.gate is not None:
+                self._waiting.popleft()
+                self.owner.gate.release()
 
 
 class WriterLock:
@@ -100,38 +131,60 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._threads = _FairMutex()
+        self.pid = os.getpid()
+        self.users = 0
+        self._threads = _Threads()
         self._followers = 0
         self._followers_guard = threading.Lock()
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._file = os.open(path, flags, PRIVATE_FILE)
-        except OSError as error:
-            msg = f"cannot create the lock file {path}: {error.strerror}"
-            raise ReadOnly(msg, hint="make the folder writable, or open read-only") from error
+        self._until_look = 0
+        self._paused: Turn | None = None
+        self._file, self._identity = _open(path)
 
-    def acquire(self, budget: float) -> None:
-        """Take the lock within `budget` seconds, or raise Busy with the holder's name."""
+    def acquire(self, turn: Turn, budget: float) -> None:
+        """Take the lock within `budget` seconds, or raise Busy with the holder's name.
+
+        Whatever it raises, an interrupt too, it leaves the lock and the queue free of `turn`.
+        """
+        self.refuse_nested()
         deadline = time.monotonic() + budget
-        if not self._threads.acquire(budget):
-            raise self._busy(budget, "another thread of this process")
         try:
-            if self._range_free(_QUEUE, _FOLLOWED - _QUEUE) and self._try_hold():
-                return
-            self._wait_in_queue(deadline, budget)
+            if not self._threads.acquire(turn, budget):
+                raise self._busy(budget, "another thread of this process")
+            self._until_look -= 1
+            if self._until_look < 0:
+                self._look_after_file()
+            if _in_the_way(self._file, _ASK_QUEUE) is not None or not self._try_lock(_HELD):
+                self._wait_in_queue(deadline, budget)
         except BaseException:
-            self._threads.release()
+            self.release(turn)
             raise
 
-    def release(self) -> None:
-        """Give the lock to whoever waits longest."""
-        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _HELD)
-        self._threads.release()
+    def release(self, turn: Turn) -> None:
+        """Give the lock to whoever waits longest; nothing happens if `turn` has it no more."""
+        if self._threads.owner is turn:
+            try:  # the place in the queue, too, if there is one: it is freed with the lock
+                fcntl.lockf(self._file, fcntl.LOCK_UN, _FOLLOWED, _HELD)
+            finally:
+                self._threads.release(turn)
+
+    def held_by(self, turn: Turn) -> bool:
+        """Tell whether `turn` has the lock."""
+        return self._threads.owner is turn
+
+    def refuse_nested(self) -> None:
+        """Raise if this thread has the lock already: it would wait for itself."""
+        owner = self._threads.owner
+        if owner is not None and owner.thread == threading.get_ident():
+            msg = f"{self.path.with_suffix('')} was to be locked twice by one thread: a write"
+            msg += " transaction, or closing, was begun inside another write transaction"
+            raise RuntimeError(msg)
 
     def holder(self) -> str | None:
-        """Name the process that holds the lock now, None if nobody else does."""
-        pid = _holder_pid(self._file, _HELD, 1)
+        """Name the process that holds the lock now, None if no other process does."""
+        pid = _in_the_way(self._file, _ASK_HELD)
         return None if pid is None else describe_process(pid)
+
+    # ------------------------------------------------------------------ followers
 
     def follow(self) -> None:
         """Announce a live reader, so that writers keep what it has not read yet."""
@@ -143,25 +196,27 @@ class WriterLock:
     def unfollow(self) -> None:
         """Take back a `follow`; a process that dies takes back all of its own."""
         with self._followers_guard:
+            if self._followers == 0:
+                return  # a follower of the parent process, ended in a forked child
             self._followers -= 1
             if self._followers == 0:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _FOLLOWED)
 
     def followed(self) -> bool:
         """Tell whether anybody, here or in another process, follows the database live."""
-        return self._followers > 0 or not self._range_free(_FOLLOWED, 1)
+        return self._followers > 0 or _in_the_way(self._file, _ASK_FOLLOWED) is not None
+
+    # ------------------------------------------------------------------ inside
 
     def _wait_in_queue(self, deadline: float, budget: float) -> None:
         place = self._enqueue()
+        ask_before = _request(_QUEUE, place - _QUEUE)
         started = time.monotonic()
-        try:
-            while not (self._range_free(_QUEUE, place - _QUEUE) and self._try_hold()):
-                now = time.monotonic()
-                if now >= deadline:
-                    raise self._busy(budget, self.holder() or "a process that just let go")
-                time.sleep(_PAUSE_SHORT if now - started < _SHORT_PHASE else _PAUSE_LONG)
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
+        while _in_the_way(self._file, ask_before) is not None or not self._try_lock(_HELD):
+            now = time.monotonic()
+            if now >= deadline:
+                raise self._busy(budget, self.holder() or "a process that just let go")
+            time.sleep(_PAUSE_SHORT if now - started < _SHORT_PHASE else _PAUSE_LONG)
 
     def _enqueue(self) -> int:
         place = _QUEUE + time.monotonic_ns()
@@ -169,26 +224,87 @@ class WriterLock:
             place += 1  # two arrived in the same nanosecond
         return place
 
-    def _try_hold(self) -> bool:
-        return self._try_lock(_HELD)
-
     def _try_lock(self, byte: int) -> bool:
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
-        except BlockingIOError:
-            return False
-        except PermissionError:  # POSIX allows EACCES for "somebody holds it"
+        except (BlockingIOError, PermissionError):  # POSIX allows EACCES for "somebody holds it"
             return False
         return True
 
-    def _range_free(self, start: int, length: int) -> bool:
-        return _holder_pid(self._file, start, length) is None
+    def _look_after_file(self) -> None:
+        """Move to the lock file that is there now, if ours was removed or replaced."""
+        self._until_look = _LOOK_EVERY
+        if _identity(self.path) == self._identity:
+            return
+        with self._followers_guard:
+            stale = self._file
+            self._file, self._identity = _open(self.path)
+            os.close(stale)
+            if self._followers:
+                fcntl.lockf(self._file, fcntl.LOCK_SH, 1, _FOLLOWED)
 
     def _busy(self, budget: float, holder: str) -> Busy:
         return Busy(
             f"{self.path.with_suffix('')} is locked for writing by {holder}; waited {budget:g} s",
             hint="try again, or raise the time budget",
         )
+
+    # ------------------------------------------------------------------ forks
+
+    def pause(self, timeout: float) -> None:
+        """Keep the threads of this process from writing; not if this thread itself writes."""
+        owner, turn = self._threads.owner, Turn()
+        if owner is None or owner.thread != turn.thread:
+            self._paused = turn if self._threads.acquire(turn, timeout) else None
+
+    def resume(self) -> None:
+        """Take back a `pause`."""
+        if self._paused is not None:
+            self._threads.release(self._paused)
+            self._paused = None
+
+    @property
+    def writing(self) -> bool:
+        """Tell whether a thread of this process has the lock for something else than a pause."""
+        return self._threads.owner is not self._paused
+
+
+class LockHeld:
+    """Holds the writer lock without a transaction: for opening, closing and checkpoints."""
+
+    __slots__ = ("_budget", "_lock", "_turn")
+
+    def __init__(self, lock: WriterLock, budget: float) -> None:
+        self._lock = lock
+        self._budget = budget
+        self._turn = Turn()
+
+    def __enter__(self) -> None:
+        self._lock.acquire(self._turn, self._budget)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release(self._turn)
+
+    def __del__(self) -> None:
+        """Let go after an interrupt in the first instruction of `__exit__`."""
+        self._lock.release(self._turn)
+
+
+def _open(path: Path) -> tuple[int, tuple[int, int] | None]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        raise translate_os(error, path, "cannot create the lock file") from error
+    found = os.fstat(descriptor)
+    return descriptor, (found.st_dev, found.st_ino)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 # One lock object per file and process: byte-range locks are the process's, and closing one
@@ -198,29 +314,34 @@ _LOCKS_GUARD = threading.Lock()
 
 
 def lock_for(database: Path) -> WriterLock:
-    """Give the one writer lock that this process has for a database file."""
+    """Give the one writer lock that this process has for a database file; `let_go` ends the use."""
     key = os.path.realpath(database)
     with _LOCKS_GUARD:
-        lock = _LOCKS.get(key)
-        if lock is None or not _still_there(lock):
-            lock = _LOCKS[key] = WriterLock(Path(key + ".lock"))
+        if key not in _LOCKS:
+            _LOCKS[key] = WriterLock(Path(key + ".lock"))
+        lock = _LOCKS[key]
+        lock.users += 1
+        lock._until_look = 0  # noqa: SLF001  (same module; a folder may have been made anew)
         return lock
 
 
-def _still_there(lock: WriterLock) -> bool:
-    """A deleted folder that came back has another lock file under the same name."""
-    try:
-        ours, named = os.fstat(lock._file), os.stat(lock.path)  # noqa: SLF001  (same module)
-    except OSError:
-        return False
-    return (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino)
+def let_go(lock: WriterLock) -> None:
+    """End one use of a lock; the last one closes its file."""
+    with _LOCKS_GUARD:
+        lock.users -= 1
+        key = str(lock.path).removesuffix(".lock")
+        if lock.users == 0 and _LOCKS.get(key) is lock:
+            del _LOCKS[key]
+            os.close(lock._file)  # noqa: SLF001
 
 
-def _forget_locks_in_child() -> None:
-    """A forked child has none of its parent's locks, and maybe its held thread mutexes."""
+def all_locks() -> list[WriterLock]:
+    """Give every lock this process uses."""
+    return list(_LOCKS.values())
+
+
+def forget_locks() -> None:
+    """Begin anew in a forked child: it has none of its parent's locks."""
     global _LOCKS_GUARD  # noqa: PLW0603
     _LOCKS_GUARD = threading.Lock()
     _LOCKS.clear()
-
-
-os.register_at_fork(after_in_child=_forget_locks_in_child)

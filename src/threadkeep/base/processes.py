@@ -1,8 +1,13 @@
-"""Marks of processes: who left something behind, and whether it still runs."""
+"""Processes: whether one still runs, what it is called, and which one holds a lock on a file."""
 
 import os
 from functools import lru_cache
 from pathlib import Path
+
+_LOCK_TABLE = Path("/proc/locks")
+# /proc/locks: number, POSIX, ADVISORY, READ or WRITE, pid, device:inode, first byte, last byte
+_LOCK_FIELDS = 8
+_DEAD = "ZX"  # a zombie has closed its files and holds no lock
 
 
 def my_mark() -> str:
@@ -19,17 +24,57 @@ def is_alive(mark: str) -> bool:
     """Tell whether the process of a mark still runs on this machine, on this boot."""
     pid, _, rest = mark.partition(":")
     started, _, boot = rest.partition(":")
-    if not pid.isdigit() or boot != _boot():
+    if not (pid.isascii() and pid.isdigit()) or boot != _boot():
         return False
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass  # it runs, as somebody else
     return _started(int(pid)) == started
 
 
+def describe_process(pid: int) -> str:
+    """Say which process a pid is, as far as this machine tells."""
+    if pid <= 0:
+        return "a process outside this container"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return f"process {pid}"
+    command = b" ".join(words).decode("utf-8", "replace").strip()[:120]
+    return f"process {pid} ({command})" if command else f"process {pid}"
+
+
+def lock_holders(path: Path, first: int, last: int) -> list[int]:
+    """Find who holds a byte-range lock on a file, without opening it; nobody if unknown.
+
+    Opening the file to ask would drop the locks of this process on it.
+    """
+    try:
+        table = _LOCK_TABLE.read_text(encoding="ascii", errors="replace")
+        found = os.stat(path)
+    except OSError:
+        return []
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    return find_holders(table, f"{device}:{found.st_ino}", first, last)
+
+
+def find_holders(table: str, file: str, first: int, last: int) -> list[int]:
+    """Find the pids that lock a range of `device:inode`, in the text of /proc/locks."""
+    pids = []
+    for line in table.splitlines():
+        fields = line.split()
+        if len(fields) != _LOCK_FIELDS or fields[5] != file:  # a waiter's line has an arrow more
+            continue
+        end = last if fields[7] == "EOF" else int(fields[7])
+        if int(fields[6]) <= last and end >= first:
+            pids.append(int(fields[4]))
+    return pids
+
+
+@lru_cache(maxsize=1)
 def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -38,10 +83,11 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> str:
-    """The start time in clock ticks since boot, empty where the system does not tell."""
+    """The start time in clock ticks since boot, empty if it is dead or the system does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
     # The command, in parentheses, may hold blanks and parentheses itself.
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in _DEAD else fields[19]

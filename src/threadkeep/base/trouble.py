@@ -3,11 +3,14 @@
 import errno
 import sqlite3
 from pathlib import Path
+from typing import NamedTuple
 
 from threadkeep.errors import (
     Busy,
+    Closed,
     Conflict,
     Damaged,
+    Invalid,
     ReadOnly,
     StorageFull,
     ThreadkeepError,
@@ -15,54 +18,99 @@ from threadkeep.errors import (
 )
 
 
-def _error(
-    kind: type[ThreadkeepError], said: str, hint: str
-) -> tuple[type[ThreadkeepError], str, str]:
-    return kind, said, hint
+class _Meaning(NamedTuple):
+    kind: type[ThreadkeepError]
+    said: str
+    hint: str
 
 
-_BY_CODE = {
-    sqlite3.SQLITE_BUSY: _error(Busy, "is locked by another program", "try again in a moment"),
-    sqlite3.SQLITE_LOCKED: _error(Busy, "is locked by another program", "try again in a moment"),
-    sqlite3.SQLITE_FULL: _error(StorageFull, "cannot grow: the disk is full", "free some space"),
-    sqlite3.SQLITE_IOERR: _error(
+_LOCKED = _Meaning(Busy, "is locked by another program", "try again in a moment")
+_UNREADABLE = _Meaning(
+    Damaged, "could not be read", "check the disk; restore a backup with `threadkeep restore`"
+)
+_NO_LOCKS = _Meaning(
+    ReadOnly, "is on a file system whose locks do not work", "keep the file on a local disk"
+)
+
+# By SQLite's extended code first, then by its plain one.
+_MEANINGS = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_PROTOCOL: _LOCKED,
+    sqlite3.SQLITE_FULL: _Meaning(
+        StorageFull, "cannot grow: the disk is full", "free some space"
+    ),
+    sqlite3.SQLITE_IOERR: _Meaning(
         StorageFull,
-        "could not be read or written",
+        "could not be written",
         "check free space, file-size limits and the disk",
     ),
-    sqlite3.SQLITE_CANTOPEN: _error(
-        ReadOnly, "cannot be opened", "check that the file and its folder can be written"
+    sqlite3.SQLITE_IOERR_READ: _UNREADABLE,
+    sqlite3.SQLITE_IOERR_SHORT_READ: _UNREADABLE,
+    sqlite3.SQLITE_IOERR_CORRUPTFS: _UNREADABLE,
+    sqlite3.SQLITE_IOERR_DATA: _UNREADABLE,
+    sqlite3.SQLITE_IOERR_LOCK: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_RDLOCK: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_SHMLOCK: _NO_LOCKS,
+    sqlite3.SQLITE_PERM: _Meaning(ReadOnly, "may not be opened", "check its permissions"),
+    sqlite3.SQLITE_CANTOPEN: _Meaning(
+        ReadOnly,
+        "cannot be opened",
+        "check that the file can be read, and that its folder can be written: "
+        "commits may still be in a log beside it",
     ),
-    sqlite3.SQLITE_READONLY: _error(
+    sqlite3.SQLITE_READONLY: _Meaning(
         ReadOnly, "cannot be written", "check the permissions of the file and its folder"
     ),
-    sqlite3.SQLITE_CORRUPT: _error(
+    sqlite3.SQLITE_READONLY_DBMOVED: _Meaning(
+        Damaged,
+        "was moved or replaced while it was open",
+        "close every program that uses it, then open it again",
+    ),
+    sqlite3.SQLITE_CORRUPT: _Meaning(
         Damaged, "is damaged", "restore a backup with `threadkeep restore`; keep the file"
     ),
-    sqlite3.SQLITE_NOTADB: _error(
+    sqlite3.SQLITE_NOTADB: _Meaning(
         Damaged, "is not a SQLite database, or its header is damaged", "check the path"
     ),
-    sqlite3.SQLITE_TOOBIG: _error(
+    sqlite3.SQLITE_TOOBIG: _Meaning(
         TooLarge, "does not take a value that large", "store it as a file and keep its URL"
     ),
-    sqlite3.SQLITE_CONSTRAINT: _error(
+    sqlite3.SQLITE_CONSTRAINT: _Meaning(
         Conflict, "refused a row that breaks a rule of its schema", "check ids and references"
     ),
 }
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Tell whether another program had the database locked."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and _MEANINGS.get(code & 0xFF) is _LOCKED
+
+
 def translate(error: sqlite3.Error, path: Path) -> ThreadkeepError:
     """Turn an error of SQLite into one of ours, with the file's name and the next step."""
     code = getattr(error, "sqlite_errorcode", None)
-    known = _BY_CODE.get(code & 0xFF) if code is not None else None
-    if known is None:
+    if code is None:
+        return _translate_misuse(error, path)
+    meaning = _MEANINGS.get(code) or _MEANINGS.get(code & 0xFF)
+    if meaning is None:
         return ThreadkeepError(f"{path}: {error}", hint="please report this with what you did")
-    kind, said, hint = known
-    return kind(f"{path} {said}: {error}", hint=hint)
+    return meaning.kind(f"{path} {meaning.said}: {error}", hint=meaning.hint)
 
 
-def translate_os(error: OSError, path: Path) -> ThreadkeepError:
+def _translate_misuse(error: sqlite3.Error, path: Path) -> ThreadkeepError:
+    """Errors without a code come from Python's driver, before SQLite saw anything."""
+    if "closed database" in str(error):
+        return Closed(f"{path} was closed", hint="open the store again")
+    if "binding" in str(error):
+        return Invalid(f"{path}: {error}", hint="pass text, bytes, numbers or None")
+    return ThreadkeepError(f"{path}: {error}", hint="please report this with what you did")
+
+
+def translate_os(error: OSError, path: Path, attempt: str = "") -> ThreadkeepError:
     """Turn an error of the operating system about a file into one of ours."""
+    said = f"{attempt} {path}: {error.strerror}".strip()
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StorageFull(f"{path}: {error.strerror}", hint="free some space")
-    return ReadOnly(f"{path}: {error.strerror}", hint="check the permissions of its folder")
+        return StorageFull(said, hint="free some space")
+    return ReadOnly(said, hint="check its permissions, or choose another place (--db)")

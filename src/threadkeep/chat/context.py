@@ -60,7 +60,7 @@ def need_object(value: object, what: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         msg = f"{what} must be an object, not {type(value).__name__}"
-        raise Invalid(msg, hint='pass a dict such as {"provider_id": "…", "model_id": "…"}')
+        raise Invalid(msg, hint=f"pass {what} as a dict")
     return value
 
 
@@ -70,3 +70,29 @@ def need_text(value: object, what: str) -> str:
         msg = f"{what} must be text, not {type(value).__name__}"
         raise Invalid(msg, hint=f"pass {what} as a string")
     return value
+
+
+def optional_text(value: object, what: str) -> str | None:
+    """Check that a value is text, or None."""
+    return None if value is None else need_text(value, what)
+
+
+def need_whole(value: object, what: str) -> int:
+    """Check that a value is a whole number that is not negative."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        msg = f"{what} must be a whole number that is not negative, not {value!r}"
+        raise Invalid(msg, hint=f"pass {what} as an int; times are epoch milliseconds")
+    return value
+
+
+def optional_whole(value: object, what: str) -> int | None:
+    """Check that a value is a whole number that is not negative, or None."""
+    return None if value is None else need_whole(value, what)
+
+
+def need_list(value: object, what: str) -> list[Any]:
+    """Check that a value is a list or a tuple."""
+    if not isinstance(value, (list, tuple)):
+        msg = f"{what} must be a list, not {type(value).__name__}"
+        raise Invalid(msg, hint=f"pass {what} as a list, [] for none")
+    return list(value)

@@ -157,6 +157,8 @@ def _part_content(part: Json) -> Json:
     kept = {name: value for name, value in part.items() if name not in _NO_CONTENT}
     if part.get("type") in ("text", "reasoning"):
         kept.pop("id", None)
+        if kept.get("state") == "done":  # a text without a state is finished as well
+            del kept["state"]
     if part.get("type") == COMPACTION and isinstance(kept.get("data"), dict):
         # It points at a message; the same tail has other ids in a fork.
         kept["data"] = without_keys(kept["data"], "tail_start_id")
@@ -247,10 +249,14 @@ def _status(left: object, right: object) -> Status:
 
 def _turn(left: Turn | None, right: Turn | None) -> TurnDiff:
     ours, theirs = (left.messages if left else []), (right.messages if right else [])
-    pairs = align(ours, theirs, _role_of, pair_rest=True) if ours and theirs else _alone(ours, theirs)
+    pairs = align(
+        [_content(message) for message in ours],
+        [_content(message) for message in theirs],
+        _role_of,
+        pair_rest=True,
+    )
     messages = [
-        _message(None if i is None else ours[i], None if j is None else theirs[j])
-        for i, j in pairs
+        _message(None if i is None else ours[i], None if j is None else theirs[j]) for i, j in pairs
     ]
     differing = [message for message in messages if message.status != "same"]
     return TurnDiff(
@@ -260,10 +266,6 @@ def _turn(left: Turn | None, right: Turn | None) -> TurnDiff:
         preview=_preview((ours or theirs)[0]["parts"]),
         messages=differing,
     )
-
-
-def _alone(ours: Sequence[Any], theirs: Sequence[Any]) -> list[Pair]:
-    return [*((i, None) for i in range(len(ours))), *((None, j) for j in range(len(theirs)))]
 
 
 def _role_of(message: Json) -> Any:

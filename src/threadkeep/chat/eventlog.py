@@ -72,7 +72,7 @@ def compact_log(ctx: Context, before: int) -> int:
 def _shrink(tx: Tx, session_id: str, message_id: str) -> None:
     ids = {"stream_id": session_id, "message_id": message_id}
     seq = tx.value("last_message_chunk", ids)
-    at = max(row[3] for row in tx.all("message_chunks_after", {**ids, "after": 0}))
+    at = max(row[6] for row in tx.all("message_chunks_after", {**ids, "after": 0}))
     parts = tx.all("message_parts", {"message_id": message_id})
     rows = [[MESSAGE, image(tx, MESSAGE, message_id)]]
     rows += [[PART, image(tx, PART, from_sql(row[0]))] for row in parts]

@@ -6,7 +6,13 @@ from typing import Any
 from threadkeep.base import json
 from threadkeep.base.sqlite import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import NOTHING, Context, need_text
+from threadkeep.chat.context import (
+    NOTHING,
+    Context,
+    need_object,
+    need_text,
+    need_whole,
+)
 from threadkeep.chat.messages import add_message, add_parts
 from threadkeep.chat.records import (
     Json,
@@ -14,6 +20,7 @@ from threadkeep.chat.records import (
     MessageRef,
     Session,
     SessionRef,
+    is_number,
     message_of,
     ref_id,
     without_keys,
@@ -33,6 +40,8 @@ from threadkeep.chat.usage import usage_by_message, write_sums
 from threadkeep.chat.views import COMPACTION, counts, load
 from threadkeep.errors import Invalid
 
+# What the guide author's store calls a session without a title.
+_UNTITLED = "New Chat"
 _TURN_KEYS = ("queued_at", "queue_enqueued_at", "queue_canceled_at", "hidden_at")
 
 
@@ -44,16 +53,21 @@ def rewind(
     Queued messages stay in the queue. A compaction after the point is hidden with the rest, so
     the head it summarised is seen again.
     """
-    session_id, message_id = ref_id(session, "session"), ref_id(message, "message")
+    session_id = need_session(tx, ref_id(session, "session")).id
     refuse_if_running(tx, session_id, "rewind")
-    point = need_message(tx, session_id, message_id)
+    point = need_message(tx, session_id, ref_id(message, "message"))
     if point.role != "user":
-        msg = f"message {message_id!r} is of role {point.role!r}; a rewind goes to a user message"
+        msg = f"message {point.id!r} is of role {point.role!r}; a rewind goes to a user message"
         raise Invalid(msg, hint="pass the id of the user message to return to")
-    now = ctx.clock()
+    if not counts(point):
+        msg = f"message {point.id!r} {_whereabouts(point)} and cannot be returned to"
+        raise Invalid(msg, hint="pass a visible user message; unrewind shows hidden ones again")
+    messages = _messages(tx, session_id)
+    # After every earlier rewind, also where the clock was set back: they are undone in turn.
+    now = max([ctx.clock(), *(_hidden_time(other) + 1 for other in messages if other.hidden)])
     place = (point.created_at, point.id)
     hidden = []
-    for other in _messages(tx, session_id):
+    for other in messages:
         later = (other.created_at, other.id) > place
         if (later or (inclusive and other.id == point.id)) and counts(other):
             _set_hidden(tx, other, now, {**other.metadata, "hidden_at": now})
@@ -84,7 +98,11 @@ def _canceled(message: Message) -> bool:
 
 def _hidden_time(message: Message) -> int:
     at = message.hidden_at if message.hidden_at is not None else message.metadata["hidden_at"]
-    return int(at)
+    return int(at) if is_number(at) else 0
+
+
+def _whereabouts(message: Message) -> str:
+    return "waits in the queue" if message.queued else "is hidden"
 
 
 def _messages(tx: Tx, session_id: str) -> list[Message]:
@@ -140,8 +158,8 @@ def fork(
         agent=parent.agent,
         model=parent.model,
         workspace_root=parent.workspace_root,
-        title=title if title is not None else (parent.title and f"{parent.title} (copy)"),
-        metadata={**parent.metadata, **metadata},
+        title=_copy_title(parent.title) if title is None else title,
+        metadata={**parent.metadata, **need_object(metadata, "metadata")},
         parent_id=parent_id,
         parent_message_id=copied[-1][0].id if copied else None,
         workspace_id=parent.workspace_id,
@@ -151,12 +169,16 @@ def fork(
     new_ids = {message.id: ctx.ids.new("msg") for message, _ in copied}
     for message, shaped in copied:
         _copy_message(ctx, tx, branch.id, message, shaped["parts"], new_ids)
-        if message.id in used:
+        if sum(used.get(message.id, {}).values()):
             params = {"message_id": new_ids[message.id], "session_id": branch.id, "cost_usd": 0.0}
             tx.run("put_usage", params | used[message.id])
     write_sums(tx, branch.id, ctx.clock())
     journal.note(ctx, tx, branch.id, "fork", [(SESSION, branch.id)], facts={"from": parent_id})
     return need_session(tx, branch.id)
+
+
+def _copy_title(title: str | None) -> str | None:
+    return title if title in (None, "", _UNTITLED) else f"{title} (copy)"
 
 
 def _visible_until(tx: Tx, session_id: str, message_id: str | None) -> list[tuple[Message, Json]]:
@@ -165,8 +187,7 @@ def _visible_until(tx: Tx, session_id: str, message_id: str | None) -> list[tupl
         return visible
     point = need_message(tx, session_id, message_id)
     if not counts(point):
-        kind = "waits in the queue" if point.queued else "is hidden"
-        msg = f"message {message_id!r} {kind} and cannot be a fork point"
+        msg = f"message {message_id!r} {_whereabouts(point)} and cannot be a fork point"
         raise Invalid(msg, hint="fork at a visible message")
     last = [message.id for message, _ in visible].index(message_id)
     return visible[: last + 1]
@@ -230,15 +251,18 @@ def compact(
     refuse_if_running(tx, session_id, "compact")
     tail_start_id = None if tail_start is None else ref_id(tail_start, "message")
     if tail_turns is not None:
-        tail_start_id = start_of_turns(tx, session_id, tail_turns)
+        if tail_start_id is not None:
+            msg = "the tail is given twice, by its first message and in turns"
+            raise Invalid(msg, hint="pass tail_start or tail_turns, not both")
+        tail_start_id = start_of_turns(tx, session_id, need_whole(tail_turns, "tail_turns"))
     if tail_start_id is not None and not counts(need_message(tx, session_id, tail_start_id)):
         msg = f"message {tail_start_id!r} is not visible and cannot begin the tail"
         raise Invalid(msg, hint="begin the tail at a visible message, or pass None to keep none")
     payload = {
         "summary": need_text(summary, "summary"),
         "tail_start_id": tail_start_id,
-        "auto": auto,
-        "summary_tokens": summary_tokens,
+        "auto": bool(auto),
+        "summary_tokens": need_whole(summary_tokens, "summary_tokens"),
     }
     marker = ctx.ids.new("msg")
     metadata = {"compaction": True, "usage": {"input": summary_tokens}}

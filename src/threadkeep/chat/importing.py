@@ -50,13 +50,14 @@ class Column(NamedTuple):
 
 
 _TEXT, _INTEGER = Column("text"), Column("integer")
-_MAYBE_TEXT, _MAYBE_INTEGER = Column("text", True, None), Column("integer", True, None)
+_MAYBE_TEXT = Column("text", null=True, missing=None)
+_MAYBE_INTEGER = Column("integer", null=True, missing=None)
 _COUNT = Column("integer", missing=0)
 _CHECKS: dict[str, dict[str, Column]] = {
     SESSION: {
         **dict.fromkeys(COLUMNS[SESSION], _MAYBE_TEXT),
         **dict.fromkeys(("id", "agent"), _TEXT),
-        "model_json": Column("object", True, "{}"),
+        "model_json": Column("object", null=True, missing="{}"),
         "permissions_json": Column("array", missing="[]"),
         "metadata_json": Column("object", missing="{}"),
         **dict.fromkeys(("prompt_tokens", "completion_tokens", "reasoning_tokens"), _COUNT),

@@ -78,7 +78,7 @@ def note(
 
 
 def check_row(row: tuple[Any, ...]) -> None:
-    """Compare a journal row (of the query `events_after`) with its checksum."""
+    """Compare a journal row (whole, as the queries give it) with its checksum."""
     stream_id, seq, kind, message_id, part_id, data_json, at, expected = row
     if checksum(stream_id, kind, message_id, part_id, data_json, at) != expected:
         msg = f"event {seq} of session {stream_id!r} is damaged: its checksum does not match"
@@ -96,7 +96,22 @@ def open_json(state: StreamState, seq: int, dirty: dict[int, int]) -> str:
     # of them along would make every change of state cost as much as the message is long.
     hidden["calls"] = [call for call in hidden["calls"] if "part" in call]
     behind = {str(index): folded for index, folded in dirty.items()}
-    return json.encode({"at": seq, "dirty": behind, "open": hidden})
+    noted: Json = {"at": seq, "dirty": behind, "open": hidden}
+    return json.encode({**noted, "sum": checksum(json.encode(noted))})
+
+
+def read_open(recording: str, message_id: str) -> Json:
+    """Read what `open_json` wrote, or say that it is damaged."""
+    noted = read_object(recording)
+    expected = noted.pop("sum", None)
+    if checksum(json.encode(noted)) != expected:
+        raise _unusable(message_id)
+    return noted
+
+
+def _unusable(message_id: str) -> Damaged:
+    msg = f"what was noted about the unfinished message {message_id!r} is damaged"
+    return Damaged(msg, hint="restore a backup with `threadkeep restore`")
 
 
 class Unfinished(NamedTuple):
@@ -109,10 +124,13 @@ class Unfinished(NamedTuple):
 
 def unfinished(tx: Tx, session_id: str, message: Json, recording: str) -> Unfinished:
     """Rebuild the exact state of an unfinished message: its part rows plus the journal's tail."""
-    noted = read_object(recording)
-    at = int(noted.get("at", 0))
-    dirty = {int(index): int(seq) for index, seq in noted.get("dirty", {}).items()}
-    state = StreamState.restore(message, noted.get("open", {}))
+    noted = read_open(recording, message["id"])
+    at: int = noted["at"]
+    dirty = {int(index): int(seq) for index, seq in noted["dirty"].items()}
+    try:
+        state = StreamState.restore(message, noted["open"])
+    except (LookupError, TypeError) as error:  # a part row is not what it was then
+        raise _unusable(message["id"]) from error
     params = {
         "stream_id": session_id,
         "after": min([at, *dirty.values()]),
@@ -120,12 +138,13 @@ def unfinished(tx: Tx, session_id: str, message: Json, recording: str) -> Unfini
     }
     touched: dict[int, int] = {}
     last_seq = at
-    for seq, data_json, _part_id, when in tx.all("message_chunks_after", params):
-        chunk = json.decode(data_json)
+    for row in tx.all("message_chunks_after", params):
+        check_row(row)
+        seq, chunk = row[1], json.decode(row[5])
         target = state.target_of(chunk)
         if target is not None and seq > dirty.get(target, at):
             state.apply(chunk)
-            touched[target] = when
+            touched[target] = row[6]
         last_seq = max(last_seq, seq)
     return Unfinished(state, touched, last_seq)
 

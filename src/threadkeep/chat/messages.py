@@ -6,12 +6,22 @@ from typing import Any
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
-from threadkeep.chat.context import NOTHING, Context, clean, encode_part, need_object, need_text
+from threadkeep.chat.context import (
+    NOTHING,
+    Context,
+    clean,
+    encode_part,
+    need_object,
+    need_text,
+    need_whole,
+    optional_text,
+)
 from threadkeep.chat.records import (
     Json,
     Message,
     MessageRef,
     SessionRef,
+    is_number,
     message_of,
     ref_id,
     without_keys,
@@ -31,11 +41,16 @@ from threadkeep.chat.rows import (
     touch_session,
 )
 from threadkeep.chat.sessions import refresh_model
-from threadkeep.chat.views import View, check_view, load, load_message, select
+from threadkeep.chat.usage import write_sums
+from threadkeep.chat.views import COMPACTION, View, check_view, load, load_message, select
 from threadkeep.errors import Conflict, Invalid
 
 ROLES = ("user", "assistant", "system")
 SCHEMA_VERSION = 1
+# What the store itself notes on a message; replacing the message does not undo it.
+_OWN_KEYS = ("hidden_at", "queued_at", "queue_enqueued_at", "queue_canceled_at")
+# Names inside a part tie it to others: redaction must leave them alone.
+_PART_NAMES = ("type", "id", "state", "toolCallId", "toolName", "sourceId", "mediaType")
 
 
 def check_parts(text_or_parts: object) -> list[Json]:
@@ -60,18 +75,19 @@ def turn_metadata(
     model: Json | None = None,
     trigger: Json | None = None,
     snapshot_id: str | None = None,
-    schema_version: int = SCHEMA_VERSION,
+    schema_version: int | None = None,
 ) -> Json:
     """Collect what a user message says about its turn; what is not given is left out."""
     given: Json = {
-        "agent": agent,
+        "agent": optional_text(agent, "agent"),
         "model": model,
         "trigger": None if trigger is None else need_object(trigger, "trigger"),
-        "snapshot_id": snapshot_id,
-        "schema_version": schema_version,
+        "snapshot_id": optional_text(snapshot_id, "snapshot_id"),
     }
+    if schema_version is not None:
+        given["schema_version"] = need_whole(schema_version, "schema_version")
     known = {key: value for key, value in given.items() if value is not None}
-    return {**need_object(metadata, "metadata"), **known}
+    return {"schema_version": SCHEMA_VERSION, **need_object(metadata, "metadata"), **known}
 
 
 def say(
@@ -85,7 +101,7 @@ def say(
     model: Json | str | None = None,
     trigger: Json | None = None,
     snapshot_id: str | None = None,
-    schema_version: int = SCHEMA_VERSION,
+    schema_version: int | None = None,
     message_id: str | None = None,
 ) -> Message:
     """Store what the user says, before any model sees it."""
@@ -125,6 +141,7 @@ def add_message(
     """Add a message with its parts at the end of the session."""
     refuse_taken_id(tx, session_id, message_id)
     created = next_message_time(tx, session_id, ctx.clock())
+    hidden = metadata.get("hidden_at")
     insert_message(
         tx,
         message_id=message_id,
@@ -132,7 +149,7 @@ def add_message(
         role=role,
         metadata=clean(ctx, metadata),
         created_at=created,
-        hidden_at=metadata.get("hidden_at"),
+        hidden_at=hidden if isinstance(hidden, int) and is_number(hidden) else None,
     )
     part_ids = add_parts(ctx, tx, session_id, message_id, parts, created)
     touch_session(tx, session_id, created)
@@ -164,7 +181,7 @@ def add_parts(
     """Add parts to a message and give their ids."""
     ids = []
     for index, part in enumerate(parts, first):
-        cleaned = clean(ctx, part)
+        cleaned = clean_part(ctx, part)
         row = part_row(
             cleaned,
             encode_part(ctx, cleaned, f"part {index} of message {message_id!r}"),
@@ -178,6 +195,12 @@ def add_parts(
         insert_part(tx, row)
         ids.append(row.id)
     return ids
+
+
+def clean_part(ctx: Context, part: Json) -> Json:
+    """Pass the texts of a part through the host's redaction hook, but not what names it."""
+    cleaned: Json = clean(ctx, part)
+    return cleaned | {name: part[name] for name in _PART_NAMES if name in part}
 
 
 def ui_messages(
@@ -195,8 +218,8 @@ def ui_messages(
 
 def ui_message(_ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> Json:
     """Give one message in the AI SDK's shape."""
-    found = need_message(tx, ref_id(session, "session"), ref_id(message, "message"))
-    return load_message(tx, found)
+    session_id = need_session(tx, ref_id(session, "session")).id
+    return load_message(tx, need_message(tx, session_id, ref_id(message, "message")))
 
 
 def put_message(ctx: Context, tx: Tx, session: SessionRef, ui_message: Json) -> Message:
@@ -207,15 +230,24 @@ def put_message(ctx: Context, tx: Tx, session: SessionRef, ui_message: Json) -> 
     if role not in ROLES:
         msg = f"a message has the role user, assistant or system, not {role!r}"
         raise Invalid(msg, hint="set message['role']")
-    message_id = need_text(given.get("id") or ctx.ids.new("msg"), "the message id")
+    given_id = given.get("id")
+    minted = given_id is None or given_id == ""
+    message_id = ctx.ids.new("msg") if minted else need_text(given_id, "the message id")
     parts = check_parts(given.get("parts", []))
-    metadata = need_object(given.get("metadata") or {}, "metadata")
+    metadata = need_object({} if given.get("metadata") is None else given["metadata"], "metadata")
     row = tx.one("get_message", {"id": message_id})
     if row is None:
         add_message(ctx, tx, session_id, message_id, role, parts, metadata)
     else:
         _replace(ctx, tx, session_id, message_of(row), role, parts, metadata)
+    if role == "assistant" and (row is not None or _counts_tokens(parts, metadata)):
+        write_sums(tx, session_id, ctx.clock())
+        journal.note(ctx, tx, session_id, "usage", [(SESSION, session_id)])
     return need_message(tx, session_id, message_id)
+
+
+def _counts_tokens(parts: Sequence[Json], metadata: Json) -> bool:
+    return "usage" in metadata or any(part["type"] == COMPACTION for part in parts)
 
 
 def _replace(
@@ -238,8 +270,10 @@ def _replace(
     before = [from_sql(row[0]) for row in tx.all("message_parts", {"message_id": old.id})]
     tx.run("delete_message_parts", {"message_id": old.id, "first": 0})
     now = ctx.clock()
-    kept = {key: old.metadata[key] for key in ("hidden_at",) if key in old.metadata}
-    fresh = {**without_keys(clean(ctx, metadata), "hidden_at"), **kept}
+    recorded = tx.one("get_usage", {"message_id": old.id}) is not None
+    own = (*_OWN_KEYS, "usage") if recorded else _OWN_KEYS
+    kept = {key: old.metadata[key] for key in own if key in old.metadata}
+    fresh = {**without_keys(clean(ctx, metadata), *own), **kept}
     set_message_metadata(tx, old.id, fresh, now)
     after = add_parts(ctx, tx, session_id, old.id, parts, now)
     touch_session(tx, session_id, now)

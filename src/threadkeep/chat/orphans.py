@@ -6,7 +6,7 @@ from threadkeep.base.processes import is_alive
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context, encode_part
+from threadkeep.chat.context import Context, encode_part, need_list
 from threadkeep.chat.records import SessionRef, ref_id
 from threadkeep.chat.rows import PART, SESSION, need_session, part_row, touch_session, update_part
 from threadkeep.chat.views import read_part
@@ -31,7 +31,8 @@ def repair_orphans(
         sessions = [need_session(tx, ref_id(session, "session")).id]
     else:
         sessions = [from_sql(row[0]) for row in tx.all("sessions_with_open_tools")]
-    return [part for one in sessions for part in _repair(ctx, tx, one, human_tools)]
+    waiting = need_list(human_tools, "human_tools")
+    return [part for one in sessions for part in _repair(ctx, tx, one, waiting)]
 
 
 def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -> list[str]:
@@ -39,7 +40,7 @@ def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -
     running = {from_sql(row[0]) for row in recordings if is_alive(row[3])}
     repaired = []
     for row in tx.all("session_tool_parts", {"session_id": session_id}):
-        part = read_part(row[5], from_sql(row[4]))
+        part = {"toolCallId": from_sql(row[6]), **read_part(row[5], from_sql(row[4]))}
         name = part.get("toolName") or str(part["type"]).removeprefix("tool-")
         waits = row[7] == "input-available" and name in human_tools
         if waits or from_sql(row[1]) in running:

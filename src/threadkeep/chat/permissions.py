@@ -85,7 +85,10 @@ def evaluate(
 def validate_rule(obj: object) -> Rule:
     """Check one rule and fill in its source; unknown fields are kept as they are."""
     if not isinstance(obj, Mapping):
-        raise Invalid(f"a permission rule must be an object, not {type(obj).__name__}")
+        raise Invalid(
+            f"a permission rule must be an object, not {type(obj).__name__}",
+            hint="pass rules as a list of dicts with permission, pattern and action",
+        )
     rule = {"permission": "", "pattern": "", "action": "", "source": "session", **obj}
     for field in ("permission", "pattern"):
         value = rule[field]
@@ -98,13 +101,19 @@ def validate_rule(obj: object) -> Rule:
     _check_choice(rule, "source", _SOURCES)
     added_at = rule.get("added_at", 0)
     if type(added_at) is not int or added_at < 0:
-        raise Invalid("permission rule: 'added_at' must be a whole number of milliseconds")
+        raise Invalid(
+            "permission rule: 'added_at' must be a whole number of milliseconds",
+            hint="give the epoch time in milliseconds, or leave it out",
+        )
     return rule
 
 
 def _check_choice(rule: Rule, field: str, choices: tuple[str, ...]) -> None:
     if rule[field] not in choices:
-        raise Invalid(f"permission rule: {field!r} must be one of {', '.join(choices)}")
+        raise Invalid(
+            f"permission rule: {field!r} must be one of {', '.join(choices)}",
+            hint=f"set rule[{field!r}]",
+        )
 
 
 # --- deciding

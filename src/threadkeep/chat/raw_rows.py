@@ -2,7 +2,7 @@
 
 A row in JSON has the columns we know in their own order, then the others by name. Values that
 JSON cannot hold, in columns that another program added, are written as `{"$base64": …}` (bytes)
-and `{"$real": "inf"}`. A column that the file lacks is kept in `tk_extra` and comes back from there.
+and `{"$real": "inf"}`. A column that the file lacks is kept in `tk_extra`, and comes back.
 """
 
 import base64
@@ -38,7 +38,7 @@ class SessionRows(NamedTuple):
 
 
 def in_order(kind: str, row: Json) -> Json:
-    """Put the columns we know first and the others behind them by name, so equal rows look equal."""
+    """Put the columns we know first, the others behind them by name: equal rows look equal."""
     known = COLUMNS[kind]
     others = sorted(name for name in row if name not in known)
     return {name: row[name] for name in (*known, *others) if name in row}
@@ -123,12 +123,12 @@ def _add_journal(tx: Tx, session_id: str, parts: dict[str, list[Json]]) -> None:
                 part_id=row["id"],
                 message_id=message.id,
                 session_id=session_id,
-                index=row["index"],
+                position=row["index"],
                 created_at=row["created_at"],
                 updated_at=at,
                 continuation_run_id=row["continuation_run_id"],
             )
-            row.update(fresh._asdict())
+            row.update(zip(COLUMNS[PART], fresh, strict=True))
 
 
 def _add_extra(

@@ -8,9 +8,9 @@ from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
 from threadkeep.chat.context import Context, encode_part
 from threadkeep.chat.records import Json, message_of
-from threadkeep.chat.rows import part_row, update_part
+from threadkeep.chat.rows import PART, check_hash, part_row, update_part
 from threadkeep.chat.views import stored_message
-from threadkeep.errors import Busy, Conflict, ReadOnly, StorageFull
+from threadkeep.errors import Busy, Conflict, Damaged, ReadOnly, StorageFull
 
 log = logging.getLogger(__name__)
 
@@ -22,15 +22,22 @@ def settle_left_behind(ctx: Context) -> list[str]:
         stale = bool(left) or tx.one("streams_with_finished_chunks") is not None
     if not stale:
         return []
-    settled = []
     with ctx.db.write() as tx:
-        for row in tx.all("all_recordings"):
-            if not is_alive(row[3]):
-                settle(ctx, tx, row, "crash")
-                settled.append(from_sql(row[0]))
+        left = [row for row in tx.all("all_recordings") if not is_alive(row[3])]
+        settled = [from_sql(row[0]) for row in left if _settled(ctx, tx, row)]
         for (stream_id,) in tx.all("streams_with_finished_chunks"):
             journal.forget_finished_chunks(ctx, tx, from_sql(stream_id))
     return settled
+
+
+def _settled(ctx: Context, tx: Tx, recording: Row) -> bool:
+    """Settle one recording; a damaged one stays as it is, and `verify` reports it."""
+    try:
+        settle(ctx, tx, recording, "crash")
+    except Damaged as error:
+        log.warning("an unfinished message was left as it is: %s", error)
+        return False
+    return True
 
 
 def refuse_if_running(tx: Tx, session_id: str, what: str) -> None:
@@ -50,13 +57,18 @@ def refuse_if_recorded_elsewhere(recording: Row) -> None:
 
 
 def settle(ctx: Context, tx: Tx, recording: Row, reason: str) -> None:
-    """Fold what the journal still has of a message, and end its recording."""
+    """Fold what the journal still has of a message, and end its recording.
+
+    Damage is found before anything is written.
+    """
     message_id, session_id = from_sql(recording[0]), from_sql(recording[1])
     row = tx.one("get_message", {"id": message_id})
     if row is not None:
         message = message_of(row)
         rows = tx.all("message_parts", {"message_id": message_id})
         exact = journal.unfinished(tx, session_id, stored_message(tx, message), recording[4])
+        for index in exact.touched:
+            check_hash(tx, PART, rows[index])
         for index, at in exact.touched.items():
             _fold(ctx, tx, rows[index], exact.state.part(index), at)
         finish(ctx, tx, session_id, message_id, exact.last_seq)

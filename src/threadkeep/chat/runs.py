@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from threadkeep.base import json
 from threadkeep.base.sqlite import Tx
-from threadkeep.chat.context import Context, clean, need_text
+from threadkeep.base.text import from_sql
+from threadkeep.chat.context import Context, clean, need_list, need_text, optional_text
 from threadkeep.chat.permissions import Verdict, evaluate
-from threadkeep.chat.records import Json, Run, SessionRef, ref_id, run_of
+from threadkeep.chat.records import USAGE_BUCKETS, Json, Message, Run, SessionRef, ref_id, run_of
 from threadkeep.chat.rows import need_session
 from threadkeep.chat.sessions import refresh_model
 from threadkeep.errors import Invalid, NotFound
@@ -70,15 +71,23 @@ def session_runs(_ctx: Context, tx: Tx, session: SessionRef) -> list[Run]:
     return [run_of(row) for row in tx.all("session_runs", {"session_id": session_id})]
 
 
-def add_run_usage(tx: Tx, run_id: str, usage: Json, cost_usd: float) -> None:
-    """Write the usage so far on a run."""
-    params = {"id": run_id, "usage_json": json.encode(usage), "cost_usd": cost_usd}
+def add_run_usage(
+    tx: Tx, reply: Message, step: dict[str, int], cost_usd: float, *, replace: bool
+) -> None:
+    """Add a step's usage to the latest run that worked on a reply, if one did."""
+    ids = {"session_id": reply.session_id, "message_id": reply.id}
+    row = tx.one("latest_run_of_message", ids)
+    if row is None:
+        return
+    run = run_of(row)
+    base, base_cost = ({}, 0.0) if replace else (run.usage, run.cost_usd)
+    total = {name: base.get(name, 0) + step[name] for name in USAGE_BUCKETS}
+    params = {"id": run.id, "usage_json": json.encode(total), "cost_usd": base_cost + cost_usd}
     tx.run("set_run_usage", params)
 
 
 def judge(
     ctx: Context,
-    tx: Tx,
     session: SessionRef,
     permission: str,
     target: str,
@@ -91,15 +100,19 @@ def judge(
 ) -> Verdict:
     """Judge a tool call by the session's rules and those given; with a run, write it down."""
     session_id = ref_id(session, "session")
+    with ctx.db.read() as tx:
+        own = need_session(tx, session_id).permissions
     verdict = evaluate(
         need_text(permission, "permission"),
         need_text(target, "target"),
-        [*rules, *need_session(tx, session_id).permissions],
-        parent_rules=parent_rules,
+        [*need_list(rules, "rules"), *own],
+        parent_rules=need_list(parent_rules, "parent_rules"),
         headless=headless,
     )
     if run_id is not None:
-        _note_verdict(ctx, tx, session_id, run_id, permission, target, verdict, tool_call_id)
+        call = optional_text(tool_call_id, "tool_call_id")
+        with ctx.db.write() as tx:
+            _note_verdict(ctx, tx, session_id, run_id, permission, target, verdict, call)
     return verdict
 
 
@@ -113,7 +126,7 @@ def _note_verdict(
     verdict: Verdict,
     tool_call_id: str | None,
 ) -> None:
-    row = tx.one("get_run", {"id": run_id})
+    row = tx.one("get_run", {"id": ref_id(run_id, "run")})
     if row is None or run_of(row).session_id != session_id:
         msg = f"session {session_id!r} has no run {run_id!r}"
         raise NotFound(msg, hint="pass recorder.run_id after the first chunk")
@@ -121,7 +134,7 @@ def _note_verdict(
         "permission": permission,
         "target": clean(ctx, target),
         "action": verdict.action,
-        "reason": verdict.reason,
+        "reason": clean(ctx, verdict.reason),
         "tool_call_id": tool_call_id,
         "at": ctx.clock(),
     }
@@ -138,4 +151,4 @@ def get_system_prompt(_ctx: Context, tx: Tx, digest: str) -> str:
     if body is None:
         msg = f"no system prompt with the digest {digest!r} is stored"
         raise NotFound(msg, hint="pass system_prompt=… to record() to keep its text")
-    return str(body)
+    return from_sql(body)

@@ -15,8 +15,9 @@ import msgspec
 from threadkeep.base.fts import index_text, literal_terms, match_query, snippet
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context
+from threadkeep.chat.context import Context, optional_text, optional_whole
 from threadkeep.chat.records import Json, SessionRef, ref_id
+from threadkeep.chat.rows import need_session
 from threadkeep.chat.views import read_part
 from threadkeep.errors import Invalid, ThreadkeepError
 
@@ -122,46 +123,61 @@ def search(
         raise Invalid(msg, hint="narrow the search with filters")
     params: Json = {
         "session_id": None if session is None else ref_id(session, "session"),
-        "agent": agent,
-        "role": role,
-        "archived": archived,
-        "hidden": hidden,
-        "since": since,
-        "until": until,
+        "agent": optional_text(agent, "agent"),
+        "role": optional_text(role, "role"),
+        "archived": bool(archived),
+        "hidden": bool(hidden),
+        "since": optional_whole(since, "since"),
+        "until": optional_whole(until, "until"),
         "limit": limit,
     }
-    query = match_query(text)
-    rows: list[Row] = []
-    if query is not None:
-        rows = _ask_index(ctx, query, params)
-    elif terms := literal_terms(text):
-        rows = _scan(ctx, terms[0], params)
-    return [_hit(row, text) for row in rows]
-
-
-def _ask_index(ctx: Context, query: str, params: Json) -> list[Row]:
-    try:
-        if not ctx.db.read_only:
-            index_changes(ctx)
-    except ThreadkeepError as error:
-        log.warning("search may miss the newest messages: %s", error)
-    try:
+    if session is not None:
         with ctx.db.read() as tx:
-            bounds = {"query": query, "limit": _CANDIDATES}
-            oldest = tx.value("oldest_candidate", bounds)
-            if oldest is None:
-                return []
-            return tx.all("search_parts", {**params, "query": query, "oldest": oldest})
+            need_session(tx, params["session_id"])
+    return [_hit(row, text) for row in _find(ctx, text, params)]
+
+
+def _find(ctx: Context, text: str, params: Json) -> list[Row]:
+    query, terms = match_query(text), literal_terms(text)
+    # Without the index only one word can be asked for: the longest tells most.
+    word = max(terms, key=len, default="")
+    if query is None:
+        return _scan(ctx, word, params) if word else []
+    try:
+        if ctx.db.read_only:
+            fresh = _scan(ctx, word, params, dirty_only=True)
+            return _merged(fresh, _ask_index(ctx, query, params), params["limit"])
+        index_changes(ctx)
+        return _ask_index(ctx, query, params)
     except ThreadkeepError as error:
-        log.warning("the search index is damaged, reading the messages instead: %s", error)
-        word = max(query.replace('"', " ").split(), key=len)
+        log.warning("the search index does not answer, reading the messages instead: %s", error)
         return _scan(ctx, word, params)
 
 
-def _scan(ctx: Context, term: str, params: Json) -> list[Row]:
+def _merged(first: list[Row], then: list[Row], limit: int) -> list[Row]:
+    seen = {row[0] for row in first}
+    return [*first, *(row for row in then if row[0] not in seen)][:limit]
+
+
+def _ask_index(ctx: Context, query: str, params: Json) -> list[Row]:
+    with ctx.db.read() as tx:
+        found = tx.one("oldest_candidate", {"query": query, "limit": _CANDIDATES})
+        oldest, candidates = found or (None, 0)
+        if oldest is None:
+            return []
+        asked = {**params, "query": query}
+        rows = tx.all("search_parts", {**asked, "oldest": oldest})
+        if len(rows) < params["limit"] and candidates == _CANDIDATES:
+            # The filters left too few of the newest: those asked for are older.
+            rows = tx.all("search_parts", {**asked, "oldest": 0})
+        return rows
+
+
+def _scan(ctx: Context, term: str, params: Json, *, dirty_only: bool = False) -> list[Row]:
     escaped = term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     with ctx.db.read() as tx:
-        return tx.all("scan_parts", {**params, "term": f"%{escaped}%"})
+        asked = {**params, "term": f"%{escaped}%", "dirty_only": dirty_only}
+        return tx.all("scan_parts", asked)
 
 
 def _hit(row: Row, text: str) -> Hit:

@@ -1,16 +1,25 @@
 """Sessions: created once, listed in pages, titled, archived, given permissions, deleted."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from threadkeep.base import json
 from threadkeep.base.sqlite import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import NOTHING, Context, clean, need_object, need_text
+from threadkeep.chat.context import (
+    NOTHING,
+    Context,
+    clean,
+    need_list,
+    need_object,
+    need_text,
+    optional_text,
+)
 from threadkeep.chat.permissions import validate_rule
 from threadkeep.chat.records import Json, Page, Session, SessionRef, ref_id, session_of
 from threadkeep.chat.rows import SESSION, need_session, rehash
-from threadkeep.errors import Invalid
+from threadkeep.errors import Conflict, Invalid
 
 PAGE, PAGE_LIMIT = 50, 500
 
@@ -34,25 +43,38 @@ def create_session(
     """Begin a session; its agent never changes, its model is refreshed each turn."""
     if not need_text(agent, "agent"):
         raise Invalid("the agent is empty", hint="name the agent that opens the session")
-    new_id = session_id or ctx.ids.new("ses")
+    new_id = ctx.ids.new("ses") if session_id is None else _free_id(tx, session_id)
     params: dict[str, Any] = {
         "id": new_id,
         "agent": agent,
         "workspace_root": need_text(workspace_root, "workspace_root"),
         "model_json": json.encode(clean(ctx, model_object(model))),
-        "parent_id": parent_id,
-        "parent_message_id": parent_message_id,
-        "permissions_json": json.encode([validate_rule(rule) for rule in permissions]),
+        "parent_id": optional_text(parent_id, "parent_id"),
+        "parent_message_id": optional_text(parent_message_id, "parent_message_id"),
+        "permissions_json": json.encode(_checked_rules(permissions)),
         "metadata_json": json.encode(clean(ctx, need_object(metadata, "metadata"))),
-        "title": None if title is None else clean(ctx, need_text(title, "title")),
-        "workspace_id": workspace_id,
-        "mode": mode,
+        "workspace_id": optional_text(workspace_id, "workspace_id"),
+        "mode": optional_text(mode, "mode"),
         "now": ctx.clock(),
     }
     tx.run("insert_session", params)
+    if optional_text(title, "title") is not None:
+        tx.run("set_session_title", {**params, "title": clean(ctx, title)})
     rehash(tx, SESSION, new_id)
     journal.note(ctx, tx, new_id, "session", [(SESSION, new_id)])
     return need_session(tx, new_id)
+
+
+def _free_id(tx: Tx, session_id: object) -> str:
+    wanted = ref_id(session_id, "session")
+    if tx.one("get_session", {"id": wanted}) is not None:
+        msg = f"there is a session {wanted!r} already"
+        raise Conflict(msg, hint="leave the id out, or use another")
+    return wanted
+
+
+def _checked_rules(rules: object) -> list[Json]:
+    return [validate_rule(rule) for rule in need_list(rules, "permission rules")]
 
 
 def model_object(model: object) -> Json:
@@ -98,14 +120,14 @@ def list_sessions(
     if not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
         msg = f"a page has 1 to {PAGE_LIMIT} sessions, not {limit!r}"
         raise Invalid(msg, hint="ask for the next page with its cursor")
-    updated, last_id = _read_cursor(cursor)
+    updated, last_id = _read_cursor(optional_text(cursor, "cursor"))
     params = {
-        "agent": agent,
-        "workspace": workspace,
+        "agent": optional_text(agent, "agent"),
+        "workspace": optional_text(workspace, "workspace"),
         "parent": None if parent is None else ref_id(parent, "session"),
-        "title": None if title is None else _contains(title),
-        "archived": archived,
-        "ephemeral": ephemeral,
+        "title": None if title is None else _contains(need_text(title, "title")),
+        "archived": None if archived is None else bool(archived),
+        "ephemeral": bool(ephemeral),
         "updated": updated,
         "id": last_id,
         "limit": limit + 1,
@@ -125,7 +147,7 @@ def _read_cursor(cursor: str | None) -> tuple[int | None, str | None]:
     if cursor is None:
         return None, None
     updated, colon, last_id = cursor.partition(":")
-    if not colon or not updated.isdigit():
+    if not colon or not re.fullmatch("[0-9]{1,18}", updated):
         msg = f"{cursor!r} is not a cursor of a session list"
         raise Invalid(msg, hint="pass the next_cursor of the page before")
     return int(updated), last_id
@@ -171,8 +193,8 @@ def set_metadata(ctx: Context, tx: Tx, session: SessionRef, changes: Json) -> Se
 def set_permissions(ctx: Context, tx: Tx, session: SessionRef, rules: Sequence[Json]) -> Session:
     """Replace the session-scope permission rules."""
     session_id = need_session(tx, ref_id(session, "session")).id
-    checked = [validate_rule(rule) for rule in rules]
-    params = {"id": session_id, "permissions_json": json.encode(checked), "now": ctx.clock()}
+    checked = json.encode(_checked_rules(rules))
+    params = {"id": session_id, "permissions_json": checked, "now": ctx.clock()}
     tx.run("set_session_permissions", params)
     return _changed(ctx, tx, session_id, "permission")
 

@@ -13,6 +13,9 @@ from threadkeep.base.ids import IdSource
 from threadkeep.base.schema import prepare, refuse_newer
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
 from threadkeep.chat import (
+    diff as diff_,
+)
+from threadkeep.chat import (
     eventlog,
     history,
     messages,
@@ -20,6 +23,7 @@ from threadkeep.chat import (
     recorder,
     recovery,
     retention,
+    transfer,
     turns,
     usage,
 )
@@ -170,10 +174,16 @@ class ChatStore:
     cancel = writes(turns.cancel)
 
     # permissions, runs, prompts
-    judge = writes(runs_.judge)
+    judge = calls(runs_.judge)
     runs = reads(runs_.session_runs)
     put_system_prompt = writes(runs_.put_system_prompt)
     system_prompt = reads(runs_.get_system_prompt)
+
+    # out, in, and side by side
+    export = calls(transfer.export)
+    export_all = calls(transfer.export_all)
+    import_sessions = calls(transfer.import_sessions)
+    diff = reads(diff_.diff)
 
     # care
     verify = calls(verify_.verify)

@@ -11,13 +11,14 @@ from typing import Any
 from threadkeep.base import json
 from threadkeep.base.sqlite import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import NOTHING, Context, clean
-from threadkeep.chat.messages import add_message, need_parts, turn_metadata
+from threadkeep.chat.context import NOTHING, Context
+from threadkeep.chat.messages import add_message, clean_part, need_parts, turn_metadata
 from threadkeep.chat.records import (
     Json,
     Message,
     MessageRef,
     SessionRef,
+    is_number,
     message_of,
     ref_id,
     without_keys,
@@ -32,7 +33,7 @@ from threadkeep.chat.rows import (
     rehash,
     touch_session,
 )
-from threadkeep.chat.views import stored_message
+from threadkeep.chat.views import read_part, stored_message
 from threadkeep.errors import Conflict
 
 
@@ -53,32 +54,37 @@ def enqueue(
     """
     session_id = need_session(tx, ref_id(session, "session")).id
     parts = need_parts(text_or_parts)
-    if message_id is not None and tx.one("get_message", {"id": message_id}) is not None:
-        return _same_again(ctx, tx, session_id, message_id, parts)
+    new_id = ctx.ids.new("msg") if message_id is None else ref_id(message_id, "message")
+    row = tx.one("get_message", {"id": new_id})
+    if row is not None:
+        return _same_again(ctx, tx, session_id, message_of(row), parts)
     now = ctx.clock()
     waiting = queued(ctx, tx, session_id)
     # One clock for people and triggers, and a place behind everybody who waits already.
     at = max([now, *(int(message.metadata["queued_at"]) + 1 for message in waiting)])
     noted = {**turn_metadata(metadata, trigger=trigger), "queued_at": at, "queue_enqueued_at": at}
-    new_id = message_id or ctx.ids.new("msg")
     add_message(ctx, tx, session_id, new_id, "user", parts, noted)
     return need_message(tx, session_id, new_id)
 
 
 def _same_again(
-    ctx: Context, tx: Tx, session_id: str, message_id: str, parts: list[Json]
+    ctx: Context, tx: Tx, session_id: str, message: Message, parts: list[Json]
 ) -> Message:
-    row = tx.one("get_message", {"id": message_id})
-    assert row is not None  # noqa: S101  (its caller looked)
-    message = message_of(row)
     if message.session_id != session_id:
-        raise foreign_message(message_id, message.session_id, session_id)
-    if "queue_enqueued_at" in message.metadata and stored_message(tx, message)["parts"] == clean(
-        ctx, parts
-    ):
+        raise foreign_message(message.id, message.session_id, session_id)
+    # Compared as they are read back: a tuple that was given is a list that was stored.
+    given = [read_part(json.encode(clean_part(ctx, part)), part["type"]) for part in parts]
+    if _enqueued_at(message) is not None and stored_message(tx, message)["parts"] == given:
         return message
-    msg = f"message {message_id!r} exists with other content"
+    msg = f"message {message.id!r} exists with other content"
     raise Conflict(msg, hint="use another id for another message")
+
+
+def _enqueued_at(message: Message) -> Any:
+    """When a message was queued, if it ever was; older writers note only that it waits."""
+    first = message.metadata.get("queue_enqueued_at")
+    at = first if is_number(first) else message.metadata.get("queued_at")
+    return at if message.role == "user" and is_number(at) else None
 
 
 def queued(_ctx: Context, tx: Tx, session: SessionRef) -> list[Message]:
@@ -98,13 +104,13 @@ def fire(
 
     Without an id the message that waits longest is taken.
     """
-    session_id = ref_id(session, "session")
+    session_id = need_session(tx, ref_id(session, "session")).id
     first = _waiting(ctx, tx, session_id, message)
     if first is None:
         return None
     now = ctx.clock()
     created = next_message_time(tx, session_id, now)
-    metadata = without_keys(first.metadata, "queued_at")
+    metadata = _without_place(first)
     if not _swap(tx, first, metadata, created_at=created, hidden_at=None, now=now):
         return None
     touch_session(tx, session_id, now)
@@ -114,9 +120,9 @@ def fire(
 
 def unfire(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
     """Put a fired message back at its old place in the queue: its turn did not begin."""
-    session_id = ref_id(session, "session")
+    session_id = need_session(tx, ref_id(session, "session")).id
     fired = need_message(tx, session_id, ref_id(message, "message"))
-    at = fired.metadata.get("queue_enqueued_at")
+    at = _enqueued_at(fired)
     if at is None or fired.queued or fired.hidden:
         return False
     metadata = {**fired.metadata, "queued_at": at}
@@ -129,18 +135,25 @@ def unfire(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bo
 
 def cancel(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
     """Take a message out of the queue for good; False if it was fired or cancelled before."""
-    session_id = ref_id(session, "session")
+    session_id = need_session(tx, ref_id(session, "session")).id
     waiting = _waiting(ctx, tx, session_id, message)
     if waiting is None:
         return False
     now = ctx.clock()
-    metadata = without_keys(waiting.metadata, "queued_at")
-    metadata |= {"queue_canceled_at": now, "hidden_at": now}
+    metadata = _without_place(waiting) | {"queue_canceled_at": now, "hidden_at": now}
     created = waiting.created_at
     done = _swap(tx, waiting, metadata, created_at=created, hidden_at=now, now=now)
     if done:
         _note(ctx, tx, session_id, waiting.id, "cancel")
     return done
+
+
+def _without_place(message: Message) -> Json:
+    """Give the metadata of a message that leaves the queue; that it was in there stays known."""
+    return {
+        **without_keys(message.metadata, "queued_at"),
+        "queue_enqueued_at": _enqueued_at(message),
+    }
 
 
 def _waiting(ctx: Context, tx: Tx, session_id: str, message: MessageRef | None) -> Message | None:

@@ -28,6 +28,7 @@ from threadkeep.chat.rows import (
     rehash,
     set_message_metadata,
 )
+from threadkeep.chat.runs import add_run_usage
 from threadkeep.chat.views import counts, model_start, read_part
 from threadkeep.chat.wire.usage import validate_usage
 from threadkeep.errors import Invalid, NotFound
@@ -56,7 +57,8 @@ def record_usage(
     named = None if message is None else ref_id(message, "message")
     reply = _assistant_message(tx, session_id, named)
     noted = tx.one("get_usage", {"message_id": reply.id})
-    before, old_cost = (NOTHING, 0.0) if noted is None else (_buckets(noted), float(noted[5]))
+    old_cost = 0.0 if noted is None else float(noted[5])
+    before = _said_before(tx, reply) if noted is None else _buckets(noted)
     base, base_cost = (NOTHING, 0.0) if replace else (before, old_cost)
     total = {name: base[name] + step[name] for name in USAGE_BUCKETS}
     new_cost = base_cost + cost
@@ -69,8 +71,14 @@ def record_usage(
         _grow_sums(tx, session_id, grown, now, more_cost=new_cost - old_cost)
     else:
         write_sums(tx, session_id, now, more_cost=new_cost - old_cost)
+    add_run_usage(tx, reply, step, cost, replace=replace)
     journal.note(ctx, tx, session_id, "usage", [(MESSAGE, reply.id), (SESSION, session_id)])
     return total
+
+
+def _said_before(tx: Tx, reply: Message) -> Buckets:
+    """What the metadata of a message that was put in says of its usage."""
+    return usage_by_message(tx, reply.session_id).get(reply.id, NOTHING)
 
 
 def _buckets(row: Row) -> Buckets:
@@ -109,7 +117,7 @@ def _assistant_message(tx: Tx, session_id: str, message_id: str | None) -> Messa
         raise Invalid(msg, hint="pass the id of the assistant message")
     for row in tx.all("newest_replies", {"session_id": session_id}):
         message = message_of(row)
-        if counts(message):
+        if counts(message) and message.metadata.get("compaction") is not True:
             return message
     msg = f"session {session_id!r} has no assistant message yet"
     raise NotFound(msg, hint="record usage after the first chunk of the reply")

@@ -7,7 +7,7 @@ from threadkeep.base.hashes import content_hash
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.context import Context
-from threadkeep.chat.journal import check_row
+from threadkeep.chat.journal import check_row, read_open
 from threadkeep.chat.rows import COLUMNS, TABLES
 from threadkeep.errors import Damaged, ThreadkeepError
 
@@ -52,6 +52,7 @@ def check_database(database: Database) -> Report:
                 for kind in TABLES:
                     _check_rows(tx, kind, report)
                 _check_journal(tx, report)
+                _check_recordings(tx, report)
         report.problems += [] if report.problems else _index_problems(database)
     except ThreadkeepError as error:
         report.problems.append(str(error))
@@ -98,6 +99,15 @@ def _check_journal(tx: Tx, report: Report) -> None:
                 _complain(report, error.message)
         stream, seq = rows[-1][0], rows[-1][1]
         report.checked += len(rows)
+
+
+def _check_recordings(tx: Tx, report: Report) -> None:
+    for message_id, noted in tx.execute("SELECT message_id, open_json FROM tk_recordings"):
+        report.checked += 1
+        try:
+            read_open(noted, from_sql(message_id))
+        except Damaged as error:
+            _complain(report, error.message)
 
 
 def _complain(report: Report, problem: str) -> None:

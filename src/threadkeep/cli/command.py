@@ -19,7 +19,8 @@ INTERRUPTED = 130
 PROBLEMS = 1
 NOT_FOUND = 3
 
-Function = Callable[..., None]
+# A command gives its exit code, or nothing when all is well.
+Function = Callable[..., int | None]
 
 
 class Call(NamedTuple):
@@ -37,15 +38,18 @@ class Call(NamedTuple):
         """Open the chat store, and begin one if there is none."""
         return self.home.chat(self.db)
 
+    def changing(self) -> ChatStore:
+        """Open a chat store that is there, to change it."""
+        return self.home.chat(self.db, must_exist=True)
+
     def following(self) -> ChatStore:
         """Open an existing store as a full member where that is possible.
 
         Searching brings the index up to date, and following asks writers to keep what it has
         not read yet: both write a little. A place that cannot be written is read as it is.
         """
-        self.reading().close()
         try:
-            return self.writing()
+            return self.changing()
         except ReadOnly:
             return self.reading()
 
@@ -60,7 +64,7 @@ def command(name: str, *examples: str) -> Callable[[Function], click.Command]:
         def run(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
             db = options.pop("db", None) or db_of(ctx)
             with exit_codes(ctx):
-                function(Call(home_of(ctx), db, as_json), **options)
+                ctx.exit(function(Call(home_of(ctx), db, as_json), **options) or 0)
 
         return click.command(name, epilog=example_text(*examples))(run)
 

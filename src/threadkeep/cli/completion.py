@@ -11,12 +11,11 @@ _SHELLS = ("bash", "zsh", "fish")
 
 @command("completion", 'eval "$(threadkeep completion zsh)"')
 @click.argument("shell", type=click.Choice(_SHELLS))
-@click.pass_context
-def completion(ctx: click.Context, call: Call, *, shell: str) -> None:
+def completion(call: Call, *, shell: str) -> None:
     """Print the completion script of a shell."""
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101  (click brings these three)
-    root = ctx.find_root()
+    root = click.get_current_context().find_root()
     script = found(root.command, {}, "threadkeep", "_THREADKEEP_COMPLETE").source()
     if call.as_json:
         document(shell=shell, script=script)

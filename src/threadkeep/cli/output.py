@@ -131,9 +131,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, wide: str = 
 
     grid = Table(box=None, pad_edge=False, header_style="bold", expand=bool(wide))
     for name in columns:
-        grid.add_column(
-            name, no_wrap=True, overflow="ellipsis", ratio=1 if name == wide else None
-        )
+        grid.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == wide else None)
     for cells in shown:
         grid.add_row(*(Text(cell) for cell in cells))
     _console(err=False).print(grid)
@@ -158,13 +156,10 @@ def one_line(text: str, limit: int = 0) -> str:
 
 def size_text(size: float) -> str:
     """Write a number of bytes for people: 1.5 MB."""
-    for unit in _UNITS[:-1]:
-        if abs(size) < _THOUSAND:
-            break
-        size /= _THOUSAND
-    else:
-        unit = _UNITS[-1]
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+    power = 0
+    while abs(size) >= _THOUSAND and power < len(_UNITS) - 1:
+        size, power = size / _THOUSAND, power + 1
+    return f"{size:.1f} {_UNITS[power]}" if power else f"{size:.0f} B"
 
 
 # ---------------------------------------------------------------------- progress

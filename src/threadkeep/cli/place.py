@@ -32,8 +32,7 @@ def paths(call: Call, *, init: bool) -> None:
 
 
 @store_command("status", "threadkeep status", "threadkeep status --json")
-@click.pass_context
-def status(ctx: click.Context, call: Call) -> None:
+def status(call: Call) -> int:
     """Show the files, their sizes and health, and who records right now."""
     found = call.home.status(call.db)
     if call.as_json:
@@ -42,9 +41,10 @@ def status(ctx: click.Context, call: Call) -> None:
         facts(_words(found))
     if found.chat.problem:
         fail(f"the chat store cannot be read: {found.chat.problem}")
-        ctx.exit(PROBLEMS)
+        return PROBLEMS
     if not found.chat.exists:
         note("there is no chat store yet; `threadkeep demo` shows one at work")
+    return 0
 
 
 def as_json(found: Status) -> dict[str, Any]:

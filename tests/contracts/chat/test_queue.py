@@ -259,47 +259,77 @@ RACER = """
 import sys
 from threadkeep.chat.store import ChatStore
 
-path, session, verb, rounds = sys.argv[1:]
-won = 0
+path, session, verb = sys.argv[1:]
 with ChatStore.open(path) as store:
+    act = store.cancel if verb == "cancel" else store.fire
     print("ready", flush=True)
-    for line in sys.stdin:
-        done = store.cancel(session, line.strip()) if verb == "cancel" else store.fire(
-            session, line.strip()
-        )
-        won += bool(done)
-print(won)
+    waiting = sys.stdin.read().split()
+    print(sum(bool(act(session, message)) for message in waiting))
 """
+
+
+def start_racer(store: ChatStore, session: Session, verb: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RACER, str(store.path), session.id, verb],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_of_cancel_and_fire_in_two_processes_exactly_one_wins(
     store: ChatStore, session: Session
 ) -> None:
-    rounds = 150
-    waiting = [store.enqueue(session, str(n)).id for n in range(rounds)]
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, str(store.path), session.id, verb, str(rounds)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+    waiting = [store.enqueue(session, str(n)).id for n in range(150)]
+    with (
+        start_racer(store, session, "cancel") as canceller,
+        start_racer(store, session, "fire") as firer,
+    ):
+        for racer in (canceller, firer):
+            assert racer.stdout is not None
+            assert racer.stdout.readline() == "ready\n"
+        # Both are up: each gets the same list, and they run through it side by side.
+        for racer in (canceller, firer):
+            assert racer.stdin is not None
+            racer.stdin.write("\n".join(waiting))
+            racer.stdin.close()
+        cancelled, fired = (
+            int(racer.stdout.read()) for racer in (canceller, firer) if racer.stdout
         )
-        for verb in ("cancel", "fire")
-    ]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
-    # Both get the whole list at once, and run through it side by side.
-    orders = ("\n".join(waiting), "\n".join(waiting))
-    for racer, order in zip(racers, orders, strict=True):
-        assert racer.stdin is not None
-        racer.stdin.write(order)
-        racer.stdin.close()
-    cancelled, fired = (int(racer.stdout.read()) for racer in racers if racer.stdout)
-    assert [racer.wait() for racer in racers] == [0, 0]
-    assert cancelled + fired == rounds
+    assert (canceller.returncode, firer.returncode) == (0, 0)
+    assert cancelled + fired == len(waiting)
     assert len(store.ui_messages(session)) == fired
     assert store.queued(session) == []
     hidden = rows(store.path, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL")
     assert len(hidden) == cancelled
+    assert store.verify().ok
+
+
+APPENDER = """
+import sys
+from threadkeep.chat.store import ChatStore
+
+path, own, shared = sys.argv[1:]
+with ChatStore.open(path) as store:
+    for n in range(40):
+        store.say(own, f"{own} {n}")
+        store.enqueue(shared, f"{own} {n}")
+"""
+
+
+def test_two_processes_write_one_file_and_nothing_is_lost_or_out_of_order(
+    store: ChatStore, session: Session
+) -> None:
+    own = [new_session(store, session_id=name).id for name in ("left", "right")]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", APPENDER, str(store.path), name, session.id])
+        for name in own
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    for name in own:
+        assert texts(store, name) == [f"{name} {n}" for n in range(40)]
+    queued = [store.message(session, message) for message in store.queued(session)]
+    assert len(queued) == 80
+    times = [message["metadata"]["queued_at"] for message in queued]
+    assert times == sorted(set(times))
     assert store.verify().ok

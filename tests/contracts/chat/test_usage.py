@@ -1,14 +1,30 @@
-"""Five buckets of tokens."""
+"""Five buckets of tokens: from the AI SDK's shape, per reply, and summed over a session."""
 
+import json
 import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.chats import (
+    contents,
+    new_session,
+    open_store,
+    plain,
+    record,
+    reply,
+    rows,
+    text_chunks,
+    turn,
+)
+from threadkeep.chat.records import Session
+from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.usage import BUCKETS, from_ai_sdk, validate_usage
-from threadkeep.errors import Invalid
+from threadkeep.errors import Conflict, Invalid, NotFound
 
 COUNTS = st.none() | st.integers(0, 10**9)
 
@@ -122,3 +138,166 @@ def test_missing_buckets_are_zero_and_unknown_ones_refused() -> None:
         validate_usage({"inputTokens": 3})
     with pytest.raises(Invalid, match="'input'"):
         validate_usage({"input": None})
+
+
+# ---------------------------------------------------------------------- in the store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ChatStore]:
+    with open_store(tmp_path / "chat.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store: ChatStore) -> Session:
+    return new_session(store)
+
+
+def test_usage_is_on_the_reply_and_in_the_columns_of_the_session(
+    store: ChatStore, session: Session
+) -> None:
+    _, answer = turn(store, session, "q", "a")
+    given = buckets(1, 20, 300, 4000, 50000)
+    assert store.record_usage(session, given, message=answer) == given
+    (message,) = rows(store.path, "SELECT * FROM chat_messages WHERE id = ?", answer)
+    assert json.loads(message["metadata_json"])["usage"] == given
+    (row,) = rows(store.path, "SELECT * FROM chat_sessions")
+    assert (row["prompt_tokens"], row["completion_tokens"]) == (1, 20)
+    assert (row["reasoning_tokens"], row["cache_read"], row["cache_write"]) == (300, 4000, 50000)
+    assert row["total_tokens"] == 54321
+    assert row["cost_usd"] == 0
+    assert store.session(session).usage == given
+    assert store.verify().ok
+
+
+def test_steps_add_up_and_replacing_starts_anew(store: ChatStore, session: Session) -> None:
+    _, answer = turn(store, session, "q", "a")
+    store.record_usage(session, {"input": 5, "output": 1})
+    assert store.record_usage(session, {"input": 5, "reasoning": 2}) == buckets(10, 1, 2, 0, 0)
+    assert store.session(session).total_tokens == 13
+    store.record_usage(session, {"input": 3}, message=answer, replace=True)
+    assert store.session(session).usage == buckets(3, 0, 0, 0, 0)
+    assert store.message(session, answer)["metadata"]["usage"] == buckets(3, 0, 0, 0, 0)
+
+
+def test_step_adds_to_what_a_message_put_in_says(store: ChatStore, session: Session) -> None:
+    metadata = {"usage": {"input": 100, "output": 7}}
+    store.put_message(
+        session, {"id": "m", "role": "assistant", "parts": [], "metadata": metadata}
+    )
+    assert store.record_usage(session, {"input": 1}, message="m") == buckets(101, 7, 0, 0, 0)
+    assert store.session(session).total_tokens == 108
+
+
+def test_usage_goes_to_the_latest_reply_not_to_a_summary(
+    store: ChatStore, session: Session
+) -> None:
+    _, answer = turn(store, session, "q", "a")
+    store.compact(session, "so far", tail_turns=1, summary_tokens=50)
+    store.record_usage(session, {"output": 9})
+    assert store.message(session, answer)["metadata"]["usage"]["output"] == 9
+    assert store.session(session).usage == buckets(50, 9, 0, 0, 0)
+
+
+def test_chunks_never_count_as_usage(store: ChatStore, session: Session) -> None:
+    chunks = text_chunks("a")
+    chunks[-1] = {
+        "type": "finish",
+        "messageMetadata": {"usage": {"input": 99, "output": 99}, "totalUsage": {"input": 9}},
+    }
+    chunks[-2] = {"type": "finish-step", "usage": {"input": 99}}
+    answer = record(store, session, chunks)
+    assert store.session(session).total_tokens == 0
+    used, _ = store.spend(session)
+    assert used == buckets(0, 0, 0, 0, 0)
+    store.record_usage(session, {"input": 2}, message=answer)
+    assert store.session(session).total_tokens == 2
+    assert store.message(session, answer)["metadata"]["usage"] == buckets(2, 0, 0, 0, 0)
+
+
+def test_usage_may_come_while_the_reply_is_recorded(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        for chunk in text_chunks("a"):
+            recorder.feed(chunk)
+            if chunk["type"] == "finish-step":
+                store.record_usage(session, {"input": 5})
+    assert store.session(session).total_tokens == 5
+
+
+def test_more_cached_than_input_gives_no_negative_bucket(
+    store: ChatStore, session: Session
+) -> None:
+    turn(store, session, "q", "a")
+    step = from_ai_sdk({"inputTokens": 5, "cachedInputTokens": 60, "outputTokens": 2})
+    store.record_usage(session, step)
+    assert store.session(session).usage == buckets(0, 2, 0, 60, 0)
+
+
+def test_cost_is_kept_only_where_a_writer_reports_it(store: ChatStore, session: Session) -> None:
+    asked, _ = turn(store, session, "q", "a", usage={"input": 10**6})
+    assert store.session(session).cost_usd == 0
+    store.record_usage(session, {}, cost_usd=0.25)
+    store.record_usage(session, {}, cost_usd=0.5)
+    assert store.session(session).cost_usd == 0.75
+    store.record_usage(session, {}, cost_usd=0.1, replace=True)
+    assert store.session(session).cost_usd == pytest.approx(0.1)
+    store.rewind(session, asked)
+    assert store.session(session).cost_usd == pytest.approx(0.1)
+
+
+def test_spend_counts_what_is_hidden_and_summarised(store: ChatStore, session: Session) -> None:
+    asked, _ = turn(store, session, "q", "a", usage={"input": 1})
+    turn(store, session, "q2", "a2", usage={"input": 10})
+    store.record_usage(session, {}, cost_usd=0.5)
+    store.rewind(session, asked)
+    reply(store, session, "a3", usage={"input": 100})
+    store.compact(session, "sum", summary_tokens=1000)
+    assert store.session(session).total_tokens == 1000
+    used, cost = store.spend(session)
+    assert (used["input"], cost) == (1111, 0.5)
+
+
+def test_usage_that_another_program_wrote_counts_too(store: ChatStore, session: Session) -> None:
+    turn(store, session, "q", "a", usage={"input": 1})
+    with plain(store.path) as other:
+        other.execute(
+            "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
+            " updated_at) VALUES ('theirs', ?, 'assistant', ?, 9000000000000, 1)",
+            (session.id, json.dumps({"usage": {"input": 10, "output": 100, "strange": "x"}})),
+        )
+        other.execute(
+            "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
+            " updated_at) VALUES ('broken', ?, 'assistant', ?, 9000000000001, 1)",
+            (session.id, json.dumps({"usage": {"input": "10", "output": -5, "reasoning": 1.0}})),
+        )
+    reply(store, session, "last", usage={"input": 1000})
+    assert store.session(session).usage == buckets(1011, 100, 1, 0, 0)
+
+
+def test_usage_of_a_run_is_written_on_the_run(store: ChatStore, session: Session) -> None:
+    _, first = turn(store, session, "q", "a")
+    reply(store, session, "b")
+    store.record_usage(session, {"input": 3}, message=first, cost_usd=0.5)
+    store.record_usage(session, {"output": 4}, message=first)
+    runs = store.runs(session)
+    assert runs[0].usage == buckets(3, 4, 0, 0, 0)
+    assert runs[0].cost_usd == 0.5
+    assert sum(runs[1].usage.values()) == 0
+
+
+def test_usage_belongs_to_a_reply_of_the_session(store: ChatStore, session: Session) -> None:
+    other = new_session(store)
+    asked, answer = turn(store, other, "q", "a")
+    store.say(session, "q")
+    before = contents(store.path)
+    with pytest.raises(NotFound, match=session.id):
+        store.record_usage(session, {"input": 1})
+    with pytest.raises(Invalid, match=asked):
+        store.record_usage(other, {"input": 1}, message=asked)
+    with pytest.raises(Conflict, match=other.id):
+        store.record_usage(session, {"input": 1}, message=answer)
+    for cost in (-1, math.nan, math.inf, "1", True):
+        with pytest.raises(Invalid, match="cost"):
+            store.record_usage(other, {}, cost_usd=cost)  # type: ignore[arg-type]
+    assert contents(store.path) == before

@@ -10,13 +10,14 @@ ON CONFLICT(key) DO UPDATE SET value = excluded.value;
 -- ---------------------------------------------------------------- sessions
 
 -- name: insert_session
+-- Without the title: where the guide author's store made the file, none means its default.
 INSERT INTO chat_sessions(
   id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json,
   metadata_json, prompt_tokens, completion_tokens, reasoning_tokens, cache_read, cache_write,
-  total_tokens, cost_usd, created_at, updated_at, archived_at, title, workspace_id, mode)
+  total_tokens, cost_usd, created_at, updated_at, archived_at, workspace_id, mode)
 VALUES (
   :id, :agent, :workspace_root, :model_json, :parent_id, :parent_message_id, :permissions_json,
-  :metadata_json, 0, 0, 0, 0, 0, 0, 0, :now, :now, NULL, :title, :workspace_id, :mode);
+  :metadata_json, 0, 0, 0, 0, 0, 0, 0, :now, :now, NULL, :workspace_id, :mode);
 
 -- name: get_session
 SELECT id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json,
@@ -31,7 +32,7 @@ SELECT id, agent, workspace_root, model_json, parent_id, parent_message_id, perm
   total_tokens, cost_usd, created_at, updated_at, archived_at, title, workspace_id, mode
 FROM chat_sessions
 WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
-  AND (CAST(:workspace AS TEXT) IS NULL OR workspace_root = :workspace)
+  AND (CAST(:workspace AS TEXT) IS NULL OR coalesce(workspace_root, '') = :workspace)
   AND (CAST(:parent AS TEXT) IS NULL OR parent_id = :parent)
   AND (CAST(:title AS TEXT) IS NULL OR title LIKE :title ESCAPE '\')
   AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
@@ -47,7 +48,8 @@ UPDATE chat_sessions SET updated_at = max(updated_at, :now) WHERE id = :id;
 UPDATE chat_sessions SET model_json = :model_json, updated_at = max(updated_at, :now) WHERE id = :id;
 
 -- name: set_session_title
-UPDATE chat_sessions SET title = :title, updated_at = max(updated_at, :now) WHERE id = :id;
+-- OR REPLACE: where the column may not be NULL, no title means the default title.
+UPDATE OR REPLACE chat_sessions SET title = :title, updated_at = max(updated_at, :now) WHERE id = :id;
 
 -- name: set_session_archived
 UPDATE chat_sessions SET archived_at = :archived_at, updated_at = max(updated_at, :now)
@@ -187,7 +189,7 @@ SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksu
 FROM chat_events WHERE stream_id = :stream_id AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: message_chunks_after
-SELECT seq, data_json, part_id, created_at FROM chat_events
+SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum FROM chat_events
 WHERE stream_id = :stream_id AND seq > :after AND message_id = :message_id AND kind = 'chunk'
 ORDER BY seq;
 
@@ -234,6 +236,9 @@ DELETE FROM tk_recordings WHERE message_id = :message_id;
 
 -- ---------------------------------------------------------------- hashes
 
+-- name: get_hash
+SELECT hash FROM tk_hashes WHERE kind = :kind AND id = :id;
+
 -- name: put_hash
 INSERT INTO tk_hashes(kind, id, hash) VALUES (:kind, :id, :hash)
 ON CONFLICT(kind, id) DO UPDATE SET hash = excluded.hash;
@@ -269,6 +274,12 @@ FROM tk_runs WHERE id = :id;
 SELECT id, session_id, message_id, agent, model_json, system_prompt_digest, tools_json,
   verdicts_json, usage_json, cost_usd, started_at, ended_at, end_reason, finish_reason, error_text
 FROM tk_runs WHERE session_id = :session_id ORDER BY started_at, id;
+
+-- name: latest_run_of_message
+SELECT id, session_id, message_id, agent, model_json, system_prompt_digest, tools_json,
+  verdicts_json, usage_json, cost_usd, started_at, ended_at, end_reason, finish_reason, error_text
+FROM tk_runs WHERE session_id = :session_id AND message_id = :message_id
+ORDER BY started_at DESC, id DESC LIMIT 1;
 
 -- name: put_system_prompt
 INSERT INTO system_prompts(digest, body, created_at) VALUES (:digest, :body, :now)
@@ -332,7 +343,7 @@ DELETE FROM tk_search_dirty WHERE part_id = :part_id;
 
 -- name: oldest_candidate
 -- Ranking every match of a common word is slow; the newest ones are ranked, see search.py.
-SELECT min(rowid) FROM (
+SELECT min(rowid), count(*) FROM (
   SELECT rowid FROM tk_search WHERE tk_search MATCH :query ORDER BY rowid DESC LIMIT :limit);
 
 -- name: search_parts
@@ -348,23 +359,26 @@ WHERE tk_search MATCH :query AND tk_search.rowid >= :oldest
   AND (CAST(:agent AS TEXT) IS NULL OR s.agent = :agent)
   AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
   AND (:archived OR s.archived_at IS NULL)
-  AND (:hidden OR m.hidden_at IS NULL)
+  AND (:hidden OR coalesce(m.hidden_at, CASE WHEN json_valid(m.metadata_json)
+    THEN json_extract(m.metadata_json, '$.hidden_at') END) IS NULL)
   AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
 ORDER BY score, m.created_at DESC LIMIT :limit;
 
 -- name: scan_parts
--- Without the index: every part whose text contains the term, newest first.
+-- Without the index: every part (or every one not indexed yet) with the term in it, newest first.
 SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at, s.title, 0.0
 FROM chat_parts p
 JOIN chat_messages m ON m.id = p.message_id
 JOIN chat_sessions s ON s.id = p.session_id
 WHERE p.data_json LIKE :term ESCAPE '\'
+  AND (NOT :dirty_only OR p.id IN (SELECT part_id FROM tk_search_dirty))
   AND (CAST(:session_id AS TEXT) IS NULL OR p.session_id = :session_id)
   AND (CAST(:agent AS TEXT) IS NULL OR s.agent = :agent)
   AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
   AND (:archived OR s.archived_at IS NULL)
-  AND (:hidden OR m.hidden_at IS NULL)
+  AND (:hidden OR coalesce(m.hidden_at, CASE WHEN json_valid(m.metadata_json)
+    THEN json_extract(m.metadata_json, '$.hidden_at') END) IS NULL)
   AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
 ORDER BY m.created_at DESC LIMIT :limit;

@@ -39,7 +39,10 @@ def from_ai_sdk(usage: Mapping[str, Any]) -> dict[str, int]:
 def validate_usage(obj: object) -> dict[str, int]:
     """Check the five buckets; one that is missing counts as zero, any other name is refused."""
     if not isinstance(obj, Mapping):
-        raise Invalid(f"usage must be an object, not {type(obj).__name__}")
+        raise Invalid(
+            f"usage must be an object, not {type(obj).__name__}",
+            hint=f"pass a dict with some of {', '.join(BUCKETS)}",
+        )
     unknown = [name for name in obj if name not in BUCKETS]
     if unknown:
         raise Invalid(
@@ -69,5 +72,8 @@ def _count(record: Mapping[str, Any], name: str, missing: int | None = None) -> 
     if value is None and missing is None:
         return None
     if type(value) is not int or not 0 <= value <= _LARGEST:
-        raise Invalid(f"usage: {name!r} must be a whole number from 0 to 2**53 - 1")
+        raise Invalid(
+            f"usage: {name!r} must be a whole number from 0 to 2**53 - 1",
+            hint="count tokens; leave out what the provider did not report",
+        )
     return value

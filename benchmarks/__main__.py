@@ -1,0 +1,64 @@
+"""`python -m benchmarks [NAME…] [--quick]`: measure, print tables, then the goals met and missed."""
+
+import argparse
+import platform
+import shutil
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks import stream
+from benchmarks.place import Place
+from benchmarks.report import Goal, Result, goals_text, table_text
+
+CACHE: Final = Path(__file__).parent.parent / ".cache"
+
+BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
+    "stream": stream.run,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the named benchmarks, or all of them."""
+    options = _parser().parse_args(arguments)
+    place = Place(CACHE / "bench", options.quick)
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
+    try:
+        results = [_show(name, place) for name in options.names or BENCHMARKS]
+    finally:
+        shutil.rmtree(place.folder, ignore_errors=True)
+    _summarise(results)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []])
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, less than a minute")
+    return parser
+
+
+def _show(name: str, place: Place) -> Result:
+    print(f"\n{name} …", file=sys.stderr)
+    started = time.monotonic()
+    result = BENCHMARKS[name](place)
+    for table in result.tables:
+        print(f"\n{table_text(table)}")
+    print(f"\n{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+    return result
+
+
+def _summarise(results: Sequence[Result]) -> None:
+    facts = [fact for result in results for fact in result.facts]
+    goals: list[Goal] = [goal for result in results for goal in result.goals]
+    if facts:
+        print("\n" + "\n".join(facts))
+    if goals:
+        met = sum(goal.met for goal in goals)
+        print(f"\n{goals_text(goals)}\n\n{met} of {len(goals)} goals met in this run")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""How a connection is opened: in which mode, with which settings, and what if the place is odd."""
+
+import logging
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from threadkeep.base import pragmas
+from threadkeep.base.files import wal_allowed
+from threadkeep.base.forks import refuse_shared
+from threadkeep.base.processes import describe_process, lock_holders
+from threadkeep.base.trouble import is_busy
+
+log = logging.getLogger(__name__)
+
+_POLL_FIRST, _POLL_LAST = 0.001, 0.02
+# Where SQLite keeps its write lock: in -shm with a write-ahead log, else in the file itself.
+_WAL_WRITE_LOCK = (120, 120)
+_ROLLBACK_WRITE_LOCKS = (0x40000000, 0x40000001)
+
+
+class Opened(NamedTuple):
+    """A connection, and whether it may serve for more than one transaction."""
+
+    connection: sqlite3.Connection
+    reusable: bool = True
+
+
+def open_reader(file: Path, *, read_only: bool) -> Opened:
+    """Open a connection that cannot write.
+
+    Where neither the log nor its shared index can be made, the connection is good for one
+    transaction only: nothing tells it of later changes, or it keeps everybody else out.
+    """
+    if not read_only:
+        return _open_or_alone(file)
+    folder_writable = os.access(file.parent, os.W_OK)
+    # A cleanly closed WAL file in a folder we cannot write has no log to look into; only
+    # then may SQLite be told that the file cannot change.
+    immutable = not folder_writable and not Path(f"{file}-wal").exists()
+    mode = "ro&immutable=1" if immutable else "ro"
+    return Opened(_open(file, mode, pragmas.CONNECTION, pragmas.READER), reusable=not immutable)
+
+
+def _open_or_alone(file: Path) -> Opened:
+    """On a full disk the shared index of the log may not fit: read without it, alone."""
+    try:
+        return Opened(_open(file, "rw", pragmas.CONNECTION, pragmas.READER))
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode not in (sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_FULL):
+            raise
+        groups = (pragmas.CONNECTION, pragmas.ALONE, pragmas.READER)
+        return Opened(_open(file, "rw", *groups), reusable=False)
+
+
+def open_writer(file: Path) -> sqlite3.Connection:
+    """Open the connection that writes; a new file gets its journal mode here."""
+    connection = _open(file, "rw", pragmas.CONNECTION)
+    try:
+        _choose_journal(connection, file)
+        pragmas.apply(connection, pragmas.WRITER)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def journal_mode(connection: sqlite3.Connection) -> str:
+    """Tell the journal mode of an open file: `wal`, `delete`, …"""
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3.Connection:
+    refuse_shared(file)
+    uri = f"file:{quote(os.fsencode(file))}?mode={mode}"
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        pragmas.apply(connection, *groups)
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _choose_journal(connection: sqlite3.Connection, file: Path) -> None:
+    """A new file gets a write-ahead log where that is safe; an old one keeps its mode."""
+    allowed, kind = wal_allowed(file)
+    new = connection.execute("PRAGMA page_count").fetchone()[0] == 0
+    if new and allowed:
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    elif new:
+        log.warning("%s is on %s: using a rollback journal, not WAL", file, kind)
+    elif not allowed and journal_mode(connection) == "wal":
+        log.warning("%s is a WAL database on %s, where that is not safe: move it", file, kind)
+
+
+def run_patiently(connection: sqlite3.Connection, sql: str, deadline: float) -> None:
+    """Run a statement; wait for programs that do not know our lock, as long as there is time."""
+    pause = _POLL_FIRST
+    while True:
+        try:
+            connection.execute(sql)
+            return
+        except sqlite3.OperationalError as error:
+            left = deadline - time.monotonic()
+            if left <= 0 or not is_busy(error):
+                raise
+        time.sleep(min(pause, left))
+        pause = min(pause * 2, _POLL_LAST)
+
+
+def outside_writer(file: Path) -> str:
+    """Name the program that holds SQLite's own write lock, as far as the system tells."""
+    pids = lock_holders(Path(f"{file}-shm"), *_WAL_WRITE_LOCK)
+    pids += lock_holders(file, *_ROLLBACK_WRITE_LOCKS)
+    others = [pid for pid in pids if pid != os.getpid()]
+    return describe_process(others[0]) if others else "another program"

@@ -1,0 +1,156 @@
+"""`threadkeep chat ls`, `search` and `size`."""
+
+import click
+
+from threadkeep import Hit, Session
+from threadkeep.cli.chat.words import model_name, money
+from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.complete import complete_session
+from threadkeep.cli.output import (
+    Piece,
+    document,
+    facts,
+    note,
+    one_line,
+    size_text,
+    table,
+    write,
+    write_pieces,
+)
+from threadkeep.home import find_session, iso, now_ms, parse_duration
+
+
+@store_command("ls", "threadkeep chat ls --agent build --title release")
+@click.option("--agent", help="Only sessions of this agent.")
+@click.option("--workspace", metavar="DIR", help="Only sessions rooted in this folder.")
+@click.option("--parent", shell_complete=complete_session, help="Only branches of this session.")
+@click.option("--archived", is_flag=True, help="Only archived sessions.")
+@click.option("--all", "everything", is_flag=True, help="Archived ones and side branches too.")
+@click.option("--title", metavar="TEXT", help="Only sessions with this in their title.")
+@click.option("--limit", default=50, show_default=True, help="How many, at most 500.")
+@click.option("--cursor", help="Go on where the page before ended.")
+def ls(
+    call: Call,
+    *,
+    agent: str | None,
+    workspace: str | None,
+    parent: str | None,
+    archived: bool,
+    everything: bool,
+    title: str | None,
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """List sessions, the one that changed last first."""
+    with call.reading() as store:
+        page = store.sessions(
+            agent=agent,
+            workspace=workspace,
+            parent=None if parent is None else find_session(store, parent),
+            archived=None if everything else archived,
+            title=title,
+            ephemeral=everything,
+            limit=limit,
+            cursor=cursor,
+        )
+    if call.as_json:
+        document(sessions=page.items, next_cursor=page.next_cursor)
+        return
+    columns = ("id", "updated", "agent", "model", "tokens", "cost", "title")
+    table(columns, map(_row, page.items), wide="title")
+    if page.next_cursor is not None:
+        note(f"there are more: --cursor {page.next_cursor}")
+    elif not page.items:
+        note("no session matches; --all lists archived ones and side branches too")
+
+
+def _row(session: Session) -> tuple[str, ...]:
+    title = session.title or ""
+    return (
+        session.id,
+        iso(session.updated_at),
+        session.agent,
+        model_name(session.model),
+        f"{session.total_tokens:,}",
+        money(session.cost_usd),
+        f"[archived] {title}" if session.archived_at is not None else title,
+    )
+
+
+@store_command("search", 'threadkeep chat search "connection refused" --since 7d')
+@click.argument("words", nargs=-1, required=True)
+@click.option("--session", shell_complete=complete_session, help="Only in this session.")
+@click.option("--agent", help="Only in sessions of this agent.")
+@click.option("--role", type=click.Choice(["user", "assistant", "system"]), help="Who said it.")
+@click.option("--since", metavar="AGE", help="Only messages younger than this: 12h, 7d, 2w.")
+@click.option("--all", "everything", is_flag=True, help="Archived and rewound messages too.")
+@click.option("--limit", default=20, show_default=True, help="How many, at most 200.")
+def search(
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    session: str | None,
+    agent: str | None,
+    role: str | None,
+    since: str | None,
+    everything: bool,
+    limit: int,
+) -> None:
+    """Find WORDS in what was said, thought, called and answered; best first."""
+    with call.following() as store:
+        hits = store.search(
+            " ".join(words),
+            session=None if session is None else find_session(store, session),
+            agent=agent,
+            role=role,
+            archived=everything,
+            hidden=everything,
+            since=None if since is None else now_ms() - parse_duration(since),
+            limit=limit,
+        )
+    if call.as_json:
+        document(hits=hits)
+        return
+    for hit in hits:
+        _show_hit(hit)
+    if not hits:
+        note("nothing found")
+
+
+def _show_hit(hit: Hit) -> None:
+    write(f"{hit.session_id} {hit.message_id}", "bold", end=" ")
+    title = f" · {one_line(hit.title, 60)}" if hit.title else ""
+    write(f"{iso(hit.at)} {hit.role} {one_line(hit.type)}{title}", "dim")
+    write_pieces([Piece("  "), *_marked(one_line(hit.snippet)), Piece("\n")])
+
+
+def _marked(snippet: str) -> list[Piece]:
+    pieces = []
+    for place, half in enumerate(snippet.split(">>>")):
+        found, mark, rest = half.partition("<<<")
+        pieces += [Piece(found, "bold yellow"), Piece(rest)] if place and mark else [Piece(half)]
+    return pieces
+
+
+@store_command("size", "threadkeep chat size --json")
+def size(call: Call) -> None:
+    """Show what the store takes on disk, and which sessions take the most."""
+    with call.reading() as store:
+        report = store.size()
+    if call.as_json:
+        document(size=report)
+        return
+    facts(
+        {
+            "file": size_text(report.file_bytes),
+            "log": size_text(report.wal_bytes),
+            "free inside": size_text(report.free_bytes),
+            **{name: f"{count:,} rows" for name, count in report.rows.items()},
+        }
+    )
+    write()
+    rows = [
+        (str(one["session_id"]), size_text(int(str(one["bytes"]))), str(one["title"] or ""))
+        for one in report.largest
+    ]
+    table(("largest sessions", "size", "title"), rows, wide="title")

@@ -1,0 +1,203 @@
+"""`threadkeep chat export`, `import` and `diff`: sessions out, in, and side by side."""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from threadkeep import ChatStore
+from threadkeep.cli.chat.parts import value_text
+from threadkeep.cli.command import PROBLEMS, Call, session_argument, store_command
+from threadkeep.cli.complete import complete_session
+from threadkeep.cli.output import (
+    Piece,
+    document,
+    is_terminal,
+    note,
+    one_line,
+    progress,
+    safe_json,
+    warn,
+    write,
+    write_pieces,
+)
+from threadkeep.errors import Conflict, Invalid
+from threadkeep.home import find_session, printable
+
+_PRIVATE = 0o600
+_FORMATS = ("jsonl", "json", "csv", "markdown")
+_SHOWN = 200
+
+
+@store_command(
+    "export",
+    "threadkeep chat export last --format markdown",
+    "threadkeep chat export --all -o sessions.jsonl",
+)
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option("--format", "kind", type=click.Choice(_FORMATS), help="[default: jsonl]")
+@click.option("--all", "everything", is_flag=True, help="Every session, archived ones too.")
+@click.option("-o", "--output", metavar="FILE", help="Write a file that only you can read.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+def export(
+    call: Call,
+    *,
+    session: str | None,
+    kind: str | None,
+    everything: bool,
+    output: str | None,
+    force: bool,
+) -> None:
+    """Write a session, or all, as JSON lines (the exact format), JSON, CSV or Markdown.
+
+    --json is short for --format json; with -o it reports what was written instead.
+    """
+    if everything == (session is not None):
+        raise Invalid("an export is of one session or of --all", hint="name a session, or --all")
+    chosen = kind or ("json" if call.as_json and output is None else "jsonl")
+    with call.reading() as store:
+        if output is None:
+            _print(_pieces(store, session, chosen), chosen)
+            return
+        target = Path(output)
+        if target.exists() and target.samefile(store.path):
+            raise Conflict(f"{target} is the store itself", hint="choose another file")
+        with new_file(target, force=force) as file, progress("exporting") as advance:
+            size = _save(_pieces(store, session, chosen), file, advance)
+    if call.as_json:
+        document(file=target, format=chosen, bytes=size)
+    else:
+        note(f"wrote {size:,} bytes to {target}")
+
+
+def _pieces(store: ChatStore, session: str | None, kind: str) -> Iterator[str]:
+    if session is None:
+        return store.export_all(kind)
+    return store.export(find_session(store, session), kind)
+
+
+def _print(pieces: Iterable[str], kind: str) -> None:
+    """To a program exactly as it is; to a person without what could harm the terminal."""
+    harmless = safe_json if kind.startswith("json") else printable
+    stdout = sys.stdout.buffer
+    for piece in pieces:
+        shown = harmless(piece) if is_terminal() else piece
+        stdout.write(shown.encode("utf-8", "backslashreplace"))
+    stdout.flush()
+
+
+def _save(pieces: Iterable[str], file: BinaryIO, advance: Callable[[int, int], None] | None) -> int:
+    size = 0
+    for piece in pieces:
+        size += file.write(piece.encode("utf-8", "backslashreplace"))
+        if advance is not None:
+            advance(size, 0)
+    return size
+
+
+@contextmanager
+def new_file(target: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """Write a private file beside its place; it gets its name when it is complete."""
+    if target.exists() and not force:
+        raise Conflict(f"{target} exists already", hint="add --force to overwrite it")
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@store_command("import", "threadkeep chat import sessions.jsonl", "threadkeep chat import -")
+@click.argument("file")
+@click.option("--replace", is_flag=True, help="Put sessions in the place of those that differ.")
+def import_(call: Call, *, file: str, replace: bool) -> int:
+    """Import sessions from JSON lines or JSON; doing it twice changes nothing.
+
+    FILE is what `export` wrote, or - for stdin. Sessions that exist with other content are left
+    alone and reported, and the exit code is 1.
+    """
+    with (
+        click.open_file(file, "rb") as lines,
+        progress("importing") as advance,
+        call.writing() as store,
+    ):
+        report = store.import_sessions(
+            lines, replace=replace, progress=advance and (lambda count: advance(count, 0))
+        )
+    if call.as_json:
+        document(ok=report.ok, **{"import": report})
+    for conflict in report.conflicts:
+        warn(f"{conflict.place}: {conflict.reason} ({conflict.hint})")
+    counted = {
+        "imported": len(report.imported),
+        "replaced": len(report.replaced),
+        "unchanged": len(report.unchanged),
+        "left out": len(report.conflicts),
+    }
+    note(", ".join(f"{count} {what}" for what, count in counted.items() if count) or "no session")
+    return 0 if report.ok else PROBLEMS
+
+
+# ---------------------------------------------------------------------- diff
+
+
+@store_command("diff", "threadkeep chat diff ses_019a4c21 last")
+@session_argument
+@click.argument("other", shell_complete=complete_session)
+@click.option("--view", type=click.Choice(["transcript", "model", "all"]), default="transcript")
+def diff(call: Call, *, session: str, other: str, view: Any) -> None:
+    """Compare two sessions turn by turn: a fork and its parent, two answers to one question."""
+    with call.reading() as store:
+        found = store.diff(find_session(store, session), find_session(store, other), view)
+    if call.as_json:
+        document(same=found.same, counts=found.counts, diff=found)
+        return
+    write(f"< {found.left}", "red")
+    write(f"> {found.right}", "green")
+    for turn in found.turns:
+        write_pieces(_turn(turn))
+    counted = [f"{count} {what}" for what, count in found.counts.items() if count]
+    note(f"turns: {', '.join(counted) or 'none'}")
+
+
+_MARKS = {"same": ("=", "dim"), "changed": ("~", "yellow"), "left": ("<", "red")}
+_MARKS["right"] = (">", "green")
+
+
+def _turn(turn: Any) -> Iterator[Piece]:
+    mark, style = _MARKS[turn.status]
+    numbers = "/".join("-" if n is None else str(n) for n in (turn.left, turn.right))
+    yield Piece(f"{mark} turn {numbers}  {one_line(turn.preview)}\n", style)
+    if turn.status != "changed":
+        return
+    for message in turn.messages:
+        mark, style = _MARKS[message.status]
+        ids = " ".join(one_line(found) for found in (message.left, message.right) if found)
+        yield Piece(f"  {mark} {one_line(message.role)}  {ids}\n", style)
+        for field in message.fields:
+            yield from _field(field, "    ")
+        for part in message.parts:
+            mark, style = _MARKS[part.status]
+            yield Piece(f"    {mark} {one_line(part.type)}  {one_line(part.preview)}\n", style)
+            for field in part.fields:
+                yield from _field(field, "      ")
+
+
+def _field(field: Any, indent: str) -> Iterator[Piece]:
+    if field.diff is None:
+        before, after = (one_line(value_text(v, _SHOWN)) for v in (field.left, field.right))
+        yield Piece(f"{indent}{one_line(field.name)}: {before} → {after}\n")
+        return
+    for line in field.diff.split("\n")[2:]:  # without the two lines that name the sides
+        style = {"-": "red", "+": "green"}.get(line[:1], "dim")
+        yield Piece(f"{indent}{line}\n", style)
