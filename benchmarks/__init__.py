@@ -1,1 +1,1 @@
-"""Measures threadkeep beside the naive way, other stores and the raw limit; no part of the tests."""
+"""Measures threadkeep beside the naive way, other stores and the raw limit; never a test."""

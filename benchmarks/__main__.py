@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME…] [--quick]`: measure, print tables, then the goals met and missed."""
+"""`python -m benchmarks [NAME…] [--quick]`: measure, print tables, then goals met and missed."""
 
 import argparse
 import platform
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import stream
+from benchmarks import append, contend, listing, load, micro, peers, search, stream
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, goals_text, table_text
 
@@ -18,12 +18,22 @@ CACHE: Final = Path(__file__).parent.parent / ".cache"
 
 BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "stream": stream.run,
+    "append": append.run,
+    "peers": peers.run,
+    "load": load.run,
+    "list": listing.run,
+    "search": search.run,
+    "contend": contend.run,
+    "ids": micro.run_ids,
+    "json": micro.run_json,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the named benchmarks, or all of them."""
     options = _parser().parse_args(arguments)
+    if options.install_peers:
+        peers.install(CACHE)
     place = Place(CACHE / "bench", options.quick)
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
     try:
@@ -35,8 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help=", ".join(BENCHMARKS)
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, less than a minute")
+    parser.add_argument(
+        "--install-peers",
+        action="store_true",
+        help="first install the other stores, in an environment of their own under .cache",
+    )
     return parser
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _IO = Path("/proc/self/io")
@@ -57,9 +58,9 @@ def used_by(work: Callable[[], object]) -> Counters:
     return counters().since(before)
 
 
-def in_turn(ways: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+def in_turn(ways: Mapping[K, Callable[[], T]], rounds: int) -> dict[K, list[T]]:
     """Run every way once per round, always in the same order, and collect what each gives."""
-    found: dict[str, list[T]] = {name: [] for name in ways}
+    found: dict[K, list[T]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
             gc.collect()

@@ -12,7 +12,7 @@ class Table(NamedTuple):
 
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     note: str = ""
 
 
@@ -33,9 +33,9 @@ class Goal(NamedTuple):
 class Result(NamedTuple):
     """The tables of one benchmark, and the goals it speaks about."""
 
-    tables: list[Table]
-    goals: list[Goal] = []
-    facts: list[str] = []
+    tables: Sequence[Table]
+    goals: Sequence[Goal] = ()
+    facts: Sequence[str] = ()
 
 
 def figure(value: float, digits: int = 1) -> str:

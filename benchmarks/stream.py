@@ -154,7 +154,7 @@ def _facts(kind: str, costs: Mapping[Case, Cost]) -> list[str]:
     limit = costs[Case(LIMIT, LONG)]
     facts = [
         f"stream, {kind}: threadkeep uses {times(ratio(ours.cpu, limit.cpu))} the CPU"
-        f" and {times(ratio(ours.written, limit.written))} the bytes of the raw limit at 200 KB"
+        + f" and {times(ratio(ours.written, limit.written))} the bytes of the raw limit at 200 KB"
     ]
     naive = costs.get(Case(NAIVE, LONG))
     if naive is not None:

@@ -56,6 +56,7 @@ FENCES = {
 # below the surfaces opens, reads or copies files, except these modules, for these reasons.
 MAY_OPEN_FILES = {
     "base/backup.py": "creates and syncs a copy that no connection has open",
+    "base/config.py": "reads the configuration file, and writes its default once",
     "base/files.py": "reads the mount table, creates empty private files, syncs folders",
     "base/lock.py": "opens the lock file beside a database, never the database",
     "base/processes.py": "reads what /proc says about a process",

@@ -5,6 +5,7 @@
 A child reads commands from stdin, one per line, and answers each with one line of JSON on stdout.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -19,9 +20,9 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.replies import Chunk, story  # noqa: E402
+from tests.faults.replies import story  # noqa: E402
 from threadkeep.chat.store import ChatStore  # noqa: E402
-from threadkeep.errors import StorageFull  # noqa: E402
+from threadkeep.errors import NotFound, ThreadkeepError  # noqa: E402
 
 SESSION = "ses_crash"
 
@@ -65,27 +66,41 @@ def look(database: str, _: str) -> None:
             answer(connection.execute(sql, (message_id,)).fetchall())
 
 
-def fill(database: str, key: str) -> None:
-    """Record a reply on a disk that is full at every tenth chunk, and has room again after."""
-    with ChatStore.open(database) as store, store.record(SESSION, key) as recorder:
-        answer("ready")
+def fill(database: str, argument: str) -> None:
+    """Record a reply on a disk that is full at every tenth chunk and at the end.
+
+    Each time it has room again after that, and what was refused is done once more.
+    """
+    key, _, save_on = argument.partition(" ")
+    with ChatStore.open(database) as store:
+        recorder = store.record(SESSION, key, save_on=save_on)  # type: ignore[arg-type]
         chunks = [chunk for segment in story(key).segments for chunk in segment]
         for number, chunk in enumerate(chunks):
             if number % 10 == 9:
-                answer({"refused": _refused(recorder.feed, chunk)})
-                answer({"stored": number, "message": store.message(SESSION, key)})
+                refused = _refused(lambda chunk=chunk: recorder.feed(chunk))  # type: ignore[misc]
+                answer({"refused": refused, "chunks": number, **_shown(store, key)})
+                if not refused:  # it waits in memory for the end of its step
+                    continue
             recorder.feed(chunk)
-        answer({"stored": len(chunks), "message": store.message(SESSION, key)})
+        answer({"refused": _refused(recorder.close), "chunks": len(chunks), **_shown(store, key)})
+        recorder.close()
+        answer({"refused": "", "chunks": len(chunks), **_shown(store, key)})
 
 
-def _refused(action: Callable[[Chunk], object], chunk: Chunk) -> str:
-    """Give the class of the error that an action meets while no file may grow."""
+def _shown(store: ChatStore, key: str) -> dict[str, Any]:
+    with contextlib.suppress(NotFound):
+        return {"message": store.message(SESSION, key)}
+    return {}
+
+
+def _refused(action: Callable[[], object]) -> str:
+    """Give the class of the error that an action meets while no file may grow, if any."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
-        action(chunk)
-    except StorageFull as error:
+        action()
+    except ThreadkeepError as error:
         return type(error).__name__
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))

@@ -1,6 +1,5 @@
-"""Builders for the tests of the chat store: a clock to turn by hand, replies, and a plain reader."""
+"""Builders for the tests of the chat store: a clock turned by hand, replies, a plain reader."""
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -132,14 +131,16 @@ _OURS = ("chat_", "tk_", "system_prompts")
 
 def contents(path: Path) -> dict[str, list[Row]]:
     """Give every row of every table that holds content; the index over it is left out."""
-    found = rows(path, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    names = [
-        row["name"]
-        for row in found
-        if row["name"].startswith(_OURS) and not row["name"].startswith("tk_search")
-    ]
-    return {name: sorted(rows(path, f'SELECT * FROM "{name}"'), key=_as_text) for name in names}
+    with plain(path) as connection:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        names = sorted(
+            name
+            for (name,) in found
+            if name.startswith(_OURS) and not name.startswith("tk_search")
+        )
+        return {name: _all_rows(connection, name) for name in names}
 
 
-def _as_text(row: Row) -> str:
-    return json.dumps(row, default=repr, sort_keys=True)
+def _all_rows(connection: sqlite3.Connection, table: str) -> list[Row]:
+    found = [dict(row) for row in connection.execute(f'SELECT * FROM "{table}"')]
+    return sorted(found, key=repr)

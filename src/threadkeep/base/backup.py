@@ -5,6 +5,8 @@ would drop SQLite's locks on it.
 """
 
 import os
+import re
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable
@@ -13,21 +15,29 @@ from typing import NamedTuple
 
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.files import PRIVATE_FILE, make_private_dir, sync_dir
-from threadkeep.base.lock import lock_for
+from threadkeep.base.files import (
+    PRIVATE_FILE,
+    SIDECARS,
+    make_private_dir,
+    set_aside,
+    sync_dir,
+    wal_allowed,
+)
+from threadkeep.base.lock import LockHeld, let_go, lock_for
+from threadkeep.base.processes import is_running
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
-from threadkeep.base.trouble import translate
-from threadkeep.errors import Damaged, NotFound
+from threadkeep.base.trouble import translate, translate_os
+from threadkeep.errors import Conflict, Damaged, NotFound
 
 Progress = Callable[[int, int], None]
 # A contract's own check of a copy: gives what is wrong with it.
 Check = Callable[[Database], list[str]]
 
 _PAGES_PER_STEP = 2048
-_SIDECARS = ("-wal", "-shm", "-journal")
 KEEP_COUNT = 10
 KEEP_DAYS = 30
 _DAY_MS = 86_400_000
+_STAMP = r"(\d{8}T\d{6}\.\d{3}Z)"
 
 
 class Kept(NamedTuple):
@@ -53,7 +63,18 @@ def backup_folder(database: Path) -> Path:
 
 def list_backups(database: Path) -> list[Path]:
     """List the backups of a database, newest first."""
-    return sorted(backup_folder(database).glob(f"{database.stem}-*.db"), reverse=True)
+    folder = backup_folder(database)
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if _stamp_of(path, database) is not None]
+    return sorted(found, reverse=True)
+
+
+def _stamp_of(path: Path, database: Path) -> str | None:
+    """Read the time in a backup's name; None for the backups of a database `chat-old` of `chat`."""
+    name = rf"{re.escape(database.stem)}-{_STAMP}-.*{re.escape(database.suffix)}"
+    found = re.fullmatch(name, path.name)
+    return found[1] if found else None
 
 
 def make_backup(
@@ -69,8 +90,8 @@ def make_backup(
     """Copy a live database to a new file, check the copy, and only then give it its name."""
     final = target or _next_name(database.path, reason, clock())
     make_private_dir(final.parent)
-    partial = final.with_name(final.name + ".partial")
-    _remove(partial)
+    _sweep_partials(final)
+    partial = _new_partial(final)
     try:
         _copy(database, partial, progress)
         _check_copy(partial, check)
@@ -86,12 +107,30 @@ def make_backup(
 
 
 def _next_name(database: Path, reason: str, now: int) -> Path:
-    return backup_folder(database) / f"{database.stem}-{stamp(now)}-{os.getpid()}-{reason}.db"
+    name = f"{database.stem}-{stamp(now)}-{os.getpid()}-{reason}{database.suffix}"
+    return backup_folder(database) / name
+
+
+def _new_partial(final: Path) -> Path:
+    """Create the private file a copy grows in, under a name of its own."""
+    partial = final.with_name(f"{final.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    try:
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
+    except OSError as error:
+        raise translate_os(error, partial, "cannot create") from error
+    return partial
+
+
+def _sweep_partials(final: Path) -> None:
+    """Remove the unfinished copies that crashed backups of this kind left beside `final`."""
+    kind = re.escape(re.split(_STAMP, final.name)[0])
+    for path in final.parent.iterdir():
+        found = re.fullmatch(rf"{kind}.*\.(\d+)-[0-9a-f]{{8}}\.partial", path.name)
+        if found and not is_running(int(found[1])):
+            _remove(path)
 
 
 def _copy(database: Database, partial: Path, progress: Progress | None) -> None:
-    descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
-    os.close(descriptor)
     target = sqlite3.connect(partial, isolation_level=None)
     try:
         # The open read transaction pins one snapshot: writers go on, the copy does not restart.
@@ -125,12 +164,14 @@ def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise translate_os(error, path, "cannot write") from error
     finally:
         os.close(descriptor)
 
 
 def _remove(path: Path) -> None:
-    for suffix in ("", *_SIDECARS):
+    for suffix in ("", *SIDECARS):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
@@ -141,15 +182,11 @@ def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
     gone = [
         path
         for place, path in enumerate(backups)
-        if place > 0 and (place >= keep.newest or _stamp_of(path, database) < oldest)
+        if place > 0 and (place >= keep.newest or (_stamp_of(path, database) or "") < oldest)
     ]
     for path in gone:
         _remove(path)
     return gone
-
-
-def _stamp_of(backup: Path, database: Path) -> str:
-    return backup.name.removeprefix(f"{database.stem}-").split("-")[0]
 
 
 def restore_backup(
@@ -163,42 +200,66 @@ def restore_backup(
     """Put a checked backup in the place of a database; give where the replaced data went.
 
     A sound database is replaced inside one transaction, so programs that have it open go on with
-    the restored data. A damaged one is moved aside, whole, first.
+    the restored data. A damaged one is moved aside, whole.
     """
+    _refuse_bad_source(source, target, check)
+    place = Path(os.path.realpath(target))
+    if place.exists():
+        try:
+            return _restore_into(source, place, budget, clock)
+        except Damaged:
+            return _restore_beside(source, place, budget, clock())
+    _restore_beside(source, place, budget, clock())
+    return None
+
+
+def _refuse_bad_source(source: Path, target: Path, check: Check | None) -> None:
     if not source.is_file():
         msg = f"there is no backup at {source}"
         raise NotFound(msg, hint="`threadkeep backup --list` shows the backups")
+    if target.exists() and source.samefile(target):
+        msg = f"{source} is the database itself, not a backup of it"
+        raise Conflict(msg, hint="`threadkeep backup --list` shows the backups")
     problems = check_file(source, check)
     if problems:
         msg = f"the backup {source} fails its check, nothing was restored: {problems[0]}"
         raise Damaged(msg, hint="try an older backup")
-    if not target.exists():
-        _overwrite(source, target, budget)
-        return None
-    try:
-        with Database(target, {}, budget=budget) as current:
-            saved = make_backup(current, reason="before-restore", clock=clock)
-    except Damaged:
-        saved = _set_aside(target, clock())
-    _overwrite(source, target, budget)
+
+
+def _restore_into(source: Path, target: Path, budget: float, clock: Clock) -> Path:
+    with Database(target, {}, budget=budget) as current:
+        saved = make_backup(current, reason="before-restore", clock=clock)
+        current.replace_with(source)
     return saved
 
 
-def _set_aside(target: Path, now: int) -> Path:
-    """Rename a damaged database and its sidecars; nothing of it is deleted."""
-    aside = target.with_name(f"{target.name}.damaged-{stamp(now)}")
+def _restore_beside(source: Path, target: Path, budget: float, now: int) -> Path | None:
+    """Build the database anew, move what is left of the old one aside, then give it the name."""
+    make_private_dir(target.parent)
+    _sweep_partials(target)
+    partial = _new_partial(target)
     lock = lock_for(target)
-    lock.acquire(DEFAULT_BUDGET)
     try:
-        for suffix in ("", *_SIDECARS):
-            part = Path(f"{target}{suffix}")
-            if part.exists():
-                part.rename(f"{aside}{suffix}")
+        _copy_file(source, partial, wal=wal_allowed(target)[0])
+        _sync(partial)
+        with LockHeld(lock, budget):
+            aside = set_aside(target, f"damaged-{stamp(now)}")
+            partial.rename(target)
+        sync_dir(target.parent)
+    except BaseException:
+        _remove(partial)
+        raise
     finally:
-        lock.release()
+        let_go(lock)
     return aside
 
 
-def _overwrite(source: Path, target: Path, budget: float) -> None:
-    with Database(target, {}, budget=budget) as database:
-        database.replace_with(source)
+def _copy_file(source: Path, partial: Path, *, wal: bool) -> None:
+    with Database(source, {}, read_only=True) as backup:
+        _copy(backup, partial, None)
+    if wal:
+        connection = sqlite3.connect(partial, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        finally:
+            connection.close()

@@ -2,7 +2,8 @@
 
 import sqlite3
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.trouble import is_damage
+from threadkeep.base.tx import Tx
 
 _FEW = 5
 
@@ -11,7 +12,9 @@ def sqlite_problems(tx: Tx, *, quick: bool = False) -> list[str]:
     """Run SQLite's own checks and give what they find, in words; nothing when all is well."""
     try:
         return [*_page_problems(tx, quick=quick), *_reference_problems(tx)]
-    except sqlite3.DatabaseError as error:
+    except sqlite3.Error as error:
+        if not is_damage(error):  # a lock, or a full disk, says nothing about the file
+            raise
         return [f"the file cannot be read: {error}"]
 
 

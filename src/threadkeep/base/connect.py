@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _POLL_FIRST, _POLL_LAST = 0.001, 0.02
 # Where SQLite keeps its write lock: in -shm with a write-ahead log, else in the file itself.
 _WAL_WRITE_LOCK = (120, 120)
-_ROLLBACK_WRITE_LOCKS = (0x40000000, 0x40000001)
+_ROLLBACK_WRITE_LOCKS = (0x40000000, 0x400001FF)
 
 
 class Opened(NamedTuple):
@@ -69,15 +69,23 @@ def open_writer(file: Path) -> sqlite3.Connection:
 
 
 def journal_mode(connection: sqlite3.Connection) -> str:
-    """Tell the journal mode of an open file: `wal`, `delete`, …"""
+    """Tell the journal mode of an open file, `wal` or `delete` as a rule."""
     return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def connect_uri(file: Path, mode: str) -> str:
+    """Name a file and an open mode the way SQLite wants it, whatever bytes the name has."""
+    return f"file:{quote(os.fsencode(file))}?mode={mode}"
 
 
 def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3.Connection:
     refuse_shared(file)
-    uri = f"file:{quote(os.fsencode(file))}?mode={mode}"
     connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
+        connect_uri(file, mode),
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
     )
     try:
         pragmas.apply(connection, *groups)
@@ -117,7 +125,7 @@ def run_patiently(connection: sqlite3.Connection, sql: str, deadline: float) -> 
 
 def outside_writer(file: Path) -> str:
     """Name the program that holds SQLite's own write lock, as far as the system tells."""
-    pids = lock_holders(Path(f"{file}-shm"), *_WAL_WRITE_LOCK)
-    pids += lock_holders(file, *_ROLLBACK_WRITE_LOCKS)
+    pids = lock_holders(Path(f"{file}-shm"), "WRITE", *_WAL_WRITE_LOCK)
+    pids += lock_holders(file, "WRITE", *_ROLLBACK_WRITE_LOCKS)
     others = [pid for pid in pids if pid != os.getpid()]
     return describe_process(others[0]) if others else "another program"

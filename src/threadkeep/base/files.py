@@ -103,6 +103,17 @@ def create_private_file(path: Path) -> bool:
     return True
 
 
+def set_aside(path: Path, label: str) -> Path | None:
+    """Rename a database and its sidecars, whole; give the new name of the first, if any was there.
+
+    A log without its database goes too: it must neither be lost nor meet another database.
+    """
+    parts = [suffix for suffix in ("", *SIDECARS) if Path(f"{path}{suffix}").exists()]
+    for suffix in parts:
+        Path(f"{path}{suffix}").rename(f"{path}.{label}{suffix}")
+    return Path(f"{path}.{label}{parts[0]}") if parts else None
+
+
 def sync_dir(folder: Path) -> None:
     """Make a rename or a new name in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

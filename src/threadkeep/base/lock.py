@@ -148,8 +148,7 @@ class WriterLock:
         self.refuse_nested()
         deadline = time.monotonic() + budget
         try:
-            if not self._threads.acquire(turn, budget):
-                raise self._busy(budget, "another thread of this process")
+            self._join_threads(turn, budget)
             self._until_look -= 1
             if self._until_look < 0:
                 self._look_after_file()
@@ -207,6 +206,10 @@ class WriterLock:
         return self._followers > 0 or _in_the_way(self._file, _ASK_FOLLOWED) is not None
 
     # ------------------------------------------------------------------ inside
+
+    def _join_threads(self, turn: Turn, budget: float) -> None:
+        if not self._threads.acquire(turn, budget):
+            raise self._busy(budget, "another thread of this process")
 
     def _wait_in_queue(self, deadline: float, budget: float) -> None:
         place = self._enqueue()
@@ -317,9 +320,9 @@ def lock_for(database: Path) -> WriterLock:
     """Give the one writer lock that this process has for a database file; `let_go` ends the use."""
     key = os.path.realpath(database)
     with _LOCKS_GUARD:
-        if key not in _LOCKS:
-            _LOCKS[key] = WriterLock(Path(key + ".lock"))
-        lock = _LOCKS[key]
+        lock = _LOCKS.get(key)
+        if lock is None or lock.pid != os.getpid():
+            lock = _LOCKS[key] = WriterLock(Path(key + ".lock"))
         lock.users += 1
         lock._until_look = 0  # noqa: SLF001  (same module; a folder may have been made anew)
         return lock

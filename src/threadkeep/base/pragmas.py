@@ -16,7 +16,7 @@ class Pragma(NamedTuple):
 
     name: str
     value: str
-    reads_back: int
+    reads_back: int | str
     why: str
 
 
@@ -32,9 +32,14 @@ CONNECTION = (
 )
 
 WRITER = (
+    Pragma("busy_timeout", "0", 0, "a write waits by itself, within its time budget"),
     Pragma("journal_size_limit", str(WAL_LIMIT), WAL_LIMIT, "a reset log gives its space back"),
     Pragma("synchronous", "FULL", FULL, "a commit that was acknowledged survives a power cut"),
+    Pragma("fullfsync", "ON", 1, "on macOS a plain fsync does not reach the disk"),
+    Pragma("checkpoint_fullfsync", "ON", 1, "the same for what a checkpoint copies"),
 )
+
+ALONE = (Pragma("locking_mode", "EXCLUSIVE", "exclusive", "no shared index: it keeps its own"),)
 
 READER = (Pragma("query_only", "ON", 1, "a read connection cannot write by mistake"),)
 

@@ -4,6 +4,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+_PROC = Path("/proc/self")
 _LOCK_TABLE = Path("/proc/locks")
 # /proc/locks: number, POSIX, ADVISORY, READ or WRITE, pid, device:inode, first byte, last byte
 _LOCK_FIELDS = 8
@@ -26,13 +27,7 @@ def is_alive(mark: str) -> bool:
     started, _, boot = rest.partition(":")
     if not (pid.isascii() and pid.isdigit()) or boot != _boot():
         return False
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass  # it runs, as somebody else
-    return _started(int(pid)) == started
+    return is_running(int(pid)) and _started(int(pid)) == started
 
 
 def describe_process(pid: int) -> str:
@@ -47,8 +42,19 @@ def describe_process(pid: int) -> str:
     return f"process {pid} ({command})" if command else f"process {pid}"
 
 
-def lock_holders(path: Path, first: int, last: int) -> list[int]:
-    """Find who holds a byte-range lock on a file, without opening it; nobody if unknown.
+def is_running(pid: int) -> bool:
+    """Tell whether a process of this number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # it runs, as somebody else
+    return not _PROC.is_dir() or _started(pid) != ""
+
+
+def lock_holders(path: Path, kind: str, first: int, last: int) -> list[int]:
+    """Find who holds READ or WRITE locks on bytes of a file, without opening it; none if unknown.
 
     Opening the file to ask would drop the locks of this process on it.
     """
@@ -58,16 +64,16 @@ def lock_holders(path: Path, first: int, last: int) -> list[int]:
     except OSError:
         return []
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
-    return find_holders(table, f"{device}:{found.st_ino}", first, last)
+    return find_holders(table, f"{device}:{found.st_ino}", kind, first, last)
 
 
-def find_holders(table: str, file: str, first: int, last: int) -> list[int]:
+def find_holders(table: str, file: str, kind: str, first: int, last: int) -> list[int]:
     """Find the pids that lock a range of `device:inode`, in the text of /proc/locks."""
     pids = []
     for line in table.splitlines():
         fields = line.split()
-        if len(fields) != _LOCK_FIELDS or fields[5] != file:  # a waiter's line has an arrow more
-            continue
+        if len(fields) != _LOCK_FIELDS or fields[3] != kind or fields[5] != file:
+            continue  # a waiter's line has an arrow more
         end = last if fields[7] == "EOF" else int(fields[7])
         if int(fields[6]) <= last and end >= first:
             pids.append(int(fields[4]))

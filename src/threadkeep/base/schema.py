@@ -3,6 +3,7 @@
 A schema is a head (what a fresh file gets) and numbered steps. A step is one transaction with
 its version bump inside, so a crash at any moment leaves the file at one version or the next,
 never between. A verified backup is made first. A file newer than the program is left untouched.
+What was read before the lock was taken is read again under it: another process may be faster.
 """
 
 from collections.abc import Callable
@@ -46,18 +47,24 @@ def prepare(database: Database, schema: Schema, backup: Callable[[str], object])
     `backup` is called with a reason before the first step changes a file with data in it.
     """
     with database.read() as tx:
-        version, empty = schema.read_version(tx), is_empty(tx)
+        version = _known_version(database, schema, tx)
     if version is None:
-        if not empty:
-            msg = f"{database.path} is a SQLite database, but not a {schema.name} store"
-            raise Invalid(msg, hint="give another path; this file was not touched")
-        _create(database, schema)
-        return []
-    refuse_newer(database, schema, version)
+        return _create(database, schema, backup)
     pending = [step for step in schema.steps if step.number > version]
     if pending:
         backup(f"before-{schema.name}-{schema.version}")
     return [step.name for step in pending if _run(database, schema, step)]
+
+
+def _known_version(database: Database, schema: Schema, tx: Tx) -> int | None:
+    """Give the version of a file, None if it is empty; refuse what is not ours to write."""
+    version = schema.read_version(tx)
+    if version is not None:
+        refuse_newer(database, schema, version)
+    elif not is_empty(tx):
+        msg = f"{database.path} is a SQLite database, but not a {schema.name} store"
+        raise Invalid(msg, hint="give another path; this file was not touched")
+    return version
 
 
 def is_empty(tx: Tx) -> bool:
@@ -75,42 +82,55 @@ def refuse_newer(database: Database, schema: Schema, version: int) -> None:
         raise SchemaMismatch(msg, hint="upgrade threadkeep; the file was not touched")
 
 
-def _create(database: Database, schema: Schema) -> None:
+def _create(database: Database, schema: Schema, backup: Callable[[str], object]) -> list[str]:
     with database.write() as tx:
-        if schema.read_version(tx) is not None:
-            return  # another process was first
-        for statement in split_statements(schema.head):
-            tx.execute(statement)
-        schema.write_version(tx, schema.version)
+        if _known_version(database, schema, tx) is None:
+            for statement in split_statements(schema.head):
+                tx.execute(statement)
+            schema.write_version(tx, schema.version)
+            return []
+    return prepare(database, schema, backup)  # another program was first, maybe an older one
 
 
 def _run(database: Database, schema: Schema, step: Step) -> bool:
-    if not step.rebuilds:
-        return _run_in_transaction(database, schema, step)
-    with database.without_foreign_keys():
-        return _run_in_transaction(database, schema, step)
-
-
-def _run_in_transaction(database: Database, schema: Schema, step: Step) -> bool:
-    with database.write() as tx:
-        version = schema.read_version(tx)
+    with database.write(foreign_keys=not step.rebuilds) as tx:
+        version = _known_version(database, schema, tx)
         if version is None or version >= step.number:
             return False  # another process did it while we waited for the lock
+        before = _broken_references(tx, step.rebuilds)
         for statement in split_statements(step.script):
             tx.execute(statement)
         if step.code is not None:
             step.code(tx)
-        for table in step.rebuilds:
-            _check_references(tx, table, step.name)
+        broken = _broken_references(tx, step.rebuilds) - before
+        if broken > 0:
+            msg = f"step {step.name} left {broken} rows without their parent"
+            raise Damaged(msg, hint="nothing was changed; report this with the file's history")
         schema.write_version(tx, step.number)
     return True
 
 
-def _check_references(tx: Tx, table: str, step: str) -> None:
-    broken = tx.execute(f'PRAGMA foreign_key_check("{table}")').fetchall()
-    if broken:
-        msg = f"step {step} left {len(broken)} rows of {table} without their parent"
-        raise Damaged(msg, hint="nothing was changed; report this with the file's history")
+def _broken_references(tx: Tx, tables: tuple[str, ...]) -> int:
+    """Count rows without their parent, in the tables and in those that refer to them."""
+    touched = {*tables, *_referring_to(tx, tables)} if tables else set()
+    present = touched & set(_tables(tx))
+    return sum(
+        len(tx.execute(f'PRAGMA foreign_key_check("{table}")').fetchall()) for table in present
+    )
+
+
+def _referring_to(tx: Tx, tables: tuple[str, ...]) -> list[str]:
+    return [
+        table
+        for table in _tables(tx)
+        for row in tx.execute(f'PRAGMA foreign_key_list("{table}")').fetchall()
+        if row[2] in tables
+    ]
+
+
+def _tables(tx: Tx) -> list[str]:
+    rows = tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return [str(row[0]) for row in rows]
 
 
 def columns_of(tx: Tx, table: str) -> list[str]:

@@ -50,6 +50,9 @@ def split_statements(script: str) -> list[str]:
             if _has_code(pending):
                 statements.append(pending.strip())
             pending = ""
+    if _has_code(pending):
+        msg = f"the script ends inside a statement: {pending.strip()[:60]!r}"
+        raise ValueError(msg)
     return statements
 
 

@@ -2,33 +2,38 @@
 
 import logging
 import os
+import secrets
 import sqlite3
 import threading
-import time
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Self
-from urllib.parse import quote
 
-from threadkeep.base import pragmas
-from threadkeep.base.files import create_private_file, make_private_dir, wal_allowed
-from threadkeep.base.lock import WriterLock, lock_for
-from threadkeep.base.trouble import translate
-from threadkeep.base.tx import ForeignKeysOff, LockHeld, ReadTransaction, Row, Tx, WriteTransaction
+from threadkeep.base import forks, pragmas
+from threadkeep.base.connect import Opened, open_reader, outside_writer
+from threadkeep.base.files import create_private_file, make_private_dir, set_aside
+from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
+from threadkeep.base.readers import Readers
+from threadkeep.base.trouble import is_busy, translate
+from threadkeep.base.tx import ReadTransaction, Row, Tx, WriteTransaction, roll_back
+from threadkeep.base.wakeup import Wakeup
 from threadkeep.base.wal import WalKeeper, truncate
-from threadkeep.errors import Closed, Invalid, NotFound, ReadOnly
+from threadkeep.base.writer import Writer
+from threadkeep.errors import (
+    Busy,
+    Closed,
+    Invalid,
+    NotFound,
+    ReadOnly,
+    StorageFull,
+    ThreadkeepError,
+)
 
 __all__ = ["DEFAULT_BUDGET", "Database", "Row", "Tx"]
 
 log = logging.getLogger(__name__)
 
 DEFAULT_BUDGET = 30.0
-_POLL_FIRST, _POLL_LAST = 0.001, 0.02
-
-# Connections a forked child inherited. Closing them there would checkpoint and delete the
-# parent's live log, so they are kept, unused, until the child ends.
-_INHERITED: list[sqlite3.Connection] = []
 
 
 class Database:
@@ -45,43 +50,63 @@ class Database:
     ) -> None:
         """Open the file, and create it for the owner alone if it is missing."""
         self.path = Path(os.path.abspath(path))
+        # SQLite follows links: the log and the lock are beside the file itself.
+        self.file = Path(os.path.realpath(path))
         self.queries = queries
         self.budget = budget
         self.read_only = read_only
-        self._create(must_exist=must_exist or read_only)
+        self._check_place(must_exist=must_exist or read_only)
         self._start()
+        forks.watch(self)
         if not read_only:
-            with self._guarded():
-                self._connect_writer()
+            self._open_first()
 
-    def _create(self, *, must_exist: bool) -> None:
-        self.created = False
-        if self.path.is_dir():
+    def _check_place(self, *, must_exist: bool) -> None:
+        if self.file.is_dir():
             msg = f"{self.path} is a folder, not a database file"
             raise Invalid(msg, hint="give the path of a file")
-        if self.path.exists():
-            return
-        if must_exist:
+        if not must_exist:
+            make_private_dir(self.file.parent)
+        elif not self.file.exists():
             msg = f"there is no database at {self.path}"
             raise NotFound(msg, hint="check the path, or THREADKEEP_HOME")
-        make_private_dir(self.path.parent)
-        self.created = create_private_file(self.path)
 
     def _start(self) -> None:
         """Set what belongs to this process; run again in a forked child."""
         self._pid = os.getpid()
         self._closed = False
-        self._writer: sqlite3.Connection | None = None
-        self._readers: list[sqlite3.Connection] = []
-        self._watcher: sqlite3.Connection | None = None
-        self._pool = threading.Lock()
-        self._commits = threading.Condition()
-        self._waiting = 0
-        self._owner: int | None = None
-        self._wrote = False
-        self._level = pragmas.FULL
-        self._lock: WriterLock | None = None if self.read_only else lock_for(self.path)
+        self._lock: WriterLock | None = None
+        self._follows = 0
+        self._follows_guard = threading.Lock()
+        self._readers = Readers(self._connect_reader)
+        self._wakeup = Wakeup(self.changes)
         self.wal = WalKeeper(self)
+        self.writer = Writer(self.file, self.queries, self.wal)
+
+    def _open_first(self) -> None:
+        """Create the file if it is missing; on a full disk open it for reading at least."""
+        try:
+            with self._guarded():
+                new = self._create_if_missing()
+                try:
+                    self._connect_writer()
+                except StorageFull as error:
+                    if new:
+                        raise
+                    log.warning("%s can only be read for now: %s", self.path, error)
+        except BaseException:
+            self.close()
+            raise
+
+    def _create_if_missing(self) -> bool:
+        """Create the file; True if it is new or empty."""
+        if self.file.exists():
+            return self.file.stat().st_size == 0
+        # SQLite would delete a log that it finds beside an empty file.
+        orphan = set_aside(self.file, f"orphan-{secrets.token_hex(4)}")
+        if orphan is not None:
+            log.warning("a log without its database was kept as %s", orphan)
+        return create_private_file(self.file)
 
     # ------------------------------------------------------------------ transactions
 
@@ -89,251 +114,181 @@ class Database:
         """Begin a read transaction: one consistent snapshot."""
         return ReadTransaction(self)
 
-    def write(self, *, durable: bool = True, budget: float | None = None) -> WriteTransaction:
+    def write(
+        self, *, durable: bool = True, budget: float | None = None, foreign_keys: bool = True
+    ) -> WriteTransaction:
         """Begin a write transaction; with `durable` its commit survives a power cut.
 
         Without, a crash of the process loses nothing, a power cut at most what was committed
-        since the last durable commit.
+        since the last durable commit. Rebuilding a table needs `foreign_keys` off.
         """
-        level = pragmas.FULL if durable else pragmas.NORMAL
-        return WriteTransaction(self, level, self.budget if budget is None else budget)
+        return WriteTransaction(
+            self, durable, self.budget if budget is None else budget, foreign_keys
+        )
 
     def truncate_log(self, budget: float | None = None) -> bool:
         """Empty the write-ahead log into the file; False if a reader is in the way."""
-        self._check_alive()
         with self._guarded(budget):
             return truncate(self._connect_writer())
 
     def vacuum(self) -> None:
         """Write the file anew without its free pages, then empty the log into it."""
-        self._check_alive()
-        try:
-            with self._guarded():
-                connection = self._connect_writer()
-                connection.execute("VACUUM")
-                truncate(connection)
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
-
-    def follow(self) -> None:
-        """Announce a live reader (see the lock); a read-only database cannot."""
-        if self._lock is not None:
-            self._lock.follow()
-
-    def unfollow(self) -> None:
-        """Take back a `follow`."""
-        if self._lock is not None:
-            self._lock.unfollow()
-
-    def followed(self) -> bool:
-        """Tell whether anybody follows this database live."""
-        return self._lock is not None and self._lock.followed()
+        with self._guarded():
+            self._connect_writer()
+            try:
+                self.writer.vacuum(self.budget)
+            except sqlite3.Error as error:
+                raise self.trouble(error, self.budget) from error
 
     def replace_with(self, source: Path) -> None:
         """Overwrite everything with the content of another database file, in one transaction."""
-        self._check_alive()
-        uri = f"file:{quote(os.fsencode(source))}?mode=ro"
-        try:
-            with self._guarded(), closing(sqlite3.connect(uri, uri=True)) as origin:
-                origin.backup(self._connect_writer())
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
-
-    def without_foreign_keys(self) -> ForeignKeysOff:
-        """Switch foreign keys off for the transactions inside: rebuilding a table needs it."""
-        self._check_alive()
-        return ForeignKeysOff(self._connect_writer())
-
-    def begin(self, level: int, budget: float) -> Tx:
-        """Take the lock and begin; for `write`, whose block ends it."""
-        self._check_alive()
-        lock = self._writer_lock()
-        if self._owner == threading.get_ident():
-            msg = "a write transaction was begun inside another one of the same thread"
-            raise RuntimeError(msg)
-        deadline = time.monotonic() + budget
-        lock.acquire(budget)
-        try:
-            connection = self._connect_writer()
-            if self._level != level:
-                connection.execute(f"PRAGMA synchronous = {level}")
-                self._level = level
-            self._begin_immediate(connection, deadline)
-        except BaseException as error:
-            lock.release()
-            if isinstance(error, sqlite3.Error):
-                raise translate(error, self.path) from error
-            raise
-        self._owner = threading.get_ident()
-        return Tx(connection, self.queries)
-
-    def _begin_immediate(self, connection: sqlite3.Connection, deadline: float) -> None:
-        """Wait for programs that do not know our lock, as long as the time budget allows."""
-        while True:
+        with self._guarded():
+            self._connect_writer()
             try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                busy = (error.sqlite_errorcode & 0xFF) in (
-                    sqlite3.SQLITE_BUSY,
-                    sqlite3.SQLITE_LOCKED,
-                )
-                if not busy or time.monotonic() >= deadline:
-                    raise
-            else:
-                return
+                self.writer.replace_with(source, self.budget)
+            except TimeoutError as error:
+                raise self._busy(self.budget) from error
+            except sqlite3.Error as error:
+                raise self.trouble(error, self.budget) from error
+        self.wake()
 
-    def end(self, error: BaseException | None) -> None:
-        """Commit, or roll back after an error; for `write`."""
-        connection, lock = self._writer, self._lock
-        assert connection is not None  # noqa: S101  (set by _begin)
-        assert lock is not None  # noqa: S101
-        try:
-            if error is None:
-                connection.execute("COMMIT")
-                self._wrote = True
-                self.wal.after_commit(connection)
-        except sqlite3.Error as problem:
-            raise translate(problem, self.path) from problem
-        finally:
-            self._owner = None
-            if connection.in_transaction:
-                _roll_back(connection)
-            lock.release()
-        if self._waiting:
-            with self._commits:
-                self._commits.notify_all()
+    def writer_lock(self) -> WriterLock:
+        """Give the lock that a write needs."""
+        self._check_alive()
+        if self.read_only:
+            msg = f"{self.path} is open read-only"
+            raise ReadOnly(msg, hint="open it for writing")
+        if self._lock is None:
+            self._lock = lock_for(self.file)
+        return self._lock
+
+    def _guarded(self, budget: float | None = None) -> LockHeld:
+        return LockHeld(self.writer_lock(), self.budget if budget is None else budget)
+
+    def trouble(
+        self, error: sqlite3.Error, budget: float = pragmas.BUSY_MS / 1000
+    ) -> ThreadkeepError:
+        """Turn an error of a transaction into one of ours."""
+        return self._busy(budget) if is_busy(error) else translate(error, self.path)
+
+    def _busy(self, budget: float) -> Busy:
+        holder = outside_writer(self.file)
+        msg = f"{self.path} is locked by {holder}, outside our lock; waited {budget:g} s"
+        return Busy(msg, hint="try again, or raise the time budget")
 
     # ------------------------------------------------------------------ wake-up
+
+    def wake(self) -> None:
+        """Wake who waits in this process for a commit."""
+        self._wakeup.wake()
 
     def changes(self) -> int:
         """Give a number that differs after anybody's commit; hand it to `changed`."""
         self._check_alive()
-        with self._pool:
-            if self._watcher is None:
-                self._watcher = self._connect(pragmas.READER)
-            try:
-                return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
-            except sqlite3.Error as error:
-                raise translate(error, self.path) from error
+        try:
+            return self._readers.data_version()
+        except sqlite3.Error as error:
+            raise self.trouble(error) from error
 
     def changed(self, seen: int, timeout: float | None = None) -> int:
         """Wait until somebody, here or in another process, commits after `seen`.
 
         Gives the new number, or `seen` again when `timeout` seconds pass first.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = _POLL_FIRST
-        self._waiting += 1
-        try:
-            while (now := self.changes()) == seen:
-                left = pause if deadline is None else min(pause, deadline - time.monotonic())
-                if left <= 0:
-                    break
-                with self._commits:
-                    self._commits.wait(left)
-                pause = min(pause * 2, _POLL_LAST)
-            return now
-        finally:
-            self._waiting -= 1
+        self._check_alive()
+        return self._wakeup.wait(seen, timeout)
+
+    def follow(self) -> None:
+        """Announce a live reader (see the lock); a read-only database cannot."""
+        if not self.read_only:
+            lock = self.writer_lock()
+            with self._follows_guard:
+                lock.follow()
+                self._follows += 1
+
+    def unfollow(self) -> None:
+        """Take back a `follow`; closing takes back all."""
+        if self._pid == os.getpid():
+            with self._follows_guard:
+                if self._lock is not None and self._follows:
+                    self._follows -= 1
+                    self._lock.unfollow()
+
+    def followed(self) -> bool:
+        """Tell whether anybody follows this database live."""
+        return not self.read_only and self.writer_lock().followed()
 
     # ------------------------------------------------------------------ connections
 
-    def _connect(self, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3.Connection:
-        uri = f"file:{quote(os.fsencode(self.path))}?mode=" + self._mode()
-        try:
-            connection = sqlite3.connect(
-                uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
-            )
-            try:
-                pragmas.apply(connection, pragmas.CONNECTION, *groups)
-                self._first_look(connection)
-            except BaseException:
-                connection.close()
-                raise
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
-        return connection
-
-    def _mode(self) -> str:
-        if not self.read_only:
-            return "rw"
-        folder_writable = os.access(self.path.parent, os.W_OK)
-        # A cleanly closed WAL file in a folder we cannot write has no log to look into; only
-        # then may SQLite be told that the file cannot change.
-        immutable = not folder_writable and not Path(f"{self.path}-wal").exists()
-        return "ro&immutable=1" if immutable else "ro"
-
-    def _first_look(self, connection: sqlite3.Connection) -> None:
-        """Read once; on a full disk the log's shared index may not fit, then do without it."""
-        try:
-            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in (
-                sqlite3.SQLITE_FULL,
-                sqlite3.SQLITE_IOERR,
-                sqlite3.SQLITE_CANTOPEN,
-            ):
-                raise
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-            connection.execute("PRAGMA locking_mode = NORMAL")
+    @property
+    def journal_mode(self) -> str:
+        """The journal mode of the file, as the writer found it: `wal`, or `delete` as a rule."""
+        return self.writer.journal_mode
 
     def _connect_writer(self) -> sqlite3.Connection:
-        if self._writer is None:
-            self._writer = self._connect(pragmas.WRITER)
-            self._level = pragmas.FULL
-            self._choose_journal(self._writer)
-        return self._writer
+        """Give the connection that writes; the lock is held, so nobody closes it meanwhile."""
+        self._check_alive()
+        try:
+            return self.writer.connect()
+        except sqlite3.Error as error:
+            raise self.trouble(error, self.budget) from error
 
-    def _choose_journal(self, connection: sqlite3.Connection) -> None:
-        """A new file gets a write-ahead log where that is safe; an old one keeps its mode."""
-        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-            allowed, kind = wal_allowed(self.path)
-            if allowed:
-                connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            else:
-                log.warning("%s is on %s: using a rollback journal, not WAL", self.path, kind)
-        self.journal_mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+    def _connect_reader(self) -> Opened:
+        self._check_alive()
+        return open_reader(self.file, read_only=self.read_only)
 
     def take_reader(self) -> sqlite3.Connection:
         """Lend a read connection; for `read`."""
         self._check_alive()
-        with self._pool:
-            if self._readers:
-                return self._readers.pop()
-        return self._connect(pragmas.READER)
+        try:
+            return self._readers.lend()
+        except sqlite3.Error as error:
+            raise self.trouble(error) from error
 
     def give_reader(self, connection: sqlite3.Connection) -> None:
         """Take a read connection back."""
-        with self._pool:
-            if not self._closed:
-                self._readers.append(connection)
-                return
-        connection.close()
-
-    def _writer_lock(self) -> WriterLock:
-        if self._lock is None:
-            msg = f"{self.path} is open read-only"
-            raise ReadOnly(msg, hint="open it for writing")
-        return self._lock
-
-    def _guarded(self, budget: float | None = None) -> LockHeld:
-        return LockHeld(self._writer_lock(), self.budget if budget is None else budget)
+        if self._pid == os.getpid():
+            if connection.in_transaction:
+                roll_back(connection)
+            self._readers.take_back(connection)
 
     def _check_alive(self) -> None:
         if self._pid != os.getpid():
-            self._leave_to_parent()
+            self.leave_to_parent()
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise if the database was closed, maybe while somebody waited for the lock."""
         if self._closed:
             msg = f"{self.path} was closed"
             raise Closed(msg, hint="open the store again")
 
-    def _leave_to_parent(self) -> None:
-        """This is a forked child: keep the parent's connections untouched, open our own."""
-        closed = self._closed
-        held = [self._writer, self._watcher, *self._readers]
-        _INHERITED.extend(connection for connection in held if connection is not None)
+    # ------------------------------------------------------------------ forks
+
+    def pause(self, deadline: float) -> None:
+        """Let no thread begin to read, and wait for those that do; before a fork."""
+        self._readers.pause(deadline)
+
+    def resume(self) -> None:
+        """Take back a `pause`."""
+        self._readers.resume()
+
+    def leave_to_parent(self) -> None:
+        """Begin anew in a forked child, which inherited our connections but none of their locks."""
+        closed, writer, lock = self._closed, self.writer, self._lock
+        idle, lent = self._readers.inherited()
+        connections = [*idle, *([] if writer.connection is None else [writer.connection])]
+        if self._readers.busy or (lock is not None and lock.writing):
+            forks.keep_for_ever(self.file, [*connections, *lent])
+        else:
+            for connection in connections:
+                connection.close()
+        if writer.tx is not None:
+            writer.tx.end()
         self._start()
         self._closed = closed
+
+    # ------------------------------------------------------------------ the end
 
     @property
     def closed(self) -> bool:
@@ -342,31 +297,31 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; the last one out empties the write-ahead log."""
-        if self._closed or self._pid != os.getpid():
-            self._closed = True
+        if self._pid != os.getpid():
+            self.leave_to_parent()
+        if self._closed:
             return
+        lock = self._lock
+        if lock is not None:
+            lock.refuse_nested()
         self._closed = True
         self.wal.stop()
-        with self._pool:
-            for connection in (*self._readers, self._watcher):
-                if connection is not None:
-                    connection.close()
-            self._readers.clear()
-            self._watcher = None
-        with self._commits:
-            self._commits.notify_all()
-        if self._writer is not None and self._lock is not None:
-            with self._guarded():
-                if self._wrote:  # looking at a file must not change it
-                    self._optimize(self._writer)
-                self._writer.close()
-                self._writer = None
+        self._readers.close()
+        self.wake()
+        if lock is not None:
+            while self._follows:
+                self.unfollow()
+            self._close_writer(lock)
+            let_go(lock)
 
-    def _optimize(self, connection: sqlite3.Connection) -> None:
+    def _close_writer(self, lock: WriterLock) -> None:
+        """Wait for the transaction of another thread; another process is no reason to stay open."""
         try:
-            connection.execute("PRAGMA optimize")
-        except sqlite3.Error as error:  # a full or locked disk must not keep us from closing
-            log.debug("PRAGMA optimize: %s", error)
+            with LockHeld(lock, self.budget):
+                self.writer.close()
+        except Busy as error:
+            log.debug("closing without the lock: %s", error)
+            self.writer.close()
 
     def __enter__(self) -> Self:
         """Use the database in a `with` block, which closes it."""
@@ -375,10 +330,3 @@ class Database:
     def __exit__(self, *_: object) -> None:
         """Close the database."""
         self.close()
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    try:
-        connection.execute("ROLLBACK")
-    except sqlite3.Error as error:  # SQLite rolls back by itself after some errors
-        log.debug("ROLLBACK: %s", error)

@@ -37,9 +37,7 @@ _MEANINGS = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_PROTOCOL: _LOCKED,
-    sqlite3.SQLITE_FULL: _Meaning(
-        StorageFull, "cannot grow: the disk is full", "free some space"
-    ),
+    sqlite3.SQLITE_FULL: _Meaning(StorageFull, "cannot grow: the disk is full", "free some space"),
     sqlite3.SQLITE_IOERR: _Meaning(
         StorageFull,
         "could not be written",
@@ -82,25 +80,32 @@ _MEANINGS = {
 }
 
 
+def _meaning(error: sqlite3.Error) -> _Meaning | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else _MEANINGS.get(code) or _MEANINGS.get(code & 0xFF)
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     """Tell whether another program had the database locked."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and _MEANINGS.get(code & 0xFF) is _LOCKED
+    return _meaning(error) is _LOCKED
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Tell whether an error means that the file itself is broken."""
+    meaning = _meaning(error)
+    return meaning is not None and meaning.kind is Damaged
 
 
 def translate(error: sqlite3.Error, path: Path) -> ThreadkeepError:
     """Turn an error of SQLite into one of ours, with the file's name and the next step."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is None:
-        return _translate_misuse(error, path)
-    meaning = _MEANINGS.get(code) or _MEANINGS.get(code & 0xFF)
-    if meaning is None:
-        return ThreadkeepError(f"{path}: {error}", hint="please report this with what you did")
-    return meaning.kind(f"{path} {meaning.said}: {error}", hint=meaning.hint)
+    meaning = _meaning(error)
+    if meaning is not None:
+        return meaning.kind(f"{path} {meaning.said}: {error}", hint=meaning.hint)
+    return _translate_misuse(error, path)
 
 
 def _translate_misuse(error: sqlite3.Error, path: Path) -> ThreadkeepError:
-    """Errors without a code come from Python's driver, before SQLite saw anything."""
+    """Errors without a meaning come from Python's driver, or from SQL that should not be."""
     if "closed database" in str(error):
         return Closed(f"{path} was closed", hint="open the store again")
     if "binding" in str(error):

@@ -1,20 +1,37 @@
 """Transactions: what runs inside a database, read or write."""
 
+import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from threadkeep.base.lock import WriterLock
+from threadkeep.base.lock import Turn, WriterLock
 from threadkeep.base.text import to_sql
-from threadkeep.base.trouble import translate
-from threadkeep.errors import Invalid
+from threadkeep.errors import Closed, Conflict, Invalid, TooLarge
 
 if TYPE_CHECKING:
     from threadkeep.base.sqlite import Database
 
+log = logging.getLogger(__name__)
+
 Row = tuple[Any, ...]
 Params = Mapping[str, Any] | Sequence[Any]
+
+
+class _Ended:
+    """Stands where the connection was: a transaction is good for its `with` block only."""
+
+    def execute(self, *_: object) -> NoReturn:
+        msg = "this transaction has ended"
+        raise Closed(msg, hint="use a transaction inside its `with` block only")
+
+    def backup(self, *_: object, **__: object) -> NoReturn:
+        self.execute()
+
+
+_ENDED = _Ended()
 
 
 class Tx:
@@ -23,7 +40,7 @@ class Tx:
     __slots__ = ("_connection", "_queries")
 
     def __init__(self, connection: sqlite3.Connection, queries: Mapping[str, str]) -> None:
-        self._connection = connection
+        self._connection: sqlite3.Connection | _Ended = connection
         self._queries = queries
 
     def execute(self, sql: str, params: Params = ()) -> sqlite3.Cursor:
@@ -33,8 +50,7 @@ class Tx:
         except UnicodeEncodeError:  # a lone surrogate: rare, so it costs nothing until it happens
             return self._connection.execute(sql, _storable(params))
         except OverflowError as error:
-            msg = "an integer does not fit the 64 bits of a database column"
-            raise Invalid(msg, hint="store such numbers inside JSON") from error
+            raise _too_large(error) from error
 
     def run(self, name: str, params: Params = ()) -> int:
         """Run a named query and give the number of rows it changed."""
@@ -73,6 +89,10 @@ class Tx:
 
         self._connection.backup(target, pages=pages, progress=report)
 
+    def end(self) -> None:
+        """Refuse everything from now on."""
+        self._connection = _ENDED
+
 
 def _storable(params: Params) -> Params:
     if isinstance(params, Mapping):
@@ -80,20 +100,32 @@ def _storable(params: Params) -> Params:
     return [to_sql(v) if isinstance(v, str) else v for v in params]
 
 
+def _too_large(error: OverflowError) -> Invalid:
+    if "INTEGER" in str(error):
+        msg = "an integer does not fit the 64 bits of a database column"
+        return Invalid(msg, hint="store such numbers inside JSON")
+    return TooLarge(f"a value is too large for SQLite: {error}", hint="store it as a file")
+
+
 class ReadTransaction:
     """A read transaction: one snapshot, on a connection that never waits for the writer."""
 
+    __slots__ = ("_connection", "_database", "_tx")
+
     def __init__(self, database: "Database") -> None:
         self._database = database
+        self._connection: sqlite3.Connection | None = None
+        self._tx: Tx | None = None
 
     def __enter__(self) -> Tx:
-        self._connection = self._database.take_reader()
+        connection = self._connection = self._database.take_reader()
         try:
-            self._connection.execute("BEGIN")
+            connection.execute("BEGIN")
         except sqlite3.Error as error:
-            self._database.give_reader(self._connection)
-            raise translate(error, self._database.path) from error
-        return Tx(self._connection, self._database.queries)
+            self._finish()
+            raise self._database.trouble(error) from error
+        self._tx = tx = Tx(connection, self._database.queries)
+        return tx
 
     def __exit__(
         self,
@@ -101,23 +133,53 @@ class ReadTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-        self._database.give_reader(self._connection)
+        self._finish()
         if isinstance(error, sqlite3.Error):
-            raise translate(error, self._database.path) from error
+            raise self._database.trouble(error) from error
+
+    def __del__(self) -> None:
+        """Give the connection back after an interrupt in the first instruction of `__exit__`."""
+        self._finish()
+
+    def _finish(self) -> None:
+        connection, self._connection = self._connection, None
+        if self._tx is not None:
+            self._tx.end()
+        if connection is not None:
+            self._database.give_reader(connection)
 
 
 class WriteTransaction:
     """A write transaction under the fair lock; commits on success, else leaves no trace."""
 
-    def __init__(self, database: "Database", level: int, budget: float) -> None:
+    __slots__ = ("_budget", "_database", "_durable", "_foreign_keys", "_lock", "_turn")
+
+    def __init__(
+        self,
+        database: "Database",
+        durable: bool,  # noqa: FBT001
+        budget: float,
+        foreign_keys: bool,  # noqa: FBT001
+    ) -> None:
         self._database = database
-        self._level = level
+        self._durable = durable
         self._budget = budget
+        self._foreign_keys = foreign_keys
+        self._lock: WriterLock | None = None
 
     def __enter__(self) -> Tx:
-        return self._database.begin(self._level, self._budget)
+        database = self._database
+        self._turn = turn = Turn()
+        self._lock = lock = database.writer_lock()
+        try:
+            lock.acquire(turn, self._budget)
+            database.check_open()
+            return database.writer.begin(self._budget, self._durable, self._foreign_keys)
+        except BaseException as error:
+            self._finish(lock)
+            if isinstance(error, sqlite3.Error):
+                raise database.trouble(error, self._budget) from error
+            raise
 
     def __exit__(
         self,
@@ -125,33 +187,48 @@ class WriteTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._database.end(error)
+        assert self._lock is not None  # noqa: S101  (set by __enter__)
+        if self._lock.pid != os.getpid():
+            refuse_inherited(error)
+        else:
+            self._end(self._lock, error)
         if isinstance(error, sqlite3.Error):
-            raise translate(error, self._database.path) from error
+            raise self._database.trouble(error, self._budget) from error
+
+    def _end(self, lock: WriterLock, error: BaseException | None) -> None:
+        try:
+            if error is None:
+                self._database.writer.commit(self._budget, self._durable)
+        except sqlite3.Error as problem:
+            raise self._database.trouble(problem, self._budget) from problem
+        finally:
+            self._finish(lock)
+        self._database.wake()
+
+    def __del__(self) -> None:
+        """Roll back after an interrupt in the first instruction of `__exit__`."""
+        if self._lock is not None and self._lock.pid == os.getpid():
+            self._finish(self._lock)
+
+    def _finish(self, lock: WriterLock) -> None:
+        try:
+            if lock.held_by(self._turn):
+                self._database.writer.settle(self._foreign_keys)
+        finally:
+            lock.release(self._turn)
+            self._lock = None
 
 
-class ForeignKeysOff:
-    """Foreign keys can only be switched outside a transaction; on again when done."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("PRAGMA foreign_keys = OFF")
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.execute("PRAGMA foreign_keys = ON")
+def refuse_inherited(error: BaseException | None) -> None:
+    """Only the process that began a write transaction may end it; a child's error goes on."""
+    if error is None:
+        msg = "this write transaction was begun before a fork, in another process"
+        raise Conflict(msg, hint="fork outside of transactions; nothing was written here")
 
 
-class LockHeld:
-    """Holds the writer lock without a transaction: for closing and for the first connection."""
-
-    def __init__(self, lock: WriterLock, budget: float) -> None:
-        self._lock = lock
-        self._budget = budget
-
-    def __enter__(self) -> None:
-        self._lock.acquire(self._budget)
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction without a trace."""
+    try:
+        connection.execute("ROLLBACK")
+    except sqlite3.Error as error:  # SQLite rolls back by itself after some errors
+        log.debug("ROLLBACK: %s", error)

@@ -4,9 +4,10 @@ import logging
 import os
 import sqlite3
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from threadkeep.base.pragmas import BUSY_MS
+from threadkeep.base.processes import describe_process, lock_holders
 from threadkeep.errors import Closed, Damaged, ThreadkeepError
 
 if TYPE_CHECKING:
@@ -15,24 +16,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 64
-# SQLite checkpoints by itself each 1,000 pages (4 MB); a log past twice that means that readers
-# kept it from starting over.
+# SQLite checkpoints by itself each 1,000 pages (4 MB), but never shortens the file.
+_IDLE_LIMIT = 4 * 1024 * 1024
+# A log past twice that means that readers kept it from starting over.
 _LARGE = 8 * 1024 * 1024
 _ALARM = 64 * 1024 * 1024
-_IDLE_FIRST, _IDLE_LAST = 1.0, 30.0
+_IDLE_FIRST, _IDLE_LAST = 5.0, 30.0
+# The bytes of -shm that readers lock while they use the log.
+_READ_LOCKS = (123, 127)
 
 
 class WalKeeper:
-    """Watches the size of one database's log, from inside the writer lock."""
+    """Watches the log of one database, and that nobody replaces it, from inside the writer lock."""
 
     def __init__(self, database: "Database") -> None:
         self._database = database
-        self._path = f"{database.path}-wal"
+        self._file = str(database.file)
+        self._path = f"{self._file}-wal"
         self._commits = 0
-        self._inode: int | None = None
+        self._commits_then = 0
+        self._seen: dict[str, int] = {}
         self._timer: threading.Timer | None = None
         self._pause = _IDLE_FIRST
         self._warned = False
+        self.lost = ""
 
     def size(self) -> int:
         """Give the size of the log in bytes, 0 if there is none."""
@@ -41,69 +48,95 @@ class WalKeeper:
         except FileNotFoundError:
             return 0
 
-    def after_commit(self, connection: sqlite3.Connection) -> None:
-        """Look at the log every few commits; called with the writer lock held."""
+    def after_commit(self, connection: sqlite3.Connection, durable: bool) -> None:  # noqa: FBT001
+        """Look at the log every few commits; a durable one waits for the disk anyway (2 µs)."""
         self._commits += 1
-        if self._commits % _LOOK_EVERY and self._commits > 1:
-            return
-        try:
-            found = os.stat(self._path)
-        except FileNotFoundError:
-            self._check_inode(None)
-            return
-        self._check_inode(found.st_ino)
-        if found.st_size > _LARGE and not truncate(connection):
-            self._complain(found.st_size)
+        if durable or self._commits % _LOOK_EVERY == 1:
+            self.look(connection)
+
+    def begin(self) -> None:
+        """Remember which files the writer opened, and what an earlier process left of the log."""
+        self._seen.clear()
+        self._check(self._file)
+        if self._check(self._path) > _IDLE_LIMIT:
             self._arm()
 
-    def _check_inode(self, inode: int | None) -> None:
-        """A log deleted under an open connection swallows writes without an error."""
-        if self._inode is not None and inode != self._inode:
-            msg = f"{self._path} was removed or replaced while the database was open"
+    def look(self, connection: sqlite3.Connection) -> None:
+        """Check that the files are still ours, and shorten a long log; needs the writer lock."""
+        self._check(self._file)
+        size = self._check(self._path)
+        if size > _LARGE and not truncate(connection):
+            self._complain(size)
+        if size > _IDLE_LIMIT:
+            self._arm()
+
+    def _check(self, path: str) -> int:
+        """A file deleted under an open connection swallows writes without an error."""
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            found = None
+        inode = 0 if found is None else found.st_ino
+        if (self._seen.setdefault(path, inode) or inode) != inode:
+            self.lost = path
+            self.refuse_lost()
+        self._seen[path] = inode
+        return 0 if found is None else found.st_size
+
+    def refuse_lost(self) -> None:
+        """Raise if a file was found replaced: what is written now would go nowhere."""
+        if self.lost:
+            msg = f"{self.lost} was removed or replaced while the database was open"
             hint = "close every program that uses the file, then run `threadkeep chat verify`"
             raise Damaged(msg, hint=hint)
-        self._inode = inode
 
     def _complain(self, size: int) -> None:
         if size > _ALARM and not self._warned:
             self._warned = True
-            log.warning("%s is %d MB: a reader keeps an old snapshot open", self._path, size >> 20)
+            pids = lock_holders(Path(f"{self._file}-shm"), "READ", *_READ_LOCKS)
+            readers = " and ".join(describe_process(pid) for pid in sorted(set(pids)))
+            who = readers or "a reader"
+            log.warning("%s is %d MB: %s keeps an old snapshot open", self._path, size >> 20, who)
 
     def _arm(self) -> None:
-        """Try again when idle: only a log left large by a reader ever starts this timer."""
+        """Come back when idle: only a log longer than SQLite leaves it ever starts this timer."""
         if self._timer is None:
-            self._timer = threading.Timer(self._pause, self._when_idle)
-            self._timer.daemon = True
-            self._timer.start()
+            self._commits_then = self._commits
+            timer = threading.Timer(self._pause, self.when_idle)
+            timer.daemon = True
+            self._timer = timer
+            try:
+                timer.start()
+            except RuntimeError:  # the interpreter is ending: closing empties the log, too
+                self._timer = None
 
-    def _when_idle(self) -> None:
+    def when_idle(self) -> None:
+        """Empty the log if nothing was written since the timer was set, else wait on."""
         self._timer = None
         done = False
-        try:
-            done = self._database.truncate_log(budget=0.5)
-        except Closed:
-            return
-        except ThreadkeepError as error:
-            log.debug("idle truncation: %s", error)
-        self._pause = _IDLE_FIRST if done else min(self._pause * 2, _IDLE_LAST)
+        if self._commits == self._commits_then:
+            try:
+                done = self._database.truncate_log(budget=0.5)
+            except Closed:
+                return
+            except ThreadkeepError as error:
+                log.debug("idle truncation: %s", error)
+            self._pause = _IDLE_FIRST if done else min(self._pause * 2, _IDLE_LAST)
         if not done:
             self._arm()
 
     def stop(self) -> None:
         """Forget the timer; the database is being closed."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
 
 
 def truncate(connection: sqlite3.Connection) -> bool:
     """Copy the log into the database and cut it to nothing; False if a reader is in the way."""
-    connection.execute("PRAGMA busy_timeout = 0")
     try:
         row = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return row is not None and row[0] == 0
     except sqlite3.OperationalError as error:
         log.debug("checkpoint: %s", error)
         return False
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")

@@ -143,7 +143,11 @@ def _block(value: Any) -> str:
 
 
 def _json_block(value: Any) -> str:
-    return fenced(msgspec.json.format(json.encode(value), indent=2), "json")
+    text = json.encode(value)
+    try:
+        return fenced(msgspec.json.format(text, indent=2), "json")
+    except msgspec.DecodeError:  # half a character inside: legal, but not for msgspec
+        return fenced(text, "json")
 
 
 def _folded(title: str, body: str) -> str:

@@ -1,12 +1,14 @@
 """The schema of a chat file, and how files of other programs become one."""
 
-from threadkeep.base.schema import Schema, Step, add_missing_columns
+import re
+
+from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite import Tx
 from threadkeep.chat.records import USAGE_BUCKETS, read_object
 from threadkeep.chat.rows import TABLES
 from threadkeep.chat.verify import adopt_unhashed
-from threadkeep.errors import SchemaMismatch
+from threadkeep.errors import Damaged, SchemaMismatch
 
 PACKAGE = "threadkeep.chat"
 VERSION = 1
@@ -22,6 +24,8 @@ _ADDED = {
     "chat_messages": {"hidden_at": "INTEGER"},
     "chat_parts": {"continuation_run_id": "TEXT"},
 }
+# The guide suggests this table by name, so another program may have it, with its own idea of it.
+_SHARED = {"system_prompts": {"body": "TEXT", "created_at": "INTEGER"}}
 
 
 def read_version(tx: Tx) -> int | None:
@@ -33,8 +37,15 @@ def read_version(tx: Tx) -> int | None:
         raise SchemaMismatch(msg, hint="upgrade threadkeep; the file was not touched")
     if "tk_meta" in tables:
         value = tx.value("get_meta", {"key": "schema_version"})
-        return None if value is None else int(value)
+        return None if value is None else _number(value)
     return 0 if set(TABLES.values()) <= tables else None
+
+
+def _number(value: object) -> int:
+    if not re.fullmatch("[0-9]{1,9}", str(value)):
+        msg = f"the file says that its schema_version is {value!r}"
+        raise Damaged(msg, hint="restore a backup with `threadkeep restore`; keep the file")
+    return int(str(value))
 
 
 def write_version(tx: Tx, version: int) -> None:
@@ -44,16 +55,20 @@ def write_version(tx: Tx, version: int) -> None:
 
 def adopt(tx: Tx) -> None:
     """Make a file with only the three tables one of ours; nothing in them is lost."""
+    shared = _tables_in_the_way(tx)
     for table, columns in _ADDED.items():
         add_missing_columns(tx, table, columns)
     _separate_equal_places(tx)
     for statement in split_statements(_HEAD):
-        code = _without_comments(statement)
+        code = _code(statement)
         for kind in ("CREATE INDEX", "CREATE UNIQUE INDEX"):
             if code.startswith(kind):
                 tx.execute(code.replace(kind, f"{kind} IF NOT EXISTS", 1))
     for statement in split_statements(_SIDE):
-        tx.execute(statement)
+        if _created_name(statement) not in shared:
+            tx.execute(statement)
+    for table in shared:
+        add_missing_columns(tx, table, _SHARED[table])
     _fill_hidden(tx)
     _fill_usage(tx)
     for kind in TABLES:
@@ -62,7 +77,23 @@ def adopt(tx: Tx) -> None:
     tx.execute(f"PRAGMA user_version = {GUIDE_VERSION}")
 
 
-def _without_comments(statement: str) -> str:
+def _tables_in_the_way(tx: Tx) -> set[str]:
+    """Name the tables of ours that the file has already and that can be shared; refuse others."""
+    wanted = {_created_name(statement) for statement in split_statements(_SIDE)}
+    present = {row[0] for row in tx.execute("SELECT name FROM sqlite_master")} & wanted
+    for name in present:
+        if name not in _SHARED or "digest" not in columns_of(tx, name):
+            msg = f"the file has something called {name!r} that another program put there"
+            raise SchemaMismatch(msg, hint="rename it, or give another path; nothing was changed")
+    return present
+
+
+def _created_name(statement: str) -> str:
+    found = re.match(r"CREATE (?:\w+ )?(?:TABLE|INDEX|TRIGGER) (\w+)", _code(statement))
+    return found[1] if found else ""
+
+
+def _code(statement: str) -> str:
     lines = (line for line in statement.splitlines() if not line.lstrip().startswith("--"))
     return "\n".join(lines).strip()
 

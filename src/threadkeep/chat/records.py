@@ -124,8 +124,10 @@ def is_number(value: object) -> bool:
 
 def read_object(text: str | bytes | None) -> Json:
     """Decode a JSON object column; what is not an object there reads as the empty one."""
+    if not text or text == "{}":
+        return {}
     try:
-        value = json.decode(text or "{}")
+        value = json.decode(text)
     except Invalid:
         return {}
     return value if isinstance(value, dict) else {}

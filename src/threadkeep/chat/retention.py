@@ -4,10 +4,11 @@ import os
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import search
-from threadkeep.chat.context import Context
+from threadkeep.chat.context import Context, optional_text, optional_whole
+from threadkeep.chat.records import session_of
 from threadkeep.chat.sessions import delete_session
 from threadkeep.errors import Invalid, ThreadkeepError
 
@@ -42,7 +43,7 @@ def size_report(ctx: Context) -> SizeReport:
         page = int(tx.execute("PRAGMA page_size").fetchone()[0])
         rows = {table: _count(tx, table) for table in _COUNTED}
         largest = [
-            {"session_id": from_sql(row[0]), "title": row[1], "bytes": row[2], "parts": row[3]}
+            dict(zip(("session_id", "title", "bytes", "parts"), _texts(row), strict=True))
             for row in tx.all("largest_sessions", {"limit": _LARGEST})
         ]
     content = _content(ctx)
@@ -73,27 +74,45 @@ def prune(
     archived_only: bool = False,
     dry_run: bool = False,
 ) -> PruneReport:
-    """Delete the sessions that are older than a time, or beyond the newest so many."""
+    """Delete the sessions unchanged since `before`, or all but the newest `keep`.
+
+    With both, only those that are old and beyond the count. A session that is being recorded, or
+    was used again in the meantime, stays.
+    """
     if before is None and keep is None:
         raise Invalid("nothing says which sessions to prune", hint="give an age or a count")
-    if keep is not None and keep < 0:
-        raise Invalid(f"cannot keep {keep} sessions", hint="give a number that is not negative")
-    params = {"before": before, "keep": keep, "agent": agent, "archived_only": archived_only}
+    params = {
+        "before": optional_whole(before, "before"),
+        "keep": optional_whole(keep, "keep"),
+        "agent": optional_text(agent, "agent"),
+        "archived_only": bool(archived_only),
+    }
     with ctx.db.read() as tx:
         chosen = [_describe(tx, row) for row in tx.all("old_sessions", params)]
-    if not dry_run:
-        for session in chosen:
-            # One transaction each: other writers get their turn between two sessions.
-            with ctx.db.write() as tx:
-                if tx.one("get_session", {"id": session["id"]}) is not None:
-                    delete_session(ctx, tx, str(session["id"]))
-    return PruneReport(dry_run, chosen, sum(int(str(session["bytes"])) for session in chosen))
+    # One transaction each: other writers get their turn between two sessions.
+    gone = chosen if dry_run else [session for session in chosen if _delete(ctx, session)]
+    return PruneReport(dry_run, gone, sum(int(str(session["bytes"])) for session in gone))
 
 
-def _describe(tx: Tx, row: tuple[object, ...]) -> dict[str, object]:
+def _describe(tx: Tx, row: Row) -> dict[str, object]:
     size = tx.one("session_size", {"id": row[0]}) or (0, 0)
     names = ("id", "title", "updated_at", "total_tokens", "bytes", "parts")
-    return dict(zip(names, (*row, *size), strict=True))
+    return dict(zip(names, (*_texts(row), *size), strict=True))
+
+
+def _texts(row: Row) -> Row:
+    return tuple(from_sql(value) if isinstance(value, bytes) else value for value in row)
+
+
+def _delete(ctx: Context, chosen: dict[str, object]) -> bool:
+    with ctx.db.write() as tx:
+        row = tx.one("get_session", {"id": chosen["id"]})
+        if row is None or session_of(row).updated_at != chosen["updated_at"]:
+            return False
+        if tx.one("session_recordings", {"session_id": chosen["id"]}) is not None:
+            return False
+        delete_session(ctx, tx, str(chosen["id"]))
+    return True
 
 
 def vacuum(ctx: Context) -> int:

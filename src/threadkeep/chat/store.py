@@ -93,7 +93,7 @@ class ChatStore:
             version = read_version(tx)
         if not version:
             msg = f"{self.path} is not a chat store, or one that must be brought up first"
-            raise Invalid(msg, hint="open it once for writing")
+            raise Invalid(msg, hint="open it for writing; `threadkeep chat verify --adopt` does")
         refuse_newer(self.context.db, SCHEMA, version)
 
     def _backup_before_upgrade(self, reason: str) -> None:

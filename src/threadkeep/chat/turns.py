@@ -136,7 +136,7 @@ def unfire(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bo
 def cancel(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
     """Take a message out of the queue for good; False if it was fired or cancelled before."""
     session_id = need_session(tx, ref_id(session, "session")).id
-    waiting = _waiting(ctx, tx, session_id, message)
+    waiting = _waiting(ctx, tx, session_id, ref_id(message, "message"))
     if waiting is None:
         return False
     now = ctx.clock()

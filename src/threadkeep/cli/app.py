@@ -24,7 +24,7 @@ PROGRAM = "threadkeep"
     invoke_without_command=True,
     epilog=example_text("threadkeep demo", "threadkeep chat ls --agent build"),
 )
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="threadkeep", message="%(prog)s %(version)s")
 @click.option("--home", metavar="DIR", help="Keep everything in this folder.")
 @click.pass_context
 def cli(ctx: click.Context, home: str | None) -> None:

@@ -48,7 +48,8 @@ def restore(call: Call, *, backup: str, yes: bool, dry_run: bool) -> None:
     """
     source = call.home.find_backup(backup, path=call.db)
     target = call.home.chat_path(call.db)
-    problems = call.home.check_backup(source)
+    with progress("checking"):
+        problems = call.home.check_backup(source)
     if problems:
         raise Damaged(f"the backup {source} fails its check: {problems[0]}", hint="try another")
     saved = None

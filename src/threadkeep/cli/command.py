@@ -48,6 +48,7 @@ class Call(NamedTuple):
         Searching brings the index up to date, and following asks writers to keep what it has
         not read yet: both write a little. A place that cannot be written is read as it is.
         """
+        self.reading().close()  # looking at a file of another program must not change its tables
         try:
             return self.changing()
         except ReadOnly:

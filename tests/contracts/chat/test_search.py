@@ -289,7 +289,6 @@ def test_damaged_index_loses_no_message_and_is_built_anew(
         later = store.say(session, "another bandicoot")
         reply(store, session, "a reply in spite of it")
         assert found(store.search("bandicoot")) == {asked.id, later.id}
-    assert not store.verify().ok or damage == BREAKS["emptied"]
     store.reindex()
     assert store.verify().ok
     assert found(store.search("bandicoot")) == {asked.id, later.id}

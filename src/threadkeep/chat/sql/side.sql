@@ -109,8 +109,10 @@ CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='porter uni
 CREATE INDEX tk_compactions ON chat_parts(session_id) WHERE type = 'data-compaction';
 
 -- Triggers keep these right when another program writes the three tables. No OR IGNORE in them:
--- the conflict clause of an upsert by that program would take its place.
+-- the conflict clause of an upsert by that program would take its place. A REPLACE deletes without
+-- firing a trigger unless the program asked for it, so an insert forgets the old hash as well.
 CREATE TRIGGER tk_part_added AFTER INSERT ON chat_parts BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'part' AND id = new.id;
   INSERT INTO tk_search_dirty(part_id) SELECT new.id
   WHERE NOT EXISTS (SELECT 1 FROM tk_search_dirty WHERE part_id = new.id);
 END;
@@ -125,12 +127,18 @@ CREATE TRIGGER tk_part_deleted AFTER DELETE ON chat_parts BEGIN
   DELETE FROM tk_search_docs WHERE part_id = old.id;
   DELETE FROM tk_search_dirty WHERE part_id = old.id;
 END;
+CREATE TRIGGER tk_message_added AFTER INSERT ON chat_messages BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'message' AND id = new.id;
+END;
 CREATE TRIGGER tk_message_changed AFTER UPDATE ON chat_messages BEGIN
   DELETE FROM tk_hashes WHERE kind = 'message' AND id = old.id;
 END;
 CREATE TRIGGER tk_message_deleted AFTER DELETE ON chat_messages BEGIN
   DELETE FROM tk_hashes WHERE kind = 'message' AND id = old.id;
   DELETE FROM tk_extra WHERE kind = 'message' AND id = old.id;
+END;
+CREATE TRIGGER tk_session_added AFTER INSERT ON chat_sessions BEGIN
+  DELETE FROM tk_hashes WHERE kind = 'session' AND id = new.id;
 END;
 CREATE TRIGGER tk_session_changed AFTER UPDATE ON chat_sessions BEGIN
   DELETE FROM tk_hashes WHERE kind = 'session' AND id = old.id;

@@ -4,7 +4,7 @@ import click
 
 from threadkeep.cli.command import PROBLEMS, Call, confirm, store_command
 from threadkeep.cli.complete import complete_session
-from threadkeep.cli.output import document, note, one_line, size_text, table, write
+from threadkeep.cli.output import document, note, one_line, progress, size_text, table, write
 from threadkeep.home import find_session, iso, now_ms, parse_duration
 
 
@@ -55,7 +55,8 @@ def prune(
             before=before, keep=keep, agent=agent, archived_only=archived, dry_run=dry_run
         )
         if vacuum and not dry_run:
-            freed = store.vacuum()
+            with progress("vacuuming"):
+                freed = store.vacuum()
     if call.as_json:
         document(prune=report, vacuum_bytes=freed)
         return
@@ -71,10 +72,10 @@ def prune(
 
 
 @store_command("verify", "threadkeep chat verify", "threadkeep chat --db ./copy.db verify --json")
-@click.option("--adopt", is_flag=True, help="Hash rows that another program wrote.")
+@click.option("--adopt", is_flag=True, help="Take in a file, or rows, that another program wrote.")
 def verify(call: Call, *, adopt: bool) -> int:
     """Check the file, and every row against its content hash; exit with 1 if anything is wrong."""
-    with call.changing() if adopt else call.reading() as store:
+    with call.changing() if adopt else call.reading() as store, progress("checking"):
         report = store.verify(adopt=adopt)
     if call.as_json:
         document(ok=report.ok, verify=report)

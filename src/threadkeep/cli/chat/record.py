@@ -66,6 +66,8 @@ def record(call: Call, *, tee: bool, **options: Any) -> int:
     id is printed on stderr; stdout gets the id of the message. Exits with 1 if the stream
     ended before its finish, and with 130 after Ctrl-C: what had arrived is stored either way.
     """
+    if tee and call.as_json:
+        raise Invalid("--tee and --json both want stdout", hint="leave one of them out")
     options["save_on"] = options["save_on"] or call.home.config.chat.save_on
     if sys.stdin.isatty():
         note("reading chunks from the terminal; Ctrl-D ends them")
@@ -163,7 +165,7 @@ def _nothing(recorder: Recorder) -> Invalid:
 def _tell(call: Call, done: Outcome, *, quiet: bool) -> None:
     recorder, run = done.recorder, done.run
     parts = recorder.message["parts"] if recorder.message else []
-    if call.as_json and not quiet:
+    if call.as_json:
         document(
             session_id=done.session.id,
             message_id=recorder.message_id,

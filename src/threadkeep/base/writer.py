@@ -1,0 +1,138 @@
+"""The one connection of a process that writes a database; always used with the writer lock held."""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from threadkeep.base import pragmas
+from threadkeep.base.connect import connect_uri, journal_mode, open_writer, run_patiently
+from threadkeep.base.tx import Tx, roll_back
+from threadkeep.base.wal import WalKeeper, truncate
+from threadkeep.errors import Conflict, ThreadkeepError
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 0.02
+
+
+class Writer:
+    """Opens the connection when it is first needed, and leaves it ready for the next use."""
+
+    def __init__(self, file: Path, queries: Mapping[str, str], wal: WalKeeper) -> None:
+        self.connection: sqlite3.Connection | None = None
+        self.journal_mode = ""
+        self.tx: Tx | None = None
+        self._file = file
+        self._queries = queries
+        self._wal = wal
+        self._level = pragmas.FULL
+        self._wrote = False
+
+    def connect(self) -> sqlite3.Connection:
+        """Give the connection, opened if it is not yet."""
+        if self.connection is None:
+            connection = open_writer(self._file)
+            self.journal_mode = journal_mode(connection)
+            self._level = pragmas.FULL
+            self.connection = connection
+            self._wal.begin()
+        return self.connection
+
+    def begin(self, budget: float, durable: bool, foreign_keys: bool) -> Tx:  # noqa: FBT001
+        """Begin a transaction; the caller ends it with `settle`."""
+        connection = self.connection or self.connect()
+        if self._wal.lost:
+            self._wal.refuse_lost()
+        self._set_level(connection, pragmas.FULL if durable else pragmas.NORMAL)
+        if not foreign_keys:
+            connection.execute("PRAGMA foreign_keys = OFF")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            run_patiently(connection, "BEGIN IMMEDIATE", time.monotonic() + budget)
+        if self.journal_mode != "wal":  # readers may be in the way of any statement
+            connection.execute(f"PRAGMA busy_timeout = {pragmas.BUSY_MS}")
+        self.tx = tx = Tx(connection, self._queries)
+        return tx
+
+    def commit(self, budget: float, durable: bool) -> None:  # noqa: FBT001
+        """Commit what was begun."""
+        connection = self.connection or self.connect()
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError:
+            run_patiently(connection, "COMMIT", time.monotonic() + budget)
+        self._wrote = True
+        self._wal.after_commit(connection, durable)
+
+    def settle(self, foreign_keys: bool) -> None:  # noqa: FBT001
+        """Roll back what was not committed, and undo the settings of one transaction."""
+        connection, tx = self.connection, self.tx
+        self.tx = None
+        if tx is not None:
+            tx.end()
+        if connection is None:
+            return
+        if connection.in_transaction:
+            roll_back(connection)
+        if not foreign_keys:
+            connection.execute("PRAGMA foreign_keys = ON")
+        if self.journal_mode != "wal":
+            connection.execute("PRAGMA busy_timeout = 0")
+
+    def _set_level(self, connection: sqlite3.Connection, level: int) -> None:
+        if self._level != level:
+            connection.execute(f"PRAGMA synchronous = {level}")
+            self._level = level
+
+    def vacuum(self, budget: float) -> None:
+        """Write the file anew without its free pages, then empty the log into it."""
+        connection = self.connect()
+        self._set_level(connection, pragmas.FULL)
+        run_patiently(connection, "VACUUM", time.monotonic() + budget)
+        truncate(connection)
+
+    def replace_with(self, source: Path, budget: float) -> None:
+        """Overwrite everything with the content of another database file, in one transaction."""
+        connection = self.connect()
+        deadline = time.monotonic() + budget
+
+        def give_up(status: int, _remaining: int, _total: int) -> None:
+            if status != sqlite3.SQLITE_DONE and time.monotonic() >= deadline:
+                raise TimeoutError  # the driver itself would try for ever
+
+        self._set_level(connection, pragmas.FULL)
+        with closing(sqlite3.connect(connect_uri(source, "ro"), uri=True)) as origin:
+            self._refuse_other_pages(connection, origin, source)
+            origin.backup(connection, progress=give_up, sleep=_RETRY_SECONDS)
+        self._wrote = True
+        self._wal.look(connection)
+
+    def _refuse_other_pages(
+        self, connection: sqlite3.Connection, origin: sqlite3.Connection, source: Path
+    ) -> None:
+        """A file with a write-ahead log cannot change its page size while it is open."""
+        theirs, ours = (
+            int(c.execute("PRAGMA page_size").fetchone()[0]) for c in (origin, connection)
+        )
+        if self.journal_mode == "wal" and theirs != ours:
+            msg = f"{source} has pages of {theirs} bytes, {self._file} has pages of {ours}"
+            raise Conflict(msg, hint="move the database away, then restore into its place")
+
+    def close(self) -> None:
+        """Tidy up after writes, then close; looking at a file must not change it."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            if self._wrote:
+                self._tidy(connection)
+            connection.close()
+
+    def _tidy(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("PRAGMA optimize")
+            self._wal.look(connection)
+        except (sqlite3.Error, ThreadkeepError) as error:  # nothing may keep us from closing
+            log.debug("closing %s: %s", self._file, error)

@@ -1,0 +1,120 @@
+"""The long form of the fault tests: `python -m tests.faults.long [--only kill9,tear] [--list]`.
+
+Prints one line per run; ends with 1 if any failed. Takes about an hour and a half on two cores.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "src"), str(REPO)]
+
+from tests.faults import tools  # noqa: E402
+from tests.faults.family import new_store, race_for_queue  # noqa: E402
+from tests.faults.old_files import VERSIONS  # noqa: E402
+
+ROUNDS = 1000
+MINUTE = ("--seconds", "60")
+
+
+def plan(seed: int) -> list[tools.Run]:
+    """Give every run of the long form."""
+    return [
+        tools.kill9(300, seed=seed),
+        tools.kill9(100, writers=4, seed=seed + 1),
+        tools.kill9(100, mode="boundary", seed=seed + 2),
+        tools.powerloss(60, seed=seed + 3),
+        tools.powerloss(60, filesystem="xfs", seed=seed + 4),
+        tools.diskfull(12, limit=False, seed=seed + 5),
+        tools.diskfull(12, limit=True, seed=seed + 6),
+        tools.diskfull(8, limit=False, mode="say", seed=seed + 7),
+        tools.concurrency("say", *MINUTE, "--outsider"),
+        tools.concurrency("stream", *MINUTE, "--outsider"),
+        tools.concurrency("say", "--each", "60", "--long-reader", "--peak-wal-mb", "64"),
+        tools.concurrency("say", *MINUTE, "--checkpointer", "TRUNCATE"),
+        tools.concurrency("say", *MINUTE, "--long-reader", "--checkpointer", "RESTART"),
+        tools.migcrash(VERSIONS, "syscall"),
+        tools.migcrash((0, 3), "syscall", "--twice"),
+        tools.migcrash((0, 3), "error", "--errno", "ENOSPC"),
+        tools.migcrash((0, 3), "error", "--errno", "EIO"),
+        tools.hostile(),
+        tools.tear(270, seed=seed + 8),
+        tools.tear(270, seed=seed + 9),
+    ]
+
+
+def skipped(run: tools.Run, work: Path) -> str:
+    """Say why a run cannot be made here; empty if it can."""
+    if not tools.tools_folder().is_dir():
+        return f"there are no fault tools in {tools.tools_folder()} (THREADKEEP_SHARED)"
+    needs = {"powerloss ext4": "ext4", "powerloss xfs": "xfs"}.get(run.name, "")
+    if run.tool == "diskfull" and run.name.endswith("tmpfs"):
+        needs = "tmpfs"
+    if needs and not tools.can_mount(work, needs):
+        return f"needs root, mounts and mkfs for {needs}"
+    if run.tool == "migcrash" and shutil.which("strace") is None:
+        return "needs strace"
+    return ""
+
+
+def do(run: tools.Run, folder: Path) -> bool:
+    """Make one run and print its line; True unless it failed."""
+    reason = skipped(run, folder / "probe")
+    if reason:
+        print(f"skip {run.name:<32} {reason}", flush=True)
+        return True
+    outcome = tools.run(run, folder / "work")
+    print(outcome.line(), flush=True)
+    if not outcome.passed:
+        print(outcome.output, flush=True)
+    return outcome.passed
+
+
+def race(folder: Path) -> bool:
+    """Let cancel and fire race a thousand times."""
+    began = time.monotonic()
+    wins = race_for_queue(new_store(folder / "race.db"), ROUNDS)
+    passed = wins["both"] == wins["none"] == 0
+    word = "ok  " if passed else "FAIL"
+    seconds = time.monotonic() - began
+    print(
+        f"{word} {'cancel against fire':<32} {seconds:6.1f} s  {ROUNDS} rounds, {wins}", flush=True
+    )
+    return passed
+
+
+def in_own_folder(action: Callable[[Path], bool]) -> bool:
+    folder = Path(tempfile.mkdtemp(prefix="threadkeep-faults-"))
+    try:
+        return action(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The long form of the fault tests.")
+    parser.add_argument("--only", default="", help="tools to run, separated by commas; also: race")
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)))
+    parser.add_argument("--list", action="store_true", help="name the runs and do nothing")
+    options = parser.parse_args()
+    only = set(filter(None, options.only.split(",")))
+    chosen = [run for run in plan(options.seed) if not only or run.tool in only]
+    if options.list:
+        print("\n".join([*(run.name for run in chosen), "cancel against fire"]))
+        return 0
+    print(f"seed {options.seed}", flush=True)
+    results = [in_own_folder(lambda folder, run=run: do(run, folder)) for run in chosen]  # type: ignore[misc]
+    if not only or "race" in only:
+        results.append(in_own_folder(race))
+    print(f"{results.count(True)} of {len(results)} passed")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""The fault tools and how they are pointed at the chat store.
+
+The tools are not part of this project: they live in the folder `faults` of the optional test data
+(see tests/conftest.py). Here is what each is asked to do, short for every test run and long for
+`make faults`.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+BUGS = "THREADKEEP_FAULT_BUGS"
+
+
+class Run(NamedTuple):
+    """One run of one tool; `{work}` in its arguments stands for an empty folder."""
+
+    name: str
+    tool: str
+    arguments: tuple[str, ...]
+
+
+class Outcome(NamedTuple):
+    """How a run ended: what the tool printed, and errors of ours that were not typed."""
+
+    run: Run
+    passed: bool
+    seconds: float
+    output: str
+
+    def line(self) -> str:
+        """Give the one line that says it all."""
+        word = "ok  " if self.passed else "FAIL"
+        facts = "; ".join(fact for fact in map(self._fact, _FACTS) if fact)
+        return f"{word} {self.run.name:<32} {self.seconds:6.1f} s  {facts}"
+
+    def _fact(self, pattern: str) -> str:
+        found = re.search(pattern, self.output, re.MULTILINE)
+        return " ".join(found.group(1).split()) if found else ""
+
+
+# What of a tool's report belongs into the summary.
+_FACTS = (
+    r"^  (?:iterations|power cuts|rounds|points|writers) +(\S.*)$",
+    r"^  (tried / acknowledged / refused .*)$",
+    r"^  (acknowledged(?: / refused)? .*)$",
+    r"^  (LOST acknowledged +\d+)",
+    r"^  (lost +\d+)",
+    r"^  (torn +\d+)",
+    r"^  (ack latency us .*)$",
+    r"^  (peak -wal MB .*)$",
+    r"^hostile: \w+ +(.*)$",
+    r"^tear: \w+ +\((\d+ acknowledged in the source)",
+)
+
+
+def tools_folder() -> Path:
+    """Give the folder of the tools, whether it is there or not."""
+    named = os.environ.get("THREADKEEP_SHARED")
+    return (Path(named) if named else REPO.parent / "shared") / "faults"
+
+
+def adapter(script: str, *words: str) -> str:
+    """Write a command for a tool's template; words in braces are for the tool to fill in."""
+    program = shlex.join([sys.executable, str(HERE / script)])
+    return " ".join([program, *words])
+
+
+def writer(mode: str, *words: str) -> str:
+    """Write the command of a writer in one of the adapter's modes."""
+    return adapter("chat_adapter.py", "write", "--db {db} --w {w}", f"--mode {mode}", *words)
+
+
+VERIFIER = adapter("chat_adapter.py", "verify", "--db {db}")
+
+
+def run(what: Run, work: Path) -> Outcome:
+    """Run a tool in an empty folder and judge its end."""
+    work.mkdir(parents=True)
+    bugs = work / "bugs.txt"
+    program = str(tools_folder() / f"{what.tool}.py")
+    arguments = [word.replace("{work}", str(work)) for word in what.arguments]
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, program, *arguments],
+        cwd=work,
+        env={**os.environ, BUGS: str(bugs), "TMPDIR": str(work)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    found = bugs.read_text(encoding="utf-8") if bugs.exists() else ""
+    output = done.stdout + (f"\nerrors that are not threadkeep's own:\n{found}" if found else "")
+    passed = done.returncode == 0 and not found
+    return Outcome(what, passed, time.monotonic() - began, output)
+
+
+def can_mount(work: Path, kind: str) -> bool:
+    """Tell whether this user may mount a tmpfs, or an image of a file system through a loop."""
+    place, image = work / "probe", work / "probe.img"
+    place.mkdir(parents=True)
+    make = shutil.which(f"mkfs.{kind}", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if os.geteuid() != 0 or not (kind == "tmpfs" or make):
+        return False
+    command = ["mount", "-t", "tmpfs", "tmpfs", str(place)]
+    if kind != "tmpfs":
+        with image.open("wb") as file:
+            file.truncate(_SMALLEST.get(kind, 16) << 20)
+        subprocess.run([str(make), "-q", str(image)], check=True, capture_output=True)
+        command = ["mount", "-o", "loop", str(image), str(place)]
+    if subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        return False
+    subprocess.run(["umount", str(place)], check=True)
+    return True
+
+
+_SMALLEST = {"xfs": 320}
+
+
+# What each tool is asked -----------------------------------------------------------------
+
+
+def kill9(kills: int, *, writers: int = 1, mode: str = "stream", seed: int) -> Run:
+    """Kill writers at random moments; a store is used for a hundred kills."""
+    arguments = (
+        *("--iterations", str(kills), "--db", "{work}/kill/t.db", "--sqlite"),
+        *("--seed", str(seed), "--writers", str(writers), "--fresh-every", "100"),
+        *("--kill", "one" if writers > 1 else "all"),
+        *("--writer", writer(mode, "--iter {iter}"), "--verifier", VERIFIER),
+    )
+    return Run(f"kill9 {mode}, {writers} writing", "kill9", arguments)
+
+
+def powerloss(cuts: int, *, filesystem: str = "ext4", seed: int) -> Run:
+    """Cut the power; what was acknowledged at a durable boundary must be there."""
+    command = writer("boundary", "--iter {iter}")
+    arguments = (
+        *("--iterations", str(cuts), "--fs", filesystem, "--seed", str(seed), "--sqlite"),
+        *("--writer", command, "--verifier", VERIFIER),
+    )
+    return Run(f"powerloss {filesystem}", "powerloss", arguments)
+
+
+def diskfull(rounds: int, *, limit: bool, mode: str = "stream", seed: int) -> Run:
+    """Fill the disk, or reach the file-size limit; then give room again."""
+    command = writer(mode, "--iter {iter}", "--n 4000")  # the tool looks for these words
+    arguments = (
+        *("--rounds", str(rounds), "--seed", str(seed), "--sqlite"),
+        *(("--rlimit",) if limit else ()),
+        *("--writer", command, "--verifier", VERIFIER),
+    )
+    return Run(f"diskfull {mode}, {'limit' if limit else 'tmpfs'}", "diskfull", arguments)
+
+
+def concurrency(mode: str, *words: str) -> Run:
+    """Let eight processes write from a cold start."""
+    arguments = (
+        *("--db", "{work}/many/c.db", "--writers", "8", "--sqlite", *words),
+        *("--writer", writer(mode, "--n {n}"), "--verifier", VERIFIER),
+    )
+    kind = " ".join(word for word in words if not word.isdigit())
+    return Run(f"concurrency {mode} {kind}", "concurrency", arguments)
+
+
+def migcrash(versions: Iterable[int], method: str, *words: str) -> Run:
+    """Stop the upgrade of an old file at every system call that changes something."""
+    schema = {name: adapter("chat_adapter.py", name, "--db {db}") for name in ("migrate", "fresh")}
+    old = adapter("chat_adapter.py", "old", "--db {db} --version {version}")
+    arguments = (
+        *("--versions", ",".join(map(str, versions)), "--method", method, *words),
+        *("--make-old", old, "--migrate", schema["migrate"], "--fresh", schema["fresh"]),
+        *("--verifier", VERIFIER),
+    )
+    return Run(f"migcrash {method} {' '.join(words)}", "migcrash", arguments)
+
+
+def tear(cases: int, *, seed: int) -> Run:
+    """Damage the files of a crashed store."""
+    command = writer("stream", "--iter 1")
+    arguments = (
+        *("--cases", str(cases), "--seed", str(seed)),
+        *("--writer", command, "--verifier", VERIFIER),
+    )
+    return Run("tear", "tear", arguments)
+
+
+def hostile() -> Run:
+    """Give every kind of bad input to every kind of field."""
+    command = adapter("hostile_adapter.py", "--db {db} --root {root}")
+    return Run("hostile", "hostile", ("--adapter", command))

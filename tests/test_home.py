@@ -1,0 +1,162 @@
+"""Home: a folder and its stores."""
+
+from pathlib import Path
+
+import pytest
+
+import threadkeep
+from threadkeep import ChatStore, Home
+from threadkeep.errors import Conflict, Invalid, NotFound, UnsupportedEngine
+from threadkeep.home import find_message, find_session, timeline
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+def test_open_gives_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THREADKEEP_HOME", str(tmp_path))
+    assert threadkeep.open().paths().data == tmp_path
+    assert threadkeep.open(tmp_path / "other").paths().data == tmp_path / "other"
+
+
+def test_a_relative_folder_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = Home("here")
+    monkeypatch.chdir("/")
+    assert home.paths().data == tmp_path / "here"
+
+
+def test_the_home_of_a_user_without_home_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "THREADKEEP_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert Home().paths().data == Path.home() / ".local/share/threadkeep"
+
+
+@pytest.mark.parametrize("url", ["postgres://host/db", "postgresql://host/db"])
+def test_a_database_server_is_refused_with_a_hint(url: str, home: Home) -> None:
+    for open_it in (threadkeep.open, home.chat):
+        with pytest.raises(UnsupportedEngine, match="PostgreSQL") as caught:
+            open_it(url)
+        assert "SQLite" in caught.value.hint
+
+
+def test_a_file_is_no_home(home: Home) -> None:
+    with home.chat() as store:
+        path = store.path
+    with pytest.raises(Invalid, match=r"ChatStore\.open"):
+        Home(path)
+
+
+def test_the_chat_store_is_begun_for_the_owner_alone(home: Home) -> None:
+    with home.chat() as store:
+        assert store.path == home.paths().data / "chat.db"
+        assert store.path.stat().st_mode & 0o777 == 0o600
+        assert store.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("options", [{"read_only": True}, {"must_exist": True}])
+def test_what_must_be_there_is_not_begun(options: dict[str, bool], home: Home) -> None:
+    with pytest.raises(NotFound, match="no chat store"):
+        home.chat(**options)  # type: ignore[arg-type]
+    assert not home.paths().data.exists()
+
+
+def test_settings_of_the_configuration_reach_the_store(home: Home) -> None:
+    home.paths().data.mkdir()
+    home.paths().config.write_text(
+        '[stores]\nchat = "kept/mine.db"\n[chat]\nevent_log = true\npart_limit = 1000\n'
+    )
+    with home.chat() as store:
+        assert store.path == home.paths().data / "kept/mine.db"
+        assert store.context.part_limit == 1000
+        session = store.create_session(agent="a", model="p/m")
+        kinds = [event.kind for event in store.tail(session, follow=False)]
+    assert kinds == ["session"]
+    assert home.status().chat.event_log is True
+
+
+def test_a_backup_goes_round(home: Home, tmp_path: Path) -> None:
+    with home.chat() as store:
+        session = store.create_session(agent="a", model="p/m", title="first")
+    made = home.backup()
+    steps: list[tuple[int, int]] = []
+    own = home.backup(tmp_path / "own.db", progress=lambda done, all_: steps.append((done, all_)))
+    assert steps[-1][0] == steps[-1][1]
+    assert [backup.path for backup in home.backups()] == [made]
+    with home.chat() as store:
+        store.delete(session)
+    assert home.restore(own) is not None
+    with home.chat(read_only=True) as store:
+        assert store.session(session).title == "first"
+    with pytest.raises(Conflict):
+        home.backup(own)
+
+
+def test_a_store_that_was_lost_comes_back_from_its_backup(home: Home) -> None:
+    with home.chat() as store:
+        session = store.create_session(agent="a", model="p/m")
+    made = home.backup()
+    home.chat_path().unlink()
+    assert home.restore(made) is None
+    with home.chat(read_only=True) as store:
+        assert store.session(session).id == session.id
+
+
+def test_finding_nothing_is_told(home: Home) -> None:
+    with home.chat() as store:
+        with pytest.raises(NotFound, match="no session"):
+            find_session(store, "last")
+        for ref in ("", "ses_", "x"):
+            with pytest.raises((NotFound, Invalid)):
+                find_session(store, ref)
+        session = store.create_session(agent="a", model="p/m")
+        with pytest.raises(NotFound, match="no user message"):
+            find_message(store, session, "last")
+        assert find_session(store, "ses_") == session
+
+
+def test_a_foreign_id_that_begins_another_is_found_itself(home: Home) -> None:
+    with home.chat() as store:
+        store.create_session(agent="a", model="p/m", session_id="abc-long")
+        short = store.create_session(agent="a", model="p/m", session_id="abc")
+        assert find_session(store, "abc") == short
+        assert find_session(store, "abc-").id == "abc-long"
+
+
+def test_a_timeline_is_exact_while_a_reply_grows(home: Home) -> None:
+    with home.chat() as store:
+        session = store.create_session(agent="a", model="p/m")
+        with store.record(session) as recorder:
+            for chunk in (
+                {"type": "text-start", "id": "0"},
+                *({"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(50)),
+            ):
+                recorder.feed(chunk)
+                (turn,) = timeline(store, session).turns
+                assert turn.parts == recorder.message["parts"]  # type: ignore[index]
+        with pytest.raises(Invalid, match="no view"):
+            timeline(store, session, "sideways")  # type: ignore[arg-type]
+
+
+def test_status_does_not_change_the_file(home: Home) -> None:
+    with home.chat() as store:
+        store.create_session(agent="a", model="p/m")
+    before = home.chat_path().read_bytes()
+    assert home.status().chat.sessions == 1
+    assert home.chat_path().read_bytes() == before
+
+
+def test_a_newer_file_is_named_in_the_status(home: Home) -> None:
+    with home.chat() as store, store.context.db.write() as tx:
+        tx.run("set_meta", {"key": "schema_version", "value": "99"})
+    assert "version 99" in home.status().chat.problem
+
+
+def test_another_file_can_be_named(home: Home, tmp_path: Path) -> None:
+    with ChatStore.open(tmp_path / "x.db") as other:
+        other.create_session(agent="a", model="p/m")
+    assert home.status(tmp_path / "x.db").chat.sessions == 1
