@@ -150,17 +150,14 @@ def _goals(kind: str, costs: Mapping[Case, Cost]) -> list[Goal]:
 
 
 def _facts(kind: str, costs: Mapping[Case, Cost]) -> list[str]:
-    ours = costs[Case(THREADKEEP, LONG)]
-    limit = costs[Case(LIMIT, LONG)]
-    facts = [
-        f"stream, {kind}: threadkeep uses {times(ratio(ours.cpu, limit.cpu))} the CPU"
-        + f" and {times(ratio(ours.written, limit.written))} the bytes of the raw limit at 200 KB"
-    ]
-    naive = costs.get(Case(NAIVE, LONG))
+    """Say how far the recorder is from the limit, and how far the naive way is from it."""
+    ours, naive = costs[Case(THREADKEEP, LONG)], costs.get(Case(NAIVE, LONG))
+    facts = [_compared(kind, THREADKEEP, ours, LIMIT, costs[Case(LIMIT, LONG)])]
     if naive is not None:
-        facts.append(
-            f"stream, {kind}: the naive way uses {times(ratio(naive.cpu, ours.cpu))} the CPU"
-            f" and {times(ratio(naive.written, ours.written))} the bytes of threadkeep at 200 KB;"
-            f" its last tenth costs {times(ratio(naive.last, naive.first))} its first"
-        )
+        facts.append(_compared(kind, NAIVE, naive, THREADKEEP, ours))
     return facts
+
+
+def _compared(kind: str, name: str, cost: Cost, other: str, base: Cost) -> str:
+    cpu, written = times(ratio(cost.cpu, base.cpu)), times(ratio(cost.written, base.written))
+    return f"stream, {kind}, 200 KB: {name} uses {cpu} the CPU and {written} the bytes of {other}"

@@ -7,7 +7,6 @@ import pytest
 import threadkeep
 from threadkeep import ChatStore, Home
 from threadkeep.errors import Conflict, Invalid, NotFound, UnsupportedEngine
-from threadkeep.home import find_message, find_session, timeline
 
 
 @pytest.fixture
@@ -109,22 +108,22 @@ def test_a_store_that_was_lost_comes_back_from_its_backup(home: Home) -> None:
 def test_finding_nothing_is_told(home: Home) -> None:
     with home.chat() as store:
         with pytest.raises(NotFound, match="no session"):
-            find_session(store, "last")
+            store.find_session("last")
         for ref in ("", "ses_", "x"):
             with pytest.raises((NotFound, Invalid)):
-                find_session(store, ref)
+                store.find_session(ref)
         session = store.create_session(agent="a", model="p/m")
         with pytest.raises(NotFound, match="no user message"):
-            find_message(store, session, "last")
-        assert find_session(store, "ses_") == session
+            store.find_message(session, "last")
+        assert store.find_session("ses_") == session
 
 
 def test_a_foreign_id_that_begins_another_is_found_itself(home: Home) -> None:
     with home.chat() as store:
         store.create_session(agent="a", model="p/m", session_id="abc-long")
         short = store.create_session(agent="a", model="p/m", session_id="abc")
-        assert find_session(store, "abc") == short
-        assert find_session(store, "abc-").id == "abc-long"
+        assert store.find_session("abc") == short
+        assert store.find_session("abc-").id == "abc-long"
 
 
 def test_a_timeline_is_exact_while_a_reply_grows(home: Home) -> None:
@@ -136,10 +135,10 @@ def test_a_timeline_is_exact_while_a_reply_grows(home: Home) -> None:
                 *({"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(50)),
             ):
                 recorder.feed(chunk)
-                (turn,) = timeline(store, session).turns
+                (turn,) = store.timeline(session).turns
                 assert turn.parts == recorder.message["parts"]  # type: ignore[index]
         with pytest.raises(Invalid, match="no view"):
-            timeline(store, session, "sideways")  # type: ignore[arg-type]
+            store.timeline(session, "sideways")  # type: ignore[arg-type]
 
 
 def test_status_does_not_change_the_file(home: Home) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Event, Json, SessionRef, ref_id
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.tail import read_events
+from threadkeep.chat.tail import LOOK_AFTER, read_events
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,21 +95,22 @@ class AsyncChatStore:
                     continue
                 if not follow or (until_idle and not running):
                     return
-                deadline = None if timeout is None else quiet_since + timeout
-                if not await self._changed(seen, deadline):
+                now = time.monotonic()
+                left = None if timeout is None else quiet_since + timeout - now
+                if left is not None and left <= 0:
                     return
+                await self._changed(seen, now + min(LOOK_AFTER, left or LOOK_AFTER))
         finally:
             context.db.unfollow()
 
-    async def _changed(self, seen: int, deadline: float | None) -> bool:
+    async def _changed(self, seen: int, deadline: float) -> None:
         """Wait for a commit on the loop's time: a waiting tail holds no thread."""
         pause = _POLL_FIRST
         while await self.run(self.store.context.db.changes) == seen:
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
+            if time.monotonic() >= deadline:
+                return
             await asyncio.sleep(pause)
             pause = min(pause * 2, _POLL_LAST)
-        return True
 
     create_session = _in_thread(ChatStore.create_session)
     session = _in_thread(ChatStore.session)

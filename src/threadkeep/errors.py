@@ -1,18 +1,18 @@
 """Every error threadkeep raises, with its exit code and HTTP status in one place.
 
-    ThreadkeepError
-    ├── NotFound                 the named thing does not exist
-    ├── Invalid                  the input is refused, nothing was written
-    │   ├── TooLarge             a value is over its limit
-    │   ├── ProtocolViolation    a chunk does not fit the stream so far
-    │   └── UnsupportedEngine    the given location needs an engine that is not there
-    ├── Conflict                 another writer or an earlier state stands in the way
-    ├── Busy                     the writer lock was not free within the time budget
-    ├── SchemaMismatch           the file's version is not one this program may write
-    ├── Damaged                  the stored data fails its own checks
-    ├── StorageFull              the disk or the file-size limit is used up
-    ├── ReadOnly                 the store was opened read-only, or its place cannot be written
-    └── Closed                   the store, recorder or connection is closed
+ThreadkeepError
+├── NotFound                 the named thing does not exist
+├── Invalid                  the input is refused, nothing was written
+│   ├── TooLarge             a value is over its limit
+│   ├── ProtocolViolation    a chunk does not fit the stream so far
+│   └── UnsupportedEngine    the given location needs an engine that is not there
+├── Conflict                 another writer or an earlier state stands in the way
+├── Busy                     the writer lock was not free within the time budget
+├── SchemaMismatch           the file's version is not one this program may write
+├── Damaged                  the stored data fails its own checks
+├── StorageFull              the disk or the file-size limit is used up
+├── ReadOnly                 the store was opened read-only, or its place cannot be written
+└── Closed                   the store, recorder or connection is closed
 """
 
 

@@ -30,11 +30,10 @@ from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.text import from_sql, join_text, printable
 from threadkeep.chat.context import Redact
 from threadkeep.chat.layout import read_version
-from threadkeep.chat.records import Json, Message, Run, Session
+from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.usage import usage_by_message
+from threadkeep.chat.timeline import Timeline, Turn
 from threadkeep.chat.verify import problems_of
-from threadkeep.chat.views import View, check_view, load, select
 from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError, UnsupportedEngine
 
 # What surfaces need beside the stores; they import nothing below this module.
@@ -46,15 +45,12 @@ __all__ = [
     "StoreStatus",
     "Timeline",
     "Turn",
-    "find_message",
-    "find_session",
     "iso",
     "join_text",
     "json",
     "now_ms",
     "parse_duration",
     "printable",
-    "timeline",
 ]
 
 _CHAT_FILE = "chat.db"
@@ -306,103 +302,3 @@ def _free_name(target: Path, source: Path) -> Path:
 def _describe(backup: Path, source: Path) -> Backup:
     at, _, rest = backup.stem.removeprefix(f"{source.stem}-").partition("-")
     return Backup(backup, at, rest.partition("-")[2], os.stat(backup).st_size)
-
-
-# ---------------------------------------------------------------------- finding things
-
-
-def find_session(store: ChatStore, ref: str) -> Session:
-    """Give a session by its id, by a beginning of it that only one has, or the newest as `last`."""
-    if ref == _LAST:
-        newest = store.sessions(limit=1).items
-        if not newest:
-            msg = f"there is no session in {store.path} yet"
-            raise NotFound(msg, hint="`threadkeep chat ls --all` lists archived ones too")
-        return newest[0]
-    ids = _session_ids(store, ref) or (
-        [] if ref.startswith("ses_") else _session_ids(store, f"ses_{ref}")
-    )
-    return store.session(_only_one(ids, ref, "session") or ref)
-
-
-def _session_ids(store: ChatStore, prefix: str) -> list[str]:
-    # U+10FFFF is the last character there is: every id that begins with the prefix sorts below.
-    sql = "SELECT id FROM chat_sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
-    with store.context.db.read() as tx:
-        found = tx.execute(sql, (prefix, f"{prefix}\U0010ffff", _SOME + 1)).fetchall()
-    return [from_sql(row[0]) for row in found] if prefix else []
-
-
-def find_message(store: ChatStore, session: Session, ref: str) -> str:
-    """Give a message id of a session, from a beginning of it, or its last user message."""
-    messages = store.ui_messages(session, view="all")
-    if ref == _LAST:
-        asked = [m["id"] for m in store.ui_messages(session) if m["role"] == "user"]
-        if not asked:
-            raise NotFound(f"session {session.id!r} has no user message yet")
-        return str(asked[-1])
-    ids = [str(m["id"]) for m in messages if str(m["id"]).startswith(ref)]
-    return _only_one(ids, ref, "message") or ref
-
-
-def _only_one(ids: list[str], ref: str, what: str) -> str | None:
-    """Choose the id that was meant; None leaves it to the store to say that there is none."""
-    if ref in ids or len(ids) == 1:
-        return ref if ref in ids else ids[0]
-    if not ids:
-        return None
-    some = ", ".join(ids[:_SOME]) + (", …" if len(ids) > _SOME else "")
-    raise Invalid(f"{ref!r} is the beginning of several {what}s", hint=f"give more of it: {some}")
-
-
-# ---------------------------------------------------------------------- the inspector
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """One message of a timeline, with what it used and the runs that made it."""
-
-    message: Message
-    role: str
-    parts: list[Json]
-    usage: dict[str, int] | None
-    cost_usd: float
-    runs: list[Run]
-
-
-class Timeline(msgspec.Struct, frozen=True):
-    """A session as an inspector shows it; `runs` are those that left no message."""
-
-    session: Session
-    view: str
-    turns: list[Turn]
-    runs: list[Run]
-    used: dict[str, int]
-    cost_usd: float
-
-
-def timeline(store: ChatStore, session: Session, view: View = "transcript") -> Timeline:
-    """Put together what happened in a session, turn by turn, from one snapshot of the store."""
-    check_view(view)
-    with store.context.db.read() as tx:
-        loaded = load(tx, session.id)
-        used = usage_by_message(tx, session.id)
-        costs = {
-            from_sql(row[0]): float(row[6])
-            for row in tx.all("session_usage", {"session_id": session.id})
-        }
-    runs = store.runs(session)
-    messages = {message.id: message for message, _ in loaded}
-    turns = [
-        Turn(
-            message=messages[shaped["id"]],
-            role=shaped["role"],
-            parts=shaped["parts"],
-            usage=used.get(shaped["id"]),
-            cost_usd=costs.get(shaped["id"], 0.0),
-            runs=[run for run in runs if run.message_id == shaped["id"]],
-        )
-        for shaped in select(loaded, view)
-    ]
-    lost = [run for run in runs if run.message_id not in messages]
-    spent, cost = store.spend(session)
-    return Timeline(session, view, turns, lost, spent, cost)

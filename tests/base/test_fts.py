@@ -4,8 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from threadkeep.base import fts
 from threadkeep.base.fts import (

@@ -1,8 +1,7 @@
 """Hashes and checksums of rows."""
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from threadkeep.base.hashes import Field, checksum, content_hash
 from threadkeep.base.text import to_sql

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from threadkeep.base.json import MAX_DEPTH, decode, encode, escape_piece
 from threadkeep.base.text import join_pairs

@@ -3,8 +3,7 @@
 import sqlite3
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from threadkeep.base.text import from_sql, join_pairs, join_text, printable, to_sql
 

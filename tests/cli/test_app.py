@@ -1,11 +1,13 @@
 """The frame: help pages, usage errors, exit codes, and how errors are told."""
 
+import io
 import shlex
 import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -16,7 +18,7 @@ from tests.cli.conftest import HOSTILE, Run, Start, talk
 from tests.conftest import REPO
 from threadkeep import ChatStore, errors
 from threadkeep.cli.app import cli, main
-from threadkeep.cli.command import command
+from threadkeep.cli.command import command, confirm
 
 PIPES = ("|", "<", ">")
 
@@ -131,6 +133,19 @@ def test_ctrl_c_exits_with_130(home: Path) -> None:
 
     result = CliRunner().invoke(interrupted)
     assert (result.exit_code, result.stderr) == (130, "interrupted\n")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("answer, goes_on", [("y\n", True), ("n\n", False), ("\n", False)])
+def test_a_person_is_asked(*, answer: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    with nullcontext() if goes_on else pytest.raises(errors.ThreadkeepError, match="nothing was"):
+        confirm("delete it?", yes=False)
+    confirm("delete it?", yes=True)
 
 
 @pytest.mark.parametrize(

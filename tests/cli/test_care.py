@@ -1,6 +1,8 @@
 """rm, prune and verify."""
 
 import sqlite3
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +94,23 @@ def test_verify_adopts_rows_of_another_program_only_when_asked(run: Run, store: 
     assert document(run("chat", "verify", "--adopt", "--json"))["verify"]["unhashed"] == 1
     assert "--adopt" not in run("chat", "verify").stderr
     assert store.session(session).title == "by another program"
+
+
+def test_a_file_of_another_program_is_taken_in_only_when_asked(run: Run, home: Path) -> None:
+    home.mkdir()
+    path = home / "chat.db"
+    head = files("threadkeep.chat").joinpath("sql", "head.sql").read_text("utf-8")
+    with sqlite3.connect(path) as database:
+        database.executescript(head)
+        database.execute(
+            "INSERT INTO chat_sessions(id, agent, title, created_at, updated_at)"
+            " VALUES ('theirs', 'build', 'of another program', 1, 1)"
+        )
+    database.close()
+    before = path.read_bytes()
+    for words in (["ls"], ["show", "theirs"], ["search", "x"], ["tail", "theirs"], ["verify"]):
+        assert "verify --adopt" in run("chat", *words, code=2).stderr
+    assert path.read_bytes() == before
+    run("chat", "verify", "--adopt")
+    assert "of another program" in run("chat", "ls").stdout
+    assert document(run("backup", "--list", "--json"))["backups"] != []

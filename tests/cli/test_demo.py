@@ -1,5 +1,6 @@
 """The demo ends by itself, shows the conversation live, and leaves a store to look into."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,18 @@ def test_the_demo_leaves_a_store_to_look_into(run: Run, home: Path) -> None:
         assert store.verify().ok
         verdicts = [v["action"] for one in store.runs(session) for v in one.verdicts]
     assert verdicts == ["allow", "allow", "deny", "allow"]
+
+
+def test_ctrl_c_in_the_demo_records_an_abort(start: Start, home: Path) -> None:
+    process = start("demo")
+    assert process.stdout is not None
+    while b"thinking" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    with ChatStore.open(home / "demo.db", read_only=True) as store:
+        (session,) = store.sessions().items
+        assert [one.end_reason for one in store.runs(session)] == ["abort"]
 
 
 @pytest.mark.parametrize("name", ["turn-1.jsonl", "turn-2.jsonl"])

@@ -4,8 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.cli.conftest import Run, Start, document, jsonl, sse, talk, text_reply, tool_reply
 from threadkeep import ChatStore
@@ -123,6 +122,10 @@ def test_an_unknown_session_is_refused_before_anything_is_read(run: Run, home: P
 
 def test_tee_passes_the_input_on_unchanged(run: Run, home: Path) -> None:
     assert run("chat", "record", "--tee", stdin=BODIES["sse"]).stdout_bytes == BODIES["sse"]
+
+
+def test_tee_and_json_do_not_share_stdout(run: Run, home: Path) -> None:
+    assert "both want stdout" in run("chat", "record", "--tee", "--json", code=2).stderr
 
 
 @pytest.mark.parametrize("policy", ["chunk", "step", "turn"])

@@ -66,9 +66,7 @@ def tool_chunks(call: str, name: str = "search", **fields: Any) -> list[Json]:
     ]
 
 
-def record(
-    store: ChatStore, session: Session | str, chunks: Iterable[Json], **options: Any
-) -> str:
+def record(store: ChatStore, session: Session | str, chunks: Iterable[Json], **options: Any) -> str:
     """Record a list of chunks as one reply and give its message id."""
     with store.record(session, **options) as recorder:
         for chunk in chunks:
@@ -77,9 +75,7 @@ def record(
     return str(recorder.message_id)
 
 
-def reply(
-    store: ChatStore, session: Session | str, text: str, usage: Json | None = None
-) -> str:
+def reply(store: ChatStore, session: Session | str, text: str, usage: Json | None = None) -> str:
     """Record a reply of one text, with its usage if there is any, and give its message id."""
     message_id = record(store, session, text_chunks(text))
     if usage is not None:
@@ -134,9 +130,7 @@ def contents(path: Path) -> dict[str, list[Row]]:
     with plain(path) as connection:
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         names = sorted(
-            name
-            for (name,) in found
-            if name.startswith(_OURS) and not name.startswith("tk_search")
+            name for (name,) in found if name.startswith(_OURS) and not name.startswith("tk_search")
         )
         return {name: _all_rows(connection, name) for name in names}
 

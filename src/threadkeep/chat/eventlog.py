@@ -15,9 +15,9 @@ from threadkeep.chat.context import Context
 from threadkeep.chat.journal import CHUNK, EVENT_LOG, check_row
 from threadkeep.chat.recording import PartState, known_parts
 from threadkeep.chat.records import Json, message_of
+from threadkeep.chat.recovery import refuse_if_running
 from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import (
-    COLUMNS,
     MESSAGE,
     PART,
     SESSION,
@@ -25,11 +25,11 @@ from threadkeep.chat.rows import (
     image,
     insert_part,
     part_row,
-    rehash,
+    put_image,
     update_part,
 )
 from threadkeep.chat.views import stored_message
-from threadkeep.errors import Conflict
+from threadkeep.errors import Conflict, Damaged
 
 _BATCH = 500
 
@@ -88,14 +88,28 @@ def _shrink(tx: Tx, session_id: str, message_id: str) -> None:
 
 
 def rebuild(ctx: Context) -> int:
-    """Empty the three tables and fill them again from the event log; give the events applied."""
-    with ctx.db.write() as tx:
+    """Empty the three tables and fill them again from the event log; give the events applied.
+
+    Runs, usage and unknown columns are not in the log; they stay.
+    """
+    # A cascade would take the runs and the usage of every session along.
+    with ctx.db.write(foreign_keys=False) as tx:
         if not journal.log_is_on(tx):
             msg = "this store keeps no event log, so there is nothing to rebuild from"
             raise Conflict(msg, hint="open it with event_log=True before recording")
-        tx.execute("DELETE FROM chat_sessions")
-        # No table refers from one session to another, so streams can go in any order.
-        return sum(_Replay(tx, from_sql(row[0])).run() for row in tx.all("all_streams"))
+        for row in tx.all("all_session_ids"):
+            refuse_if_running(tx, from_sql(row[0]), "rebuild")
+        extra = tx.all("all_extra")
+        for table in TABLES.values():
+            tx.execute(f'DELETE FROM "{table}"')  # noqa: S608  (our own names)
+        count = sum(_Replay(tx, from_sql(row[0])).run() for row in tx.all("all_streams"))
+        for kind, row_id, columns_json in extra:
+            tx.run("put_extra", {"kind": kind, "id": row_id, "columns_json": columns_json})
+        broken = tx.execute("PRAGMA foreign_key_check").fetchone()
+        if broken is not None:
+            msg = f"the event log is not complete: a row of {broken[0]} would lose its parent"
+            raise Damaged(msg, hint="nothing was changed; restore a backup instead")
+        return count
 
 
 class _Replay:
@@ -185,17 +199,3 @@ class _Replay:
                 insert_part(self._tx, row)
                 known.stored = True
         self._dirty.clear()
-
-
-def put_image(tx: Tx, kind: str, row: Json) -> None:
-    """Write a row with the columns that we know, over the row of the same id."""
-    known = [name for name in COLUMNS[kind] if name in row]
-    names = ", ".join(f'"{name}"' for name in known)
-    marks = ", ".join("?" for _ in known)
-    updates = ", ".join(f'"{name}" = excluded."{name}"' for name in known if name != "id")
-    sql = (
-        f'INSERT INTO "{TABLES[kind]}"({names}) VALUES ({marks})'  # noqa: S608
-        f" ON CONFLICT(id) DO UPDATE SET {updates}"
-    )
-    tx.execute(sql, [row[name] for name in known])
-    rehash(tx, kind, row["id"])

@@ -117,6 +117,8 @@ def say(
         schema_version=schema_version,
     )
     new_id = ctx.ids.new("msg") if message_id is None else ref_id(message_id, "message")
+    if message_id is not None:
+        refuse_taken_id(tx, session_id, new_id)
     add_message(ctx, tx, session_id, new_id, "user", parts, noted)
     return need_message(tx, session_id, new_id)
 
@@ -138,8 +140,7 @@ def add_message(
     parts: Sequence[Json],
     metadata: Json,
 ) -> None:
-    """Add a message with its parts at the end of the session."""
-    refuse_taken_id(tx, session_id, message_id)
+    """Add a message with its parts at the end of the session; its id is known to be free."""
     created = next_message_time(tx, session_id, ctx.clock())
     hidden = metadata.get("hidden_at")
     insert_message(
@@ -149,7 +150,7 @@ def add_message(
         role=role,
         metadata=clean(ctx, metadata),
         created_at=created,
-        hidden_at=hidden if isinstance(hidden, int) and is_number(hidden) else None,
+        hidden_at=hidden if isinstance(hidden, int) and not isinstance(hidden, bool) else None,
     )
     part_ids = add_parts(ctx, tx, session_id, message_id, parts, created)
     touch_session(tx, session_id, created)

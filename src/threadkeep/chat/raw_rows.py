@@ -1,13 +1,10 @@
 """Whole rows of a session: every column the file has, as an export gives and an import takes them.
 
 A row in JSON has the columns we know in their own order, then the others by name. Values that
-JSON cannot hold, in columns that another program added, are written as `{"$base64": …}` (bytes)
-and `{"$real": "inf"}`. A column that the file lacks is kept in `tk_extra`, and comes back.
+JSON cannot hold are tagged (see columns.py). A column that the file lacks is kept in `tk_extra`,
+and comes back.
 """
 
-import base64
-import binascii
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -16,18 +13,17 @@ from threadkeep.base import json
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.chat.columns import as_column, as_json, quoted
 from threadkeep.chat.journal import unfinished
-from threadkeep.chat.records import USAGE_BUCKETS, Json, is_number, message_of, read_object
+from threadkeep.chat.records import Json, message_of, read_object, usage_in
 from threadkeep.chat.rows import COLUMNS, MESSAGE, PART, SESSION, TABLES, part_row, rehash
 from threadkeep.chat.views import stored_message
 
 MessageRows = tuple[Json, list[Json]]
-BYTES, REAL = "$base64", "$real"
 
 # Our model_json is never NULL; another program's may be. The empty object stands in for it, and
 # the NULL is kept in tk_extra.
 _MODEL, _NO_MODEL = "model_json", "{}"
-_LARGEST_COUNT = 2**53 - 1
 
 
 class SessionRows(NamedTuple):
@@ -79,32 +75,14 @@ def load_rows(tx: Tx, session_id: str) -> SessionRows | None:
 
 def _select(tx: Tx, kind: str, where: str, session_id: str) -> Iterator[Json]:
     names = columns_of(tx, TABLES[kind])
-    columns = ", ".join(map(_quoted, names))
+    columns = ", ".join(map(quoted, names))
     sql = f'SELECT {columns} FROM "{TABLES[kind]}" {where}'  # noqa: S608  (the file's own names)
     known = [name in COLUMNS[kind] for name in names]
     for row in tx.execute(sql, (session_id,)):
         yield {
-            name: _as_json(value, ours=ours)
+            name: as_json(value, ours=ours)
             for name, value, ours in zip(names, row, known, strict=True)
         }
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _as_json(value: Any, *, ours: bool) -> Any:
-    """Give a column's value as JSON can hold it; in our columns a blob is a text (see to_sql)."""
-    if isinstance(value, bytes):
-        try:
-            if ours:
-                return from_sql(value)
-        except UnicodeDecodeError:
-            pass
-        return {BYTES: base64.b64encode(value).decode()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {REAL: str(value)}
-    return value
 
 
 def _add_journal(tx: Tx, session_id: str, parts: dict[str, list[Json]]) -> None:
@@ -173,7 +151,7 @@ class _Insert:
         self._kind = kind
         self._names = COLUMNS[kind]
         self._file_has = [name for name in columns_of(tx, TABLES[kind]) if name not in self._names]
-        columns = ", ".join(map(_quoted, self._names))
+        columns = ", ".join(map(quoted, self._names))
         marks = ", ".join("?" for _ in self._names)
         self._sql = f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks})'  # noqa: S608
 
@@ -195,44 +173,20 @@ class _Insert:
 
     def _fill(self, tx: Tx, row_id: str, name: str, value: Any) -> bool:
         """Write a column that another program added; False if it does not hold the value as is."""
-        table, column = TABLES[self._kind], _quoted(name)
+        table, column = TABLES[self._kind], quoted(name)
         update = f'UPDATE "{table}" SET {column} = ? WHERE id = ?'  # noqa: S608  (the file's name)
-        tx.execute(update, (_as_column(value), row_id))
+        tx.execute(update, (as_column(value), row_id))
         select = f'SELECT {column} FROM "{table}" WHERE id = ?'  # noqa: S608
-        stored = _as_json(tx.execute(select, (row_id,)).fetchone()[0], ours=False)
+        stored = as_json(tx.execute(select, (row_id,)).fetchone()[0], ours=False)
         if json.encode(stored) == json.encode(value):
             return True
         tx.execute(update, (None, row_id))
         return False
 
 
-def _as_column(value: Any) -> Any:
-    """Give what SQLite is to store for a JSON value, None if it has no type for it."""
-    if isinstance(value, dict) and len(value) == 1:
-        return _untagged(*next(iter(value.items())))
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**63 else None
-    return value if isinstance(value, (str, float)) else None
-
-
-def _untagged(tag: str, value: Any) -> bytes | float | None:
-    try:
-        if tag == BYTES:
-            return base64.b64decode(value, validate=True)
-        return float(value) if tag == REAL else None
-    except (TypeError, ValueError, binascii.Error):
-        return None
-
-
 def _put_usage(tx: Tx, message: Json) -> None:
     """Usage that a message carries in its metadata counts as recorded; the sums stay as given."""
     usage = read_object(message["metadata_json"]).get("usage")
-    if message["role"] != "assistant" or not isinstance(usage, dict):
-        return
-    params: Json = {name: _count(usage.get(name)) for name in USAGE_BUCKETS}
-    ids = {"message_id": message["id"], "session_id": message["session_id"], "cost_usd": 0.0}
-    tx.run("put_usage", params | ids)
-
-
-def _count(value: Any) -> int:
-    return int(value) if is_number(value) and 0 < value <= _LARGEST_COUNT else 0
+    if message["role"] == "assistant" and isinstance(usage, dict):
+        ids = {"message_id": message["id"], "session_id": message["session_id"], "cost_usd": 0.0}
+        tx.run("put_usage", {**usage_in(usage), **ids})

@@ -166,7 +166,7 @@ class Recording:
             touch_session(tx, self.session_id, self.pending[-1].at)
             journal.note(ctx, tx, self.session_id, "step", [(SESSION, self.session_id)])
         if self._folded or self._cut is not None or not self.stored:
-            self._note_progress(tx, owner, self.end_seq())
+            self.note_progress(tx, owner)
 
     def written(self, now: float) -> None:
         """The transaction was committed: remember what is stored."""
@@ -279,7 +279,8 @@ class Recording:
         set_message_metadata(tx, self.message_id, merged, self.pending[-1].at)
         journal.note(ctx, tx, self.session_id, "metadata", [(MESSAGE, self.message_id)])
 
-    def _note_progress(self, tx: Tx, owner: "Owner", seq: int) -> None:
+    def note_progress(self, tx: Tx, owner: "Owner") -> None:
+        """Write down what is open and how far each part is folded."""
         dirty = {
             index: self.parts[index].folded_seq
             for index in self._dirty
@@ -290,7 +291,7 @@ class Recording:
             "session_id": self.session_id,
             "run_id": owner.run_id,
             "owner": owner.mark,
-            "open_json": journal.open_json(self.state, seq, dirty),
+            "open_json": journal.open_json(self.state, self.end_seq(), dirty),
             "started_at": owner.started_at,
         }
         if tx.run("put_recording", params) == 0:

@@ -1,7 +1,7 @@
 """What the chat store gives back: sessions, messages, parts, runs and events as plain values."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import msgspec
 
@@ -117,9 +117,22 @@ def ref_id(ref: object, what: str) -> str:
     return found
 
 
-def is_number(value: object) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Tell whether a JSON value is a number (true and false are not)."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+_LARGEST_COUNT = 2**53 - 1  # beyond it a number in JSON is no longer a count
+
+
+def usage_in(metadata_usage: object) -> dict[str, int]:
+    """Read usage as another program wrote it into metadata: what is no count is zero."""
+    given = metadata_usage if isinstance(metadata_usage, dict) else {}
+    found = {name: given.get(name) for name in USAGE_BUCKETS}
+    return {
+        name: int(value) if is_number(value) and 0 < value <= _LARGEST_COUNT else 0
+        for name, value in found.items()
+    }
 
 
 def read_object(text: str | bytes | None) -> Json:

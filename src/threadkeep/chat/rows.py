@@ -8,6 +8,7 @@ from threadkeep.base.hashes import content_hash
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
+from threadkeep.chat.columns import as_column, as_json, quoted
 from threadkeep.chat.records import Json, Message, Session, message_of, session_of
 from threadkeep.errors import Conflict, Damaged, NotFound
 
@@ -194,10 +195,26 @@ def next_message_time(tx: Tx, session_id: str, now: int) -> int:
 def image(tx: Tx, kind: str, row_id: str) -> Json | None:
     """Give a row with every column that the file has, known to us or not; None if it is gone."""
     names = columns_of(tx, TABLES[kind])
-    quoted = ", ".join(f'"{name}"' for name in names)
-    sql = f'SELECT {quoted} FROM "{TABLES[kind]}" WHERE id = ?'  # noqa: S608  (our own names)
+    columns = ", ".join(map(quoted, names))
+    sql = f'SELECT {columns} FROM "{TABLES[kind]}" WHERE id = ?'  # noqa: S608  (the file's names)
     row: Row | None = tx.execute(sql, (row_id,)).fetchone()
     if row is None:
         return None
-    values = (from_sql(value) if isinstance(value, bytes) else value for value in row)
-    return dict(zip(names, values, strict=True))
+    known = COLUMNS[kind]
+    return {
+        name: as_json(value, ours=name in known) for name, value in zip(names, row, strict=True)
+    }
+
+
+def put_image(tx: Tx, kind: str, row: Json) -> None:
+    """Write a row from its image over the row of the same id, in the columns the file has."""
+    names = [name for name in columns_of(tx, TABLES[kind]) if name in row]
+    columns = ", ".join(map(quoted, names))
+    marks = ", ".join("?" for _ in names)
+    updates = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names)
+    sql = (
+        f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks})'  # noqa: S608
+        f" ON CONFLICT(id) DO UPDATE SET {updates}"
+    )
+    tx.execute(sql, [as_column(row[name]) for name in names])
+    rehash(tx, kind, row["id"])

@@ -14,32 +14,22 @@ from threadkeep.base.schema import prepare, refuse_newer
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
 from threadkeep.chat import (
     diff as diff_,
-)
-from threadkeep.chat import (
     eventlog,
     history,
+    lookup,
     messages,
     orphans,
     recorder,
     recovery,
     retention,
+    runs as runs_,
+    search as search_,
+    sessions as sessions_,
+    tail as tail_,
+    timeline as timeline_,
     transfer,
     turns,
     usage,
-)
-from threadkeep.chat import (
-    runs as runs_,
-)
-from threadkeep.chat import (
-    search as search_,
-)
-from threadkeep.chat import (
-    sessions as sessions_,
-)
-from threadkeep.chat import (
-    tail as tail_,
-)
-from threadkeep.chat import (
     verify as verify_,
 )
 from threadkeep.chat.context import PART_LIMIT, Context, Redact
@@ -151,6 +141,9 @@ class ChatStore:
     put_message = writes(messages.put_message)
     ui_messages = reads(messages.ui_messages)
     message = reads(messages.ui_message)
+    timeline = reads(timeline_.timeline)
+    find_session = reads(lookup.find_session)
+    find_message = reads(lookup.find_message)
     search = calls(search_.search)
 
     # streams

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 from threadkeep.base import json
+from threadkeep.base.processes import is_alive
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.context import Context
@@ -13,6 +14,7 @@ from threadkeep.chat.rows import need_session
 from threadkeep.chat.views import load_message
 
 _BATCH = 500
+LOOK_AFTER = 1.0
 
 
 def tail(
@@ -46,7 +48,8 @@ def tail(
             left = None if timeout is None else quiet_since + timeout - time.monotonic()
             if not follow or (until_idle and not running) or (left is not None and left <= 0):
                 return
-            ctx.db.changed(seen, left)
+            # A recorder that is killed commits nothing more: look after it now and then.
+            ctx.db.changed(seen, LOOK_AFTER if left is None else min(left, LOOK_AFTER))
     finally:
         ctx.db.unfollow()
 
@@ -55,7 +58,8 @@ def read_events(ctx: Context, session_id: str, after: int) -> tuple[list[Event],
     """Give the next events after a number, and whether somebody records the session now."""
     with ctx.db.read() as tx:
         events = _next_events(tx, session_id, after)
-        return events, bool(tx.all("session_recordings", {"session_id": session_id}))
+        recordings = tx.all("session_recordings", {"session_id": session_id})
+        return events, any(is_alive(row[3]) for row in recordings)
 
 
 def _next_events(tx: Tx, session_id: str, after: int) -> list[Event]:

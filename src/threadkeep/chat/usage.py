@@ -19,6 +19,7 @@ from threadkeep.chat.records import (
     is_number,
     message_of,
     ref_id,
+    usage_in,
 )
 from threadkeep.chat.rows import (
     MESSAGE,
@@ -102,10 +103,10 @@ def _grow_sums(tx: Tx, session_id: str, grown: Buckets, now: int, *, more_cost: 
 def _checked_cost(cost: object) -> float:
     if cost is None:
         return 0.0
-    if not is_number(cost) or not 0 <= float(cost) < float("inf"):  # type: ignore[arg-type]
+    if not is_number(cost) or not 0 <= float(cost) < float("inf"):
         msg = f"a cost must be a number of US dollars that is not negative, not {cost!r}"
         raise Invalid(msg, hint="leave cost_usd out if you do not know it")
-    return float(cost)  # type: ignore[arg-type]
+    return float(cost)
 
 
 def _assistant_message(tx: Tx, session_id: str, message_id: str | None) -> Message:
@@ -159,18 +160,8 @@ def usage_by_message(tx: Tx, session_id: str) -> dict[str, Buckets]:
     for row in tx.all("session_messages", params):
         message = message_of(row)
         if message.role == "assistant" and message.id not in noted and message.id not in recorded:
-            noted[message.id] = _from_metadata(message.metadata.get("usage"))
+            noted[message.id] = usage_in(message.metadata.get("usage"))
     return noted
-
-
-def _from_metadata(usage: object) -> Buckets:
-    if not isinstance(usage, dict):
-        return NOTHING
-    given = {name: usage.get(name) for name in USAGE_BUCKETS}
-    return {
-        name: int(value) if is_number(value) and value is not None and value > 0 else 0
-        for name, value in given.items()
-    }
 
 
 def _context_ids(tx: Tx, session_id: str) -> list[str]:

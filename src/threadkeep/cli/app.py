@@ -44,10 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 ok, 1 problems found or failure, 2 usage, 3 not found, 4 busy, 5 schema, 130 interrupted.
     """
     _prepare_streams()
-    logging.basicConfig(
-        level=os.environ.get("THREADKEEP_LOG", "warning").upper(),
-        format="%(levelname)s: %(message)s",
-    )
+    wanted = os.environ.get("THREADKEEP_LOG", "warning").upper()
+    level = logging.getLevelNamesMapping().get(wanted, logging.WARNING)
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s")
     try:
         code = cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except click.UsageError as error:

@@ -109,7 +109,8 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Invalid(f"this needs a yes: {question}", hint="add --yes, or --dry-run to look first")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise ThreadkeepError("not confirmed, nothing was changed")
 
 
 # ---------------------------------------------------------------------- exit codes

@@ -2,8 +2,9 @@
 
 import shlex
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib import resources
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 from threadkeep import ChatStore, Event, Session
 from threadkeep.cli.chat.follow import readable
 from threadkeep.cli.command import Call, command
-from threadkeep.cli.output import document, note, write, write_pieces
+from threadkeep.cli.output import Piece, document, note, write, write_pieces
 from threadkeep.home import json
 
 Json = dict[str, Any]
@@ -34,9 +35,11 @@ def demo(call: Call, *, fast: bool) -> None:
     with call.home.chat(db) as store:
         session = store.create_session(**script["session"])
         note(f"recording session {session.id} into {db}\n")
-        for pieces in _watch(store, session, script, 0.0 if fast else 1.0):
-            if not call.as_json:
-                write_pieces(pieces)
+        # Closed before the store is: the thread that records must have ended by then.
+        with closing(_watch(store, session, script, 0.0 if fast else 1.0)) as shown:
+            for pieces in shown:
+                if not call.as_json:
+                    write_pieces(pieces)
         messages = [message["id"] for message in store.ui_messages(session)]
     if call.as_json:
         document(db=db, session_id=session.id, message_ids=messages)
@@ -51,7 +54,9 @@ def load(name: str) -> Any:
     return json.decode(text)
 
 
-def _watch(store: ChatStore, session: Session, script: Json, speed: float) -> Iterator[Any]:
+def _watch(
+    store: ChatStore, session: Session, script: Json, speed: float
+) -> Generator[list[Piece], None, None]:
     """Play the script in one thread, follow the store in this one."""
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:

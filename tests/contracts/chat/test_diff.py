@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.chats import new_session, open_store, reply, turn
 from threadkeep.chat.diff import TurnDiff, diff_messages, split_turns

@@ -141,3 +141,28 @@ def test_deleted_session_leaves_only_the_fact(store: ChatStore) -> None:
         rows = tx.execute("SELECT kind, data_json FROM chat_events").fetchall()
     assert [kind for kind, _ in rows] == ["delete"]
     assert "forget this" not in rows[0][1]
+
+
+def test_rebuild_keeps_runs_usage_and_columns_of_others(store: ChatStore) -> None:
+    session = store.create_session(agent="a", model="m")
+    with store.context.db.write() as tx:
+        tx.execute('ALTER TABLE chat_messages ADD COLUMN "co""lor" TEXT')
+    record(store, session, TEXT, None)
+    store.record_usage(session, {"input": 3, "output": 4}, cost_usd=0.5)
+    with store.context.db.write() as tx:
+        tx.execute('UPDATE chat_messages SET "co""lor" = ?', (b"\xff\x00",))
+    store.record_usage(session, {"input": 1})
+    before, runs, spent = tables(store), store.runs(session), store.spend(session)
+    store.rebuild()
+    assert tables(store) == before
+    assert store.runs(session) == runs
+    assert store.spend(session) == spent
+
+
+def test_rebuild_is_refused_while_somebody_records(store: ChatStore) -> None:
+    session = store.create_session(agent="a", model="m")
+    with store.record(session) as recorder:
+        recorder.feed(TEXT[0])
+        with pytest.raises(Conflict, match="running"):
+            store.rebuild()
+    assert store.rebuild() > 0

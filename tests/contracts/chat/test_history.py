@@ -3,9 +3,12 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.chats import (
     FakeClock,
@@ -216,9 +219,7 @@ def test_compaction_without_a_tail_keeps_nothing(store: ChatStore, session: Sess
     assert texts(store, session, "model") == ["all of it", "next"]
 
 
-@pytest.mark.parametrize(
-    "turns,kept", [(0, []), (1, ["q3", "a3"]), (2, ["q2", "a2", "q3", "a3"])]
-)
+@pytest.mark.parametrize("turns,kept", [(0, []), (1, ["q3", "a3"]), (2, ["q2", "a2", "q3", "a3"])])
 def test_tail_may_be_given_in_turns(
     store: ChatStore, session: Session, turns: int, kept: list[str]
 ) -> None:
@@ -376,9 +377,7 @@ def test_fork_of_an_untitled_session_is_untitled(store: ChatStore) -> None:
     assert store.fork(named_by_their_default).title == "New Chat"
 
 
-def test_fork_leaves_hidden_and_queued_messages_behind(
-    store: ChatStore, session: Session
-) -> None:
+def test_fork_leaves_hidden_and_queued_messages_behind(store: ChatStore, session: Session) -> None:
     q1, *_ = talk(store, session, 2)
     store.rewind(session, q1)
     reply(store, session, "b1", usage={"input": 100})
@@ -483,10 +482,179 @@ def test_late_metadata_of_a_branch_does_not_touch_the_parent(
     assert total(store, session) == 1
 
 
-def test_text_that_grows_in_a_dead_recording_is_forked_whole(
+def test_reply_that_was_cut_short_is_forked_as_far_as_it_came(
     store: ChatStore, session: Session
 ) -> None:
     with store.record(session) as recorder:
         for chunk in text_chunks("half a reply")[:4]:
             recorder.feed(chunk)
     assert texts(store, store.fork(session)) == ["half a reply"]
+
+
+# ---------------------------------------------------------------------- any order of all of it
+
+
+class Entry:
+    """What the model below knows of one message."""
+
+    def __init__(self, message_id: str, text: str, usage: int = 0, *, queued: bool = False) -> None:
+        self.id = message_id
+        self.text = text
+        self.usage = usage
+        self.user = not usage
+        self.queued = queued
+        self.shown = True
+        self.tail: str | None = None
+        self.marker = False
+
+
+class Conversation(RuleBasedStateMachine):
+    """Does anything in any order, and compares the store with a list in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.clock = FakeClock(step=0)
+        self.store = open_store(Path(self.folder.name) / "chat.db", self.clock)
+        self.session = new_session(self.store)
+        self.entries: list[Entry] = []
+        self.rewinds: list[list[Entry]] = []
+        self.spent = 0
+
+    def teardown(self) -> None:
+        assert self.store.verify().problems == []
+        self.store.close()
+        self.folder.cleanup()
+
+    def visible(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.shown and not entry.queued]
+
+    def waiting(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.queued and entry.shown]
+
+    def context(self) -> list[Entry]:
+        """What the model sees: the newest summary, the tail before it, what came after."""
+        shown = self.visible()
+        places = [place for place, entry in enumerate(shown) if entry.marker]
+        if not places:
+            return shown
+        last = places[-1]
+        ids = [entry.id for entry in shown[:last]]
+        wanted = shown[last].tail
+        start = ids.index(wanted) if wanted in ids else last
+        tail = [entry for entry in shown[start:last] if not entry.marker]
+        return [shown[last], *tail, *shown[last + 1 :]]
+
+    @rule(jump=st.integers(-1000, 1000))
+    def turn_the_clock(self, jump: int) -> None:
+        self.clock.now += jump
+
+    @rule()
+    def say(self) -> None:
+        text = f"said {len(self.entries)}"
+        self.entries.append(Entry(self.store.say(self.session, text).id, text))
+
+    @rule(usage=st.integers(1, 1000))
+    def answer(self, usage: int) -> None:
+        text = f"answered {len(self.entries)}"
+        message_id = reply(self.store, self.session, text, usage={"output": usage})
+        self.entries.append(Entry(message_id, text, usage))
+        self.spent += usage
+
+    @rule(usage=st.integers(1, 1000))
+    def use_more(self, usage: int) -> None:
+        replies = [entry for entry in self.visible() if not entry.user and not entry.marker]
+        if replies:
+            self.store.record_usage(self.session, {"reasoning": usage})
+            replies[-1].usage += usage
+            self.spent += usage
+
+    @rule()
+    def enqueue(self) -> None:
+        text = f"queued {len(self.entries)}"
+        message = self.store.enqueue(self.session, text)
+        self.entries.append(Entry(message.id, text, queued=True))
+
+    @rule()
+    def fire(self) -> None:
+        fired = self.store.fire(self.session)
+        waiting = self.waiting()
+        assert (fired is None) == (not waiting)
+        if fired is not None:
+            entry = next(entry for entry in waiting if entry.id == fired.id)
+            entry.queued = False
+            self.entries.remove(entry)
+            self.entries.append(entry)
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        if waiting := self.waiting():
+            entry = data.draw(st.sampled_from(waiting))
+            assert self.store.cancel(self.session, entry.id)
+            entry.queued = entry.shown = False
+
+    @rule(data=st.data())
+    def rewind(self, data: st.DataObject) -> None:
+        points = [entry for entry in self.visible() if entry.user]
+        if points:
+            point = data.draw(st.sampled_from(points))
+            later = self.entries[self.entries.index(point) + 1 :]
+            hidden = [entry for entry in later if entry in self.visible()]
+            assert self.store.rewind(self.session, point.id) == [entry.id for entry in hidden]
+            for entry in hidden:
+                entry.shown = False
+            if hidden:
+                self.rewinds.append(hidden)
+
+    @rule()
+    def unrewind(self) -> None:
+        back = self.rewinds.pop() if self.rewinds else []
+        assert set(self.store.unrewind(self.session)) == {entry.id for entry in back}
+        for entry in back:
+            entry.shown = True
+
+    @rule(data=st.data(), usage=st.integers(1, 50))
+    def compact(self, data: st.DataObject, usage: int) -> None:
+        choices = [None, *(entry.id for entry in self.visible())]
+        tail = data.draw(st.sampled_from(choices))
+        marker = self.store.compact(self.session, "sum", tail_start=tail, summary_tokens=usage)
+        entry = Entry(marker.id, "", usage)
+        entry.marker, entry.tail = True, tail
+        self.entries.append(entry)
+        self.spent += usage
+
+    @rule(again=st.booleans())
+    def fork(self, again: bool) -> None:  # noqa: FBT001
+        branch = self.store.fork(self.session)
+        if again:
+            branch = self.store.fork(branch)
+        for view in ("transcript", "model"):
+            assert texts(self.store, branch, view) == texts(self.store, self.session, view)
+        assert branch.total_tokens == total(self.store, self.session)
+        assert self.store.queued(branch) == []
+        self.store.delete(branch)
+
+    @invariant()
+    def transcript_is_what_is_visible(self) -> None:
+        assert texts(self.store, self.session) == [entry.text for entry in self.visible()]
+
+    @invariant()
+    def model_sees_the_context(self) -> None:
+        expected = ["sum" if entry.marker else entry.text for entry in self.context()]
+        assert texts(self.store, self.session, "model") == expected
+
+    @invariant()
+    def sums_follow_the_context(self) -> None:
+        expected = sum(entry.usage for entry in self.context())
+        assert total(self.store, self.session) == expected
+        used, _ = self.store.spend(self.session)
+        assert sum(used.values()) == self.spent
+
+    @invariant()
+    def queue_is_in_order(self) -> None:
+        queued = [message.id for message in self.store.queued(self.session)]
+        assert sorted(queued) == sorted(entry.id for entry in self.waiting())
+
+
+TestConversation = Conversation.TestCase
+TestConversation.settings = settings(max_examples=15, stateful_step_count=20)

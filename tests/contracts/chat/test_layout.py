@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -151,9 +151,7 @@ def test_tables_of_ours_have_a_prefix(path: Path) -> None:
     found = {row["name"] for row in rows(path, "SELECT name FROM sqlite_master")}
     contract = {"chat_sessions", "chat_messages", "chat_parts", "chat_events", "system_prompts"}
     others = {
-        name
-        for name in found - contract
-        if not name.startswith(("tk_", "idx_chat_", "sqlite_"))
+        name for name in found - contract if not name.startswith(("tk_", "idx_chat_", "sqlite_"))
     }
     assert others == set()
 
@@ -248,7 +246,7 @@ def fill(connection: sqlite3.Connection) -> None:
     """Write a conversation with a hidden reply, usage, a queued turn and two kinds of parts."""
     connection.execute(
         "INSERT INTO chat_sessions(id, agent, model_json, total_tokens, created_at, updated_at)"
-        " VALUES ('ses_old', 'coder', '{\"provider_id\":\"acme\",\"tier\":\"pro\"}', 7, 1, 9)"
+        ' VALUES (\'ses_old\', \'coder\', \'{"provider_id":"acme","tier":"pro"}\', 7, 1, 9)'
     )
     usage = {"usage": {"input": 3, "output": 4}, "model": {"provider_id": "acme"}}
     for place, (name, role, metadata) in enumerate(
@@ -265,13 +263,14 @@ def fill(connection: sqlite3.Connection) -> None:
             (name, role, json.dumps(metadata), place, place),
         )
     call = {"type": "tool-x", "tool_call_id": "c1", "state": "input-available", "input": {}}
-    for name, message, index, part in [
+    parts: list[tuple[str, str, int, dict[str, Any]]] = [
         ("p1", "m1", 0, {"type": "text", "text": "find the wombat"}),
         ("p2", "m2", 0, {"type": "text", "text": "here it is"}),
         ("p3", "m2", 1, call),
         ("p4", "m3", 0, {"type": "text", "text": "hidden"}),
         ("p5", "m4", 0, {"type": "text", "text": "queued"}),
-    ]:
+    ]
+    for name, message, index, part in parts:
         connection.execute(
             'INSERT INTO chat_parts(id, message_id, session_id, "index", type, data_json,'
             " tool_call_id, tool_state, created_at, updated_at)"
@@ -289,19 +288,18 @@ def fill(connection: sqlite3.Connection) -> None:
 
 
 @pytest.fixture(params=MAKERS, ids=list(MAKERS))
-def foreign(request: pytest.FixtureRequest, path: Path) -> Iterator[Path]:
+def foreign(request: pytest.FixtureRequest, path: Path) -> Path:
     """A file of another program, with a conversation in it."""
     with plain(path) as connection:
         MAKERS[request.param](connection)
         fill(connection)
-    yield path
+    return path
 
 
 def test_file_of_another_program_is_brought_up_and_nothing_in_it_is_lost(foreign: Path) -> None:
     tables = {table: column_names(foreign, table) for table in SEED}
     before = {
-        table: {row["id"]: row for row in rows(foreign, f"SELECT * FROM {table}")}
-        for table in SEED
+        table: {row["id"]: row for row in rows(foreign, f"SELECT * FROM {table}")} for table in SEED
     }
     with open_store(foreign) as store:
         assert store.verify().problems == []
@@ -434,7 +432,11 @@ def test_prompts_that_another_program_keeps_by_digest_are_shared(path: Path) -> 
 
 @pytest.mark.parametrize(
     "obstacle",
-    ["CREATE TABLE chat_events (x)", "CREATE TABLE system_prompts (x)", "CREATE VIEW tk_runs AS SELECT 1"],
+    [
+        "CREATE TABLE chat_events (x)",
+        "CREATE TABLE system_prompts (x)",
+        "CREATE VIEW tk_runs AS SELECT 1",
+    ],
 )
 def test_file_whose_tables_are_in_the_way_is_refused_as_it_was(path: Path, obstacle: str) -> None:
     with plain(path) as connection:
@@ -540,7 +542,7 @@ def test_file_that_must_not_be_written_is_left_byte_for_byte(
 ) -> None:
     make(path)
     before = path.read_bytes()
-    with pytest.raises(error, match="chat.db|user_version") as caught:
+    with pytest.raises(error, match=r"chat\.db|user_version") as caught:
         open_store(path, read_only=read_only)
     assert caught.value.hint
     assert path.read_bytes() == before
@@ -561,7 +563,7 @@ def test_version_that_is_no_number_is_damage(path: Path) -> None:
     newer_program(path)
     with plain(path) as connection:
         connection.execute("UPDATE tk_meta SET value = 'x' WHERE key = 'schema_version'")
-    with pytest.raises(Damaged, match="chat.db|schema_version"):
+    with pytest.raises(Damaged, match="schema_version"):
         open_store(path)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.chats import (
     NOON,
@@ -166,16 +165,19 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@pytest.fixture(scope="module")
+def lasting_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatStore]:
+    with open_store(tmp_path_factory.mktemp("lasting") / "chat.db") as opened:
+        yield opened
+
+
+@settings(max_examples=60)
 @given(data=JSON_VALUES)
-def test_any_json_in_a_part_survives(
-    tmp_path_factory: pytest.TempPathFactory, data: object
-) -> None:
-    with open_store(tmp_path_factory.mktemp("chat") / "chat.db") as store:
-        session = new_session(store)
-        part = {"type": "data-x", "data": data}
-        store.say(session, [part])
-        assert store.ui_messages(session)[0]["parts"] == [part]
+def test_any_json_in_a_part_survives(lasting_store: ChatStore, data: object) -> None:
+    session = new_session(lasting_store)
+    part = {"type": "data-x", "data": data}
+    lasting_store.say(session, [part])
+    assert lasting_store.ui_messages(session)[0]["parts"] == [part]
 
 
 def test_user_message_is_there_before_its_reply(store: ChatStore, session: Session) -> None:
@@ -246,9 +248,7 @@ ASSISTANT: Json = {
         {"id": "e1", "role": "assistant", "parts": []},
     ],
 )
-def test_message_put_in_comes_back_equal(
-    store: ChatStore, session: Session, message: Json
-) -> None:
+def test_message_put_in_comes_back_equal(store: ChatStore, session: Session, message: Json) -> None:
     store.put_message(session, message)
     assert store.ui_messages(session) == [message]
     store.put_message(session, store.ui_messages(session)[0])
@@ -271,7 +271,7 @@ def test_message_of_the_same_id_is_replaced_in_its_place(
     store.say(session, "after")
     shorter = {"id": "m1", "role": "assistant", "parts": [{"type": "text", "text": "new"}]}
     store.put_message(session, shorter)
-    assert [message["id"] for message in store.ui_messages(session)][0] == "m1"
+    assert store.ui_messages(session)[0]["id"] == "m1"
     assert store.message(session, "m1") == shorter
     assert len(rows(store.path, "SELECT id FROM chat_parts WHERE message_id = 'm1'")) == 1
     assert store.verify().ok

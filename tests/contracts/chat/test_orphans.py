@@ -1,5 +1,6 @@
 """Orphan repair: open tool calls of dead runs are answered, those that wait for a person stay."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,13 +136,11 @@ def test_call_of_an_older_writer_is_repaired_in_the_sdks_names(
     store: ChatStore, session: Session
 ) -> None:
     put(store, session, call("input-available"))
+    old = {"type": "tool-bash", "tool_call_id": "x", "state": "input-available", "input": {}}
     with plain(store.path) as other:
         other.execute(
             "UPDATE chat_parts SET data_json = ? WHERE tool_call_id IS NOT NULL",
-            (
-                '{"type":"tool-bash","tool_call_id":"x","state":"input-available",'
-                '"input":{},"provider_executed":true}',
-            ),
+            (json.dumps(old),),
         )
     store.repair_orphans()
     part = store.message(session, "m")["parts"][1]

@@ -5,8 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.support.work import calls_made, tracked_memory
 from threadkeep.chat.partial_json import MISSING, PartialJson

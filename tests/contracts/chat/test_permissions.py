@@ -6,8 +6,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from threadkeep.chat.permissions import Verdict, _glob, evaluate, validate_rule
 from threadkeep.errors import Invalid

@@ -1,7 +1,7 @@
 """Permission rules in a session, judged there, and the verdicts written down with the run."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,7 @@ def test_rules_are_stored_under_the_four_names_of_the_contract(
     assert row["permissions_json"] == "[]"
 
 
-def test_session_rules_and_given_rules_decide_together(
-    store: ChatStore, session: Session
-) -> None:
+def test_session_rules_and_given_rules_decide_together(store: ChatStore, session: Session) -> None:
     store.set_permissions(session, [rule("bash", "git push:*", "allow")])
     assert store.judge(session, "bash", "git push origin").action == "allow"
     assert store.judge(session, "bash", "git pull").action == "ask"
@@ -151,10 +149,11 @@ def test_rules_that_make_no_sense_are_refused_whole(
 ) -> None:
     store.set_permissions(session, [rule("bash", "ls", "allow")])
     before = contents(store.path)
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: store.set_permissions(session, bad),
         lambda: store.create_session(agent="a", model="p/m", permissions=bad),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(Invalid, match="permission rule") as caught:
             call()
         assert caught.value.hint

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,7 +214,10 @@ def test_message_that_was_fired_cannot_be_cancelled(store: ChatStore, session: S
 def test_repeated_enqueue_gives_the_first_message_back(
     store: ChatStore, session: Session, fate: str
 ) -> None:
-    parts = [{"type": "text", "text": "once"}, {"type": "data-x", "data": {"pair": (1, 2)}}]
+    parts: list[dict[str, Any]] = [
+        {"type": "text", "text": "once"},
+        {"type": "data-x", "data": {"pair": (1, 2)}},
+    ]
     first = store.enqueue(session, parts, message_id="client-1")
     if fate == "fired":
         store.fire(session)

@@ -5,8 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.chunks import Chunk, chunk, delta, tool
 from tests.support.streams import random_case

@@ -105,9 +105,7 @@ def test_agent_and_archive_narrow_the_choice(
     assert left(store) == ["day 0", "day 2", "day 3", "day 4"]
 
 
-def test_dry_run_names_the_same_and_touches_nothing(
-    store: ChatStore, aged: list[Session]
-) -> None:
+def test_dry_run_names_the_same_and_touches_nothing(store: ChatStore, aged: list[Session]) -> None:
     before = contents(store.path)
     dry = store.prune(before=NOON + 2 * DAY, dry_run=True)
     assert dry.dry_run
@@ -139,11 +137,11 @@ def test_session_used_again_between_choice_and_deletion_stays(
     clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    chosen = []
+    chosen: list[object] = []
 
     def describe_then_speak(*given: Any) -> dict[str, object]:
         described = original(*given)
-        chosen.append(described)
+        chosen.append(described["title"])
         if described["title"] == "day 0":
             clock.now = NOON + 9 * DAY
             store.say(aged[0], "wait, I still need this")
@@ -152,7 +150,7 @@ def test_session_used_again_between_choice_and_deletion_stays(
     original = retention._describe
     monkeypatch.setattr(retention, "_describe", describe_then_speak)
     report = store.prune(before=NOON + 2 * DAY)
-    assert len(chosen) == 2
+    assert chosen == ["day 0", "day 1"]
     assert left(store) == ["day 2", "day 3", "day 4", "day 0"]
     assert taken(report) == ["day 1"]
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.chats import (
     FakeClock,
@@ -173,7 +172,23 @@ def test_all_words_must_occur_and_operators_work(store: ChatStore, session: Sess
 
 @pytest.mark.parametrize(
     "query",
-    ["", "   ", '"', "*", "AND", "NOT", "a AND", "(", ")", "col:x", "^x", "-", "NEAR(", "\0", "\ud800"],
+    [
+        "",
+        "   ",
+        '"',
+        "*",
+        "AND",
+        "NOT",
+        "a AND",
+        "(",
+        ")",
+        "col:x",
+        "^x",
+        "-",
+        "NEAR(",
+        "\0",
+        "\ud800",
+    ],
     ids=ascii,
 )
 def test_no_way_of_typing_fails(store: ChatStore, session: Session, query: str) -> None:
@@ -181,15 +196,17 @@ def test_no_way_of_typing_fails(store: ChatStore, session: Session, query: str) 
     assert isinstance(store.search(query), list)
 
 
+@pytest.fixture(scope="module")
+def lasting_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatStore]:
+    with open_store(tmp_path_factory.mktemp("lasting") / "chat.db") as opened:
+        opened.say(new_session(opened), "some text")
+        yield opened
+
+
 @settings(max_examples=60)
 @given(query=st.text(st.characters(), max_size=30))
-def test_any_text_is_a_query(tmp_path_factory: pytest.TempPathFactory, query: str) -> None:
-    folder = tmp_path_factory.getbasetemp() / "any_query"
-    folder.mkdir(exist_ok=True)
-    with open_store(folder / "chat.db") as store:
-        if not store.sessions().items:
-            store.say(new_session(store), "some text")
-        assert isinstance(store.search(query), list)
+def test_any_text_is_a_query(lasting_store: ChatStore, query: str) -> None:
+    assert isinstance(lasting_store.search(query), list)
 
 
 def test_best_first_then_newest(store: ChatStore, session: Session) -> None:

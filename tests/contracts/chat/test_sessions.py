@@ -1,4 +1,4 @@
-"""Sessions: created once, listed newest first, archived without loss, deleted with all they have."""
+"""Sessions: created once, listed newest first, archived without loss, deleted with all they own."""
 
 import json
 from collections.abc import Callable, Iterator

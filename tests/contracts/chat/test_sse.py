@@ -4,8 +4,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from threadkeep.base.json import decode
 from threadkeep.chat.wire.sse import DONE, SseParser, encode_sse

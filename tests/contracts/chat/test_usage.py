@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.support.chats import (
     contents,
@@ -183,9 +182,7 @@ def test_steps_add_up_and_replacing_starts_anew(store: ChatStore, session: Sessi
 
 def test_step_adds_to_what_a_message_put_in_says(store: ChatStore, session: Session) -> None:
     metadata = {"usage": {"input": 100, "output": 7}}
-    store.put_message(
-        session, {"id": "m", "role": "assistant", "parts": [], "metadata": metadata}
-    )
+    store.put_message(session, {"id": "m", "role": "assistant", "parts": [], "metadata": metadata})
     assert store.record_usage(session, {"input": 1}, message="m") == buckets(101, 7, 0, 0, 0)
     assert store.session(session).total_tokens == 108
 

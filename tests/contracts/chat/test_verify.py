@@ -38,9 +38,7 @@ def busy_store(store: ChatStore, session: Session) -> None:
     asked, answer = turn(store, session, "question", "answer", usage={"input": 3})
     store.set_title(session, "title")
     store.set_metadata(session, {"k": "v"})
-    store.set_permissions(
-        session, [{"permission": "bash", "pattern": "*", "action": "ask"}]
-    )
+    store.set_permissions(session, [{"permission": "bash", "pattern": "*", "action": "ask"}])
     record(store, session, [{"type": "start"}, *tool_chunks("c1"), {"type": "abort"}])
     store.repair_orphans(session)
     store.put_message(session, {"id": "put", "role": "assistant", "parts": []})
@@ -190,25 +188,26 @@ def test_rows_of_other_programs_are_counted_then_kept_an_eye_on(
 
 
 @pytest.mark.parametrize(
-    "upsert",
+    "insert,clause",
     [
-        "INSERT OR REPLACE INTO chat_parts SELECT * FROM changed",
-        "REPLACE INTO chat_parts SELECT * FROM changed",
-        "INSERT INTO chat_parts SELECT * FROM changed WHERE true"
-        " ON CONFLICT(id) DO UPDATE SET data_json = excluded.data_json",
-        "INSERT INTO chat_parts SELECT * FROM changed WHERE true"
-        ' ON CONFLICT(message_id, "index") DO UPDATE SET data_json = excluded.data_json',
+        ("INSERT OR REPLACE", ""),
+        ("REPLACE", ""),
+        ("INSERT", "ON CONFLICT(id) DO UPDATE SET data_json = excluded.data_json"),
+        (
+            "INSERT",
+            'ON CONFLICT(message_id, "index") DO UPDATE SET data_json = excluded.data_json',
+        ),
     ],
 )
 def test_upserts_of_other_programs_are_no_damage(
-    store: ChatStore, session: Session, upsert: str
+    store: ChatStore, session: Session, insert: str, clause: str
 ) -> None:
     store.say(session, "a bilby")
     store.search("bilby")
     with plain(store.path) as other:
         other.execute("CREATE TEMP TABLE changed AS SELECT * FROM chat_parts")
         other.execute("UPDATE changed SET data_json = replace(data_json, 'bilby', 'quoll')")
-        other.execute(upsert)
+        other.execute(f"{insert} INTO chat_parts SELECT * FROM changed WHERE true {clause}")
     assert store.verify().problems == []
     assert len(store.search("quoll")) == 1
     assert store.search("bilby") == []

@@ -41,6 +41,9 @@ WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:updated AS INTEGER) IS NULL OR (updated_at, id) < (:updated, :id))
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
 
+-- name: session_ids
+SELECT id FROM chat_sessions WHERE id >= :first AND id < :last ORDER BY id LIMIT :limit;
+
 -- name: touch_session
 UPDATE chat_sessions SET updated_at = max(updated_at, :now) WHERE id = :id;
 
@@ -470,3 +473,6 @@ SELECT id FROM chat_sessions
 WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
 ORDER BY created_at, id;
+
+-- name: all_extra
+SELECT kind, id, columns_json FROM tk_extra;

@@ -133,6 +133,16 @@ END;
 CREATE TRIGGER tk_message_changed AFTER UPDATE ON chat_messages BEGIN
   DELETE FROM tk_hashes WHERE kind = 'message' AND id = old.id;
 END;
+-- A rewind of ours hides in two places; a program that knows only the column shows a message again
+-- by clearing that, and the copy in the metadata has to follow. (With trusted_schema off, SQLite
+-- 3.40 lets no trigger call a JSON function; this is the text that we wrote.)
+CREATE TRIGGER tk_message_shown AFTER UPDATE OF hidden_at ON chat_messages
+WHEN new.hidden_at IS NULL AND instr(new.metadata_json, '"hidden_at":' || old.hidden_at)
+BEGIN
+  UPDATE chat_messages
+  SET metadata_json = replace(metadata_json, '"hidden_at":' || old.hidden_at, '"hidden_at":null')
+  WHERE id = new.id;
+END;
 CREATE TRIGGER tk_message_deleted AFTER DELETE ON chat_messages BEGIN
   DELETE FROM tk_hashes WHERE kind = 'message' AND id = old.id;
   DELETE FROM tk_extra WHERE kind = 'message' AND id = old.id;

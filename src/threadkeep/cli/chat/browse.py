@@ -17,7 +17,7 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
-from threadkeep.home import find_session, iso, now_ms, parse_duration
+from threadkeep.home import iso, now_ms, parse_duration
 
 
 @store_command("ls", "threadkeep chat ls --agent build --title release")
@@ -46,7 +46,7 @@ def ls(
         page = store.sessions(
             agent=agent,
             workspace=workspace,
-            parent=None if parent is None else find_session(store, parent),
+            parent=None if parent is None else store.find_session(parent),
             archived=None if everything else archived,
             title=title,
             ephemeral=everything,
@@ -100,7 +100,7 @@ def search(
     with call.following() as store:
         hits = store.search(
             " ".join(words),
-            session=None if session is None else find_session(store, session),
+            session=None if session is None else store.find_session(session),
             agent=agent,
             role=role,
             archived=everything,

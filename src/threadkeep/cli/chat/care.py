@@ -5,7 +5,7 @@ import click
 from threadkeep.cli.command import PROBLEMS, Call, confirm, store_command
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.output import document, note, one_line, progress, size_text, table, write
-from threadkeep.home import find_session, iso, now_ms, parse_duration
+from threadkeep.home import iso, now_ms, parse_duration
 
 
 @store_command("rm", "threadkeep chat rm ses_019a4c21 --dry-run")
@@ -15,7 +15,7 @@ from threadkeep.home import find_session, iso, now_ms, parse_duration
 def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """Delete SESSIONS with all their messages; branches of them stay."""
     with call.reading() as store:
-        found = {one.id: one for one in (find_session(store, ref) for ref in sessions)}
+        found = {one.id: one for one in (store.find_session(ref) for ref in sessions)}
     if not dry_run:
         named = ", ".join(f"{one.id} {one_line(one.title or '', 40)}" for one in found.values())
         confirm(f"delete {named.strip()}?", yes=yes)

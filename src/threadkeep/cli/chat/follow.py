@@ -9,7 +9,6 @@ from threadkeep.cli.chat.live import Live
 from threadkeep.cli.chat.parts import Json, header, message_pieces
 from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.output import Piece, json_line, write_pieces
-from threadkeep.home import find_session
 
 
 @store_command("tail", "threadkeep chat tail last", "threadkeep chat tail last --until-idle --json")
@@ -22,7 +21,7 @@ def tail(call: Call, *, session: str, after: int, until_idle: bool) -> None:
     With --json every event is one line, numbered by `seq`; go on later with --after.
     """
     with call.following() as store:
-        found = find_session(store, session)
+        found = store.find_session(session)
         events = store.tail(found, after, until_idle=until_idle)
         if call.as_json:
             for event in events:

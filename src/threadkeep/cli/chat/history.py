@@ -6,7 +6,6 @@ from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.output import document, note, write
 from threadkeep.errors import Invalid
-from threadkeep.home import find_message, find_session
 
 
 @store_command("fork", "threadkeep chat fork last --at msg_019a --title 'another way'")
@@ -19,8 +18,8 @@ def fork(call: Call, *, session: str, at: str | None, title: str | None) -> None
     MESSAGE may be the beginning of an id, or `last` for the last thing the user said.
     """
     with call.changing() as store:
-        parent = find_session(store, session)
-        point = None if at is None else find_message(store, parent, at)
+        parent = store.find_session(session)
+        point = None if at is None else store.find_message(parent, at)
         branch = store.fork(parent, point, title=title)
     if call.as_json:
         document(session=branch)
@@ -41,11 +40,11 @@ def rewind(call: Call, *, session: str, message: str | None, inclusive: bool, un
     if undo == (message is not None):
         raise Invalid("a rewind needs a message or --undo, not both", hint="see --help")
     with call.changing() as store:
-        found = find_session(store, session)
+        found = store.find_session(session)
         if message is None:
             changed = store.unrewind(found)
         else:
-            point = find_message(store, found, message)
+            point = store.find_message(found, message)
             changed = store.rewind(found, point, inclusive=inclusive)
     if call.as_json:
         document(session_id=found.id, **{"shown" if undo else "hidden": changed})
@@ -61,7 +60,7 @@ def rewind(call: Call, *, session: str, message: str | None, inclusive: bool, un
 def archive(call: Call, *, sessions: tuple[str, ...], undo: bool) -> None:
     """Take SESSIONS out of the list; nothing is deleted."""
     with call.changing() as store:
-        found = [find_session(store, session) for session in sessions]
+        found = [store.find_session(session) for session in sessions]
         changed = [store.unarchive(one) if undo else store.archive(one) for one in found]
     if call.as_json:
         document(sessions=changed)

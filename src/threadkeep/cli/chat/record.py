@@ -13,7 +13,6 @@ from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, close_stdout, st
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.output import document, fail, note, warn, write
 from threadkeep.errors import Invalid
-from threadkeep.home import find_session
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -84,7 +83,7 @@ def record(call: Call, *, tee: bool, **options: Any) -> int:
 def _record(
     store: ChatStore, wanted: Wanted, pieces: Iterator[bytes], sink: BinaryIO | None
 ) -> Outcome:
-    session = find_session(store, wanted.session) if wanted.session else None
+    session = store.find_session(wanted.session) if wanted.session else None
     if wanted.say is not None:
         session = session or _begin(store, wanted)
         store.say(session, wanted.say, agent=wanted.agent, model=wanted.model)

@@ -12,7 +12,7 @@ from threadkeep.cli.chat.words import duration, model_text, money, tokens
 from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.output import Piece, document, one_line, write_pieces
 from threadkeep.errors import NotFound
-from threadkeep.home import Timeline, Turn, find_session, iso, timeline
+from threadkeep.home import Timeline, Turn, iso
 
 _TARGET = 80
 _DIGEST = 12
@@ -32,7 +32,7 @@ _DIGEST = 12
 def show(call: Call, *, session: str, view: Any, prompt: bool, full: bool) -> None:
     """Show a session: every turn with its model, prompt, tools, verdicts, tokens and cost."""
     with call.reading() as store:
-        found = timeline(store, find_session(store, session), view)
+        found = store.timeline(store.find_session(session), view)
         digests = {digest for turn in found.turns for digest in prompt_digests(turn)}
         digests |= {run.system_prompt_digest or "" for run in found.runs} - {""}
         prompts = {digest: _prompt_text(store, digest) for digest in sorted(digests) if prompt}

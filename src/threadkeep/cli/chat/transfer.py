@@ -27,7 +27,7 @@ from threadkeep.cli.output import (
     write_pieces,
 )
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.home import find_session, printable
+from threadkeep.home import printable
 
 _PRIVATE = 0o600
 _FORMATS = ("jsonl", "json", "csv", "markdown")
@@ -78,7 +78,7 @@ def export(
 def _pieces(store: ChatStore, session: str | None, kind: str) -> Iterator[str]:
     if session is None:
         return store.export_all(kind)
-    return store.export(find_session(store, session), kind)
+    return store.export(store.find_session(session), kind)
 
 
 def _print(pieces: Iterable[str], kind: str) -> None:
@@ -158,7 +158,7 @@ def import_(call: Call, *, file: str, replace: bool) -> int:
 def diff(call: Call, *, session: str, other: str, view: Any) -> None:
     """Compare two sessions turn by turn: a fork and its parent, two answers to one question."""
     with call.reading() as store:
-        found = store.diff(find_session(store, session), find_session(store, other), view)
+        found = store.diff(store.find_session(session), store.find_session(other), view)
     if call.as_json:
         document(same=found.same, counts=found.counts, diff=found)
         return

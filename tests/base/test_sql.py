@@ -1,0 +1,93 @@
+"""Named queries and scripts: found by name, cut at the right semicolons."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadkeep.base.sql import load_queries, load_text, parse_queries, split_statements
+
+TRIGGER = """CREATE TRIGGER r AFTER INSERT ON t BEGIN
+  UPDATE t SET a = 1; -- one; two
+  DELETE FROM t WHERE a = ';';
+END"""
+
+
+def test_queries_are_found_by_name() -> None:
+    text = """
+-- The header of the file; it belongs to no query.
+-- name: first
+SELECT 1;
+
+-- name: second_one
+-- why it is so
+SELECT *
+  FROM t  -- kept: only whole lines of comment go
+ WHERE a = :a;
+"""
+    assert parse_queries(text) == {
+        "first": "SELECT 1",
+        "second_one": "SELECT *\n  FROM t  -- kept: only whole lines of comment go\n WHERE a = :a",
+    }
+
+
+def test_one_name_for_two_queries_is_refused() -> None:
+    with pytest.raises(ValueError, match="'twice'"):
+        parse_queries("-- name: twice\nSELECT 1;\n-- name: twice\nSELECT 2;")
+
+
+def test_packaged_queries_are_complete_statements() -> None:
+    queries = load_queries("threadkeep.chat")
+    assert queries
+    assert [name for name, sql in queries.items() if len(split_statements(sql)) != 1] == []
+
+
+def test_later_files_override_earlier_ones() -> None:
+    assert load_queries("threadkeep.chat") == load_queries("threadkeep.chat", "queries.sql")
+
+
+@pytest.mark.parametrize(
+    "script, statements",
+    [
+        ("", []),
+        ("  \n -- nothing; at all\n", []),
+        ("SELECT 1", ["SELECT 1;"]),
+        ("SELECT 1;;; SELECT 2;", ["SELECT 1;", "SELECT 2;"]),
+        ("SELECT ';';", ["SELECT ';';"]),
+        ('SELECT ";" , [;], `;`;', ['SELECT ";" , [;], `;`;']),
+        ("SELECT 1 /* ; */ + 1;", ["SELECT 1 /* ; */ + 1;"]),
+        ("-- a; b\nSELECT 1;", ["-- a; b\nSELECT 1;"]),
+        (f"{TRIGGER};\nSELECT 1;", [f"{TRIGGER};", "SELECT 1;"]),
+    ],
+)
+def test_scripts_are_cut_into_statements(script: str, statements: list[str]) -> None:
+    assert split_statements(script) == statements
+
+
+@pytest.mark.parametrize("script", ["SELECT 'open", "CREATE TRIGGER r AFTER INSERT ON t BEGIN x;"])
+def test_a_script_that_ends_inside_a_statement_is_refused(script: str) -> None:
+    with pytest.raises(ValueError, match="ends inside a statement"):
+        split_statements(script)
+
+
+def test_the_pieces_of_a_script_make_what_the_script_makes() -> None:
+    script = load_text("threadkeep.chat", "head.sql")
+    whole, pieces = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
+    whole.executescript(script)
+    for statement in split_statements(script):
+        pieces.execute(statement)
+    made = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
+    assert pieces.execute(made).fetchall() == whole.execute(made).fetchall()
+    whole.close()
+    pieces.close()
+
+
+quoted = st.text(alphabet="a;-*/\n '\"", max_size=12).map(lambda s: "'" + s.replace("'", "''") + "'")
+commented = st.text(alphabet="a;'\" ", max_size=12).map(lambda s: f"1 -- {s}\n")
+
+
+@given(st.lists(st.one_of(quoted, commented), min_size=1, max_size=6))
+def test_what_is_inside_a_statement_never_cuts_it(values: list[str]) -> None:
+    statements = [f"SELECT {value};" for value in values]
+    assert split_statements("\n".join(statements)) == statements

@@ -1,0 +1,57 @@
+"""Places that refuse: a full disk, a read-only folder."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def _mount(*args: str) -> None:
+    done = subprocess.run(["mount", *args], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+
+
+@contextmanager
+def small_disk(folder: Path, size: str = "2m") -> Iterator[Path]:
+    """Mount a file system of a few megabytes; needs root."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    folder.mkdir()
+    _mount("-t", "tmpfs", "-o", f"size={size}", "threadkeep-test", str(folder))
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
+def fill(folder: Path) -> Path:
+    """Use up what is left of a disk; give the file that does."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+        except OSError:
+            return filler
+
+
+@contextmanager
+def read_only_folder(folder: Path) -> Iterator[None]:
+    """Make a folder read-only; root, who may write everywhere, needs a read-only mount for it."""
+    if os.geteuid() == 0:
+        _mount("--bind", str(folder), str(folder))
+        try:
+            _mount("-o", "remount,bind,ro", str(folder))
+            yield
+        finally:
+            subprocess.run(["umount", "--lazy", str(folder)], check=False)
+    else:
+        folder.chmod(0o500)
+        try:
+            yield
+        finally:
+            folder.chmod(0o700)
