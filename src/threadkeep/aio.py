@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
+from itertools import islice
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -18,6 +19,7 @@ R = TypeVar("R")
 C = TypeVar("C", bound=Json | str | bytes)
 
 _THREADS = 4
+_BATCH = 256
 _POLL_FIRST, _POLL_LAST = 0.002, 0.05
 
 
@@ -112,6 +114,22 @@ class AsyncChatStore:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _POLL_LAST)
 
+    async def export(self, session: SessionRef, format: str = "jsonl") -> AsyncIterator[str]:  # noqa: A002
+        """Give a session as text, piece by piece; see `ChatStore.export`."""
+        async for piece in self._pieces(partial(self.store.export, session, format)):
+            yield piece
+
+    async def export_all(self, format: str = "jsonl", **filters: Any) -> AsyncIterator[str]:  # noqa: A002
+        """Give many sessions as text, piece by piece; see `ChatStore.export_all`."""
+        async for piece in self._pieces(partial(self.store.export_all, format, **filters)):
+            yield piece
+
+    async def _pieces(self, begin: Callable[[], Iterator[str]]) -> AsyncIterator[str]:
+        pieces = await self.run(begin)
+        while batch := await self.run(lambda: list(islice(pieces, _BATCH))):
+            for piece in batch:
+                yield piece
+
     create_session = _in_thread(ChatStore.create_session)
     session = _in_thread(ChatStore.session)
     sessions = _in_thread(ChatStore.sessions)
@@ -126,6 +144,11 @@ class AsyncChatStore:
     ui_messages = _in_thread(ChatStore.ui_messages)
     message = _in_thread(ChatStore.message)
     search = _in_thread(ChatStore.search)
+    timeline = _in_thread(ChatStore.timeline)
+    find_session = _in_thread(ChatStore.find_session)
+    find_message = _in_thread(ChatStore.find_message)
+    import_sessions = _in_thread(ChatStore.import_sessions)
+    diff = _in_thread(ChatStore.diff)
     record_usage = _in_thread(ChatStore.record_usage)
     spend = _in_thread(ChatStore.spend)
     repair_orphans = _in_thread(ChatStore.repair_orphans)

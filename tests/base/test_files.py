@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.conftest import REPO
 from tests.support.children import add, bodies, table
-from tests.support.disks import read_only_folder
+from tests.support.disks import read_only
 from threadkeep.base import files
 from threadkeep.base.backup import make_backup
 from threadkeep.base.sqlite import Database
@@ -236,10 +235,10 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Database(tmp_path / "file" / "below" / "a.db", {})
 
 
-def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
+def test_a_read_only_is_named(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
-    with read_only_folder(place):
+    with read_only(place):
         for path in (place / "a.db", place / "below" / "a.db"):
             with pytest.raises(ReadOnly, match=str(place)):
                 Database(path, {})

@@ -2,13 +2,11 @@
 
 import fcntl
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.support.children import Child, exit_code, fork
 from threadkeep.base.processes import (
@@ -83,10 +81,9 @@ def test_processes_are_described() -> None:
 
 @needs_proc
 def test_a_description_holds_the_command_cut_to_length() -> None:
-    sleeper = [sys.executable, "-c", "import sys; sys.stdin.read()", "x" * 500]
-    with subprocess.Popen(sleeper, stdin=subprocess.PIPE) as process:
-        described = describe_process(process.pid)
-        process.kill()
+    with Child("say('here')\nhear()", "x" * 500) as child:
+        child.expect("here")
+        described = describe_process(child.pid)
     assert sys.executable in described
     assert len(described) < 160
 

@@ -3,8 +3,7 @@
 import sqlite3
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from threadkeep.base.sql import load_queries, load_text, parse_queries, split_statements
 

@@ -1,6 +1,6 @@
 """The chat store behind the line protocol of the fault tools.
 
-    chat_adapter.py write   --db P [--mode stream|say|boundary] --iter I --w W --n N
+    chat_adapter.py write   --db P [--mode M] --iter I --w W --n N
     chat_adapter.py verify  --db P
     chat_adapter.py old     --db P --version V
     chat_adapter.py migrate --db P
@@ -21,6 +21,7 @@ import random
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -36,6 +37,7 @@ from threadkeep.chat.store import ChatStore  # noqa: E402
 from threadkeep.errors import Conflict, ThreadkeepError  # noqa: E402
 
 ATTEMPTS = 3
+PACE = 0.002
 FLUSH_EVERY = 40
 SHARED = "shared"
 BUGS = "THREADKEEP_FAULT_BUGS"
@@ -115,6 +117,28 @@ def stream(writer: Writer, count: int) -> None:
         reply(writer, place, Eager())
 
 
+def ordered(writer: Writer, count: int) -> None:
+    """Record replies of which each is final when the next begins: no late results."""
+    for place in range(count):
+        writer.say(writer.own, place)
+        reply(writer, place, Eager())
+        writer.late = None
+
+
+def relaxed(writer: Writer, count: int) -> None:
+    """Record long texts with no boundary; chunks are acknowledged a second later."""
+    for place in range(count):
+        key = f"r{writer.name}-{place}"
+        announce(key)
+        told = story(key)
+        teller = Relaxed()
+        with writer.store.record(writer.own) as recorder:
+            for moment, chunk in zip(moments(told), told.segments[0], strict=True):
+                what = Save(key, *moment)
+                teller.stored(what, writer.save(what, recorder.feed, chunk))
+                time.sleep(PACE)
+
+
 def boundary(writer: Writer, count: int) -> None:
     """Record replies; chunks are acknowledged when something durable came after them."""
     announce(reply_key(writer, 0))
@@ -167,6 +191,24 @@ class Patient:
         self.waiting.clear()
 
 
+class Relaxed:
+    """Acknowledges a chunk when a later one came in more than a second after it.
+
+    At least once a second a chunk is stored durably, and everything before it with it.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[float, Save, int]] = deque()
+
+    def stored(self, what: Save, took: int) -> None:
+        now = time.monotonic()
+        began = now - took / 1e6
+        while self.waiting and began - self.waiting[0][0] > 1:
+            _, earlier, time_taken = self.waiting.popleft()
+            tell("ACK", *earlier, time_taken)
+        self.waiting.append((now, what, took))
+
+
 def is_boundary(chunk: Chunk) -> bool:
     """Tell whether this chunk is durable when `feed` returns: a step, an end, a tool's state."""
     kind = chunk["type"]
@@ -204,7 +246,13 @@ def says(writer: Writer, count: int) -> None:
         writer.say(shared if place % 2 else writer.own, place // 2)
 
 
-MODES = {"stream": stream, "boundary": boundary, "say": says}
+MODES = {
+    "stream": stream,
+    "ordered": ordered,
+    "boundary": boundary,
+    "relaxed": relaxed,
+    "say": says,
+}
 
 
 def write(options: argparse.Namespace) -> None:

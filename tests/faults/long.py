@@ -31,6 +31,7 @@ def plan(seed: int) -> list[tools.Run]:
         tools.kill9(100, mode="boundary", seed=seed + 2),
         tools.powerloss(60, seed=seed + 3),
         tools.powerloss(60, filesystem="xfs", seed=seed + 4),
+        tools.powerloss(20, mode="relaxed", longest=4000, seed=seed + 10),
         tools.diskfull(12, limit=False, seed=seed + 5),
         tools.diskfull(12, limit=True, seed=seed + 6),
         tools.diskfull(8, limit=False, mode="say", seed=seed + 7),
@@ -53,9 +54,8 @@ def skipped(run: tools.Run, work: Path) -> str:
     """Say why a run cannot be made here; empty if it can."""
     if not tools.tools_folder().is_dir():
         return f"there are no fault tools in {tools.tools_folder()} (THREADKEEP_SHARED)"
-    needs = {"powerloss ext4": "ext4", "powerloss xfs": "xfs"}.get(run.name, "")
-    if run.tool == "diskfull" and run.name.endswith("tmpfs"):
-        needs = "tmpfs"
+    kinds = {"powerloss": ("ext4", "xfs"), "diskfull": ("tmpfs",)}.get(run.tool, ())
+    needs = next((kind for kind in kinds if kind in run.name), "")
     if needs and not tools.can_mount(work, needs):
         return f"needs root, mounts and mkfs for {needs}"
     if run.tool == "migcrash" and shutil.which("strace") is None:

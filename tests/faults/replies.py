@@ -20,6 +20,7 @@ _WORDS = (
     *("e\u0301", "\u2028", "\x00", '"quoted"', "back\\slash", "new\nline", "\u202egnp", "</b>"),
 )
 _LONG_SHARE = 0.2
+_MONOLOGUE = 2500
 
 
 class Story(NamedTuple):
@@ -44,8 +45,11 @@ def digest(message: Chunk) -> str:
 
 
 def story(key: str) -> Story:
-    """Make the reply of this key."""
+    """Make the reply of this key; one that begins with "r" is a single text of many deltas."""
     rng = random.Random(key)
+    if key.startswith("r"):
+        text = _grown(rng, "text", "t", _MONOLOGUE)
+        return Story(key, (({"type": "start", "messageId": key}, *text),), None)
     start = {"type": "start", "messageId": key, "messageMetadata": {"model": "m", "opened": key}}
     first = [start]
     for step in range(rng.randrange(1, 4)):

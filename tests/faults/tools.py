@@ -142,14 +142,21 @@ def kill9(kills: int, *, writers: int = 1, mode: str = "stream", seed: int) -> R
     return Run(f"kill9 {mode}, {writers} writing", "kill9", arguments)
 
 
-def powerloss(cuts: int, *, filesystem: str = "ext4", seed: int) -> Run:
-    """Cut the power; what was acknowledged at a durable boundary must be there."""
-    command = writer("boundary", "--iter {iter}")
+def powerloss(
+    cuts: int, *, filesystem: str = "ext4", mode: str = "boundary", longest: int = 600, seed: int
+) -> Run:
+    """Cut the power, at the latest after so many milliseconds.
+
+    What was acknowledged must be there: in the mode `boundary` up to the last durable boundary, in
+    the mode `relaxed` up to a second before the cut.
+    """
+    command = writer(mode, "--iter {iter}")
     arguments = (
         *("--iterations", str(cuts), "--fs", filesystem, "--seed", str(seed), "--sqlite"),
+        *("--max-ms", str(longest)),
         *("--writer", command, "--verifier", VERIFIER),
     )
-    return Run(f"powerloss {filesystem}", "powerloss", arguments)
+    return Run(f"powerloss {filesystem} {mode}", "powerloss", arguments)
 
 
 def diskfull(rounds: int, *, limit: bool, mode: str = "stream", seed: int) -> Run:
@@ -186,8 +193,11 @@ def migcrash(versions: Iterable[int], method: str, *words: str) -> Run:
 
 
 def tear(cases: int, *, seed: int) -> Run:
-    """Damage the files of a crashed store."""
-    command = writer("stream", "--iter 1")
+    """Damage the files of a crashed store.
+
+    The tool takes the order in which messages began for the order in which they changed.
+    """
+    command = writer("ordered", "--iter 1")
     arguments = (
         *("--cases", str(cases), "--seed", str(seed)),
         *("--writer", command, "--verifier", VERIFIER),

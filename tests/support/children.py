@@ -4,11 +4,13 @@ import os
 import select
 import subprocess
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Self
 
 from tests.conftest import REPO
@@ -108,6 +110,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
             return
         os.sched_yield()
     raise AssertionError("it never happened")
+
+
+def time_with_sleep(sleep: Callable[[float], None]) -> SimpleNamespace:
+    """A stand-in for the module `time` whose pauses do something else."""
+    return SimpleNamespace(
+        monotonic=time.monotonic, monotonic_ns=time.monotonic_ns, sleep=sleep
+    )
 
 
 def append_row(path: str, body: str) -> None:

@@ -40,18 +40,19 @@ def fill(folder: Path) -> Path:
 
 
 @contextmanager
-def read_only_folder(folder: Path) -> Iterator[None]:
-    """Make a folder read-only; root, who may write everywhere, needs a read-only mount for it."""
-    if os.geteuid() == 0:
-        _mount("--bind", str(folder), str(folder))
-        try:
-            _mount("-o", "remount,bind,ro", str(folder))
-            yield
-        finally:
-            subprocess.run(["umount", "--lazy", str(folder)], check=False)
-    else:
-        folder.chmod(0o500)
+def read_only(path: Path) -> Iterator[None]:
+    """Make a folder or file read-only; root, who may write anywhere, needs a mount for that."""
+    if os.geteuid() != 0:
+        mode = path.stat().st_mode
+        path.chmod(mode & ~0o222)
         try:
             yield
         finally:
-            folder.chmod(0o700)
+            path.chmod(mode)
+        return
+    _mount("--bind", str(path), str(path))
+    try:
+        _mount("-o", "remount,bind,ro", str(path))
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=False)

@@ -108,16 +108,19 @@ def _choose_journal(connection: sqlite3.Connection, file: Path) -> None:
         log.warning("%s is a WAL database on %s, where that is not safe: move it", file, kind)
 
 
-def run_patiently(connection: sqlite3.Connection, sql: str, deadline: float) -> None:
-    """Run a statement; wait for programs that do not know our lock, as long as there is time."""
-    pause = _POLL_FIRST
+def run_patiently(connection: sqlite3.Connection, sql: str, budget: float) -> None:
+    """Run a statement; wait for programs that do not know our lock, `budget` seconds at most."""
+    pause, deadline = _POLL_FIRST, None
     while True:
         try:
             connection.execute(sql)
             return
         except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            deadline = deadline or time.monotonic() + budget
             left = deadline - time.monotonic()
-            if left <= 0 or not is_busy(error):
+            if left <= 0:
                 raise
         time.sleep(min(pause, left))
         pause = min(pause * 2, _POLL_LAST)

@@ -236,15 +236,14 @@ class WriterLock:
 
     def _look_after_file(self) -> None:
         """Move to the lock file that is there now, if ours was removed or replaced."""
+        if _identity(self.path) != self._identity:
+            with self._followers_guard:
+                stale = self._file
+                self._file, self._identity = _open(self.path)
+                os.close(stale)
+                if self._followers:
+                    fcntl.lockf(self._file, fcntl.LOCK_SH, 1, _FOLLOWED)
         self._until_look = _LOOK_EVERY
-        if _identity(self.path) == self._identity:
-            return
-        with self._followers_guard:
-            stale = self._file
-            self._file, self._identity = _open(self.path)
-            os.close(stale)
-            if self._followers:
-                fcntl.lockf(self._file, fcntl.LOCK_SH, 1, _FOLLOWED)
 
     def _busy(self, budget: float, holder: str) -> Busy:
         return Busy(

@@ -138,6 +138,11 @@ def columns_of(tx: Tx, table: str) -> list[str]:
     return [row[1] for row in tx.execute(f'PRAGMA table_info("{table}")')]
 
 
+def never_null(tx: Tx, table: str) -> list[str]:
+    """Name the columns that refuse NULL."""
+    return [row[1] for row in tx.execute(f'PRAGMA table_info("{table}")') if row[3]]
+
+
 def add_missing_columns(tx: Tx, table: str, wanted: dict[str, str]) -> list[str]:
     """Add the columns of `wanted` (name to definition) that a table lacks; name those added."""
     present = set(columns_of(tx, table))

@@ -49,10 +49,7 @@ class Writer:
         self._set_level(connection, pragmas.FULL if durable else pragmas.NORMAL)
         if not foreign_keys:
             connection.execute("PRAGMA foreign_keys = OFF")
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            run_patiently(connection, "BEGIN IMMEDIATE", time.monotonic() + budget)
+        run_patiently(connection, "BEGIN IMMEDIATE", budget)
         if self.journal_mode != "wal":  # readers may be in the way of any statement
             connection.execute(f"PRAGMA busy_timeout = {pragmas.BUSY_MS}")
         self.tx = tx = Tx(connection, self._queries)
@@ -61,10 +58,7 @@ class Writer:
     def commit(self, budget: float, durable: bool) -> None:  # noqa: FBT001
         """Commit what was begun."""
         connection = self.connection or self.connect()
-        try:
-            connection.execute("COMMIT")
-        except sqlite3.OperationalError:
-            run_patiently(connection, "COMMIT", time.monotonic() + budget)
+        run_patiently(connection, "COMMIT", budget)
         self._wrote = True
         self._wal.after_commit(connection, durable)
 
@@ -92,7 +86,7 @@ class Writer:
         """Write the file anew without its free pages, then empty the log into it."""
         connection = self.connect()
         self._set_level(connection, pragmas.FULL)
-        run_patiently(connection, "VACUUM", time.monotonic() + budget)
+        run_patiently(connection, "VACUUM", budget)
         truncate(connection)
 
     def replace_with(self, source: Path, budget: float) -> None:

@@ -4,14 +4,11 @@ Chunks are logged as they came, once each; logging the whole part at every updat
 another store's log 64 of its 73 GB within eight days. Finished messages shrink to one snapshot.
 """
 
-from typing import Any
-
 from threadkeep.base import json
-from threadkeep.base.hashes import checksum
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context
+from threadkeep.chat.context import Context, need_whole
 from threadkeep.chat.journal import CHUNK, EVENT_LOG, check_row
 from threadkeep.chat.recording import PartState, known_parts
 from threadkeep.chat.records import Json, message_of
@@ -62,8 +59,9 @@ def _snapshot_session(ctx: Context, tx: Tx, session_id: str) -> None:
 
 def compact_log(ctx: Context, before: int) -> int:
     """Shrink the chunks of messages finished before a time to one snapshot each."""
+    limit = need_whole(before, "before")
     with ctx.db.write() as tx:
-        old = tx.all("old_finished_messages", {"before": before})
+        old = tx.all("old_finished_messages", {"before": limit})
         for stream_id, message_id in old:
             _shrink(tx, from_sql(stream_id), from_sql(message_id))
     return len(old)
@@ -78,10 +76,7 @@ def _shrink(tx: Tx, session_id: str, message_id: str) -> None:
     rows += [[PART, image(tx, PART, from_sql(row[0]))] for row in parts]
     data = json.encode({"put": [row for row in rows if row[1] is not None], "deleted": []})
     tx.run("drop_message_chunks", ids)
-    params: dict[str, Any] = {**ids, "seq": seq, "kind": "snapshot", "data_json": data}
-    params |= {"created_at": at}
-    params["checksum"] = checksum(session_id, "snapshot", message_id, None, data, at)
-    tx.run("put_event_at", params)
+    journal.put_at(tx, session_id, seq, "snapshot", data, at=at, message_id=message_id)
 
 
 # ---------------------------------------------------------------------- rebuilding

@@ -44,6 +44,34 @@ def append(
     return int(tx.value("append_event", params))
 
 
+def last_seq(tx: Tx, session_id: str) -> int:
+    """Give the number of a stream's last event, whether its row is still there or not."""
+    return int(tx.value("last_seq", {"stream_id": session_id}))
+
+
+def put_at(
+    tx: Tx,
+    session_id: str,
+    seq: int,
+    kind: str,
+    data_json: str,
+    *,
+    at: int,
+    message_id: str | None = None,
+) -> None:
+    """Write an event at a number of its own: one that is free."""
+    params = {
+        "stream_id": session_id,
+        "seq": seq,
+        "kind": kind,
+        "message_id": message_id,
+        "data_json": data_json,
+        "created_at": at,
+        "checksum": checksum(session_id, kind, message_id, None, data_json, at),
+    }
+    tx.run("put_event_at", params)
+
+
 def log_is_on(tx: Tx) -> bool:
     """Tell whether the file keeps an event log."""
     return bool(tx.value("get_meta", {"key": EVENT_LOG}) == "on")

@@ -21,7 +21,6 @@ from threadkeep.chat.records import (
     Message,
     MessageRef,
     SessionRef,
-    is_number,
     message_of,
     ref_id,
     without_keys,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from threadkeep.base import json
-from threadkeep.base.schema import columns_of
+from threadkeep.base.schema import columns_of, never_null
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.columns import as_column, as_json, quoted
@@ -21,9 +21,9 @@ from threadkeep.chat.views import stored_message
 
 MessageRows = tuple[Json, list[Json]]
 
-# Our model_json is never NULL; another program's may be. The empty object stands in for it, and
-# the NULL is kept in tk_extra.
-_MODEL, _NO_MODEL = "model_json", "{}"
+# Our model_json is never NULL, and in files of the guide's author neither is the title; a NULL
+# from another file is kept in tk_extra, and this stands in for it.
+_STAND_INS = {"model_json": "{}", "title": "New Chat"}
 
 
 class SessionRows(NamedTuple):
@@ -126,7 +126,7 @@ def _add_extra(
         row = rows[kind, from_sql(row_id)]
         for name, value in read_object(columns_json).items():
             # What somebody has written into a column since then counts more.
-            if row.get(name) is None or (name == _MODEL and row[name] == _NO_MODEL):
+            if row.get(name) in (None, _STAND_INS.get(name)):
                 row[name] = value
 
 
@@ -151,6 +151,7 @@ class _Insert:
         self._kind = kind
         self._names = COLUMNS[kind]
         self._file_has = [name for name in columns_of(tx, TABLES[kind]) if name not in self._names]
+        self._never_null = [name for name in never_null(tx, TABLES[kind]) if name in _STAND_INS]
         columns = ", ".join(map(quoted, self._names))
         marks = ", ".join("?" for _ in self._names)
         self._sql = f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks})'  # noqa: S608
@@ -159,9 +160,10 @@ class _Insert:
         """Add a row with all the columns that we know; the others where there is a place."""
         extra = others_of(self._kind, row)
         values = [row[name] for name in self._names]
-        if self._kind == SESSION and row[_MODEL] is None:
-            values[self._names.index(_MODEL)] = _NO_MODEL
-            extra[_MODEL] = None
+        for name in self._never_null:
+            if row[name] is None:
+                values[self._names.index(name)] = _STAND_INS[name]
+                extra[name] = None
         tx.execute(self._sql, values)
         for name in self._file_has:
             if name in extra and self._fill(tx, row["id"], name, extra[name]):

@@ -9,18 +9,24 @@ from threadkeep.base import json
 from threadkeep.base.processes import my_mark
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat import journal, runs
+from threadkeep.chat import runs
+from threadkeep.chat.beginning import begin, begin_again
 from threadkeep.chat.chunks import validate_chunk
-from threadkeep.chat.context import Context, too_large
-from threadkeep.chat.recording import Entry, Owner, Recording, known_parts
-from threadkeep.chat.records import Json, SessionRef, message_of, read_object, ref_id
-from threadkeep.chat.recovery import end_run, finish, refuse_if_recorded_elsewhere, settle
+from threadkeep.chat.context import (
+    Context,
+    clean,
+    need_list,
+    need_whole,
+    optional_text,
+    too_large,
+)
+from threadkeep.chat.recording import Entry, Owner, Recording
+from threadkeep.chat.records import Json, SessionRef, ref_id
+from threadkeep.chat.recovery import end_run, finish
 from threadkeep.chat.redacting import StreamRedactor
-from threadkeep.chat.reduce import StreamState
-from threadkeep.chat.rows import PartRow, foreign_message, need_session
-from threadkeep.chat.views import load_message, stored_message
+from threadkeep.chat.rows import PartRow, need_session
 from threadkeep.chat.wire.sse import SseParser
-from threadkeep.errors import Closed, Conflict, Invalid, ProtocolViolation
+from threadkeep.errors import Closed, Invalid, ProtocolViolation
 
 SaveOn = Literal["chunk", "step", "turn"]
 _POLICIES = ("chunk", "step", "turn")
@@ -49,6 +55,7 @@ class Recorder:
         *,
         message_id: str | None,
         run: runs.RunInfo,
+        facts: Json,
         save_on: str = "chunk",
         save_buffer_size: int = 0,
         save_buffer_ms: int = 0,
@@ -65,6 +72,7 @@ class Recorder:
         self._ctx = ctx
         self._wanted = message_id
         self._run = run
+        self._facts = facts
         self._save_on = save_on
         self._buffer_size, self._buffer_ms = save_buffer_size, save_buffer_ms
         self._monotonic = monotonic
@@ -110,7 +118,10 @@ class Recorder:
     def feed_sse(self, data: bytes) -> None:
         """Take bytes of an AI SDK server-sent-event body, cut anywhere."""
         self._check_usable()
-        for payload in self._sse.feed(data):
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            msg = f"an SSE body comes as bytes, not {type(data).__name__}"
+            raise Invalid(msg, hint="pass the bytes of the response, or feed() single chunks")
+        for payload in self._sse.feed(bytes(data)):
             self._feed_payload(payload)
 
     def _feed_payload(self, payload: str) -> None:
@@ -208,36 +219,7 @@ class Recorder:
         return self._recording
 
     def _begin(self, message_id: str | None) -> Recording:
-        if message_id is None:
-            return Recording(
-                self.session_id, StreamState(message_id=self._ctx.ids.new("msg")), stored=False
-            )
-        with self._ctx.db.read() as tx:
-            row = tx.one("get_message", {"id": message_id})
-            left = tx.one("get_recording", {"message_id": message_id})
-        if row is None:
-            return Recording(self.session_id, StreamState(message_id=message_id), stored=False)
-        message = message_of(row)
-        if message.session_id != self.session_id:
-            raise foreign_message(message_id, message.session_id, self.session_id)
-        if message.role != "assistant":
-            msg = f"message {message_id!r} is of role {message.role!r}; a stream is the assistant's"
-            raise Conflict(msg, hint="leave the id out, or use the id of an assistant message")
-        if left is not None:
-            refuse_if_recorded_elsewhere(left)
-            with self._ctx.db.write() as tx:
-                settle(self._ctx, tx, left, "cut")
-        return self._continue(message_id)
-
-    def _continue(self, message_id: str) -> Recording:
-        """Go on with a finished message: approvals and client-side tools come back this way."""
-        with self._ctx.db.read() as tx:
-            row = tx.one("get_message", {"id": message_id})
-            assert row is not None  # noqa: S101  (its caller found it)
-            shaped = load_message(tx, message_of(row))
-            recording = Recording(self.session_id, StreamState(shaped), stored=False)
-            recording.parts = known_parts(tx, message_id, 0)
-        return recording
+        return begin(self._ctx, self.session_id, message_id, self._facts)
 
     # ------------------------------------------------------------------ when to write
 
@@ -270,9 +252,9 @@ class Recorder:
             self._store_run(tx, recording)
             recording.write(self._ctx, tx, self._owner, now, everything=everything)
             if everything:
-                # A commit that changes nothing syncs nothing: without this row a flush that finds
+                # A commit that changes no byte syncs nothing: without this a flush that found
                 # every part folded did not save the chunks before it (a power cut took 40).
-                recording.note_progress(tx, self._owner)
+                tx.run("count_flush")
         recording.written(now)
         self._run_stored = True
         self._buffered = 0
@@ -295,25 +277,10 @@ class Recorder:
         if self._kept is None:
             return
         again, self._kept = self._kept, None
-        self._recording = self._reload()
+        assert self._wanted is not None  # noqa: S101  (set by _forget)
+        self._recording = begin_again(self._ctx, self.session_id, self._wanted, self._facts)
         for chunk in again:
             self._take(chunk, json.encode(chunk))
-
-    def _reload(self) -> Recording | None:
-        assert self._wanted is not None  # noqa: S101  (set by _forget)
-        with self._ctx.db.read() as tx:
-            row = tx.one("get_message", {"id": self._wanted})
-            left = tx.one("get_recording", {"message_id": self._wanted})
-            if row is None or left is None:
-                return None
-            message = message_of(row)
-            shaped = stored_message(tx, message)
-            exact = journal.unfinished(tx, self.session_id, shaped, left[4])
-            recording = Recording(self.session_id, exact.state, stored=True)
-            recording.last_seq = exact.last_seq
-            recording.parts = known_parts(tx, message.id, read_object(left[4]).get("at", 0))
-            recording.mark_unfolded(exact.touched)
-        return recording
 
     # ------------------------------------------------------------------ the end
 
@@ -328,7 +295,7 @@ class Recorder:
             self._feed_payload(payload)
         self._settle_memory()
         if error is not None:
-            self._ended = (_reason(error), self._ended[1], repr(error)[:2000])
+            self._ended = (_reason(error), self._ended[1], clean(self._ctx, repr(error)[:2000]))
         if self._recording is not None or error is not None:
             self._finish_message(last=True)
         self._closed = True
@@ -386,15 +353,18 @@ def record(
     """
     session_id = ref_id(session, "session")
     with ctx.db.read() as tx:
-        need_session(tx, session_id)
+        known = need_session(tx, session_id)
+    offered = tuple(need_list(tools, "tools"))
+    run = runs.RunInfo(optional_text(agent, "agent"), model, offered, system_prompt)
     return Recorder(
         ctx,
         session_id,
         message_id=None if message_id is None else ref_id(message_id, "message"),
-        run=runs.RunInfo(agent, model, tuple(tools), system_prompt),
+        run=run,
+        facts=runs.turn_facts(ctx, known, run),
         save_on=save_on,
-        save_buffer_size=save_buffer_size,
-        save_buffer_ms=save_buffer_ms,
+        save_buffer_size=need_whole(save_buffer_size, "save_buffer_size"),
+        save_buffer_ms=need_whole(save_buffer_ms, "save_buffer_ms"),
         strict=strict,
     )
 

@@ -76,10 +76,12 @@ class PartState:
 class Recording:
     """The rows of one message and what of it is not yet in them."""
 
-    def __init__(self, session_id: str, state: StreamState, *, stored: bool) -> None:
+    def __init__(self, session_id: str, state: StreamState, facts: Json, *, stored: bool) -> None:
+        """Begin with a state; `facts` go into the metadata of the message."""
         self.session_id = session_id
         self.state = state
         self.stored = stored
+        self._facts = facts
         self.parts: list[PartState] = []
         self.pending: list[Entry] = []
         self.last_seq = 0
@@ -166,7 +168,7 @@ class Recording:
             touch_session(tx, self.session_id, self.pending[-1].at)
             journal.note(ctx, tx, self.session_id, "step", [(SESSION, self.session_id)])
         if self._folded or self._cut is not None or not self.stored:
-            self.note_progress(tx, owner)
+            self._note_progress(tx, owner)
 
     def written(self, now: float) -> None:
         """The transaction was committed: remember what is stored."""
@@ -192,10 +194,13 @@ class Recording:
                 message_id=self.message_id,
                 session_id=self.session_id,
                 role="assistant",
-                metadata={},
+                metadata=self._facts,
                 created_at=next_message_time(tx, self.session_id, at),
             )
             touch_session(tx, self.session_id, at)
+        elif self._facts:
+            known = read_object(row[3])
+            set_message_metadata(tx, self.message_id, {**known, **self._facts}, ctx.clock())
         changed = [(MESSAGE, self.message_id), (SESSION, self.session_id)]
         journal.note(ctx, tx, self.session_id, "message", changed)
 
@@ -279,8 +284,7 @@ class Recording:
         set_message_metadata(tx, self.message_id, merged, self.pending[-1].at)
         journal.note(ctx, tx, self.session_id, "metadata", [(MESSAGE, self.message_id)])
 
-    def note_progress(self, tx: Tx, owner: "Owner") -> None:
-        """Write down what is open and how far each part is folded."""
+    def _note_progress(self, tx: Tx, owner: "Owner") -> None:
         dirty = {
             index: self.parts[index].folded_seq
             for index in self._dirty

@@ -9,9 +9,18 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.context import Context, clean, need_list, need_text, optional_text
 from threadkeep.chat.permissions import Verdict, evaluate
-from threadkeep.chat.records import USAGE_BUCKETS, Json, Message, Run, SessionRef, ref_id, run_of
+from threadkeep.chat.records import (
+    USAGE_BUCKETS,
+    Json,
+    Message,
+    Run,
+    Session,
+    SessionRef,
+    ref_id,
+    run_of,
+)
 from threadkeep.chat.rows import need_session
-from threadkeep.chat.sessions import refresh_model
+from threadkeep.chat.sessions import model_object, refresh_model
 from threadkeep.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -38,6 +47,19 @@ def put_system_prompt(ctx: Context, tx: Tx, body: str) -> str:
     digest = prompt_digest(text)
     tx.run("put_system_prompt", {"digest": digest, "body": text, "now": ctx.clock()})
     return digest
+
+
+def turn_facts(ctx: Context, session: Session, info: RunInfo) -> Json:
+    """Give what a reply's metadata says of its run, as far as the host told it."""
+    facts: Json = {}
+    if info.model is not None:
+        facts["model"] = clean(ctx, model_object(info.model))
+    if info.agent is not None and info.agent != session.agent:
+        facts["agent"] = info.agent
+    if info.system_prompt is not None:
+        prompt = need_text(info.system_prompt, "the system prompt")
+        facts["system_prompt_digest"] = prompt_digest(clean(ctx, prompt))
+    return facts
 
 
 def start(

@@ -208,7 +208,10 @@ def _changed(ctx: Context, tx: Tx, session_id: str, kind: str) -> Session:
 def delete_session(ctx: Context, tx: Tx, session: SessionRef) -> None:
     """Delete a session with its messages, parts, runs and journal; branches of it stay."""
     session_id = need_session(tx, ref_id(session, "session")).id
+    last = journal.last_seq(tx, session_id)
     tx.run("delete_session", {"id": session_id})
     for table in ("delete_stream", "delete_finished", "delete_recordings"):
         tx.run(table, {"id": session_id})
-    journal.note(ctx, tx, session_id, "delete", [(SESSION, session_id)])
+    if journal.log_is_on(tx):
+        gone = json.encode({"put": [], "deleted": [[SESSION, session_id]]})
+        journal.put_at(tx, session_id, last + 1, "delete", gone, at=ctx.clock())

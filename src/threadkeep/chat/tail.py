@@ -7,7 +7,7 @@ from threadkeep.base import json
 from threadkeep.base.processes import is_alive
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context
+from threadkeep.chat.context import Context, need_whole
 from threadkeep.chat.journal import check_row
 from threadkeep.chat.records import Event, SessionRef, message_of, ref_id
 from threadkeep.chat.rows import need_session
@@ -33,6 +33,7 @@ def tail(
     come as one snapshot of the message.
     """
     session_id = ref_id(session, "session")
+    after = need_whole(after, "after")
     with ctx.db.read() as tx:
         need_session(tx, session_id)
     ctx.db.follow()

@@ -84,7 +84,6 @@ def test_runs_come_oldest_first_and_only_those_of_the_session(
         store.runs("nope")
 
 
-@pytest.mark.xfail(reason="the recorder writes the digest on the run only, not on the message")
 def test_reply_names_the_prompt_it_was_made_with(store: ChatStore, session: Session) -> None:
     answer = record(store, session, text_chunks("a"), system_prompt="Be brief.")
     digest = hashlib.sha256(b"Be brief.").hexdigest()

@@ -7,6 +7,11 @@ SELECT value FROM tk_meta WHERE key = :key;
 INSERT INTO tk_meta(key, value) VALUES (:key, :value)
 ON CONFLICT(key) DO UPDATE SET value = excluded.value;
 
+-- name: count_flush
+-- Always another value: an update to the same bytes writes no page, and then nothing is synced.
+INSERT INTO tk_meta(key, value) VALUES ('flushes', '1')
+ON CONFLICT(key) DO UPDATE SET value = CAST(value AS INTEGER) + 1;
+
 -- ---------------------------------------------------------------- sessions
 
 -- name: insert_session
@@ -190,6 +195,10 @@ SELECT :stream_id, 1 + max(
     coalesce((SELECT max(seq) FROM tk_finished WHERE stream_id = :stream_id), 0)),
   :kind, :message_id, :part_id, :data_json, :created_at, :checksum
 RETURNING seq;
+
+-- name: last_seq
+SELECT max(coalesce((SELECT max(seq) FROM chat_events WHERE stream_id = :stream_id), 0),
+  coalesce((SELECT max(seq) FROM tk_finished WHERE stream_id = :stream_id), 0));
 
 -- name: events_after
 SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum
