@@ -31,12 +31,12 @@ class Contest(NamedTuple):
 
 def run(place: Place) -> Result:
     """Let the processes contend in every way, in turn."""
-    seconds = 5.0 if not place.quick else 1.5
+    seconds = place.either(5, 1)
     ways = {name: partial(_contest, place, name, seconds) for name in WAYS}
     runs = in_turn(ways, place.either(2, 1))
     found = {name: _median(contests) for name, contests in runs.items()}
     rows = [_row(name, contest) for name, contest in found.items()]
-    title = f"contend: {PROCESSES} processes saturating one file, {seconds:g} s each"
+    title = f"contend: {PROCESSES} processes saturating one file, {seconds} s each"
     goals = [
         Goal(f"contend: writes refused, {name}", 0, contest.refused, "")
         for name, contest in found.items()
@@ -51,15 +51,17 @@ def _contest(place: Place, name: str, seconds: float) -> Contest:
 
 
 def _let_contend(path: Path, name: str, seconds: float) -> list[Waits]:
-    """Start the processes one after the other, then let them all go at once."""
-    spawn = multiprocessing.get_context("spawn")
-    pipes = [spawn.Pipe() for _ in range(PROCESSES)]
+    """Start the processes, wait until each has written once, then let them all go at once."""
+    server = multiprocessing.get_context("forkserver")  # which has imported everything already
+    pipes = [server.Pipe() for _ in range(PROCESSES)]
     workers = [
-        spawn.Process(target=_work, args=(theirs, path, name, number, seconds))
+        server.Process(target=_work, args=(theirs, path, name, number, seconds))
         for number, (_, theirs) in enumerate(pipes)
     ]
-    for worker, (ours, _) in zip(workers, pipes, strict=True):
+    for worker, (_, theirs) in zip(workers, pipes, strict=True):
         worker.start()
+        theirs.close()  # the worker has its own: if it dies, `recv` says so
+    for ours, _ in pipes:
         ours.recv()
     for ours, _ in pipes:
         ours.send("go")

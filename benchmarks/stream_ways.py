@@ -26,15 +26,30 @@ _PART = "prt_000000000000000000000000000"
 # ------------------------------------------------------------------ threadkeep
 
 
+@contextmanager
+def _recording(
+    folder: Path, stream: Stream, begin: Callable[[ChatStore, str], Recorder]
+) -> Iterator[Recorder]:
+    with ChatStore.open(folder / "chat.db") as store:
+        session = store.create_session(agent="bench", model="none/none").id
+        with begin(store, session) as recorder:
+            for chunk in stream.opening:
+                recorder.feed(chunk)
+            yield recorder
+            for chunk in stream.closing:
+                recorder.feed(chunk)
+
+
 def recorded(**options: Any) -> Way:
     """The recorder; without options every chunk is stored when `feed` returns."""
 
+    def begin(store: ChatStore, session: str) -> Recorder:
+        return store.record(session, **options)
+
     @contextmanager
     def way(folder: Path, stream: Stream) -> Iterator[Feed]:
-        with ChatStore.open(folder / "chat.db") as store:
-            session = store.create_session(agent="bench", model="none/none")
-            with store.record(session, **options) as recorder:
-                yield from _feeding(recorder, stream)
+        with _recording(folder, stream, begin) as recorder:
+            yield recorder.feed
 
     return way
 
@@ -50,33 +65,20 @@ def paced(seconds: float) -> Way:
     def way(folder: Path, stream: Stream) -> Iterator[Feed]:
         now = 0.0
 
-        def later() -> float:
-            return now
+        def begin(store: ChatStore, session: str) -> Recorder:
+            given: Any = {"message_id": None, "run": RunInfo(), "facts": {}}
+            return Recorder(store.context, session, monotonic=lambda: now, **given)
 
-        with ChatStore.open(folder / "chat.db") as store:
-            session = store.create_session(agent="bench", model="none/none")
-            recorder = Recorder(
-                store.context, session.id, message_id=None, run=RunInfo(), monotonic=later
-            )
-            with recorder:
-                for feed in _feeding(recorder, stream):
+        with _recording(folder, stream, begin) as recorder:
 
-                    def feed_later(chunk: Json, feed: Feed = feed) -> None:
-                        nonlocal now
-                        now += seconds
-                        feed(chunk)
+            def feed(chunk: Json) -> None:
+                nonlocal now
+                now += seconds
+                recorder.feed(chunk)
 
-                    yield feed_later
+            yield feed
 
     return way
-
-
-def _feeding(recorder: Recorder, stream: Stream) -> Iterator[Feed]:
-    for chunk in stream.opening:
-        recorder.feed(chunk)
-    yield recorder.feed
-    for chunk in stream.closing:
-        recorder.feed(chunk)
 
 
 # ------------------------------------------------------------------ by hand

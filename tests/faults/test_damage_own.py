@@ -74,3 +74,15 @@ def test_a_damaged_reply_does_not_keep_the_others_from_being_read(tmp_path: Path
         assert [m["parts"][0]["text"] for m in store.ui_messages(other)] == ["still here"]
         store.say(other, "and writable")
         assert len(store.ui_messages(other)) == 2
+
+
+def test_a_changed_system_prompt_is_noticed_by_its_own_name(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "prompt.db")
+    with ChatStore.open(path) as store:
+        store.put_system_prompt("You are a careful coder. \ud83d")
+        assert store.verify().problems == []
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE system_prompts SET body = 'You are a careless coder.'")
+        connection.commit()
+    with ChatStore.open(path) as store:
+        assert any("system prompt" in problem for problem in store.verify().problems)

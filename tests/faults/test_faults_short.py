@@ -10,7 +10,6 @@ import pytest
 
 from tests.conftest import need_tool
 from tests.faults import tools
-from tests.faults.old_files import VERSIONS
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -69,8 +68,8 @@ def test_eight_processes_from_a_cold_start(tmp_path: Path, words: tuple[str, ...
 @pytest.mark.parametrize(
     "run",
     [
-        tools.migcrash(VERSIONS, "syscall", "--twice", "--max-points", "4"),
-        tools.migcrash((0,), "error", "--errno", "ENOSPC", "--max-points", "8"),
+        tools.migcrash((0, 3), "syscall", "--twice", "--max-points", "5"),
+        tools.migcrash((0,), "error", "--errno", "ENOSPC", "--max-points", "6"),
     ],
     ids=["killed twice", "disk full"],
 )

@@ -37,6 +37,7 @@ _PAGES_PER_STEP = 2048
 KEEP_COUNT = 10
 KEEP_DAYS = 30
 _DAY_MS = 86_400_000
+_REASON_LENGTH = 40
 _STAMP = r"(\d{8}T\d{6}\.\d{3}Z)"
 
 
@@ -107,7 +108,9 @@ def make_backup(
 
 
 def _next_name(database: Path, reason: str, now: int) -> Path:
-    name = f"{database.stem}-{stamp(now)}-{os.getpid()}-{reason}{database.suffix}"
+    # Whatever the caller gives as a reason, the file stays in the folder and its name is legal.
+    words = re.sub(r"[^A-Za-z0-9]+", "-", reason)[:_REASON_LENGTH].strip("-") or "backup"
+    name = f"{database.stem}-{stamp(now)}-{os.getpid()}-{words}{database.suffix}"
     return backup_folder(database) / name
 
 
@@ -155,7 +158,9 @@ def check_file(path: Path, check: Check | None = None) -> list[str]:
     """Check a database file that nobody writes: SQLite's checks, then the contract's own."""
     with Database(path, {}, read_only=True) as copy:
         with copy.read() as tx:
-            problems = sqlite_problems(tx)
+            # Rows without a parent are what another program left in the database: a true copy
+            # has them too, and a store that has them needs its backups no less.
+            problems = sqlite_problems(tx, references=False)
         return problems or (check(copy) if check else [])
 
 

@@ -8,10 +8,11 @@ from threadkeep.base.tx import Tx
 _FEW = 5
 
 
-def sqlite_problems(tx: Tx, *, quick: bool = False) -> list[str]:
+def sqlite_problems(tx: Tx, *, quick: bool = False, references: bool = True) -> list[str]:
     """Run SQLite's own checks and give what they find, in words; nothing when all is well."""
     try:
-        return [*_page_problems(tx, quick=quick), *_reference_problems(tx)]
+        problems = _page_problems(tx, quick=quick)
+        return problems + _reference_problems(tx) if references else problems
     except sqlite3.Error as error:
         if not is_damage(error):  # a lock, or a full disk, says nothing about the file
             raise

@@ -172,16 +172,27 @@ class WriterLock:
 
     def refuse_nested(self) -> None:
         """Raise if this thread has the lock already: it would wait for itself."""
-        owner = self._threads.owner
-        if owner is not None and owner.thread == threading.get_ident():
+        if self.held_here():
             msg = f"{self.path.with_suffix('')} was to be locked twice by one thread: a write"
-            msg += " transaction, or closing, was begun inside another write transaction"
+            msg += " transaction was begun inside another one, or before it had ended"
             raise RuntimeError(msg)
 
     def holder(self) -> str | None:
         """Name the process that holds the lock now, None if no other process does."""
         pid = _in_the_way(self._file, _ASK_HELD)
         return None if pid is None else describe_process(pid)
+
+    def held_here(self) -> bool:
+        """Tell whether this thread has the lock."""
+        owner = self._threads.owner
+        return owner is not None and owner.thread == threading.get_ident()
+
+    def close(self) -> None:
+        """End a turn that nobody can end any more, and close the file."""
+        owner = self._threads.owner
+        if owner is not None:
+            self.release(owner)
+        os.close(self._file)
 
     # ------------------------------------------------------------------ followers
 
@@ -279,17 +290,21 @@ class LockHeld:
     def __init__(self, lock: WriterLock, budget: float) -> None:
         self._lock = lock
         self._budget = budget
-        self._turn = Turn()
+        self._turn: Turn | None = None
 
     def __enter__(self) -> None:
+        self._turn = Turn()
         self._lock.acquire(self._turn, self._budget)
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release(self._turn)
+        if self._turn is not None:
+            self._lock.release(self._turn)
+            self._turn = None
 
     def __del__(self) -> None:
         """Let go after an interrupt in the first instruction of `__exit__`."""
-        self._lock.release(self._turn)
+        if getattr(self, "_turn", None) is not None:
+            self.__exit__()
 
 
 def _open(path: Path) -> tuple[int, tuple[int, int] | None]:
@@ -334,7 +349,7 @@ def let_go(lock: WriterLock) -> None:
         key = str(lock.path).removesuffix(".lock")
         if lock.users == 0 and _LOCKS.get(key) is lock:
             del _LOCKS[key]
-            os.close(lock._file)  # noqa: SLF001
+            lock.close()
 
 
 def all_locks() -> list[WriterLock]:

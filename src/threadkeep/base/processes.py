@@ -38,7 +38,7 @@ def describe_process(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return f"process {pid}"
-    command = b" ".join(words).decode("utf-8", "replace").strip()[:120]
+    command = " ".join(b" ".join(words).decode("utf-8", "replace").split())[:120]
     return f"process {pid} ({command})" if command else f"process {pid}"
 
 

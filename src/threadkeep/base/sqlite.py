@@ -159,6 +159,7 @@ class Database:
             msg = f"{self.path} is open read-only"
             raise ReadOnly(msg, hint="open it for writing")
         if self._lock is None:
+            forks.refuse_shared(self.file)  # before anybody waits for a lock in vain
             self._lock = lock_for(self.file)
         return self._lock
 
@@ -301,21 +302,25 @@ class Database:
             self.leave_to_parent()
         if self._closed:
             return
-        lock = self._lock
-        if lock is not None:
-            lock.refuse_nested()
         self._closed = True
         self.wal.stop()
         self._readers.close()
         self.wake()
+        lock, self._lock = self._lock, None
         if lock is not None:
-            while self._follows:
-                self.unfollow()
+            for _ in range(self._follows):
+                lock.unfollow()
             self._close_writer(lock)
             let_go(lock)
 
     def _close_writer(self, lock: WriterLock) -> None:
-        """Wait for the transaction of another thread; another process is no reason to stay open."""
+        """Wait for the transaction of another thread; another process is no reason to stay open.
+
+        A transaction of this thread is rolled back.
+        """
+        if lock.held_here():
+            self.writer.close()
+            return
         try:
             with LockHeld(lock, self.budget):
                 self.writer.close()

@@ -139,7 +139,8 @@ class ReadTransaction:
 
     def __del__(self) -> None:
         """Give the connection back after an interrupt in the first instruction of `__exit__`."""
-        self._finish()
+        if getattr(self, "_connection", None) is not None:
+            self._finish()
 
     def _finish(self) -> None:
         connection, self._connection = self._connection, None
@@ -207,8 +208,9 @@ class WriteTransaction:
 
     def __del__(self) -> None:
         """Roll back after an interrupt in the first instruction of `__exit__`."""
-        if self._lock is not None and self._lock.pid == os.getpid():
-            self._finish(self._lock)
+        lock = getattr(self, "_lock", None)
+        if lock is not None and lock.pid == os.getpid():
+            self._finish(lock)
 
     def _finish(self, lock: WriterLock) -> None:
         try:

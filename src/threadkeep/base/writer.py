@@ -11,7 +11,7 @@ from threadkeep.base import pragmas
 from threadkeep.base.connect import connect_uri, journal_mode, open_writer, run_patiently
 from threadkeep.base.tx import Tx, roll_back
 from threadkeep.base.wal import WalKeeper, truncate
-from threadkeep.errors import Conflict, ThreadkeepError
+from threadkeep.errors import Closed, Conflict, ThreadkeepError
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +30,12 @@ class Writer:
         self._wal = wal
         self._level = pragmas.FULL
         self._wrote = False
+        self._closed = False
 
     def connect(self) -> sqlite3.Connection:
         """Give the connection, opened if it is not yet."""
+        if self._closed:
+            raise Closed(f"{self._file} was closed", hint="open the store again")
         if self.connection is None:
             connection = open_writer(self._file)
             self.journal_mode = journal_mode(connection)
@@ -119,8 +122,9 @@ class Writer:
     def close(self) -> None:
         """Tidy up after writes, then close; looking at a file must not change it."""
         connection, self.connection = self.connection, None
+        self._closed = True
         if connection is not None:
-            if self._wrote:
+            if self._wrote and not connection.in_transaction:
                 self._tidy(connection)
             connection.close()
 

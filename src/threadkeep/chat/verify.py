@@ -9,6 +9,7 @@ from threadkeep.base.text import from_sql
 from threadkeep.chat.context import Context
 from threadkeep.chat.journal import check_row, read_open
 from threadkeep.chat.rows import COLUMNS, TABLES
+from threadkeep.chat.runs import prompt_digest
 from threadkeep.errors import Damaged, ThreadkeepError
 
 _FEW = 20
@@ -53,6 +54,7 @@ def check_database(database: Database) -> Report:
                     _check_rows(tx, kind, report)
                 _check_journal(tx, report)
                 _check_recordings(tx, report)
+                _check_prompts(tx, report)
         report.problems += [] if report.problems else _index_problems(database)
     except ThreadkeepError as error:
         report.problems.append(str(error))
@@ -108,6 +110,15 @@ def _check_recordings(tx: Tx, report: Report) -> None:
             read_open(noted, from_sql(message_id))
         except Damaged as error:
             _complain(report, error.message)
+
+
+def _check_prompts(tx: Tx, report: Report) -> None:
+    # The guide suggests this table to everybody: rows of another shape are another program's.
+    ours = "SELECT digest, body FROM system_prompts WHERE body IS NOT NULL AND length(digest) = 64"
+    for digest, body in tx.execute(ours):
+        report.checked += 1
+        if prompt_digest(from_sql(body)) != digest:
+            _complain(report, f"the system prompt {digest!r} is not as it was written")
 
 
 def _complain(report: Report, problem: str) -> None:
