@@ -48,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help=", ".join(BENCHMARKS)
     )
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, less than a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer repeats and smaller sizes: a minute"
+    )
     parser.add_argument(
         "--install-peers",
         action="store_true",

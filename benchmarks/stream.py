@@ -72,14 +72,10 @@ def _costs(place: Place, kind: str) -> dict[Case, Cost]:
         once = {NAIVE: rewritten}
     streams = {count: stream(kind, count) for count in (SHORT, LONG)}
     measured = {
-        **in_turn(_runs(place, repeated, streams), _rounds(place, kind)),
+        **in_turn(_runs(place, repeated, streams), place.either(3, 1)),
         **in_turn(_runs(place, once, streams), 1),
     }
     return {case: _median(runs) for case, runs in measured.items()}
-
-
-def _rounds(place: Place, kind: str) -> int:
-    return place.either(3, 2 if kind == "text" else 1)
 
 
 def _runs(

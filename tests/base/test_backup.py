@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
@@ -139,7 +138,8 @@ def test_backups_under_load_hold_every_write_acknowledged_before(
                 assert len(mine) >= count
                 assert mine == [f"{ledger} {number + 1}" for number in range(len(mine))]
         (tmp_path / "stop").touch()
-        assert len(bodies(database)) == sum(int(writer.hear()) for writer in writers)
+        total = sum(int(writer.hear()) for writer in writers)
+        assert len(bodies(database)) == total
     finally:
         for writer in writers:
             writer.__exit__()
@@ -395,12 +395,31 @@ def test_a_log_beside_a_damaged_database_is_moved_with_it(tmp_path: Path) -> Non
     with table(path) as database:
         add(database, "x")
         backup = make_backup(database, tmp_path / "copy.db")
+        database.truncate_log()
         add(database, "y")
         log = Path(f"{path}-wal").read_bytes()
-    path.write_bytes(b"not a database at all" * 500)
+    flip(path, 1)
+    broken = path.read_bytes()
     Path(f"{path}-wal").write_bytes(log)
     aside = restore_backup(backup, path, clock=lambda: NOON)
+    assert aside == tmp_path / f"a.db.damaged-{stamp(NOON)}"
+    assert aside.read_bytes() == broken
     assert Path(f"{aside}-wal").read_bytes() == log
+    assert read_back(path) == ["x"]
+
+
+def test_a_database_that_its_log_makes_whole_is_sound(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with table(path) as database:
+        add(database, "x")
+        backup = make_backup(database, tmp_path / "copy.db")
+        add(database, "y")
+        log = Path(f"{path}-wal").read_bytes()  # it has every page
+    flip(path, 1)
+    Path(f"{path}-wal").write_bytes(log)
+    saved = restore_backup(backup, path)
+    assert saved is not None
+    assert read_back(saved) == ["x", "y"]
     assert read_back(path) == ["x"]
 
 

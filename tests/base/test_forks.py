@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 
 import pytest
@@ -140,9 +141,15 @@ def test_a_closed_database_stays_closed_in_the_child(database: Database) -> None
     assert exit_code(fork(child)) == 0
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_of_multiprocessing_write(database: Database, method: str) -> None:
-    context = multiprocessing.get_context(method)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # other threads: that is the point
+@pytest.mark.parametrize(
+    "context",
+    [multiprocessing.get_context("fork"), multiprocessing.get_context("spawn")],
+    ids=["fork", "spawn"],
+)
+def test_workers_of_multiprocessing_write(
+    database: Database, context: ForkContext | SpawnContext
+) -> None:
     workers = [
         context.Process(target=append_row, args=(str(database.path), str(number)))
         for number in range(3)
@@ -194,9 +201,7 @@ def test_a_fork_waits_for_the_read_of_another_thread(database: Database) -> None
     assert bodies(database) == ["child"]
 
 
-def test_a_fork_does_not_wait_for_ever(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fork_does_not_wait_for_ever(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "_PATIENCE", 0.01)
     inside, go_on = threading.Event(), threading.Event()
 

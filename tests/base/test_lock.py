@@ -256,7 +256,7 @@ def test_an_interrupt_while_waiting_for_a_thread_leaves_the_queue(
     thread.start()
     holding.wait()
     with monkeypatch.context() as patched:
-        patched.setattr(lock_module.threading, "Lock", Gate)
+        patched.setattr("threadkeep.base.lock.threading.Lock", Gate)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire(Turn(), PATIENT)
     assert not lock._threads._waiting
@@ -303,7 +303,7 @@ def test_a_handover_to_a_thread_that_gives_up_is_kept(
             pass
 
     with monkeypatch.context() as patched:
-        patched.setattr(lock_module.threading, "Lock", Gate)
+        patched.setattr("threadkeep.base.lock.threading.Lock", Gate)
         assert lock._threads.acquire(second, 0)
     assert lock._threads.owner is second
     lock._threads.release(second)
@@ -448,6 +448,6 @@ def test_closed_databases_leave_no_descriptor_open(tmp_path: Path) -> None:
     for number in range(20):
         with Database(tmp_path / f"{number}.db", {}) as one, Database(one.path, {}) as two:
             two.follow()
-    links = [Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
-    assert [link for link in links if str(tmp_path) in os.path.realpath(link)] == []
+    open_files = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    assert [name for name in open_files if str(tmp_path) in name] == []
     assert [lock for lock in all_locks() if lock.path.parent == tmp_path] == []

@@ -9,7 +9,7 @@ import pytest
 from tests.support.children import add, table
 from threadkeep.base import pragmas
 from threadkeep.base.sqlite import Database
-from threadkeep.errors import UnsupportedEngine
+from threadkeep.errors import ReadOnly, UnsupportedEngine
 
 
 def expected(*groups: tuple[pragmas.Pragma, ...]) -> dict[str, int | str]:
@@ -23,7 +23,7 @@ def settings(connection: sqlite3.Connection, names: dict[str, int | str]) -> dic
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_every_read_connection_has_every_setting(tmp_path: Path, read_only: bool) -> None:
+def test_every_read_connection_has_every_setting(tmp_path: Path, *, read_only: bool) -> None:
     with table(tmp_path / "a.db"), Database(tmp_path / "a.db", {}, read_only=read_only) as database:
         database.changes()
         wanted = expected(pragmas.CONNECTION, pragmas.READER)
@@ -44,9 +44,12 @@ def test_the_writer_has_every_setting_before_and_after_a_write(tmp_path: Path) -
 
 
 def test_a_read_connection_cannot_write(tmp_path: Path) -> None:
-    with table(tmp_path / "a.db") as database, database.read() as tx:
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            tx.execute("INSERT INTO t(body) VALUES('x')")
+    with (
+        table(tmp_path / "a.db") as database,
+        pytest.raises(ReadOnly, match="readonly"),
+        database.read() as tx,
+    ):
+        tx.execute("INSERT INTO t(body) VALUES('x')")
 
 
 def test_deleted_text_is_overwritten_in_the_file(tmp_path: Path) -> None:
@@ -103,6 +106,6 @@ def test_a_build_without_memory_mapping_is_fine() -> None:
     ],
 )
 def test_versions_with_the_wal_reset_race_are_known(
-    version: tuple[int, int, int], affected: bool
+    version: tuple[int, int, int], *, affected: bool
 ) -> None:
     assert pragmas.wal_reset_race(version) is affected

@@ -175,9 +175,8 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     foreign.commit()
     foreign.close()
     before = path.read_bytes()
-    with Database(path, {}) as database:
-        with pytest.raises(Invalid, match="not a toy store"):
-            prepare(database, SCHEMA, no_backup)
+    with Database(path, {}) as database, pytest.raises(Invalid, match="not a toy store"):
+        prepare(database, SCHEMA, no_backup)
     assert path.read_bytes() == before
 
 
@@ -213,7 +212,7 @@ say(",".join(done) or "nothing")
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_processes_that_open_at_once_agree(tmp_path: Path, old: bool) -> None:
+def test_processes_that_open_at_once_agree(tmp_path: Path, *, old: bool) -> None:
     path = tmp_path / "a.db"
     if old:
         build_old(path, 0)

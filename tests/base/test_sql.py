@@ -82,7 +82,9 @@ def test_the_pieces_of_a_script_make_what_the_script_makes() -> None:
     pieces.close()
 
 
-quoted = st.text(alphabet="a;-*/\n '\"", max_size=12).map(lambda s: "'" + s.replace("'", "''") + "'")
+quoted = st.text(alphabet="a;-*/\n '\"", max_size=12).map(
+    lambda s: "'" + s.replace("'", "''") + "'"
+)
 commented = st.text(alphabet="a;'\" ", max_size=12).map(lambda s: f"1 -- {s}\n")
 
 

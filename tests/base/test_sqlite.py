@@ -49,7 +49,9 @@ def test_a_missing_database_is_created_unless_it_must_exist(tmp_path: Path) -> N
         assert (tmp_path / "a.db").exists()
 
 
-@pytest.mark.parametrize("name", ["plain", "with blank", "per%cent", "que?ry#hash", "ümläut", "a'b"])
+@pytest.mark.parametrize(
+    "name", ["plain", "with blank", "per%cent", "que?ry#hash", "ümläut", "a'b"]
+)
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     with table(tmp_path / name / f"{name}.db") as database:
         add(database, name)
@@ -280,7 +282,7 @@ def interrupt_at(step: int, action: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_write_interrupted_at_any_step_leaves_nothing_behind(
-    database: Database, durable: bool
+    database: Database, *, durable: bool
 ) -> None:
     def write_two() -> None:
         with database.write(durable=durable) as tx:

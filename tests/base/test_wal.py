@@ -323,9 +323,9 @@ def test_a_live_database_is_opened_by_sqlite_alone(tmp_path: Path) -> None:
     path, trace = tmp_path / "a.db", tmp_path / "trace"
     script = "import sys\nfrom pathlib import Path\nfrom threadkeep.base.sqlite import Database\n"
     calls = "trace=open,openat,openat2,creat"
-    command = [strace, "-f", "-qq", "-e", calls, "-s", "300", "-o", trace]
+    command = [strace, "-f", "-qq", "-e", calls, "-s", "300", "-o", str(trace)]
     done = subprocess.run(
-        [*command, sys.executable, "-c", script + WORKLOAD, path, OUTSIDER],
+        [*command, sys.executable, "-c", script + WORKLOAD, str(path), OUTSIDER],
         env=os.environ | {"PYTHONPATH": str(REPO / "src")},
         capture_output=True,
         text=True,

@@ -114,9 +114,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def time_with_sleep(sleep: Callable[[float], None]) -> SimpleNamespace:
     """A stand-in for the module `time` whose pauses do something else."""
-    return SimpleNamespace(
-        monotonic=time.monotonic, monotonic_ns=time.monotonic_ns, sleep=sleep
-    )
+    return SimpleNamespace(monotonic=time.monotonic, monotonic_ns=time.monotonic_ns, sleep=sleep)
 
 
 def append_row(path: str, body: str) -> None:

@@ -209,13 +209,12 @@ def restore_backup(
     """
     _refuse_bad_source(source, target, check)
     place = Path(os.path.realpath(target))
-    if place.exists():
-        try:
-            return _restore_into(source, place, budget, clock)
-        except Damaged:
-            return _restore_beside(source, place, budget, clock())
-    _restore_beside(source, place, budget, clock())
-    return None
+    if not place.exists():
+        _restore_beside(source, place, budget, clock())
+        return None
+    if _is_sound(place):
+        return _restore_into(source, place, budget, clock)
+    return _restore_beside(source, place, budget, clock())
 
 
 def _refuse_bad_source(source: Path, target: Path, check: Check | None) -> None:
@@ -229,6 +228,14 @@ def _refuse_bad_source(source: Path, target: Path, check: Check | None) -> None:
     if problems:
         msg = f"the backup {source} fails its check, nothing was restored: {problems[0]}"
         raise Damaged(msg, hint="try an older backup")
+
+
+def _is_sound(target: Path) -> bool:
+    """Look without writing: SQLite would fold the log into a damaged file and delete it."""
+    try:
+        return not check_file(target)
+    except Damaged:
+        return False
 
 
 def _restore_into(source: Path, target: Path, budget: float, clock: Clock) -> Path:
