@@ -1,5 +1,6 @@
 """Forks: the child has connections and locks of its own, and the parent loses nothing."""
 
+import ctypes
 import multiprocessing
 import os
 import subprocess
@@ -312,3 +313,54 @@ def test_followers_of_the_parent_are_not_the_childs(database: Database) -> None:
     assert database.followed()
     database.unfollow()
     assert not database.followed()
+
+
+# ---------------------------------------------------------------------- forks unknown to Python
+
+
+@pytest.fixture
+def unknown_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork as a C extension does that does not tell Python about it."""
+    monkeypatch.setattr(os, "fork", ctypes.CDLL(None).fork)
+
+
+def test_a_fork_unknown_to_python_is_noticed(database: Database, unknown_fork: None) -> None:
+    add(database, "parent")
+    bodies(database)
+    written, closed = Pipe(), Pipe()
+
+    def child() -> None:
+        add(database, "before")
+        written.tell()
+        closed.hear()
+        add(database, "after")
+
+    pid = fork(child)
+    written.hear()
+    database.close()
+    closed.tell()
+    assert exit_code(pid) == 0
+    with Database(database.path, {}) as again:
+        assert bodies(again) == ["parent", "before", "after"]
+
+
+def test_a_transaction_is_not_ended_by_a_child_unknown_to_python(
+    database: Database, unknown_fork: None
+) -> None:
+    pid = 0
+
+    def leave_the_block() -> None:
+        with database.write() as tx:
+            tx.execute("INSERT INTO t(body) VALUES('parent')")
+            nonlocal pid
+            pid = os.fork()
+
+    parent = os.getpid()
+    try:
+        leave_the_block()
+    except Conflict:
+        os._exit(7 if os.getpid() != parent else 1)
+    if os.getpid() != parent:
+        os._exit(2)
+    assert exit_code(pid) == 7
+    assert bodies(database) == ["parent"]

@@ -145,7 +145,8 @@ class WriterLock:
 
         Whatever it raises, an interrupt too, it leaves the lock and the queue free of `turn`.
         """
-        self.refuse_nested()
+        if self.held_here():
+            raise self._nested()
         deadline = time.monotonic() + budget
         try:
             self._join_threads(turn, budget)
@@ -169,13 +170,6 @@ class WriterLock:
     def held_by(self, turn: Turn) -> bool:
         """Tell whether `turn` has the lock."""
         return self._threads.owner is turn
-
-    def refuse_nested(self) -> None:
-        """Raise if this thread has the lock already: it would wait for itself."""
-        if self.held_here():
-            msg = f"{self.path.with_suffix('')} was to be locked twice by one thread: a write"
-            msg += " transaction was begun inside another one, or before it had ended"
-            raise RuntimeError(msg)
 
     def holder(self) -> str | None:
         """Name the process that holds the lock now, None if no other process does."""
@@ -255,6 +249,11 @@ class WriterLock:
                 if self._followers:
                     fcntl.lockf(self._file, fcntl.LOCK_SH, 1, _FOLLOWED)
         self._until_look = _LOOK_EVERY
+
+    def _nested(self) -> RuntimeError:
+        """This thread would wait for itself."""
+        msg = f"{self.path.with_suffix('')} was to be locked twice by one thread: a write"
+        return RuntimeError(f"{msg} transaction was begun inside another one")
 
     def _busy(self, budget: float, holder: str) -> Busy:
         return Busy(

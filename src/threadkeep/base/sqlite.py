@@ -256,7 +256,8 @@ class Database:
     def _check_alive(self) -> None:
         if self._pid != os.getpid():
             self.leave_to_parent()
-        self.check_open()
+        if self._closed:
+            self.check_open()
 
     def check_open(self) -> None:
         """Raise if the database was closed, maybe while somebody waited for the lock."""

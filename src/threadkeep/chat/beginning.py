@@ -4,7 +4,7 @@ from threadkeep.chat import journal
 from threadkeep.chat.context import Context
 from threadkeep.chat.recording import Recording, known_parts
 from threadkeep.chat.records import Json, message_of, read_object
-from threadkeep.chat.recovery import refuse_if_recorded_elsewhere, settle
+from threadkeep.chat.recovery import settle_unless_running
 from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import foreign_message
 from threadkeep.chat.views import load_message, stored_message
@@ -20,7 +20,7 @@ def begin(ctx: Context, session_id: str, message_id: str | None, facts: Json) ->
         return _fresh(session_id, ctx.ids.new("msg"), facts)
     with ctx.db.read() as tx:
         row = tx.one("get_message", {"id": message_id})
-        left = tx.one("get_recording", {"message_id": message_id})
+        left = tx.one("get_recording", {"message_id": message_id}) is not None
     if row is None:
         return _fresh(session_id, message_id, facts)
     message = message_of(row)
@@ -29,10 +29,9 @@ def begin(ctx: Context, session_id: str, message_id: str | None, facts: Json) ->
     if message.role != "assistant":
         msg = f"message {message_id!r} is of role {message.role!r}; a stream is the assistant's"
         raise Conflict(msg, hint="leave the id out, or use the id of an assistant message")
-    if left is not None:
-        refuse_if_recorded_elsewhere(left)
+    if left:
         with ctx.db.write() as tx:
-            settle(ctx, tx, left, "cut")
+            settle_unless_running(ctx, tx, message_id)
     return _continue(ctx, session_id, message_id, facts)
 
 
@@ -46,8 +45,9 @@ def _continue(ctx: Context, session_id: str, message_id: str, facts: Json) -> Re
         row = tx.one("get_message", {"id": message_id})
         if row is None:
             return _fresh(session_id, message_id, facts)  # deleted since its caller looked
-        state = StreamState(load_message(tx, message_of(row)))
-        recording = Recording(session_id, state, facts, stored=False)
+        base = load_message(tx, message_of(row))
+        recording = Recording(session_id, StreamState(base), facts, stored=False)
+        recording.base = base
         recording.parts = known_parts(tx, message_id, 0)
     return recording
 

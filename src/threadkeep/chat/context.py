@@ -15,6 +15,8 @@ Redact = Callable[[str], str]
 
 PART_LIMIT = 64 * 1024 * 1024
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+_COMPACTION = "data-compaction"
+_TAIL_START = "tail_start_id"
 
 
 class Context(NamedTuple):
@@ -28,15 +30,36 @@ class Context(NamedTuple):
 
 
 def clean(ctx: Context, value: Any) -> Any:
-    """Pass every text inside a JSON value through the host's redaction hook."""
+    """Pass every text inside a JSON value through the host's redaction hook.
+
+    A compaction keeps the id its tail begins with: a redacted one would be no message's.
+    """
     if ctx.redact is None:
         return value
+    cleaned = redact_texts(ctx.redact, value)
+    if isinstance(value, dict) and value.get("type") == _COMPACTION:
+        data = value.get("data")
+        if isinstance(data, dict) and isinstance(data.get(_TAIL_START), str):
+            cleaned["data"][_TAIL_START] = data[_TAIL_START]
+    return cleaned
+
+
+def redact_texts(redact: Redact, value: Any) -> Any:
+    """Pass every text inside a JSON value through a hook."""
+    try:
+        return _redacted(redact, value)
+    except RecursionError:
+        msg = "the value is nested too deep, or contains itself"
+        raise Invalid(msg, hint="store it as text, or flatten it") from None
+
+
+def _redacted(redact: Redact, value: Any) -> Any:
     if isinstance(value, str):
-        return ctx.redact(value)
+        return redact(value)
     if isinstance(value, dict):
-        return {key: clean(ctx, item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [clean(ctx, item) for item in value]
+        return {key: _redacted(redact, item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):  # a tuple is stored as an array
+        return [_redacted(redact, item) for item in value]
     return value
 
 

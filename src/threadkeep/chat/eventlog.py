@@ -9,10 +9,10 @@ from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
 from threadkeep.chat.context import Context, need_whole
-from threadkeep.chat.journal import CHUNK, EVENT_LOG, check_row
-from threadkeep.chat.recording import PartState, known_parts
+from threadkeep.chat.journal import BASE, CHUNK, EVENT_LOG, check_row
+from threadkeep.chat.recording import PartState, known_parts, next_position
 from threadkeep.chat.records import Json, message_of
-from threadkeep.chat.recovery import refuse_if_running
+from threadkeep.chat.recovery import settle_unless_running
 from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import (
     MESSAGE,
@@ -92,8 +92,8 @@ def rebuild(ctx: Context) -> int:
         if not journal.log_is_on(tx):
             msg = "this store keeps no event log, so there is nothing to rebuild from"
             raise Conflict(msg, hint="open it with event_log=True before recording")
-        for row in tx.all("all_session_ids"):
-            refuse_if_running(tx, from_sql(row[0]), "rebuild")
+        for row in tx.all("all_recordings"):
+            settle_unless_running(ctx, tx, from_sql(row[0]))
         extra = tx.all("all_extra")
         for table in TABLES.values():
             tx.execute(f'DELETE FROM "{table}"')  # noqa: S608  (our own names)
@@ -135,32 +135,36 @@ class _Replay:
         data = json.decode(row[5])
         if row[2] == CHUNK:
             self._chunk(from_sql(row[3]), data, row[4], row[6])
-            return
+        elif row[2] != BASE:
+            self._rows(row[2], data)
+
+    def _rows(self, verb: str, data: Json) -> None:
         self._write_dirty()
-        for kind, put in data["put"]:
-            put_image(self._tx, kind, put)
-        for kind, row_id in data["deleted"]:
+        for kind, row_id in data["deleted"]:  # first: a replaced part gives up its place
             table = TABLES[kind]
             self._tx.execute(f'DELETE FROM "{table}" WHERE id = ?', (row_id,))  # noqa: S608
-        touched = {put["id"] for kind, put in data["put"] if kind == MESSAGE}
-        touched |= {put["message_id"] for kind, put in data["put"] if kind == PART}
-        if any(kind == PART for kind, _ in (*data["put"], *data["deleted"])):
-            for message_id in touched:
-                self._states.pop(message_id, None)
+        for kind, put in data["put"]:
+            put_image(self._tx, kind, put)
+        # A recorder that begins, and a message put in whole, start from the rows.
+        begun = {put["id"] for kind, put in data["put"] if kind == MESSAGE and verb == "message"}
+        begun |= {put["message_id"] for kind, put in data["put"] if kind == PART}
+        for message_id in begun:
+            self._states.pop(message_id, None)
 
     def _chunk(self, message_id: str, chunk: Json, part_id: str | None, at: int) -> None:
         state = self._state(message_id)
         parts = self._parts[message_id]
+        if chunk["type"] == "reset-step":
+            self._write_dirty()  # while the state still has the parts
         change = state.apply(chunk)
         if change.truncated_to is not None:
-            self._write_dirty()
-            params = {"message_id": message_id, "first": change.truncated_to}
-            self._tx.run("delete_message_parts", params)
+            first = parts[change.truncated_to].position
+            self._tx.run("delete_message_parts", {"message_id": message_id, "first": first})
             del parts[change.truncated_to :]
         grown = () if change.delta_of is None else (change.delta_of,)
         for index in (*change.parts, *grown):
             if index == len(parts):
-                parts.append(PartState(str(part_id), at, stored=False))
+                parts.append(PartState(str(part_id), next_position(parts), at, stored=False))
             parts[index].updated_at = at
             self._dirty.add((message_id, index))
 
@@ -183,7 +187,7 @@ class _Replay:
                 part_id=known.id,
                 message_id=message_id,
                 session_id=self._session_id,
-                position=index,
+                position=known.position,
                 created_at=known.created_at,
                 updated_at=known.updated_at,
                 continuation_run_id=known.continuation,

@@ -18,6 +18,7 @@ from threadkeep.chat.rows import image
 from threadkeep.errors import Damaged
 
 CHUNK = "chunk"
+BASE = "base"
 EVENT_LOG = "event_log"
 
 

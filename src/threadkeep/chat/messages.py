@@ -25,6 +25,7 @@ from threadkeep.chat.records import (
     ref_id,
     without_keys,
 )
+from threadkeep.chat.recovery import settle_unless_running
 from threadkeep.chat.rows import (
     MESSAGE,
     PART,
@@ -264,9 +265,7 @@ def _replace(
     if old.role != role:
         msg = f"message {old.id!r} is of role {old.role!r} and cannot become {role!r}"
         raise Conflict(msg, hint="use another id")
-    if tx.one("get_recording", {"message_id": old.id}) is not None:
-        msg = f"message {old.id!r} is being recorded"
-        raise Conflict(msg, hint="close its recorder first")
+    settle_unless_running(ctx, tx, old.id)
     before = [from_sql(row[0]) for row in tx.all("message_parts", {"message_id": old.id})]
     tx.run("delete_message_parts", {"message_id": old.id, "first": 0})
     now = ctx.clock()

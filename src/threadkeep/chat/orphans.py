@@ -2,13 +2,20 @@
 
 from collections.abc import Sequence
 
-from threadkeep.base.processes import is_alive
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
 from threadkeep.chat.context import Context, encode_part, need_list
 from threadkeep.chat.records import SessionRef, ref_id
-from threadkeep.chat.rows import PART, SESSION, need_session, part_row, touch_session, update_part
+from threadkeep.chat.recovery import is_running
+from threadkeep.chat.rows import (
+    PART,
+    SESSION,
+    need_session,
+    revised_row,
+    touch_session,
+    update_part,
+)
 from threadkeep.chat.views import read_part
 
 ABORTED = "aborted by host restart"
@@ -37,7 +44,7 @@ def repair_orphans(
 
 def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -> list[str]:
     recordings = tx.all("session_recordings", {"session_id": session_id})
-    running = {from_sql(row[0]) for row in recordings if is_alive(row[3])}
+    running = {from_sql(row[0]) for row in recordings if is_running(row)}
     repaired = []
     for row in tx.all("session_tool_parts", {"session_id": session_id}):
         part = {"toolCallId": from_sql(row[6]), **read_part(row[5], from_sql(row[4]))}
@@ -46,21 +53,8 @@ def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -
         if waits or from_sql(row[1]) in running:
             continue
         fixed = {**part, "state": "output-error", "errorText": ABORTED}
-        now = ctx.clock()
-        update_part(
-            tx,
-            part_row(
-                fixed,
-                encode_part(ctx, fixed, f"tool call {row[6]!r}"),
-                part_id=from_sql(row[0]),
-                message_id=from_sql(row[1]),
-                session_id=session_id,
-                position=row[3],
-                created_at=row[8],
-                updated_at=now,
-                continuation_run_id=row[10],
-            ),
-        )
+        text = encode_part(ctx, fixed, f"tool call {row[6]!r}")
+        update_part(tx, revised_row(row, fixed, text, ctx.clock()))
         repaired.append(from_sql(row[0]))
     if repaired:
         touch_session(tx, session_id, ctx.clock())

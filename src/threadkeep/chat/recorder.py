@@ -22,7 +22,7 @@ from threadkeep.chat.context import (
 )
 from threadkeep.chat.recording import Entry, Owner, Recording
 from threadkeep.chat.records import Json, SessionRef, ref_id
-from threadkeep.chat.recovery import end_run, finish
+from threadkeep.chat.recovery import announce, end_run, finish, retire
 from threadkeep.chat.redacting import StreamRedactor
 from threadkeep.chat.rows import PartRow, need_session
 from threadkeep.chat.wire.sse import SseParser
@@ -87,6 +87,7 @@ class Recorder:
         self._run_stored = False
         self._ended: tuple[str, str | None, str | None] = ("cut", None, None)
         self._closed = False
+        announce(self.run_id, self)
 
     # ------------------------------------------------------------------ what it gives
 
@@ -112,8 +113,15 @@ class Recorder:
         self._check_usable()
         given = json.decode(chunk) if isinstance(chunk, (str, bytes)) else chunk
         checked = _with_real_id(validate_chunk(given))
-        for piece in self._redactor.push(checked) if self._redactor else (checked,):
-            self._feed(piece)
+        if self._redactor is None:
+            self._feed([checked])
+            return
+        before = self._redactor.save()
+        try:
+            self._feed(self._redactor.push(checked))
+        except BaseException:
+            self._redactor.restore(before)
+            raise
 
     def feed_sse(self, data: bytes) -> None:
         """Take bytes of an AI SDK server-sent-event body, cut anywhere."""
@@ -144,25 +152,37 @@ class Recorder:
         """Write down that the run was stopped; what has arrived stays as it is."""
         self.feed({"type": "abort"} if reason is None else {"type": "abort", "reason": reason})
 
-    def _feed(self, chunk: Json) -> None:
+    def _feed(self, chunks: Sequence[Json]) -> None:
+        """Take chunks that stand or fall together: what redaction made of one."""
         self._settle_memory()
-        text = json.encode(chunk)
-        entry = self._take(chunk, text)
-        if entry is None:
+        taken = self._take_all(chunks)
+        if not taken:
             return
-        self._note_end(chunk)
+        for entry in taken:
+            self._note_end(entry.chunk)
         if self._buffered == 0:
             self._oldest = self._monotonic()
-        self._buffered += len(text)
-        if self._should_write(chunk, entry):
+        self._buffered += sum(len(entry.text) for entry in taken)
+        if any(map(self._should_write, taken)):
+            durable = any(self._is_boundary(entry.chunk) for entry in taken)
             try:
-                self._write(durable=self._is_boundary(chunk), everything=False)
+                self._write(durable=durable, everything=False)
             except BaseException:
                 # The caller was told that this chunk failed: only it is taken back.
-                self._forget([kept.chunk for kept in self._pending()[:-1]])
+                self._forget([kept.chunk for kept in self._pending()[: -len(taken)]])
                 raise
 
-    def _take(self, chunk: Json, text: str) -> Entry | None:
+    def _take_all(self, chunks: Sequence[Json]) -> list[Entry]:
+        waiting = [entry.chunk for entry in self._pending()] if len(chunks) > 1 else None
+        try:
+            return [entry for entry in map(self._take, chunks) if entry is not None]
+        except BaseException:
+            if waiting is not None:
+                self._forget(waiting)
+            raise
+
+    def _take(self, chunk: Json) -> Entry | None:
+        text = json.encode(chunk)
         recording = self._recording_for(chunk)
         size = max(recording.grown_size(chunk), len(text))
         if size > self._ctx.part_limit:
@@ -223,8 +243,8 @@ class Recorder:
 
     # ------------------------------------------------------------------ when to write
 
-    def _should_write(self, chunk: Json, entry: Entry) -> bool:
-        kind = chunk["type"]
+    def _should_write(self, entry: Entry) -> bool:
+        kind = entry.chunk["type"]
         if self._save_on == "turn":
             return kind in _TURN_ENDS
         if self._save_on == "step":
@@ -280,17 +300,16 @@ class Recorder:
         assert self._wanted is not None  # noqa: S101  (set by _forget)
         self._recording = begin_again(self._ctx, self.session_id, self._wanted, self._facts)
         for chunk in again:
-            self._take(chunk, json.encode(chunk))
+            self._take(chunk)
 
     # ------------------------------------------------------------------ the end
 
     def close(self, error: BaseException | None = None) -> None:
         """Complete the part rows and write down why the run ended; once is enough."""
-        if self._closed:
-            return
+        if self._closed or self._pid != os.getpid():
+            return  # a forked child leaves its parent's recording alone
         if self._redactor is not None:
-            for piece in self._redactor.flush():
-                self._feed(piece)
+            self._feed(list(self._redactor.flush()))
         for payload in self._sse.close():
             self._feed_payload(payload)
         self._settle_memory()
@@ -299,6 +318,7 @@ class Recorder:
         if self._recording is not None or error is not None:
             self._finish_message(last=True)
         self._closed = True
+        retire(self.run_id)
 
     def _finish_message(self, *, last: bool = False) -> None:
         recording = self._recording

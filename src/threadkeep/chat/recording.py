@@ -6,8 +6,10 @@ eighth of a second; so the work is linear in the text, where rewriting the row f
 costs 58 times as much over a 240 KB reply.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from threadkeep.base import json
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
@@ -23,6 +25,7 @@ from threadkeep.chat.rows import (
     insert_part,
     next_message_time,
     part_row,
+    revised_row,
     set_message_metadata,
     touch_session,
     update_part,
@@ -57,13 +60,15 @@ class PartState:
         "folded_at",
         "folded_seq",
         "id",
+        "position",
         "stored",
         "unfolded",
         "updated_at",
     )
 
-    def __init__(self, part_id: str, at: int, *, stored: bool, seq: int = 0) -> None:
+    def __init__(self, part_id: str, position: int, at: int, *, stored: bool, seq: int = 0) -> None:
         self.id = part_id
+        self.position = position  # in the row; a message of another program may have gaps
         self.created_at = at
         self.updated_at = at
         self.stored = stored
@@ -82,6 +87,7 @@ class Recording:
         self.state = state
         self.stored = stored
         self._facts = facts
+        self.base: Json | None = None  # the message as it was, when it is being continued
         self.parts: list[PartState] = []
         self.pending: list[Entry] = []
         self.last_seq = 0
@@ -105,7 +111,7 @@ class Recording:
         for index in change.parts:
             if index >= len(self.parts):
                 part_id = ctx.ids.new("prt")
-                self.parts.append(PartState(part_id, at, stored=False))
+                self.parts.append(PartState(part_id, next_position(self.parts), at, stored=False))
             self.parts[index].updated_at = at
             self._changed.add(index)
         if change.delta_of is not None:
@@ -124,8 +130,9 @@ class Recording:
         return entry
 
     def _truncate(self, length: int) -> None:
+        first = self.parts[length].position
         del self.parts[length:]
-        self._cut = length if self._cut is None else min(self._cut, length)
+        self._cut = first if self._cut is None else min(self._cut, first)
         self._changed = {index for index in self._changed if index < length}
         self._dirty = {index for index in self._dirty if index < length}
 
@@ -155,20 +162,40 @@ class Recording:
 
         Nothing in memory says that it was stored until `written` is called after the commit.
         """
-        if not self.stored:
+        if self.stored:
+            everything = self._lost_place(tx, owner) or everything
+        else:
             self._insert(ctx, tx)
         self._seqs = [self._append(ctx, tx, entry) for entry in self.pending]
         if self._cut is not None:
             tx.run("delete_message_parts", {"message_id": self.message_id, "first": self._cut})
         self._folded = sorted(self._due(now, everything=everything))
         for index in self._folded:
-            self._write_part(ctx, tx, index)
+            self._write_part(tx, index)
         self._write_metadata(ctx, tx)
         if any(entry.chunk["type"] in _STEP_ENDS for entry in self.pending):
             touch_session(tx, self.session_id, self.pending[-1].at)
             journal.note(ctx, tx, self.session_id, "step", [(SESSION, self.session_id)])
-        if self._folded or self._cut is not None or not self.stored:
+        if self._folded or self._cut is not None or everything or not self.stored:
             self._note_progress(tx, owner)
+
+    def _lost_place(self, tx: Tx, owner: "Owner") -> bool:
+        """Check that the message is still there and ours, whatever others did to it meanwhile.
+
+        True if somebody who could not see this process (in another container) has closed the
+        recording: then everything is written again and it goes on.
+        """
+        run_id = tx.value("recording_run", {"message_id": self.message_id})
+        if run_id == owner.run_id:
+            return False
+        if run_id is not None:
+            msg = f"message {self.message_id!r} was taken over by another recorder"
+            raise Conflict(msg, hint="use one recorder for a message at a time")
+        if tx.one("get_message", {"id": self.message_id}) is None:
+            msg = f"message {self.message_id!r} was deleted while it was recorded"
+            raise NotFound(msg, hint="record the reply again in an existing session")
+        self._dirty.update(range(len(self.parts)))
+        return True
 
     def written(self, now: float) -> None:
         """The transaction was committed: remember what is stored."""
@@ -203,13 +230,18 @@ class Recording:
             set_message_metadata(tx, self.message_id, {**known, **self._facts}, ctx.clock())
         changed = [(MESSAGE, self.message_id), (SESSION, self.session_id)]
         journal.note(ctx, tx, self.session_id, "message", changed)
+        if self.base is not None:
+            # Whoever replays the journal from here needs what the chunks are applied to.
+            text = json.encode(self.base)
+            at, message_id = ctx.clock(), self.message_id
+            journal.append(tx, self.session_id, journal.BASE, text, at=at, message_id=message_id)
 
     def _append(self, ctx: Context, tx: Tx, entry: Entry) -> int:
         message_id = self.message_id
         if entry.late is not None:
             message_id = entry.late.message_id
             self._write_late(ctx, tx, entry)
-        return journal.append(
+        seq = journal.append(
             tx,
             self.session_id,
             journal.CHUNK,
@@ -218,6 +250,10 @@ class Recording:
             message_id=message_id,
             part_id=entry.part_id,
         )
+        if entry.late is not None:  # the earlier message is finished again, with its result
+            params = {"stream_id": self.session_id, "seq": seq, "message_id": message_id}
+            tx.run("add_finished", params)
+        return seq
 
     def _write_late(self, ctx: Context, tx: Tx, entry: Entry) -> None:
         late = entry.late
@@ -228,18 +264,7 @@ class Recording:
             raise NotFound(msg, hint="the result was not stored")
         part = late_tool_output(read_part(row[5], from_sql(row[4])), entry.chunk)
         text = encode_part(ctx, part, f"the result of {late.tool_call_id!r}")
-        fresh = part_row(
-            part,
-            text,
-            part_id=late.id,
-            message_id=late.message_id,
-            session_id=late.session_id,
-            position=late.position,
-            created_at=late.created_at,
-            updated_at=entry.at,
-            continuation_run_id=late.continuation_run_id,
-        )
-        update_part(tx, fresh)
+        update_part(tx, revised_row(row, part, text, entry.at))
 
     def _due(self, now: float, *, everything: bool) -> set[int]:
         due = set(self._changed)
@@ -250,25 +275,24 @@ class Recording:
                 due.add(index)
         return due
 
-    def _write_part(self, ctx: Context, tx: Tx, index: int) -> None:
+    def _write_part(self, tx: Tx, index: int) -> None:
         known = self.parts[index]
         part = self.state.part(index)
         row = part_row(
             part,
-            encode_part(ctx, part, f"part {index} of message {self.message_id!r}"),
+            json.encode(part),  # no limit: its chunks were measured when they were taken
             part_id=known.id,
             message_id=self.message_id,
             session_id=self.session_id,
-            position=index,
+            position=known.position,
             created_at=known.created_at,
             updated_at=known.updated_at,
             continuation_run_id=known.continuation,
         )
         if not known.stored:
             insert_part(tx, row)
-        elif not update_part(tx, row):
-            msg = f"message {self.message_id!r} was deleted while it was recorded"
-            raise NotFound(msg, hint="record the reply again in an existing session")
+        else:
+            update_part(tx, row)
 
     def _write_metadata(self, ctx: Context, tx: Tx) -> None:
         changes = [entry.change.metadata for entry in self.pending if entry.change.metadata]
@@ -298,9 +322,7 @@ class Recording:
             "open_json": journal.open_json(self.state, self.end_seq(), dirty),
             "started_at": owner.started_at,
         }
-        if tx.run("put_recording", params) == 0:
-            msg = f"message {self.message_id!r} was taken over by another recorder"
-            raise Conflict(msg, hint="use one recorder for a message at a time")
+        tx.run("put_recording", params)
 
 
 class Owner(NamedTuple):
@@ -311,11 +333,16 @@ class Owner(NamedTuple):
     started_at: int
 
 
+def next_position(parts: Sequence[PartState]) -> int:
+    """Give the place after the last part."""
+    return parts[-1].position + 1 if parts else 0
+
+
 def known_parts(tx: Tx, message_id: str, seq: int) -> list[PartState]:
     """Give what is known of the part rows of a stored message."""
     known = []
     for row in tx.all("message_parts", {"message_id": message_id}):
-        part = PartState(from_sql(row[0]), row[8], stored=True, seq=seq)
+        part = PartState(from_sql(row[0]), row[3], row[8], stored=True, seq=seq)
         part.updated_at, part.continuation = row[9], row[10]
         known.append(part)
     return known

@@ -1,29 +1,50 @@
 """What a dead recorder left behind: folded into the part rows, then closed."""
 
 import logging
+from weakref import WeakValueDictionary
 
+from threadkeep.base import json
 from threadkeep.base.processes import is_alive, my_mark
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context, encode_part
-from threadkeep.chat.records import Json, message_of
-from threadkeep.chat.rows import PART, check_hash, part_row, update_part
+from threadkeep.chat.context import Context
+from threadkeep.chat.records import message_of
+from threadkeep.chat.rows import PART, check_hash, revised_row, update_part
 from threadkeep.chat.views import stored_message
 from threadkeep.errors import Busy, Conflict, Damaged, ReadOnly, StorageFull
 
 log = logging.getLogger(__name__)
 
+# The recorders that this process has open, by run. A recording of this process without one was
+# abandoned; whether another process still records, only its life can tell.
+_OPEN: WeakValueDictionary[str, object] = WeakValueDictionary()
+
+
+def announce(run_id: str, recorder: object) -> None:
+    """Make a recorder known as open."""
+    _OPEN[run_id] = recorder
+
+
+def retire(run_id: str) -> None:
+    """Take a recorder back that was closed."""
+    _OPEN.pop(run_id, None)
+
+
+def is_running(recording: Row) -> bool:
+    """Tell whether somebody still records: a live process, or an open recorder of this one."""
+    return recording[2] in _OPEN if recording[3] == my_mark() else is_alive(recording[3])
+
 
 def settle_left_behind(ctx: Context) -> list[str]:
     """Close every recording whose process is gone; give the ids of its messages."""
     with ctx.db.read() as tx:
-        left = [row for row in tx.all("all_recordings") if not is_alive(row[3])]
+        left = [row for row in tx.all("all_recordings") if not is_running(row)]
         stale = bool(left) or tx.one("streams_with_finished_chunks") is not None
     if not stale:
         return []
     with ctx.db.write() as tx:
-        left = [row for row in tx.all("all_recordings") if not is_alive(row[3])]
+        left = [row for row in tx.all("all_recordings") if not is_running(row)]
         settled = [from_sql(row[0]) for row in left if _settled(ctx, tx, row)]
         for (stream_id,) in tx.all("streams_with_finished_chunks"):
             journal.forget_finished_chunks(ctx, tx, from_sql(stream_id))
@@ -43,17 +64,21 @@ def _settled(ctx: Context, tx: Tx, recording: Row) -> bool:
 def refuse_if_running(tx: Tx, session_id: str, what: str) -> None:
     """Refuse something that must not happen while a reply is being recorded."""
     for row in tx.all("session_recordings", {"session_id": session_id}):
-        if is_alive(row[3]):
+        if is_running(row):
             msg = f"session {session_id!r} is running: message {from_sql(row[0])!r} is recorded now"
             raise Conflict(msg, hint=f"{what} when the run has ended")
 
 
-def refuse_if_recorded_elsewhere(recording: Row) -> None:
-    """Refuse a second recorder for a message that another live process records."""
-    owner = recording[3]
-    if owner != my_mark() and is_alive(owner):
-        msg = f"message {from_sql(recording[0])!r} is recorded by process {owner.split(':')[0]}"
-        raise Conflict(msg, hint="wait for that recorder, or follow it with tail")
+def settle_unless_running(ctx: Context, tx: Tx, message_id: str) -> None:
+    """End what an abandoned recorder left of a message; refuse while somebody records it."""
+    recording = tx.one("get_recording", {"message_id": message_id})
+    if recording is None:
+        return
+    if is_running(recording):
+        process = recording[3].split(":")[0]
+        msg = f"message {message_id!r} is being recorded by process {process}"
+        raise Conflict(msg, hint="close that recorder first, or follow it with tail")
+    settle(ctx, tx, recording, "cut")
 
 
 def settle(ctx: Context, tx: Tx, recording: Row, reason: str) -> None:
@@ -70,27 +95,13 @@ def settle(ctx: Context, tx: Tx, recording: Row, reason: str) -> None:
         for index in exact.touched:
             check_hash(tx, PART, rows[index])
         for index, at in exact.touched.items():
-            _fold(ctx, tx, rows[index], exact.state.part(index), at)
+            # No limit here: these chunks were acknowledged.
+            part = exact.state.part(index)
+            update_part(tx, revised_row(rows[index], part, json.encode(part), at))
         finish(ctx, tx, session_id, message_id, exact.last_seq)
     tx.run("end_recording", {"message_id": message_id})
     if recording[2] is not None:
         end_run(tx, recording[2], ctx.clock(), reason, None, None)
-
-
-def _fold(ctx: Context, tx: Tx, row: Row, part: Json, at: int) -> None:
-    text = encode_part(ctx, part, f"part {row[3]} of message {row[1]!r}")
-    fresh = part_row(
-        part,
-        text,
-        part_id=from_sql(row[0]),
-        message_id=from_sql(row[1]),
-        session_id=from_sql(row[2]),
-        position=row[3],
-        created_at=row[8],
-        updated_at=at,
-        continuation_run_id=row[10],
-    )
-    update_part(tx, fresh)
 
 
 def finish(ctx: Context, tx: Tx, session_id: str, message_id: str, last_seq: int) -> None:

@@ -1,12 +1,13 @@
 """Redaction of streams: a secret cut over several deltas must not reach the disk in pieces.
 
-The unfinished last word of each growing text waits in memory until the word ends, so the host's
-hook always sees whole words. Without a hook nothing waits.
+The unfinished last line of each growing text waits in memory until the line ends, so the host's
+hook sees the words of a secret together (`password: hunter2`). A line over 512 characters is let
+go up to its last blank. Without a hook nothing waits.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Mapping
 
+from threadkeep.chat.context import Redact, redact_texts
 from threadkeep.chat.records import Json
 
 # type of delta -> (field of the id, field of the text)
@@ -15,68 +16,95 @@ _DELTAS = {
     "reasoning-delta": ("id", "delta"),
     "tool-input-delta": ("toolCallId", "inputTextDelta"),
 }
+_ENDS_OF_ALL = frozenset(
+    {"start", "start-step", "finish-step", "reset-step", "finish", "abort", "error"}
+)
+# What ties chunks together may stay as it is at the top of a chunk; inside a value these words
+# are the names of somebody else's fields, and what they hold is content.
+_NAMES = frozenset({"type", "id", "messageId", "toolCallId", "toolName", "sourceId", "approvalId"})
+_LONGEST_LINE = 512
 _LONGEST_WORD = 4096
+
+Key = tuple[str, str]
+Waiting = Mapping[Key, Json]
 
 
 class StreamRedactor:
-    """Passes every text of a stream through the hook, whole words at a time."""
+    """Passes every text of a stream through the hook, whole lines at a time.
 
-    def __init__(self, redact: Callable[[str], str]) -> None:
+    What waits is replaced, never changed: `save` costs nothing, and a hook that raises leaves
+    everything as it was.
+    """
+
+    def __init__(self, redact: Redact) -> None:
         self._redact = redact
-        self._waiting: dict[tuple[str, str], Json] = {}
+        self._waiting: Waiting = {}
 
-    def push(self, chunk: Json) -> Iterator[Json]:
+    def save(self) -> Waiting:
+        """Give what waits now, for `restore`."""
+        return self._waiting
+
+    def restore(self, state: Waiting) -> None:
+        """Go back to what waited at a `save`: what was pushed since was not stored."""
+        self._waiting = state
+
+    def push(self, chunk: Json) -> list[Json]:
         """Give the chunks that may be stored now."""
         fields = _DELTAS.get(chunk["type"])
-        if fields is None:
-            yield from self._release(chunk)
-            yield _every_text(chunk, self._redact)
-            return
-        id_field, text_field = fields
-        key = (chunk["type"], chunk[id_field])
-        held = self._waiting.pop(key, {}).get(text_field, "")
-        ready, rest = _split_last_word(held + chunk[text_field])
-        if rest:
-            self._waiting[key] = {**chunk, text_field: rest}
-        if ready or not rest:
-            yield {**chunk, text_field: self._redact(ready)}
+        if fields is not None:
+            return self._grow(chunk, *fields)
+        ended = [key for key in self._waiting if _ends(chunk, key)]
+        return self._let_go(ended, chunk)
 
-    def _release(self, chunk: Json) -> Iterator[Json]:
-        """Any other chunk may end a text: let go of what waits for the same id, or of all."""
-        chunk_id = chunk.get("id") or chunk.get("toolCallId")
-        for key in [key for key in self._waiting if chunk_id in (None, key[1])]:
-            yield self._finished(key)
-
-    def flush(self) -> Iterator[Json]:
+    def flush(self) -> list[Json]:
         """Give what still waits; the stream is over."""
-        for key in list(self._waiting):
-            yield self._finished(key)
+        return self._let_go(list(self._waiting))
 
-    def _finished(self, key: tuple[str, str]) -> Json:
-        chunk = self._waiting.pop(key)
-        text_field = _DELTAS[key[0]][1]
-        return {**chunk, text_field: self._redact(chunk[text_field])}
+    def _grow(self, delta: Json, id_field: str, text_field: str) -> list[Json]:
+        key = (delta["type"], delta[id_field])
+        held = self._waiting.get(key, {})
+        # A delta that waited may have said more than its text, such as provider metadata.
+        merged = {**held, **{name: value for name, value in delta.items() if value is not None}}
+        ready, rest = _split_last_line(held.get(text_field, "") + delta[text_field])
+        released = [self._clean({**merged, text_field: ready})] if ready or not rest else []
+        others = {name: value for name, value in self._waiting.items() if name != key}
+        self._waiting = {**others, key: {**merged, text_field: rest}} if rest else others
+        return released
 
+    def _let_go(self, ended: list[Key], *then: Json) -> list[Json]:
+        released = [self._clean(chunk) for chunk in (*map(self._waiting.__getitem__, ended), *then)]
+        if ended:
+            self._waiting = {key: self._waiting[key] for key in self._waiting if key not in ended}
+        return released
 
-def _split_last_word(text: str) -> tuple[str, str]:
-    """Cut before the last word; a word longer than any secret is let go."""
-    cut = max(text.rfind(" "), text.rfind("\n"), text.rfind("\t")) + 1
-    if len(text) - cut > _LONGEST_WORD:
-        return text, ""
-    return text[:cut], text[cut:]
-
-
-def _every_text(value: Any, redact: Callable[[str], str]) -> Any:
-    """Redact the texts of a chunk, but not what names things: type, ids and tool names."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list):
-        return [_every_text(item, redact) for item in value]
-    if isinstance(value, dict):
-        return {
-            key: item if key in _NAMES else _every_text(item, redact) for key, item in value.items()
+    def _clean(self, chunk: Json) -> Json:
+        """Redact the texts of a chunk, but not what names things: type, ids and tool names."""
+        content = {
+            key: value
+            for key, value in chunk.items()
+            if key not in _NAMES or not isinstance(value, str)
         }
-    return value
+        return {**chunk, **redact_texts(self._redact, content)}
 
 
-_NAMES = frozenset({"type", "id", "messageId", "toolCallId", "toolName", "sourceId", "approvalId"})
+def _ends(chunk: Json, key: Key) -> bool:
+    """Whether nothing more is to come for the text that waits under this key.
+
+    Data, files and sources may come in the middle of a text and end none.
+    """
+    kind, (delta, name) = chunk["type"], key
+    if kind in _ENDS_OF_ALL:
+        return True
+    if delta == "tool-input-delta":
+        return bool(chunk.get("toolCallId") == name)
+    return bool(kind.startswith(delta.removesuffix("delta")) and chunk.get("id") == name)
+
+
+def _split_last_line(text: str) -> tuple[str, str]:
+    """Cut after the last line break; a long line after its last blank, a long word nowhere."""
+    cut = text.rfind("\n") + 1
+    if len(text) - cut > _LONGEST_LINE:
+        cut = max(cut, text.rfind(" ") + 1, text.rfind("\t") + 1)
+    if len(text) - cut > _LONGEST_WORD:
+        cut = len(text)
+    return text[:cut], text[cut:]

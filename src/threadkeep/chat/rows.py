@@ -104,6 +104,21 @@ def part_row(
     )
 
 
+def revised_row(row: Row, part: Mapping[str, Any], data_json: str, at: int) -> PartRow:
+    """Make the row of a part that is stored already (a row of the query `get_part`) anew."""
+    return part_row(
+        part,
+        data_json,
+        part_id=from_sql(row[0]),
+        message_id=from_sql(row[1]),
+        session_id=from_sql(row[2]),
+        position=row[3],
+        created_at=row[8],
+        updated_at=at,
+        continuation_run_id=row[10],
+    )
+
+
 def insert_part(tx: Tx, row: PartRow) -> None:
     """Add a part."""
     tx.run("insert_part", row._asdict())

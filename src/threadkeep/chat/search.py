@@ -47,7 +47,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 def part_text(part: Json) -> str:
     """Collect what a person might look for in a part: text, tool names, inputs, results."""
-    name = part.get("toolName") or str(part.get("type", "")).removeprefix("tool-")
+    name = str(part.get("toolName") or part.get("type", "")).removeprefix("tool-")
     words = [name] if "toolCallId" in part else []
     return "\n".join([*words, *_texts(part)])
 

@@ -18,6 +18,7 @@ from threadkeep.chat.context import (
 )
 from threadkeep.chat.permissions import validate_rule
 from threadkeep.chat.records import Json, Page, Session, SessionRef, ref_id, session_of
+from threadkeep.chat.recovery import refuse_if_running
 from threadkeep.chat.rows import SESSION, need_session, rehash
 from threadkeep.errors import Conflict, Invalid
 
@@ -208,6 +209,7 @@ def _changed(ctx: Context, tx: Tx, session_id: str, kind: str) -> Session:
 def delete_session(ctx: Context, tx: Tx, session: SessionRef) -> None:
     """Delete a session with its messages, parts, runs and journal; branches of it stay."""
     session_id = need_session(tx, ref_id(session, "session")).id
+    refuse_if_running(tx, session_id, "delete")
     last = journal.last_seq(tx, session_id)
     tx.run("delete_session", {"id": session_id})
     for table in ("delete_stream", "delete_finished", "delete_recordings"):

@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from threadkeep.base import json
-from threadkeep.base.processes import is_alive
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.context import Context, need_whole
-from threadkeep.chat.journal import check_row
-from threadkeep.chat.records import Event, SessionRef, message_of, ref_id
-from threadkeep.chat.rows import need_session
-from threadkeep.chat.views import load_message
+from threadkeep.chat.journal import BASE, check_row
+from threadkeep.chat.records import Event, Json, SessionRef, message_of, read_object, ref_id
+from threadkeep.chat.recovery import is_running
+from threadkeep.chat.rows import MESSAGE, PART, need_session
+from threadkeep.chat.views import load_message, read_part
 
 _BATCH = 500
 LOOK_AFTER = 1.0
@@ -60,29 +61,52 @@ def read_events(ctx: Context, session_id: str, after: int) -> tuple[list[Event],
     with ctx.db.read() as tx:
         events = _next_events(tx, session_id, after)
         recordings = tx.all("session_recordings", {"session_id": session_id})
-        return events, any(is_alive(row[3]) for row in recordings)
+        return events, any(is_running(row) for row in recordings)
 
 
 def _next_events(tx: Tx, session_id: str, after: int) -> list[Event]:
     """The next events in order: those still in the journal, and snapshots for those gone."""
-    params = {"stream_id": session_id, "after": after}
-    rows = tx.all("events_after", {**params, "limit": _BATCH})
-    events = []
-    present = set()
-    for row in rows:
-        check_row(row)
-        _, seq, kind, message_id, part_id, data_json, at, _ = row
-        message = None if message_id is None else from_sql(message_id)
-        present.add(message)
-        events.append(Event(seq, kind, message, json.decode(data_json), at, part_id))
-    horizon = events[-1].seq if len(rows) == _BATCH else None
-    for seq, message_id in tx.all("finished_after", params):
-        known = from_sql(message_id)
-        if known in present or (horizon is not None and seq > horizon):
-            continue
-        found = tx.one("get_message", {"id": known})
-        if found is not None:
-            message_row = message_of(found)
-            shaped = load_message(tx, message_row)
-            events.append(Event(seq, "snapshot", known, shaped, message_row.updated_at))
-    return sorted(events, key=lambda event: event.seq)
+    params = {"stream_id": session_id, "after": after, "limit": _BATCH}
+    rows = tx.all("events_after", params)
+    events = [_event(row) for row in rows]
+    finished = tx.all("finished_after", params)
+    # Where a full page of one kind ends, more may follow under the same number.
+    ends = [page[-1][column] for page, column in ((rows, 1), (finished, 0)) if len(page) == _BATCH]
+    horizon = min(ends) - 1 if ends else None
+    for seq, message_id in finished:
+        event = _snapshot(tx, session_id, seq, from_sql(message_id))
+        if event is not None:
+            events.append(event)
+    known = [event for event in events if horizon is None or event.seq <= horizon]
+    return sorted(known, key=lambda event: event.seq)
+
+
+def _event(row: Row) -> Event:
+    check_row(row)
+    _, seq, kind, message_id, part_id, data_json, at, _ = row
+    message = None if message_id is None else from_sql(message_id)
+    data = json.decode(data_json)
+    if kind == BASE:
+        return Event(seq, "snapshot", message, data, at)
+    if kind == "snapshot":  # the event log keeps rows; whoever follows wants the message
+        data = _shaped(data["put"])
+    return Event(seq, kind, message, data, at, part_id)
+
+
+def _shaped(images: list[list[Any]]) -> Json:
+    (message,) = [row for kind, row in images if kind == MESSAGE]
+    parts = sorted((row["index"], row) for kind, row in images if kind == PART)
+    metadata = read_object(message["metadata_json"])
+    shaped = {"id": message["id"], "role": message["role"]}
+    shaped["parts"] = [read_part(row["data_json"], row["type"]) for _, row in parts]
+    return {**shaped, **({"metadata": metadata} if metadata else {})}
+
+
+def _snapshot(tx: Tx, session_id: str, seq: int, message_id: str) -> Event | None:
+    """A finished message whose chunks are gone, or None if they are still to be had."""
+    params = {"stream_id": session_id, "message_id": message_id, "seq": seq}
+    found = tx.one("get_message", {"id": message_id})
+    if found is None or tx.one("replayable_message", params) is not None:
+        return None
+    message = message_of(found)
+    return Event(seq, "snapshot", message_id, load_message(tx, message), message.updated_at)

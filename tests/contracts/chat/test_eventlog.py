@@ -159,10 +159,41 @@ def test_rebuild_keeps_runs_usage_and_columns_of_others(store: ChatStore) -> Non
     assert store.spend(session) == spent
 
 
+def test_rebuild_after_a_reset_step_and_a_message_put_in_twice(store: ChatStore) -> None:
+    session = store.create_session(agent="a", model="m")
+    record(store, session, [*TEXT[:5], {"type": "reset-step"}, *TEXT[2:]], None)
+    for text in ("one", "two"):
+        parts = [{"type": "text", "text": text}, {"type": "text", "text": "same"}]
+        store.put_message(session, {"id": "whole", "role": "assistant", "parts": parts})
+    record(store, session, TEXT[1:6], "reply")
+    before = tables(store)
+    store.rebuild()
+    assert tables(store) == before
+
+
+def test_rebuild_settles_what_an_abandoned_recorder_left(store: ChatStore) -> None:
+    session = store.create_session(agent="a", model="m")
+    left = store.record(session)
+    for chunk in TEXT[:5]:
+        left.feed(chunk)
+    del left
+    store.rebuild()
+    assert store.message(session, "reply")["parts"][1]["text"] == "Hello, world"
+    assert store.verify().problems == []
+
+
+def test_whoever_follows_gets_a_shrunk_message_whole(store: ChatStore) -> None:
+    session = store.create_session(agent="a", model="m")
+    record(store, session, TEXT, None)
+    store.compact_log(before=10**15)
+    events = [event for event in store.tail(session, follow=False) if event.kind == "snapshot"]
+    assert [event.data for event in events] == [store.message(session, "reply")]
+
+
 def test_rebuild_is_refused_while_somebody_records(store: ChatStore) -> None:
     session = store.create_session(agent="a", model="m")
     with store.record(session) as recorder:
         recorder.feed(TEXT[0])
-        with pytest.raises(Conflict, match="running"):
+        with pytest.raises(Conflict, match="being recorded"):
             store.rebuild()
     assert store.rebuild() > 0

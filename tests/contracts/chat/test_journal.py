@@ -127,6 +127,43 @@ def test_rows_a_follower_may_not_have_read_are_kept_until_it_leaves(
     assert journal_rows(store) == 0
 
 
+def test_continued_message_replays_from_its_base(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT:
+            recorder.feed(chunk)
+    base = store.message(session, "reply")
+    with store.record(session, "reply") as recorder:
+        for chunk in TEXT[1:4]:
+            recorder.feed(chunk)
+        first, *rest = store.tail(session, follow=False)
+        assert (first.kind, first.data) == ("snapshot", base)
+        assert chunks_of(rest) == TEXT[1:4]
+        assert reduce_chunks(chunks_of(rest), first.data) == store.message(session, "reply")
+    assert journal_rows(store) == 0
+
+
+def test_late_result_is_seen_by_whoever_comes_later(store: ChatStore, session: Session) -> None:
+    call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}}
+    with store.record(session, "one") as recorder:
+        recorder.feed(call)
+    (done,) = store.tail(session, follow=False)
+    with store.record(session, "two") as recorder:
+        recorder.feed(TEXT[1])
+        recorder.feed({"type": "tool-output-available", "toolCallId": "c", "output": 7})
+    seen = list(store.tail(session, after=done.seq, follow=False))
+    assert {event.message_id for event in seen} == {"one", "two"}
+    (answered,) = [event for event in seen if event.message_id == "one"]
+    assert answered.data["parts"][0]["output"] == 7
+
+
+def test_snapshots_come_in_pages(store: ChatStore, session: Session) -> None:
+    for number in range(1203):
+        with store.record(session, f"m{number}", save_on="turn") as recorder:
+            recorder.feed(TEXT[1])
+    seen = list(store.tail(session, follow=False))
+    assert [event.message_id for event in seen] == [f"m{number}" for number in range(1203)]
+
+
 def test_numbers_rise_across_messages(store: ChatStore, session: Session) -> None:
     last = 0
     for number in range(3):

@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -496,13 +497,27 @@ def test_message_of_another_session_is_refused(store: ChatStore, session: Sessio
     assert store.ui_messages(session) == []
 
 
-def test_session_deleted_while_recording_is_said(store: ChatStore, session: Session) -> None:
+def test_session_cannot_be_deleted_while_it_is_recorded(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        recorder.feed(TEXT[0])
+        with pytest.raises(Conflict, match="running"):
+            store.delete(session)
+    store.delete(session)
+
+
+@pytest.mark.parametrize("last", [TEXT[4], TEXT[5]])
+def test_session_deleted_by_another_program_is_said(
+    store: ChatStore, session: Session, last: Json
+) -> None:
     recorder = store.record(session)
     for chunk in TEXT[:4]:
         recorder.feed(chunk)
-    store.delete(session)
+    connection = sqlite3.connect(store.path, isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("DELETE FROM chat_sessions")
+    connection.close()
     with pytest.raises(NotFound, match="reply"):
-        recorder.feed(TEXT[5])
+        recorder.feed(last)
 
 
 def test_closed_recorder_refuses_chunks(store: ChatStore, session: Session) -> None:
@@ -612,16 +627,112 @@ def test_stream_without_ids_gets_one_of_ours(store: ChatStore, session: Session)
     assert str(recorder.message_id).startswith("msg_")
 
 
-def test_recorder_left_open_is_taken_over_in_the_same_process(
+def test_second_recorder_of_a_message_is_refused_until_the_first_is_gone(
     store: ChatStore, session: Session
 ) -> None:
-    left = store.record(session)
+    first = store.record(session)
     for chunk in TEXT[:5]:
-        left.feed(chunk)
+        first.feed(chunk)
+    with store.record(session) as second, pytest.raises(Conflict, match="being recorded"):
+        second.feed(TEXT[0])
+    first.feed(TEXT[5])
+    del first  # abandoned: never closed
     with store.record(session, "reply") as recorder:
         recorder.feed({"type": "text-start", "id": "2"})
     texts = [part.get("text") for part in store.message(session, "reply")["parts"]]
     assert texts == [None, "Hello, world", ""]
+
+
+def test_abandoned_recorder_does_not_lock_its_session(store: ChatStore, session: Session) -> None:
+    asked = store.say(session, "hi")
+    left = store.record(session)
+    for chunk in TEXT[:5]:
+        left.feed(chunk)
+    with pytest.raises(Conflict, match="running"):
+        store.rewind(session, asked)
+    del left
+    assert store.rewind(session, asked) == ["reply"]
+    store.unrewind(session)
+    whole = {"id": "reply", "role": "assistant", "parts": [{"type": "text", "text": "put in"}]}
+    store.put_message(session, whole)
+    assert store.message(session, "reply")["parts"] == whole["parts"]
+
+
+def test_child_of_a_fork_leaves_the_recording_alone(store: ChatStore, session: Session) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT[:4]:
+            recorder.feed(chunk)
+        child = os.fork()
+        if child == 0:
+            recorder.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        for chunk in TEXT[4:]:
+            recorder.feed(chunk)
+    assert store.message(session, "reply") == reduce_chunks(TEXT)
+    assert [run.end_reason for run in store.runs(session)] == ["finish"]
+
+
+def test_recording_closed_by_a_process_that_could_not_see_us_goes_on(
+    store: ChatStore, session: Session
+) -> None:
+    with store.record(session) as recorder:
+        for chunk in TEXT[:4]:
+            recorder.feed(chunk)
+        with store.context.db.write() as tx:
+            tx.run("end_recording", {"message_id": "reply"})
+        recorder.feed(TEXT[4])
+        assert store.message(session, "reply")["parts"][1]["text"] == "Hello, world"
+        for chunk in TEXT[5:]:
+            recorder.feed(chunk)
+    assert store.message(session, "reply") == reduce_chunks(TEXT)
+
+
+def test_part_that_grows_over_the_limit_in_json_is_still_closed(tmp_path: Path) -> None:
+    with ChatStore.open(tmp_path / "chat.db", part_limit=10_000) as store:
+        session = store.create_session(agent="a", model={})
+        with store.record(session, "m") as recorder:
+            recorder.feed(TEXT[2])
+            recorder.feed({"type": "text-delta", "id": "1", "delta": "x" * 9000})
+            for _ in range(9):
+                recorder.feed({"type": "text-delta", "id": "1", "delta": "\n" * 100})
+    with ChatStore.open(tmp_path / "chat.db", part_limit=100) as store:
+        assert len(store.message(session, "m")["parts"][0]["text"]) == 9900
+
+
+def test_message_of_another_program_with_gaps_is_continued_at_its_end(
+    store: ChatStore, session: Session
+) -> None:
+    parts = [{"type": "text", "text": text} for text in "AB"]
+    store.put_message(session, {"id": "m", "role": "assistant", "parts": parts})
+    with store.context.db.write() as tx:
+        tx.execute('UPDATE chat_parts SET "index" = 5 * ("index" + 1)')
+    with store.record(session, "m") as recorder:
+        for chunk in (TEXT[2], TEXT[3], TEXT[5]):
+            recorder.feed(chunk)
+    texts = [part["text"] for part in store.message(session, "m")["parts"]]
+    assert texts == ["A", "B", "Hello, "]
+
+
+def test_failed_feed_with_redaction_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: object) -> Any:
+        raise StorageFull("no room")
+
+    with ChatStore.open(tmp_path / "chat.db", redact=str.upper) as store:
+        session = store.create_session(agent="a", model={})
+        write = store.context.db.write
+        with store.record(session, "m") as recorder:
+            recorder.feed(TEXT[2])
+            for piece in ("hello\nwor", "ld\nand mo", "re\n"):
+                monkeypatch.setattr(store.context.db, "write", full)
+                with pytest.raises(StorageFull):
+                    recorder.feed({"type": "text-delta", "id": "1", "delta": piece})
+                monkeypatch.setattr(store.context.db, "write", write)
+                recorder.feed({"type": "text-delta", "id": "1", "delta": piece})
+            recorder.feed(TEXT[5])
+        assert store.message(session, "m")["parts"][0]["text"] == "HELLO\nWORLD\nAND MORE\n"
 
 
 def test_reset_step_removes_the_rows_of_the_step(store: ChatStore, session: Session) -> None:

@@ -43,7 +43,8 @@ WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
   AND (:ephemeral OR NOT json_valid(metadata_json)
        OR coalesce(json_extract(metadata_json, '$.ephemeral'), 0) IN (0, 'false'))
-  AND (CAST(:updated AS INTEGER) IS NULL OR (updated_at, id) < (:updated, :id))
+  AND (updated_at, id) < (coalesce(CAST(:updated AS INTEGER), 9223372036854775807),
+                          coalesce(:id, ''))
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
 
 -- name: session_ids
@@ -214,14 +215,15 @@ SELECT max(seq) FROM chat_events
 WHERE stream_id = :stream_id AND message_id = :message_id AND kind = 'chunk';
 
 -- name: finished_after
-SELECT seq, message_id FROM tk_finished WHERE stream_id = :stream_id AND seq > :after ORDER BY seq;
+SELECT seq, message_id FROM tk_finished WHERE stream_id = :stream_id AND seq > :after
+ORDER BY seq LIMIT :limit;
 
 -- name: add_finished
 INSERT INTO tk_finished(stream_id, seq, message_id) VALUES (:stream_id, :seq, :message_id)
-ON CONFLICT(stream_id, seq) DO UPDATE SET message_id = excluded.message_id;
+ON CONFLICT(stream_id, seq, message_id) DO NOTHING;
 
 -- name: drop_finished_chunks
-DELETE FROM chat_events WHERE stream_id = :stream_id AND kind = 'chunk'
+DELETE FROM chat_events WHERE stream_id = :stream_id AND kind IN ('chunk', 'base')
   AND message_id IN (SELECT message_id FROM tk_finished WHERE stream_id = :stream_id)
   AND message_id NOT IN (SELECT message_id FROM tk_recordings WHERE session_id = :stream_id);
 
@@ -425,7 +427,7 @@ GROUP BY e.stream_id, e.message_id HAVING max(e.created_at) < :before;
 
 -- name: drop_message_chunks
 DELETE FROM chat_events WHERE stream_id = :stream_id AND message_id = :message_id
-  AND kind IN ('chunk', 'snapshot');
+  AND kind IN ('chunk', 'base', 'snapshot');
 
 -- name: put_event_at
 INSERT INTO chat_events(
@@ -485,3 +487,11 @@ ORDER BY created_at, id;
 
 -- name: all_extra
 SELECT kind, id, columns_json FROM tk_extra;
+
+-- name: recording_run
+SELECT run_id FROM tk_recordings WHERE message_id = :message_id;
+
+-- name: replayable_message
+-- Whether the journal still has the message from its beginning, or from a base, on.
+SELECT 1 FROM chat_events WHERE stream_id = :stream_id AND message_id = :message_id
+  AND (kind = 'base' OR (kind IN ('chunk', 'snapshot') AND seq <= :seq)) LIMIT 1;

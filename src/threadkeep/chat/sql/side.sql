@@ -23,9 +23,9 @@ CREATE TABLE chat_events (
 -- where the numbering of the stream stands.
 CREATE TABLE tk_finished (
   stream_id TEXT NOT NULL,
-  seq INTEGER NOT NULL,                           -- of the last chunk of the message
+  seq INTEGER NOT NULL,                           -- of its last chunk; a late result may share one
   message_id TEXT NOT NULL,
-  PRIMARY KEY (stream_id, seq)
+  PRIMARY KEY (stream_id, seq, message_id)
 ) WITHOUT ROWID;
 
 -- One row per unfinished message: what the part rows do not say about its growing parts.
