@@ -77,7 +77,17 @@ def test_a_backup_goes_where_it_is_told(database: Database, tmp_path: Path) -> N
     assert not backup_folder(database.path).exists()
 
 
-def test_a_closed_or_read_only_database_can_be_copied(database: Database) -> None:
+def test_a_backup_never_takes_the_place_of_a_file(database: Database, tmp_path: Path) -> None:
+    add(database, "x")
+    (tmp_path / "notes.txt").write_text("kept")
+    for target in (database.path, tmp_path / "notes.txt"):
+        with pytest.raises(Conflict, match="exists already"):
+            make_backup(database, target)
+    assert (tmp_path / "notes.txt").read_text() == "kept"
+    assert bodies(database) == ["x"]
+
+
+def test_a_read_only_database_can_be_copied(database: Database) -> None:
     add(database, "x")
     with Database(database.path, {}, read_only=True) as reader:
         assert read_back(make_backup(reader)) == ["x"]

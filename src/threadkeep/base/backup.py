@@ -90,6 +90,9 @@ def make_backup(
 ) -> Path:
     """Copy a live database to a new file, check the copy, and only then give it its name."""
     final = target or _next_name(database.path, reason, clock())
+    if final.exists():
+        msg = f"{final} exists already and was left as it is"
+        raise Conflict(msg, hint="choose another name for the backup")
     make_private_dir(final.parent)
     _sweep_partials(final)
     partial = _new_partial(final)
@@ -208,12 +211,12 @@ def restore_backup(
     the restored data. A damaged one is moved aside, whole.
     """
     _refuse_bad_source(source, target, check)
-    place = Path(os.path.realpath(target))
+    place = Path(os.path.realpath(target))  # a link stays, and leads to the restored file
     if not place.exists():
         _restore_beside(source, place, budget, clock())
         return None
     if _is_sound(place):
-        return _restore_into(source, place, budget, clock)
+        return _restore_into(source, target, budget, clock)
     return _restore_beside(source, place, budget, clock())
 
 

@@ -11,9 +11,9 @@ would damage the parent's (measured), so the copies stay as they are for the lif
 and the child is refused that file.
 """
 
-import ctypes
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,17 +41,22 @@ class Forkable(Protocol):
 
 
 _WATCHED: WeakSet[Forkable] = WeakSet()
+# Held during a fork: nobody may begin to hold connections meanwhile.
+_WATCHED_GUARD = threading.Lock()
 # Files with inherited connections that cannot be closed: refused for the life of the process.
 _SHARED: set[str] = set()
 
 
 def watch(holder: Forkable) -> None:
     """Tell a holder of connections about forks, as long as it lives."""
-    _WATCHED.add(holder)
+    with _WATCHED_GUARD:
+        _WATCHED.add(holder)
 
 
 def keep_for_ever(file: Path, connections: Iterable[sqlite3.Connection]) -> None:
     """Leave inherited connections as they are, even when the interpreter ends."""
+    import ctypes  # noqa: PLC0415  (5 ms that only a fork inside a transaction pays)
+
     _SHARED.add(str(file))
     for connection in connections:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
@@ -65,6 +70,7 @@ def refuse_shared(file: Path) -> None:
 
 
 def _before() -> None:
+    _WATCHED_GUARD.acquire()
     deadline = time.monotonic() + _PATIENCE
     for lock in all_locks():
         lock.pause(deadline - time.monotonic())
@@ -77,12 +83,15 @@ def _after_in_parent() -> None:
         holder.resume()
     for lock in all_locks():
         lock.resume()
+    _WATCHED_GUARD.release()
 
 
 def _after_in_child() -> None:
+    global _WATCHED_GUARD  # noqa: PLW0603
+    _WATCHED_GUARD = threading.Lock()
+    forget_locks()
     for holder in list(_WATCHED):
         holder.leave_to_parent()
-    forget_locks()
 
 
 os.register_at_fork(

@@ -69,6 +69,10 @@ class Draft:
         """Return the parts of the current step that show the input of a call."""
         return sorted(index for index in self._inputs if index >= self.tools.step_start)
 
+    def shown_calls(self) -> list[PartialCall]:
+        """Return the calls whose input a part shows, in whatever step."""
+        return list(self._inputs.values())
+
     def data_part(self, kind: str, data_id: Any) -> int | None:
         """Return the part that data of this type and id replaces; data without id never does."""
         return None if data_id is None else self._data.get((kind, data_id))

@@ -13,6 +13,8 @@ class GrowingText:
 
     def __init__(self, text: str = "") -> None:
         """Start with `text`."""
+        if not isinstance(text, str):  # a stored part may hold anything; here it is noticed
+            raise TypeError(f"a text cannot begin with {type(text).__name__}")
         self._pieces: list[str] = []
         self.size = 0
         self.feed(text)

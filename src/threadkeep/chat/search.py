@@ -47,8 +47,8 @@ class Hit(msgspec.Struct, frozen=True):
 
 def part_text(part: Json) -> str:
     """Collect what a person might look for in a part: text, tool names, inputs, results."""
-    name = str(part.get("toolName") or part.get("type", "")).removeprefix("tool-")
-    words = [name] if "toolCallId" in part else []
+    name = part.get("toolName") or str(part.get("type", "")).removeprefix("tool-")
+    words = [str(name)] if "toolCallId" in part else []
     return "\n".join([*words, *_texts(part)])
 
 
@@ -81,11 +81,20 @@ def index_changes(ctx: Context) -> None:
 def _index_part(tx: Tx, row: Row) -> None:
     part_id, session_id, kind, data_json = row
     tx.run("forget_search_doc", {"part_id": part_id})
-    if session_id is not None:
-        text = index_text(part_text(read_part(data_json, from_sql(kind))))
+    text = None if session_id is None else _text_of_row(part_id, kind, data_json)
+    if text is not None:
         doc = tx.value("add_search_doc", {"part_id": part_id, "session_id": session_id})
-        tx.run("index_search_doc", {"doc": doc, "text": text})
+        tx.run("index_search_doc", {"doc": doc, "text": index_text(text)})
     tx.run("clean_part", {"part_id": part_id})
+
+
+def _text_of_row(part_id: str | bytes, kind: str | bytes, data_json: str | bytes) -> str | None:
+    """Read the text of a part; one that cannot be read must not hide all the others."""
+    try:
+        return part_text(read_part(data_json, from_sql(kind)))
+    except Exception as error:  # noqa: BLE001  (whatever it is: a search goes on without the part)
+        log.warning("part %r cannot be searched: %r", part_id, error)
+        return None
 
 
 def reindex(ctx: Context) -> None:
@@ -181,13 +190,12 @@ def _scan(ctx: Context, term: str, params: Json, *, dirty_only: bool = False) ->
 
 
 def _hit(row: Row, text: str) -> Hit:
-    part = read_part(row[4], from_sql(row[3]))
     return Hit(
         part_id=from_sql(row[0]),
         message_id=from_sql(row[1]),
         session_id=from_sql(row[2]),
         type=from_sql(row[3]),
-        snippet=snippet(part_text(part), text),
+        snippet=snippet(_text_of_row(row[0], row[3], row[4]) or "", text),
         role=from_sql(row[5]),
         at=row[6],
         title=None if row[7] is None else from_sql(row[7]),

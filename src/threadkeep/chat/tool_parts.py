@@ -41,6 +41,12 @@ def is_tool(part: Part) -> bool:
     return is_dynamic(part) or str(part.get("type")).startswith("tool-")
 
 
+def approval_of(part: Part) -> Fields:
+    """Return what a tool part says about its approval; nothing if it is not an object."""
+    approval = part.get("approval")
+    return approval if isinstance(approval, dict) else {}
+
+
 def without_missing(part: Part) -> Part:
     """Return the JSON form of a part: a fresh dict without the keys that have no value."""
     return {key: value for key, value in part.items() if value is not MISSING}
@@ -160,7 +166,7 @@ def _approval_requested(part: Part, chunk: Chunk) -> Part:
 
 def _approval_responded(part: Part, chunk: Chunk) -> Part:
     approval = {
-        **(part.get("approval") or {}),
+        **approval_of(part),
         "id": chunk["approvalId"],
         "approved": chunk["approved"],
     }
@@ -253,6 +259,8 @@ class PartialCall:
         """Return the call that `dump` recorded beside these parts."""
         index = record.get("part")
         text = record["text"] if index is None else parts[index].get("rawInput")
+        if not isinstance(text, str | None):
+            raise TypeError(f"the input of a call is text, not {type(text).__name__}")
         call = cls(record, dynamic=record["dynamic"], text=text or "")
         call.part = index
         call.has_delta = text is not None
@@ -263,11 +271,15 @@ def unfinished_calls(parts: Iterable[Part]) -> dict[str, PartialCall]:
     """Return the calls that a continued message left in the middle of their input."""
     calls = {}
     for part in parts:
+        call_id, text = part.get("toolCallId"), part.get("rawInput")
+        # Parts may come from anybody: a call without a usable id can get no delta.
+        if not isinstance(call_id, str):
+            continue
         if is_tool(part) and part.get("state") == "input-streaming":
             dynamic = is_dynamic(part)
             fields = part if dynamic else {**part, "toolName": part["type"].removeprefix("tool-")}
-            text = part.get("rawInput") or ""
-            calls[str(part.get("toolCallId"))] = PartialCall(fields, dynamic=dynamic, text=text)
+            known = text if isinstance(text, str) else ""
+            calls[call_id] = PartialCall(fields, dynamic=dynamic, text=known)
     return calls
 
 

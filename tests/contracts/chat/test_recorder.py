@@ -131,8 +131,8 @@ def begin_case(store: ChatStore, case: Json, *, strict: bool = False) -> tuple[S
     initial = case.get("initial_message")
     if initial:
         store.put_message(session, initial)
-    is_reply = initial and initial["role"] == "assistant"
-    return session, store.record(session, initial["id"] if is_reply else None, strict=strict)
+    message_id = initial["id"] if initial and initial["role"] == "assistant" else None
+    return session, store.record(session, message_id, strict=strict)
 
 
 def test_golden_cases_equal_the_sdk_after_every_chunk(

@@ -313,7 +313,12 @@ def test_markdown_is_a_transcript_by_turn(store: ChatStore) -> None:
     assert "- model: `acme/large`\n" in text
     assert "- not shown: 2 hidden or queued messages\n" in text
     assert "secret" not in text
-    order = ["## Turn 1", "### User · `acme/large`", "> do it", "### Assistant · `acme/large` · input 3"]
+    order = [
+        "## Turn 1",
+        "### User · `acme/large`",
+        "> do it",
+        "### Assistant · `acme/large` · input 3",
+    ]
     order += ["<summary>Reasoning</summary>", "**Tool** `search` · output\\-available", "> done"]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
