@@ -1,5 +1,7 @@
 """Home: a folder and its stores."""
 
+import os
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import threadkeep
 from threadkeep import ChatStore, Home
 from threadkeep.errors import Conflict, Invalid, NotFound, UnsupportedEngine
+from threadkeep.home import follow, running_runs
 
 
 @pytest.fixture
@@ -159,3 +162,48 @@ def test_another_file_can_be_named(home: Home, tmp_path: Path) -> None:
     with ChatStore.open(tmp_path / "x.db") as other:
         other.create_session(agent="a", model="p/m")
     assert home.status(tmp_path / "x.db").chat.sessions == 1
+
+
+def test_what_is_no_regular_file_is_refused_before_it_is_opened(home: Home, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for use in (home.chat, home.status, home.backups, home.chat_path):
+        with pytest.raises(Invalid, match="no regular file"):
+            use(pipe)
+
+
+def test_the_runs_that_run_are_known(home: Home) -> None:
+    with home.chat() as store:
+        session = store.create_session(agent="a", model="p/m")
+        with store.record(session) as recorder:
+            recorder.feed({"type": "start"})
+            assert running_runs(store, session.id) == {recorder.run_id}
+        assert running_runs(store, session.id) == set()
+
+
+def test_following_ends_when_it_is_not_wanted_any_more(home: Home) -> None:
+    with home.chat() as store:
+        session = store.create_session(agent="a", model="p/m")
+        with store.record(session) as recorder:
+            recorder.feed({"type": "start"})
+        answers = iter([True, False])
+        events = follow(store, session.id, 0, until_idle=False, wanted=lambda: next(answers))
+        assert [event.kind for event in events] == ["snapshot"]
+        assert not store.context.db.followed()
+
+
+def test_a_restore_leaves_the_database_of_another_program(home: Home, tmp_path: Path) -> None:
+    with home.chat() as store:
+        store.create_session(agent="a", model="p/m")
+    made = home.backup()
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as database:
+        database.execute("CREATE TABLE theirs(x)")
+    database.close()
+    with pytest.raises(Conflict, match="another program"):
+        home.restore(made, path=foreign)
+    garbage = tmp_path / "garbage.db"
+    garbage.write_bytes(b"no database" * 1000)
+    saved = home.restore(made, path=garbage)  # what is damaged is moved aside, whole
+    assert saved is not None
+    assert saved.read_bytes() == b"no database" * 1000

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from itertools import islice
@@ -13,24 +13,36 @@ from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Event, Json, SessionRef, ref_id
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.tail import LOOK_AFTER, read_events
+from threadkeep.errors import Closed
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=Json | str | bytes)
+AsyncVerb = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
 
-_THREADS = 4
+# Writes wait for one lock and may wait long: with a pool for both, four of them kept a read
+# waiting for 2.9 s.
+_READERS, _WRITERS = 8, 8
 _BATCH = 256
 _POLL_FIRST, _POLL_LAST = 0.002, 0.05
 
 
-def _in_thread(
-    verb: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[Any, P], Awaitable[R]]:
-    """Make the async twin of a store's verb."""
+def _reads(verb: Callable[Concatenate[Any, P], R]) -> AsyncVerb[P, R]:
+    """Make the async twin of a verb that waits for no writer, or for a short while only."""
 
     @wraps(verb)
     async def twin(self: "AsyncChatStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.run(partial(verb, self.store, *args, **kwargs))
+
+    return twin
+
+
+def _writes(verb: Callable[Concatenate[Any, P], R]) -> AsyncVerb[P, R]:
+    """Make the async twin of a verb that may wait for other writers."""
+
+    @wraps(verb)
+    async def twin(self: "AsyncChatStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.begin_write(partial(verb, self.store, *args, **kwargs))
 
     return twin
 
@@ -41,7 +53,9 @@ class AsyncChatStore:
     def __init__(self, store: ChatStore) -> None:
         """Give an open store an async face; it is closed with it."""
         self.store = store
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="threadkeep")
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="threadkeep-read")
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="threadkeep-write")
+        self._closing: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(cls, path: str | Path, **options: Any) -> Self:
@@ -49,13 +63,26 @@ class AsyncChatStore:
         return cls(await asyncio.to_thread(partial(ChatStore.open, path, **options)))
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Run something in a thread of this store."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        """Run something that only reads in a thread of this store."""
+        return await self._begin(self._readers, call)
+
+    def begin_write(self, call: Callable[[], R]) -> asyncio.Future[R]:
+        """Start something that writes in a thread of this store."""
+        return self._begin(self._writers, call)
+
+    def _begin(self, pool: ThreadPoolExecutor, call: Callable[[], R]) -> asyncio.Future[R]:
+        if self._closing is not None:
+            raise Closed(f"{self.store.path} was closed", hint="open the store again")
+        return asyncio.get_running_loop().run_in_executor(pool, call)
 
     async def close(self) -> None:
-        """Close the store."""
-        await self.run(self.store.close)
-        self._threads.shutdown(wait=False)
+        """Close the store; once is enough."""
+        if self._closing is None:
+            self._closing = self._begin(self._readers, self.store.close)
+            # What was begun before goes on in its thread, and finds the store closed.
+            self._readers.shutdown(wait=False)
+            self._writers.shutdown(wait=False)
+        await _to_the_end(self._closing)
 
     async def __aenter__(self) -> Self:
         """Use the store in an `async with` block, which closes it."""
@@ -130,49 +157,49 @@ class AsyncChatStore:
             for piece in batch:
                 yield piece
 
-    create_session = _in_thread(ChatStore.create_session)
-    session = _in_thread(ChatStore.session)
-    sessions = _in_thread(ChatStore.sessions)
-    set_title = _in_thread(ChatStore.set_title)
-    set_metadata = _in_thread(ChatStore.set_metadata)
-    set_permissions = _in_thread(ChatStore.set_permissions)
-    archive = _in_thread(ChatStore.archive)
-    unarchive = _in_thread(ChatStore.unarchive)
-    delete = _in_thread(ChatStore.delete)
-    say = _in_thread(ChatStore.say)
-    put_message = _in_thread(ChatStore.put_message)
-    ui_messages = _in_thread(ChatStore.ui_messages)
-    message = _in_thread(ChatStore.message)
-    search = _in_thread(ChatStore.search)
-    timeline = _in_thread(ChatStore.timeline)
-    find_session = _in_thread(ChatStore.find_session)
-    find_message = _in_thread(ChatStore.find_message)
-    import_sessions = _in_thread(ChatStore.import_sessions)
-    diff = _in_thread(ChatStore.diff)
-    record_usage = _in_thread(ChatStore.record_usage)
-    spend = _in_thread(ChatStore.spend)
-    repair_orphans = _in_thread(ChatStore.repair_orphans)
-    rewind = _in_thread(ChatStore.rewind)
-    unrewind = _in_thread(ChatStore.unrewind)
-    fork = _in_thread(ChatStore.fork)
-    compact = _in_thread(ChatStore.compact)
-    enqueue = _in_thread(ChatStore.enqueue)
-    queued = _in_thread(ChatStore.queued)
-    fire = _in_thread(ChatStore.fire)
-    unfire = _in_thread(ChatStore.unfire)
-    cancel = _in_thread(ChatStore.cancel)
-    judge = _in_thread(ChatStore.judge)
-    runs = _in_thread(ChatStore.runs)
-    put_system_prompt = _in_thread(ChatStore.put_system_prompt)
-    system_prompt = _in_thread(ChatStore.system_prompt)
-    backup = _in_thread(ChatStore.backup)
-    verify = _in_thread(ChatStore.verify)
-    size = _in_thread(ChatStore.size)
-    prune = _in_thread(ChatStore.prune)
-    vacuum = _in_thread(ChatStore.vacuum)
-    reindex = _in_thread(ChatStore.reindex)
-    rebuild = _in_thread(ChatStore.rebuild)
-    compact_log = _in_thread(ChatStore.compact_log)
+    create_session = _writes(ChatStore.create_session)
+    session = _reads(ChatStore.session)
+    sessions = _reads(ChatStore.sessions)
+    set_title = _writes(ChatStore.set_title)
+    set_metadata = _writes(ChatStore.set_metadata)
+    set_permissions = _writes(ChatStore.set_permissions)
+    archive = _writes(ChatStore.archive)
+    unarchive = _writes(ChatStore.unarchive)
+    delete = _writes(ChatStore.delete)
+    say = _writes(ChatStore.say)
+    put_message = _writes(ChatStore.put_message)
+    ui_messages = _reads(ChatStore.ui_messages)
+    message = _reads(ChatStore.message)
+    search = _reads(ChatStore.search)
+    timeline = _reads(ChatStore.timeline)
+    find_session = _reads(ChatStore.find_session)
+    find_message = _reads(ChatStore.find_message)
+    import_sessions = _writes(ChatStore.import_sessions)
+    diff = _reads(ChatStore.diff)
+    record_usage = _writes(ChatStore.record_usage)
+    spend = _reads(ChatStore.spend)
+    repair_orphans = _writes(ChatStore.repair_orphans)
+    rewind = _writes(ChatStore.rewind)
+    unrewind = _writes(ChatStore.unrewind)
+    fork = _writes(ChatStore.fork)
+    compact = _writes(ChatStore.compact)
+    enqueue = _writes(ChatStore.enqueue)
+    queued = _reads(ChatStore.queued)
+    fire = _writes(ChatStore.fire)
+    unfire = _writes(ChatStore.unfire)
+    cancel = _writes(ChatStore.cancel)
+    judge = _writes(ChatStore.judge)
+    runs = _reads(ChatStore.runs)
+    put_system_prompt = _writes(ChatStore.put_system_prompt)
+    system_prompt = _reads(ChatStore.system_prompt)
+    backup = _writes(ChatStore.backup)
+    verify = _reads(ChatStore.verify)
+    size = _reads(ChatStore.size)
+    prune = _writes(ChatStore.prune)
+    vacuum = _writes(ChatStore.vacuum)
+    reindex = _writes(ChatStore.reindex)
+    rebuild = _writes(ChatStore.rebuild)
+    compact_log = _writes(ChatStore.compact_log)
 
 
 class AsyncRecorder:
@@ -188,12 +215,7 @@ class AsyncRecorder:
     async def _call(self, act: Callable[[Recorder], R]) -> R:
         """Run one step of the recorder; a cancelled step is let finish before the next begins."""
         async with self._turn:
-            step = asyncio.ensure_future(self._store.run(lambda: act(self._opened())))
-            try:
-                return await asyncio.shield(step)
-            except asyncio.CancelledError:
-                await asyncio.wait([step])
-                raise
+            return await _to_the_end(self._store.begin_write(lambda: act(self._opened())))
 
     def _opened(self) -> Recorder:
         if self._recorder is None:
@@ -239,3 +261,16 @@ class AsyncRecorder:
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close the recorder; an exception is written down as the end of the run."""
         await self.close(error)
+
+
+async def _to_the_end(step: asyncio.Future[R]) -> R:
+    """Wait for what runs in a thread however often the waiting is cancelled; then say so."""
+    cancelled: asyncio.CancelledError | None = None
+    while not step.done():
+        try:
+            await asyncio.wait([step])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from step.exception()
+    return step.result()

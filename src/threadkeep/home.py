@@ -6,8 +6,10 @@ with home.chat() as chat:
 """
 
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -26,15 +28,25 @@ from threadkeep.base.config import Config, load_config, store_path, write_defaul
 from threadkeep.base.engine import Engine, engine
 from threadkeep.base.paths import Paths, find_paths
 from threadkeep.base.processes import is_alive
-from threadkeep.base.sqlite import DEFAULT_BUDGET
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database, Row
 from threadkeep.base.text import from_sql, join_text, printable
 from threadkeep.chat.context import Redact
-from threadkeep.chat.layout import read_version
-from threadkeep.chat.records import Json
+from threadkeep.chat.importing import read_sessions
+from threadkeep.chat.layout import QUERIES, read_version
+from threadkeep.chat.records import Event, Json
+from threadkeep.chat.recovery import is_running
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.timeline import Timeline, Turn
 from threadkeep.chat.verify import problems_of
-from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError, UnsupportedEngine
+from threadkeep.errors import (
+    Conflict,
+    Damaged,
+    Invalid,
+    NotFound,
+    SchemaMismatch,
+    ThreadkeepError,
+    UnsupportedEngine,
+)
 
 # What surfaces need beside the stores; they import nothing below this module.
 __all__ = [
@@ -45,18 +57,22 @@ __all__ = [
     "StoreStatus",
     "Timeline",
     "Turn",
+    "follow",
     "iso",
     "join_text",
     "json",
     "now_ms",
     "parse_duration",
     "printable",
+    "running_runs",
 ]
 
 _CHAT_FILE = "chat.db"
 _DEMO_FILE = "demo.db"
 _SOME = 5
 _LAST = "last"
+# How often somebody who follows is asked whether it is still wanted, in seconds.
+_ASK_EVERY = 1.0
 
 
 class Backup(msgspec.Struct, frozen=True):
@@ -129,6 +145,11 @@ class Home:
 
     def chat_path(self, path: str | Path | None = None) -> Path:
         """Give the file of the chat store: the path given, the configured one, or the default."""
+        found = self._named_path(path)
+        _refuse_special(found)
+        return found
+
+    def _named_path(self, path: str | Path | None) -> Path:
         if path is not None:
             refuse_url(path)
             return Path(path)
@@ -167,6 +188,21 @@ class Home:
             budget=budget,
             part_limit=self.config.chat.part_limit,
         )
+
+    def checked_input(
+        self, lines: Iterable[bytes], *, path: str | Path | None = None
+    ) -> Iterable[bytes]:
+        """Give lines to import; where they would begin a store, their first session is checked.
+
+        So input that is wrong from its beginning leaves no empty store behind.
+        """
+        if self.chat_path(path).exists():
+            return lines
+        rest, seen = iter(lines), list[bytes]()
+        first = next(read_sessions(_noted(rest, seen), self.config.chat.part_limit), None)
+        if first is None:
+            raise Invalid("there is no session in the input", hint="pass what `export` wrote")
+        return chain(seen, rest)
 
     # ------------------------------------------------------------------ care
 
@@ -252,9 +288,17 @@ class Home:
         """Check a backup row by row without restoring it; give what is wrong with it."""
         return check_file(Path(backup), problems_of)
 
+    def restore_target(self, path: str | Path | None = None) -> Path:
+        """Give the file that a restore replaces; a sound one of another program is refused."""
+        target = self.chat_path(path)
+        if target.is_file() and target.stat().st_size and _is_foreign(target):
+            msg = f"{target} is a database of another program and was left as it is"
+            raise Conflict(msg, hint="restore to another place (--db), or move that file away")
+        return target
+
     def restore(self, backup: str | Path, *, path: str | Path | None = None) -> Path | None:
         """Put a checked backup in the place of the chat store; give where the old data went."""
-        source, target = Path(backup), self.chat_path(path)
+        source, target = Path(backup), self.restore_target(path)
         if _same_file(source, target):
             msg = f"{source} is the store itself, not a backup of it"
             raise Conflict(msg, hint="`threadkeep backup --list` shows the backups")
@@ -281,6 +325,32 @@ def refuse_url(path: str | Path) -> None:
         )
 
 
+def _refuse_special(path: Path) -> None:
+    """Refuse what is no file at all before it is opened: a pipe would wait for its writer."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # not there, or not ours to look at: opening it tells
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise Invalid(f"{path} is no regular file", hint="give the path of a chat file")
+
+
+def _is_foreign(path: Path) -> bool:
+    """Tell whether a sound database holds something, but no chats."""
+    try:
+        with Database(path, QUERIES, read_only=True) as found, found.read() as tx:
+            used = tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+            return used and read_version(tx) is None
+    except (Damaged, SchemaMismatch):
+        return False  # what is damaged is moved aside whole; a newer version is still a chat store
+
+
+def _noted(lines: Iterable[bytes], seen: list[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
 def _need_file(path: Path) -> None:
     if not path.exists():
         msg = f"there is no chat store at {path} yet"
@@ -293,6 +363,9 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def _free_name(target: Path, source: Path) -> Path:
     name = target / f"{source.stem}-{now_ms()}.db" if target.is_dir() else target
+    if not name.parent.is_dir():
+        msg = f"there is no folder {name.parent}"
+        raise NotFound(msg, hint="make the folder first, or choose another place for the backup")
     if name.exists():
         msg = f"{name} exists already and was left as it is"
         raise Conflict(msg, hint="choose another name for the backup")
@@ -302,3 +375,50 @@ def _free_name(target: Path, source: Path) -> Path:
 def _describe(backup: Path, source: Path) -> Backup:
     at, _, rest = backup.stem.removeprefix(f"{source.stem}-").partition("-")
     return Backup(backup, at, rest.partition("-")[2], os.stat(backup).st_size)
+
+
+# ---------------------------------------------------------------------- live sessions
+
+
+def running_runs(store: ChatStore, session_id: str) -> set[str]:
+    """Give the runs of a session that somebody records right now."""
+    return {row[2] for row in _running(store, session_id) if row[2] is not None}
+
+
+def _running(store: ChatStore, session_id: str) -> list[Row]:
+    with store.context.db.read() as tx:
+        return [
+            row
+            for row in tx.all("session_recordings", {"session_id": session_id})
+            if is_running(row)
+        ]
+
+
+def follow(
+    store: ChatStore,
+    session_id: str,
+    after: int,
+    *,
+    until_idle: bool,
+    wanted: Callable[[], bool],
+) -> Generator[Event, None, None]:
+    """Give a session's events as they commit, as long as they are wanted (asked every second)."""
+    # Announced over the whole time: a reply that ends between two looks keeps its chunks.
+    store.context.db.follow()
+    try:
+        while wanted():
+            live = bool(_running(store, session_id))
+            events = store.tail(
+                session_id,
+                after,
+                follow=live or not until_idle,
+                until_idle=until_idle,
+                timeout=_ASK_EVERY,
+            )
+            for event in events:
+                after = event.seq
+                yield event
+            if until_idle and not live:
+                return
+    finally:
+        store.context.db.unfollow()

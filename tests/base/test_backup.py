@@ -261,6 +261,17 @@ def test_old_ones_are_removed_by_age_but_never_the_newest(database: Database) ->
     assert prune_backups(database.path, Kept(newest=0, days=0), NOON + 99 * DAY) == []
 
 
+def test_two_backups_in_one_millisecond_are_two(database: Database) -> None:
+    first, second = backups_at(database, NOON, NOON, keep=Kept())
+    assert list_backups(database.path) == [second, first]
+
+
+@pytest.mark.parametrize("reason", ["../../etc", "a/b\0c", "", "x" * 500, "ünïcode 🙂"])
+def test_any_reason_makes_a_name(database: Database, reason: str) -> None:
+    assert list_backups(database.path) == [] != [make_backup(database, reason=reason)]
+    assert len(list_backups(database.path)) == 1
+
+
 def test_a_backup_with_a_place_of_its_own_removes_none(database: Database, tmp_path: Path) -> None:
     made = backups_at(database, NOON, NOON + 1, keep=Kept())
     make_backup(database, tmp_path / "copy.db", keep=Kept(newest=1), clock=lambda: NOON + 2)

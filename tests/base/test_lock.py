@@ -13,7 +13,7 @@ from threadkeep.base import lock as lock_module
 from threadkeep.base.lock import LockHeld, Turn, WriterLock, all_locks, let_go, lock_for
 from threadkeep.base.processes import lock_holders
 from threadkeep.base.sqlite import Database
-from threadkeep.errors import Busy, ReadOnly
+from threadkeep.errors import Busy, Closed, ReadOnly
 
 PATIENT = 60.0
 
@@ -451,3 +451,34 @@ def test_closed_databases_leave_no_descriptor_open(tmp_path: Path) -> None:
     open_files = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
     assert [name for name in open_files if str(tmp_path) in name] == []
     assert [lock for lock in all_locks() if lock.path.parent == tmp_path] == []
+
+
+def test_a_lock_that_was_closed_is_refused(path: Path) -> None:
+    lock = lock_for(path)
+    let_go(lock)
+    with pytest.raises(Closed, match=r"a\.db was closed"):
+        lock.acquire(Turn(), 0)
+    assert lock._threads.owner is None
+    again = lock_for(path)
+    assert again is not lock
+    let_go(again)
+
+
+def test_a_lock_that_another_thread_still_has_is_not_closed(path: Path) -> None:
+    lock = lock_for(path)
+    holding, letting_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with LockHeld(lock, PATIENT):
+            holding.set()
+            letting_go.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait()
+    let_go(lock)
+    assert lock_for(path) is lock
+    letting_go.set()
+    thread.join()
+    let_go(lock)
+    assert lock not in all_locks()

@@ -1,5 +1,6 @@
 """backup and restore."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,40 @@ def test_a_backup_to_a_place_of_ones_own(run: Run, store: ChatStore, tmp_path: P
 )
 def test_what_is_not_there(words: list[str], code: int, said: str, run: Run) -> None:
     assert said in run(*words, code=code).stderr
+
+
+def test_a_backup_makes_no_folder(run: Run, store: ChatStore, tmp_path: Path) -> None:
+    talk(store)
+    missing = tmp_path / "missing"
+    assert "there is no folder" in run("backup", str(missing / "x.db"), code=3).stderr
+    assert not missing.exists()
+
+
+@pytest.mark.parametrize("words", [["--yes"], ["--dry-run"]])
+def test_a_database_of_another_program_is_not_replaced(
+    words: list[str], run: Run, store: ChatStore, tmp_path: Path
+) -> None:
+    talk(store)
+    made = run("backup").stdout.strip()
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as database:
+        database.execute("CREATE TABLE theirs(x)")
+    database.close()
+    before = foreign.read_bytes()
+    result = run("restore", made, "--db", str(foreign), *words, code=1)
+    assert "another program" in result.stderr
+    assert foreign.read_bytes() == before
+    assert not (tmp_path / "backups").exists()
+
+
+def test_an_empty_place_is_restored_into(run: Run, store: ChatStore, tmp_path: Path) -> None:
+    session = talk(store)
+    made = run("backup").stdout.strip()
+    place = tmp_path / "place.db"
+    place.touch()
+    run("restore", made, "--db", str(place), "--yes")
+    with ChatStore.open(place, read_only=True) as restored:
+        assert restored.session(session).id == session.id
 
 
 def test_no_backup_yet(run: Run, store: ChatStore) -> None:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import HOSTILE, Run, document, talk
 from threadkeep import ChatStore
+from threadkeep.cli.output import _console, fitting
 
 
 def listed(run: Run, *words: str) -> list[str]:
@@ -126,3 +129,29 @@ def test_size(run: Run, store: ChatStore) -> None:
     size = document(run("chat", "size", "--json"))["size"]
     assert size["rows"]["chat_messages"] == 2
     assert size["largest"][0]["session_id"] == session.id
+
+
+WIDTHS = {"id": 30, "updated": 16, "agent": 5, "model": 12, "tokens": 6, "cost": 7, "title": 60}
+SPARE = ("cost", "model", "tokens", "agent", "updated")
+
+
+@pytest.mark.parametrize("room", [20, 60, 80, 100, 120, 200])
+def test_the_title_has_room_before_anything_else(room: int) -> None:
+    kept = fitting(WIDTHS, "title", SPARE, room)
+    left = room - sum(WIDTHS[name] + 1 for name in kept if name != "title")
+    assert {"id", "title"} <= set(kept)
+    assert left >= 24 or kept == ["id", "title"]
+    assert room < 200 or kept == list(WIDTHS)
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_a_person_can_read_ids_and_titles(
+    columns: str, run: Run, store: ChatStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = talk(store, "Release notes of May")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("threadkeep.cli.output._console", _console.__wrapped__)
+    shown = run("chat", "ls").stdout
+    assert session.id in shown
+    assert "Release notes of May" in shown

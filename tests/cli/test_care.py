@@ -25,6 +25,14 @@ def test_rm_in_a_dry_run_deletes_nothing(run: Run, store: ChatStore) -> None:
     assert store.sessions().items == [session]
 
 
+def test_an_empty_name_is_no_session(run: Run, store: ChatStore) -> None:
+    session = talk(store)
+    for words in (["rm", "", "--yes"], ["archive", ""], ["show", ""], ["rewind", session.id, ""]):
+        assert "is empty" in run("chat", *words, code=2).stderr
+    run("chat", "record", "--session", "", stdin=b'{"type":"start"}\n', code=2)
+    assert store.sessions().items == [session]
+
+
 def test_rm_deletes_what_is_named(run: Run, store: ChatStore) -> None:
     first, second, third = (talk(store, f"session {n}") for n in range(3))
     assert run("chat", "rm", first.id, second.id, "--yes").stdout == f"{first.id}\n{second.id}\n"
@@ -41,9 +49,10 @@ def test_prune_by_number(run: Run, store: ChatStore) -> None:
     old, new = talk(store, "old"), talk(store, "new")
     dry = run("chat", "prune", "--keep", "1", "--dry-run")
     assert old.id in dry.stdout
-    assert "would delete 1" in dry.stderr
+    assert "would delete 1 session with" in dry.stderr
+    assert "--yes" in run("chat", "prune", "--keep", "1", code=2).stderr
     assert len(store.sessions().items) == 2
-    told = document(run("chat", "prune", "--keep", "1", "--vacuum", "--json"))
+    told = document(run("chat", "prune", "--keep", "1", "--vacuum", "--json", "--yes"))
     assert [one["id"] for one in told["prune"]["sessions"]] == [old.id]
     assert isinstance(told["vacuum_bytes"], int)
     assert [one.id for one in store.sessions().items] == [new.id]
@@ -58,7 +67,7 @@ def test_prune_by_age_takes_only_what_is_old(run: Run, store: ChatStore) -> None
 def test_prune_of_archived_sessions_only(run: Run, store: ChatStore) -> None:
     kept, gone = talk(store), talk(store)
     store.archive(gone)
-    run("chat", "prune", "--keep", "0", "--archived")
+    run("chat", "prune", "--keep", "0", "--archived", "--yes")
     assert [one.id for one in store.sessions(archived=None).items] == [kept.id]
 
 

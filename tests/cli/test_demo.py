@@ -1,13 +1,14 @@
 """The demo ends by itself, shows the conversation live, and leaves a store to look into."""
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run, Start, document
 from threadkeep import ChatStore
-from threadkeep.cli.demo import load
+from threadkeep.cli.demo import load, program
 
 
 def test_the_demo_shows_the_whole_conversation(start: Start, home: Path) -> None:
@@ -48,6 +49,19 @@ def test_ctrl_c_in_the_demo_records_an_abort(start: Start, home: Path) -> None:
     with ChatStore.open(home / "demo.db", read_only=True) as store:
         (session,) = store.sessions().items
         assert [one.end_reason for one in store.runs(session)] == ["abort"]
+
+
+def test_what_to_try_next_can_be_typed_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "my env" / "threadkeep"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program(str(script)) == f"'{script}'"
+    assert program("/some/threadkeep/__main__.py") == f"{sys.executable} -m threadkeep"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert program(str(script)) == "threadkeep"
 
 
 @pytest.mark.parametrize("name", ["turn-1.jsonl", "turn-2.jsonl"])

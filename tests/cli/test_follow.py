@@ -1,5 +1,7 @@
 """tail: the same events for programs and for people, live from another process."""
 
+import signal
+
 from tests.cli.conftest import HOSTILE, Run, Start, answer, talk, text_reply, tool_reply
 from threadkeep import ChatStore
 from threadkeep.base import json
@@ -70,8 +72,6 @@ def test_a_person_sees_the_text_as_it_grows(start: Start, store: ChatStore) -> N
 
 
 def test_ctrl_c_ends_a_tail_with_130(start: Start, store: ChatStore) -> None:
-    import signal
-
     session = talk(store)
     follower = start("chat", "tail", session.id, "--json")
     assert follower.stdout is not None
@@ -80,6 +80,44 @@ def test_ctrl_c_ends_a_tail_with_130(start: Start, store: ChatStore) -> None:
     assert follower.wait() == 130
     assert follower.stderr is not None
     assert follower.stderr.read() == b"interrupted\n"
+
+
+def test_a_signal_ends_a_tail_as_ctrl_c_does(start: Start, store: ChatStore) -> None:
+    session = talk(store)
+    follower = start("chat", "tail", session.id, "--json")
+    assert follower.stdout is not None
+    follower.stdout.readline()  # it runs
+    follower.send_signal(signal.SIGTERM)
+    assert follower.wait() == 130
+
+
+def test_a_tail_that_nobody_reads_ends_though_nothing_happens(
+    start: Start, store: ChatStore
+) -> None:
+    session = talk(store)
+    follower = start("chat", "tail", session.id, "--json")
+    assert follower.stdout is not None
+    assert follower.stderr is not None
+    follower.stdout.readline()
+    follower.stdout.close()
+    assert follower.wait() == 0
+    assert follower.stderr.read() == b""
+
+
+def test_a_reply_that_ends_while_it_is_followed_is_shown_once(
+    start: Start, store: ChatStore
+) -> None:
+    session = store.create_session(agent="build", model="p/m")
+    with store.record(session) as recorder:
+        recorder.feed({"type": "text-start", "id": "0"})
+        follower = start("chat", "tail", session.id, "--until-idle", "--json")
+        assert follower.stdout is not None
+        follower.stdout.readline()
+        recorder.feed({"type": "text-delta", "id": "0", "delta": "all"})
+        recorder.feed({"type": "finish"})
+    kinds = [json.decode(line)["kind"] for line in follower.stdout]
+    assert kinds == ["chunk", "chunk"]
+    assert follower.wait() == 0
 
 
 def test_tail_of_a_folder_that_cannot_be_written(run: Run, store: ChatStore) -> None:

@@ -34,7 +34,9 @@ def test_fork_while_somebody_records_is_refused(run: Run, store: ChatStore) -> N
 def test_rewind_and_undo(run: Run, store: ChatStore) -> None:
     session = talk(store)
     question, reply = (message["id"] for message in store.ui_messages(session))
-    assert run("chat", "rewind", session.id, question).stdout == f"{reply}\n"
+    rewound = run("chat", "rewind", session.id, question)
+    assert rewound.stdout == f"{reply}\n"
+    assert f"hid 1 message of {session.id}" in rewound.stderr
     assert len(store.ui_messages(session)) == 1
     told = document(run("chat", "rewind", session.id, "--undo", "--json"))
     assert told == {"schema_version": 1, "session_id": session.id, "shown": [reply]}
@@ -45,8 +47,8 @@ def test_rewind_and_undo(run: Run, store: ChatStore) -> None:
 @pytest.mark.parametrize(
     "words, code, said",
     [
-        ([], 2, "a message or --undo"),
-        (["msg_x", "--undo"], 2, "a message or --undo"),
+        ([], 2, "to which message"),
+        (["msg_x", "--undo"], 2, "not both"),
         (["msg_unknown"], 3, "msg_unknown"),
         (["msg_"], 2, "several messages"),
     ],
@@ -56,6 +58,13 @@ def test_rewind_says_what_it_needs(
 ) -> None:
     session = talk(store)
     assert said in run("chat", "rewind", session.id, *words, code=code).stderr
+
+
+def test_a_hint_is_in_the_words_of_the_command(run: Run, store: ChatStore) -> None:
+    session = talk(store)
+    question = store.ui_messages(session)[0]["id"]
+    run("chat", "rewind", session.id, question, "--inclusive")
+    assert "`rewind --undo` shows" in run("chat", "rewind", session.id, question, code=2).stderr
 
 
 def test_rewind_to_a_reply_is_refused(run: Run, store: ChatStore) -> None:

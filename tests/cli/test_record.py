@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.cli.conftest import Run, Start, document, jsonl, sse, talk, text_reply, tool_reply
+from tests.cli.conftest import Json, Run, Start, document, jsonl, sse, talk, text_reply, tool_reply
 from threadkeep import ChatStore
 from threadkeep.cli.chat.incoming import Incoming
 from threadkeep.errors import Invalid
@@ -46,8 +46,10 @@ def test_a_stream_goes_on_in_a_session_that_is_there(run: Run, store: ChatStore)
         "parts": 1,
         "ended": "finish",
         "finish_reason": "stop",
+        "error_text": None,
         "skipped": 0,
         "violations": [],
+        "first_skipped_line": None,
     }
     assert store.runs(session)[-1].model == {"provider_id": "q", "model_id": "n"}
 
@@ -77,9 +79,58 @@ def test_the_last_line_needs_no_line_end(run: Run, home: Path) -> None:
 
 def test_chunks_that_do_not_fit_are_skipped_and_counted(run: Run, home: Path) -> None:
     bad = b'{"type":"text-delta","id":"9","delta":"x"}\nnot json\n{"no":"type"}\n'
-    told = document(run("chat", "record", "--json", stdin=bad + jsonl(text_reply("ok"))))
+    told = document(run("chat", "record", "--json", stdin=bad + jsonl(text_reply("ok")), code=1))
     assert told["skipped"] == 3
     assert len(told["violations"]) == 3
+    assert told["first_skipped_line"] == 1
+
+
+def test_the_rest_of_a_cut_stream_is_not_lost_in_silence(run: Run, home: Path) -> None:
+    whole = text_reply("Hel", "lo")
+    cut = run("chat", "record", stdin=sse(whole[:3]).replace(b"data: [DONE]\n\n", b""), code=1)
+    assert "a stream of its own" in cut.stderr
+    message = cut.stdout.strip()
+    words = ["record", "--session", "last", "--message-id", message]
+    rest = run("chat", *words, stdin=sse(whole[3:]), code=1)
+    assert "error: 2 chunks did not fit the stream and were not stored" in rest.stderr
+    run("chat", *words, stdin=sse(text_reply("lo")))
+    with reopened(home) as store:
+        (session,) = store.sessions().items
+        texts = [part["text"] for part in store.message(session, message)["parts"]]
+    assert texts == ["Hel", "lo"]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_bad_line_is_named_by_its_number(end: bytes, run: Run, home: Path) -> None:
+    good = jsonl(text_reply("ok"))
+    result = run("chat", "record", stdin=b"\n\n" + good + b'{"no":"type"}' + end, code=1)
+    assert "first: line 8: " in result.stderr
+    strict = run("chat", "record", "--strict", stdin=good + b'{"no":"type"}\n', code=2)
+    assert "error: line 6: " in strict.stderr
+
+
+@pytest.mark.parametrize("more", [[], [{"type": "finish"}]])
+def test_an_error_of_the_stream_is_told(more: list[Json], run: Run, home: Path) -> None:
+    error = {"type": "error", "errorText": "no quota left"}
+    body = jsonl([{"type": "start"}, error, *more])
+    assert (
+        "error: the stream reported an error: no quota left"
+        in run("chat", "record", stdin=body, code=1).stderr
+    )
+    told = document(run("chat", "record", "--json", stdin=body, code=1))
+    assert told["error_text"] == "no quota left"
+
+
+@pytest.mark.parametrize("say", [[], ["--say", "hello?"]])
+def test_a_refused_recording_leaves_no_session_behind(
+    say: list[str], run: Run, store: ChatStore
+) -> None:
+    session = talk(store)
+    reply = store.ui_messages(session)[1]["id"]
+    words = ["--message-id", reply, *say]
+    result = run("chat", "record", *words, stdin=jsonl(text_reply("x")), code=1)
+    assert "was taken back" in result.stderr
+    assert [one.id for one in store.sessions().items] == [session.id]
 
 
 def test_strict_stops_at_the_first_one_and_keeps_the_rest(run: Run, home: Path) -> None:
@@ -108,11 +159,16 @@ def test_input_without_any_chunk_leaves_no_session_behind(
         assert store.sessions().items == []
 
 
-def test_what_the_user_said_stays_when_no_reply_comes(run: Run, home: Path) -> None:
+def test_a_new_session_without_any_reply_is_taken_back(run: Run, home: Path) -> None:
     run("chat", "record", "--say", "hello?", stdin=b"", code=2)
     with reopened(home) as store:
-        (session,) = store.sessions().items
-        assert [message["role"] for message in store.ui_messages(session)] == ["user"]
+        assert store.sessions(archived=None).items == []
+
+
+def test_what_the_user_said_stays_in_a_session_that_was_there(run: Run, store: ChatStore) -> None:
+    session = talk(store)
+    run("chat", "record", "--session", session.id, "--say", "hello?", stdin=b"", code=2)
+    assert store.ui_messages(session)[-1]["parts"][0]["text"] == "hello?"
 
 
 def test_an_unknown_session_is_refused_before_anything_is_read(run: Run, home: Path) -> None:
@@ -216,7 +272,7 @@ def test_every_chunk_is_stored_before_the_next_is_read(kind: str, start: Start, 
 
 def converted(*pieces: bytes) -> bytes:
     incoming = Incoming()
-    return b"".join(incoming.take(piece) for piece in pieces)
+    return b"".join(event.data for piece in pieces for event in incoming.take(piece))
 
 
 @given(st.sampled_from([*BODIES.values(), b"\xef\xbb\xbf \n" + BODIES["jsonl"]]), st.data())

@@ -1,7 +1,20 @@
 """The inspector: everything the guide says it must show, per turn."""
 
-from tests.cli.conftest import HOSTILE, Run, answer, document, talk, text_reply, tool_reply
+import pytest
+
+from tests.cli.conftest import (
+    HOSTILE,
+    Run,
+    Start,
+    answer,
+    document,
+    jsonl,
+    talk,
+    text_reply,
+    tool_reply,
+)
 from threadkeep import ChatStore, Session
+from threadkeep.cli.output import counted
 
 MODEL = {"provider_id": "p", "model_id": "m", "variant": "large", "temperature": 0.3}
 USAGE = {"input": 1200, "output": 300, "reasoning": 20, "cache_read": 7, "cache_write": 0}
@@ -174,3 +187,35 @@ def test_a_message_of_odd_shapes_is_shown_all_the_same(run: Run, store: ChatStor
     ]
     store.put_message(session, {"id": "m1", "role": "assistant", "parts": parts})
     assert "#1 assistant" in run("chat", "show", session.id).stdout
+
+
+def test_a_run_whose_process_is_gone_does_not_run(start: Start, run: Run, store: ChatStore) -> None:
+    recorder = start("chat", "record", "--tee")
+    assert recorder.stdin is not None
+    assert recorder.stdout is not None
+    arrived = jsonl(text_reply("Hel", "lo")[:4])
+    recorder.stdin.write(arrived)
+    recorder.stdin.flush()
+    assert recorder.stdout.read(len(arrived)) == arrived
+    (session,) = store.sessions().items
+    (one,) = store.runs(session)
+    assert " · running" in run("chat", "show", "last").stdout
+    assert document(run("chat", "show", "last", "--json"))["running"] == [one.id]
+    recorder.kill()
+    recorder.wait()
+    assert " · crashed" in run("chat", "show", "last").stdout
+    assert document(run("chat", "show", "last", "--json"))["running"] == []
+
+
+def test_only_a_line_feed_ends_a_line(run: Run, store: ChatStore) -> None:
+    talk(store, reply="a\u2028b\u2029c\x0bd\x0ce\x85f\x1cg")
+    shown = run("chat", "show", "last").stdout
+    assert "  a\\u2028b\\u2029c\\x0bd\\x0ce\\x85f\\x1cg\n" in shown
+    assert "\u2028" not in run("chat", "show", "last", "--json").stdout
+    assert "1 message " not in shown
+    assert "2 messages (transcript)" in shown
+
+
+@pytest.mark.parametrize("count, words", [(0, "0 things"), (1, "1 thing"), (2000, "2,000 things")])
+def test_one_is_not_many(count: int, words: str) -> None:
+    assert counted(count, "thing") == words

@@ -144,3 +144,25 @@ def test_diff_of_a_session_with_itself(run: Run, store: ChatStore) -> None:
     session = talk(store)
     assert run("chat", "diff", session.id, "last").stderr == "turns: 1 same\n"
     assert document(run("chat", "diff", session.id, "last", "--json"))["same"] is True
+
+
+@pytest.mark.parametrize("body", [b"", b"not json", b'{"type":"message","data":{}}'])
+def test_an_import_that_fails_begins_no_store(body: bytes, run: Run, home: Path) -> None:
+    assert "hint: " in run("chat", "import", "-", stdin=body, code=2).stderr
+    assert not (home / "chat.db").exists()
+
+
+def test_an_import_from_a_pipe_begins_a_store(run: Run, store: ChatStore, tmp_path: Path) -> None:
+    first, second = talk(store), talk(store)
+    body = run("chat", "export", "--all").stdout
+    other = tmp_path / "other.db"
+    assert "2 imported" in run("chat", "--db", str(other), "import", "-", stdin=body).stderr
+    with ChatStore.open(other, read_only=True) as opened:
+        assert {one.id for one in opened.sessions().items} == {first.id, second.id}
+
+
+def test_a_session_that_differs_says_which_option_replaces_it(run: Run, store: ChatStore) -> None:
+    session = talk(store)
+    body = run("chat", "export", session.id).stdout
+    store.set_title(session, "another")
+    assert "--replace" in run("chat", "import", "-", stdin=body, code=1).stderr

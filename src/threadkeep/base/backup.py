@@ -114,7 +114,8 @@ def _next_name(database: Path, reason: str, now: int) -> Path:
     # Whatever the caller gives as a reason, the file stays in the folder and its name is legal.
     words = re.sub(r"[^A-Za-z0-9]+", "-", reason)[:_REASON_LENGTH].strip("-") or "backup"
     name = f"{database.stem}-{stamp(now)}-{os.getpid()}-{words}{database.suffix}"
-    return backup_folder(database) / name
+    path = backup_folder(database) / name
+    return _next_name(database, reason, now + 1) if path.exists() else path
 
 
 def _new_partial(final: Path) -> Path:

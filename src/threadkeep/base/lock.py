@@ -28,10 +28,11 @@ from pathlib import Path
 from threadkeep.base.files import PRIVATE_FILE
 from threadkeep.base.processes import describe_process
 from threadkeep.base.trouble import translate_os
-from threadkeep.errors import Busy
+from threadkeep.errors import Busy, Closed
 
 _HELD = 0
 _QUEUE = 1
+_CLOSED = -1
 _FOLLOWED = 1 << 62  # 146 years of nanoseconds: past every place in the queue
 _PAUSE_SHORT, _PAUSE_LONG = 0.0001, 0.005
 # The first milliseconds decide throughput under load; after that patience is cheaper.
@@ -163,7 +164,8 @@ class WriterLock:
         """Give the lock to whoever waits longest; nothing happens if `turn` has it no more."""
         if self._threads.owner is turn:
             try:  # the place in the queue, too, if there is one: it is freed with the lock
-                fcntl.lockf(self._file, fcntl.LOCK_UN, _FOLLOWED, _HELD)
+                if self._file != _CLOSED:
+                    fcntl.lockf(self._file, fcntl.LOCK_UN, _FOLLOWED, _HELD)
             finally:
                 self._threads.release(turn)
 
@@ -181,12 +183,17 @@ class WriterLock:
         owner = self._threads.owner
         return owner is not None and owner.thread == threading.get_ident()
 
-    def close(self) -> None:
-        """End a turn that nobody can end any more, and close the file."""
-        owner = self._threads.owner
-        if owner is not None:
+    def close(self) -> bool:
+        """Close the file and end the turn of this thread, if any; False if another thread waits."""
+        owner, turn = self._threads.owner, Turn()
+        if owner is not None and owner.thread == turn.thread:
             self.release(owner)
+        if not self._threads.acquire(turn, 0):
+            return False
         os.close(self._file)
+        self._file = _CLOSED  # the number may soon be another file's
+        self._threads.release(turn)
+        return True
 
     # ------------------------------------------------------------------ followers
 
@@ -215,6 +222,8 @@ class WriterLock:
     def _join_threads(self, turn: Turn, budget: float) -> None:
         if not self._threads.acquire(turn, budget):
             raise self._busy(budget, "another thread of this process")
+        if self._file == _CLOSED:
+            raise Closed(f"{self.path.with_suffix('')} was closed", hint="open the store again")
 
     def _wait_in_queue(self, deadline: float, budget: float) -> None:
         place = self._enqueue()
@@ -346,9 +355,9 @@ def let_go(lock: WriterLock) -> None:
     with _LOCKS_GUARD:
         lock.users -= 1
         key = str(lock.path).removesuffix(".lock")
-        if lock.users == 0 and _LOCKS.get(key) is lock:
+        # Closed under the guard: it drops the process's locks on the file, a newer object's too.
+        if lock.users == 0 and _LOCKS.get(key) is lock and lock.close():
             del _LOCKS[key]
-            lock.close()
 
 
 def all_locks() -> list[WriterLock]:

@@ -15,6 +15,7 @@ from threadkeep.chat.context import (
 )
 from threadkeep.chat.messages import add_message, add_parts
 from threadkeep.chat.records import (
+    LARGEST_TIME,
     Json,
     Message,
     MessageRef,
@@ -36,7 +37,7 @@ from threadkeep.chat.rows import (
     rehash,
 )
 from threadkeep.chat.sessions import create_session
-from threadkeep.chat.usage import usage_by_message, write_sums
+from threadkeep.chat.usage import copy_usage, put_said_usage, usage_by_message, write_sums
 from threadkeep.chat.views import COMPACTION, counts, load
 from threadkeep.errors import Invalid
 
@@ -97,8 +98,9 @@ def _canceled(message: Message) -> bool:
 
 
 def _hidden_time(message: Message) -> int:
+    """When a message was hidden; 0, before every rewind, where what is noted is no time."""
     at = message.hidden_at if message.hidden_at is not None else message.metadata["hidden_at"]
-    return int(at) if is_number(at) else 0
+    return int(at) if is_number(at) and 0 <= at <= LARGEST_TIME else 0
 
 
 def _whereabouts(message: Message) -> str:
@@ -169,9 +171,8 @@ def fork(
     new_ids = {message.id: ctx.ids.new("msg") for message, _ in copied}
     for message, shaped in copied:
         _copy_message(ctx, tx, branch.id, message, shaped["parts"], new_ids)
-        if sum(used.get(message.id, {}).values()):
-            params = {"message_id": new_ids[message.id], "session_id": branch.id, "cost_usd": 0.0}
-            tx.run("put_usage", params | used[message.id])
+        if message.role == "assistant":
+            copy_usage(tx, branch.id, new_ids[message.id], used.get(message.id))
     write_sums(tx, branch.id, ctx.clock())
     journal.note(ctx, tx, branch.id, "fork", [(SESSION, branch.id)], facts={"from": parent_id})
     return need_session(tx, branch.id)
@@ -221,7 +222,9 @@ def _repoint(part: Json, new_ids: dict[str, str]) -> Json:
     if part.get("type") != COMPACTION or not isinstance(data, dict):
         return part
     start = data.get("tail_start_id")
-    return {**part, "data": {**data, "tail_start_id": new_ids.get(start)}} if start else part
+    if not isinstance(start, str):
+        return part
+    return {**part, "data": {**data, "tail_start_id": new_ids.get(start)}}
 
 
 def start_of_turns(tx: Tx, session_id: str, turns: int) -> str | None:
@@ -268,6 +271,7 @@ def compact(
     metadata = {"compaction": True, "usage": {"input": summary_tokens}}
     part = {"type": COMPACTION, "data": payload}
     add_message(ctx, tx, session_id, marker, "assistant", [part], metadata)
+    put_said_usage(tx, session_id, marker, metadata["usage"])
     write_sums(tx, session_id, ctx.clock())
     journal.note(ctx, tx, session_id, "compact", [(SESSION, session_id)])
     return need_message(tx, session_id, marker)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from threadkeep.base import json
 from threadkeep.chat.raw_rows import SessionRows, in_order, others_of
-from threadkeep.chat.records import Json, is_number, read_object
+from threadkeep.chat.records import Json, is_number, is_time, read_object
 from threadkeep.chat.rows import COLUMNS, MESSAGE, PART, SESSION, TABLES
 from threadkeep.chat.wire.names import normalize_part
 from threadkeep.errors import Invalid, TooLarge
@@ -49,9 +49,9 @@ class Column(NamedTuple):
     missing: Any = ...
 
 
-_TEXT, _INTEGER = Column("text"), Column("integer")
+_TEXT, _TIME = Column("text"), Column("time")
 _MAYBE_TEXT = Column("text", null=True, missing=None)
-_MAYBE_INTEGER = Column("integer", null=True, missing=None)
+_MAYBE_TIME = Column("time", null=True, missing=None)
 _COUNT = Column("integer", missing=0)
 _CHECKS: dict[str, dict[str, Column]] = {
     SESSION: {
@@ -63,21 +63,21 @@ _CHECKS: dict[str, dict[str, Column]] = {
         **dict.fromkeys(("prompt_tokens", "completion_tokens", "reasoning_tokens"), _COUNT),
         **dict.fromkeys(("cache_read", "cache_write", "total_tokens"), _COUNT),
         "cost_usd": Column("real", missing=0.0),
-        **dict.fromkeys(("created_at", "updated_at"), _INTEGER),
-        "archived_at": _MAYBE_INTEGER,
+        **dict.fromkeys(("created_at", "updated_at"), _TIME),
+        "archived_at": _MAYBE_TIME,
     },
     MESSAGE: {
         **dict.fromkeys(("id", "session_id", "role"), _TEXT),
         "metadata_json": Column("object", missing="{}"),
-        **dict.fromkeys(("created_at", "updated_at"), _INTEGER),
-        "hidden_at": _MAYBE_INTEGER,
+        **dict.fromkeys(("created_at", "updated_at"), _TIME),
+        "hidden_at": _MAYBE_TIME,
     },
     PART: {
         **dict.fromkeys(("id", "message_id", "session_id", "type"), _TEXT),
         "index": Column("place"),
         "data_json": Column("object"),
         **dict.fromkeys(("tool_call_id", "tool_state", "continuation_run_id"), _MAYBE_TEXT),
-        **dict.fromkeys(("created_at", "updated_at"), _INTEGER),
+        **dict.fromkeys(("created_at", "updated_at"), _TIME),
     },
 }
 
@@ -295,7 +295,7 @@ def _derived(name: str, row: Json, missing: Any) -> Any:
     """Fill in a column that the seed did not have, or that is lifted out of the JSON."""
     if name == "hidden_at":
         value = read_object(row.get("metadata_json")).get(name)
-        return value if type(value) is int and _fits(value) else missing
+        return value if is_time(value) else missing
     if name in ("tool_call_id", "tool_state") and isinstance(row.get("data_json"), str):
         part = normalize_part(read_object(row["data_json"]))
         value = part.get("state" if name == "tool_state" else "toolCallId")
@@ -308,6 +308,8 @@ def _checked(what: str, value: Any, column: Column, part_limit: int) -> Any:
         return None
     match column.type:
         case "integer" if type(value) is int and _fits(value):
+            return value
+        case "time" if is_time(value):
             return value
         case "place" if type(value) is int and _fits(value) and value >= 0:
             return value
@@ -323,6 +325,7 @@ def _checked(what: str, value: Any, column: Column, part_limit: int) -> Any:
 
 _WANTED = {
     "integer": "a whole number of at most 64 bits",
+    "time": "a whole number of epoch milliseconds, 0 to 2^53 - 1",
     "place": "a whole number from 0 on",
     "real": "a number",
     "text": "text",

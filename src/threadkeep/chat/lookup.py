@@ -15,7 +15,7 @@ _SOME = 5
 
 def find_session(ctx: Context, tx: Tx, ref: str) -> Session:
     """Give a session by its id, by a beginning of it that only one has, or the newest as `last`."""
-    if need_text(ref, "the session") == LAST:
+    if _need_ref(ref, "session") == LAST:
         newest = list_sessions(ctx, tx, limit=1).items
         if not newest:
             msg = f"there is no session in {ctx.db.path} yet"
@@ -30,14 +30,14 @@ def find_session(ctx: Context, tx: Tx, ref: str) -> Session:
 def _session_ids(tx: Tx, prefix: str) -> list[str]:
     # U+10FFFF is the last character there is: every id that begins with the prefix sorts below.
     params = {"first": prefix, "last": f"{prefix}\U0010ffff", "limit": _SOME + 1}
-    return [from_sql(row[0]) for row in tx.all("session_ids", params)] if prefix else []
+    return [from_sql(row[0]) for row in tx.all("session_ids", params)]
 
 
 def find_message(_ctx: Context, tx: Tx, session: SessionRef, ref: str) -> str:
     """Give a message id of a session from a beginning of it; `last` is its last user message."""
     session_id = need_session(tx, ref_id(session, "session")).id
     messages = [message_of(row) for row in tx.all("session_messages", {"session_id": session_id})]
-    if need_text(ref, "the message") == LAST:
+    if _need_ref(ref, "message") == LAST:
         asked = [message.id for message in messages if message.role == "user" and counts(message)]
         if not asked:
             msg = f"session {session_id!r} has no user message yet"
@@ -45,6 +45,13 @@ def find_message(_ctx: Context, tx: Tx, session: SessionRef, ref: str) -> str:
         return asked[-1]
     ids = [message.id for message in messages if message.id.startswith(ref)]
     return need_message(tx, session_id, _only_one(ids, ref, "message")).id
+
+
+def _need_ref(ref: str, what: str) -> str:
+    """Refuse an empty name: it is the beginning of every id, and of the only one there is."""
+    if not need_text(ref, f"the {what}"):
+        raise Invalid(f"the name of the {what} is empty", hint="give an id, its beginning, or last")
+    return ref
 
 
 def _only_one(ids: list[str], ref: str, what: str) -> str:

@@ -41,7 +41,7 @@ from threadkeep.chat.rows import (
     touch_session,
 )
 from threadkeep.chat.sessions import refresh_model
-from threadkeep.chat.usage import write_sums
+from threadkeep.chat.usage import decide_usage, is_counted, write_sums
 from threadkeep.chat.views import COMPACTION, View, check_view, load, load_message, select
 from threadkeep.errors import Conflict, Invalid
 
@@ -242,6 +242,7 @@ def put_message(ctx: Context, tx: Tx, session: SessionRef, ui_message: Json) -> 
     else:
         _replace(ctx, tx, session_id, message_of(row), role, parts, metadata)
     if role == "assistant" and (row is not None or _counts_tokens(parts, metadata)):
+        decide_usage(tx, session_id, message_id, metadata.get("usage"))
         write_sums(tx, session_id, ctx.clock())
         journal.note(ctx, tx, session_id, "usage", [(SESSION, session_id)])
     return need_message(tx, session_id, message_id)
@@ -269,8 +270,7 @@ def _replace(
     before = [from_sql(row[0]) for row in tx.all("message_parts", {"message_id": old.id})]
     tx.run("delete_message_parts", {"message_id": old.id, "first": 0})
     now = ctx.clock()
-    recorded = tx.one("get_usage", {"message_id": old.id}) is not None
-    own = (*_OWN_KEYS, "usage") if recorded else _OWN_KEYS
+    own = (*_OWN_KEYS, "usage") if is_counted(tx, old.id) else _OWN_KEYS
     kept = {key: old.metadata[key] for key in own if key in old.metadata}
     fresh = {**without_keys(clean(ctx, metadata), *own), **kept}
     set_message_metadata(tx, old.id, fresh, now)

@@ -123,6 +123,12 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 
 _LARGEST_COUNT = 2**53 - 1  # beyond it a number in JSON is no longer a count
+LARGEST_TIME = _LARGEST_COUNT  # epoch milliseconds, far beyond any calendar
+
+
+def is_time(value: Any) -> TypeGuard[int]:
+    """Tell whether a value is a time that a column can hold and that leaves room for later ones."""
+    return type(value) is int and 0 <= value <= LARGEST_TIME
 
 
 def usage_in(metadata_usage: object) -> dict[str, int]:

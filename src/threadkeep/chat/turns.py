@@ -90,7 +90,7 @@ def _enqueued_at(message: Message) -> Any:
 def queued(_ctx: Context, tx: Tx, session: SessionRef) -> list[Message]:
     """Give the waiting messages of a session, first in, first out."""
     session_id = need_session(tx, ref_id(session, "session")).id
-    rows = tx.all("session_messages", {"session_id": session_id})
+    rows = tx.all("messages_that_may_wait", {"session_id": session_id})
     waiting = [
         message for message in map(message_of, rows) if message.queued and not message.hidden
     ]

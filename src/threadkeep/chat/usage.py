@@ -57,9 +57,10 @@ def record_usage(
     session_id = need_session(tx, ref_id(session, "session")).id
     named = None if message is None else ref_id(message, "message")
     reply = _assistant_message(tx, session_id, named)
-    noted = tx.one("get_usage", {"message_id": reply.id})
+    noted = tx.one("decided_usage", {"message_id": reply.id})
     old_cost = 0.0 if noted is None else float(noted[5])
     before = _said_before(tx, reply) if noted is None else _buckets(noted)
+    may_grow = _may_grow(tx, reply, decided=noted is not None)
     base, base_cost = (NOTHING, 0.0) if replace else (before, old_cost)
     total = {name: base[name] + step[name] for name in USAGE_BUCKETS}
     new_cost = base_cost + cost
@@ -67,7 +68,7 @@ def record_usage(
     tx.run("put_usage", params)
     now = ctx.clock()
     set_message_metadata(tx, reply.id, {**reply.metadata, "usage": total}, now)
-    if noted is not None and _is_newer_than_compaction(tx, reply):
+    if may_grow:
         grown = {name: total[name] - before[name] for name in USAGE_BUCKETS}
         _grow_sums(tx, session_id, grown, now, more_cost=new_cost - old_cost)
     else:
@@ -78,8 +79,28 @@ def record_usage(
 
 
 def _said_before(tx: Tx, reply: Message) -> Buckets:
-    """What the metadata of a message that was put in says of its usage."""
-    return usage_by_message(tx, reply.session_id).get(reply.id, NOTHING)
+    """What a message that this store did not record says of its usage."""
+    return NOTHING if _is_recorded(tx, reply.id) else usage_in(reply.metadata.get("usage"))
+
+
+def _may_grow(tx: Tx, reply: Message, *, decided: bool) -> bool:
+    """Tell whether the session's sums hold without this step, so that it is only added."""
+    ours = decided or (_is_recorded(tx, reply.id) and _sums_are_ours(tx, reply.session_id))
+    return ours and _is_newer_than_compaction(tx, reply)
+
+
+def _is_recorded(tx: Tx, message_id: str) -> bool:
+    return tx.one("is_recorded", {"message_id": message_id}) is not None
+
+
+def _sums_are_ours(tx: Tx, session_id: str) -> bool:
+    """We counted before, and no reply of another program is in between.
+
+    This look takes 8 ms at 20,000 messages, a recount 250.
+    """
+    params = {"session_id": session_id}
+    counted = tx.one("any_counted_recording", params) is not None
+    return counted and tx.one("any_uncounted_reply", params) is None
 
 
 def _buckets(row: Row) -> Buckets:
@@ -93,7 +114,7 @@ def _is_newer_than_compaction(tx: Tx, reply: Message) -> bool:
 
 
 def _grow_sums(tx: Tx, session_id: str, grown: Buckets, now: int, *, more_cost: float) -> None:
-    """The usual case, a further step of the running reply: add it, without reading the rest."""
+    """The usual case, a step of the newest reply: add it, without reading the rest."""
     known = need_session(tx, session_id).usage
     sums = {name: known[name] + grown[name] for name in USAGE_BUCKETS}
     tx.run("set_session_usage", {"id": session_id, "now": now, "cost_usd": more_cost, **sums})
@@ -148,8 +169,8 @@ def context_usage(tx: Tx, session_id: str) -> Buckets:
 def usage_by_message(tx: Tx, session_id: str) -> dict[str, Buckets]:
     """Give the usage of each assistant message of a session.
 
-    A message that this store did not record (another program's, or a whole message put in)
-    carries its usage in the metadata.
+    A message of another program carries its usage in the metadata; a recorded one that nobody
+    recorded usage for is left out.
     """
     params = {"session_id": session_id}
     noted = {
@@ -162,6 +183,43 @@ def usage_by_message(tx: Tx, session_id: str) -> dict[str, Buckets]:
         if message.role == "assistant" and message.id not in noted and message.id not in recorded:
             noted[message.id] = usage_in(message.metadata.get("usage"))
     return noted
+
+
+def is_counted(tx: Tx, message_id: str) -> bool:
+    """Tell whether usage was recorded for a message, so that no message put in takes it away."""
+    return tx.one("get_usage", {"message_id": message_id}) is not None
+
+
+def decide_usage(tx: Tx, session_id: str, message_id: str, said: object) -> None:
+    """Let a message that was put in say its usage, unless this store knows better.
+
+    Decided here once: whoever goes on recording the message does not make it forgotten.
+    """
+    noted = tx.one("decided_usage", {"message_id": message_id})
+    if noted is None:
+        decides = isinstance(said, dict) and not _is_recorded(tx, message_id)
+    else:
+        decides = bool(noted[6])
+    if decides:
+        put_said_usage(tx, session_id, message_id, said)
+
+
+def put_said_usage(tx: Tx, session_id: str, message_id: str, said: object) -> None:
+    """Write down what a whole message says of its usage."""
+    ids = {"message_id": message_id, "session_id": session_id}
+    tx.run("put_said_usage", {**usage_in(said), **ids})
+
+
+def copy_usage(tx: Tx, session_id: str, message_id: str, used: Buckets | None) -> None:
+    """Give a copied reply the usage of its original; None, of a recorded one, stays nothing.
+
+    A stream's own metadata is copied too and would count as another program's without a row.
+    """
+    if used is not None and not any(used.values()):
+        put_said_usage(tx, session_id, message_id, used)
+        return
+    ids = {"message_id": message_id, "session_id": session_id, "cost_usd": 0.0}
+    tx.run("put_usage", {**(used or NOTHING), **ids})
 
 
 def _context_ids(tx: Tx, session_id: str) -> list[str]:

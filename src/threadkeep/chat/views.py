@@ -123,7 +123,8 @@ def model_start(shown: list[Json]) -> tuple[int, int] | None:
         if payload is not None:
             ids = [message["id"] for message in shown[:place]]
             start = payload.get("tail_start_id")
-            return (ids.index(start) if start in ids else place), place
+            known = isinstance(start, str) and start in ids
+            return (ids.index(start) if known else place), place
     return None
 
 

@@ -47,7 +47,7 @@ def restore(call: Call, *, backup: str, yes: bool, dry_run: bool) -> None:
     BACKUP is a path, the beginning of a name that `backup --list` shows, or `last`.
     """
     source = call.home.find_backup(backup, path=call.db)
-    target = call.home.chat_path(call.db)
+    target = call.home.restore_target(call.db)
     with progress("checking"):
         problems = call.home.check_backup(source)
     if problems:

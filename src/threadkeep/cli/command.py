@@ -19,6 +19,15 @@ INTERRUPTED = 130
 PROBLEMS = 1
 NOT_FOUND = 3
 
+# What the library calls it, and what one types here.
+_TYPED = {
+    "import with replace": "import with --replace",
+    "unrewind shows": "`rewind --undo` shows",
+    "open the store with a larger part_limit": "set a larger part_limit in the configuration",
+    "pass the next_cursor of the page before": "give the --cursor that the page before ended with",
+    "ask for the next page with its cursor": "ask for the next page with --cursor",
+}
+
 # A command gives its exit code, or nothing when all is well.
 Function = Callable[..., int | None]
 
@@ -122,7 +131,7 @@ def exit_codes(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     except ThreadkeepError as error:
-        fail(error.message, error.hint)
+        fail(error.message, as_typed(error.hint))
         ctx.exit(error.exit_code)
     except BrokenPipeError:
         leave_quietly(ctx)
@@ -133,6 +142,13 @@ def exit_codes(ctx: click.Context) -> Iterator[None]:
         missing = isinstance(error, FileNotFoundError)
         fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
         ctx.exit(NOT_FOUND if missing else PROBLEMS)
+
+
+def as_typed(hint: str) -> str:
+    """Say a hint of the library in the words of the command line."""
+    for told, typed in _TYPED.items():
+        hint = hint.replace(told, typed)
+    return hint
 
 
 def leave_quietly(ctx: click.Context) -> NoReturn:

@@ -1,11 +1,14 @@
 """`threadkeep demo`: a bundled conversation, recorded chunk by chunk and followed live."""
 
 import shlex
+import shutil
+import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +16,8 @@ import click
 from threadkeep import ChatStore, Event, Session
 from threadkeep.cli.chat.follow import readable
 from threadkeep.cli.command import Call, command
-from threadkeep.cli.output import Piece, document, note, write, write_pieces
+from threadkeep.cli.output import document, note, wrapped, write
+from threadkeep.cli.wrap import Piece
 from threadkeep.home import json
 
 Json = dict[str, Any]
@@ -36,10 +40,11 @@ def demo(call: Call, *, fast: bool) -> None:
         session = store.create_session(**script["session"])
         note(f"recording session {session.id} into {db}\n")
         # Closed before the store is: the thread that records must have ended by then.
-        with closing(_watch(store, session, script, 0.0 if fast else 1.0)) as shown:
+        playing = closing(_watch(store, session, script, 0.0 if fast else 1.0))
+        with playing as shown, wrapped() as show:
             for pieces in shown:
                 if not call.as_json:
-                    write_pieces(pieces)
+                    show(pieces)
         messages = [message["id"] for message in store.ui_messages(session)]
     if call.as_json:
         document(db=db, session_id=session.id, message_ids=messages)
@@ -115,7 +120,16 @@ def _reply(
 
 
 def _what_next(db: str) -> None:
-    chat = f"threadkeep chat --db {shlex.quote(db)}"
-    note("\nTry next:")
+    chat = f"{program(sys.argv[0])} chat --db {shlex.quote(db)}"
+    note(f"\nThe conversation is in {db}. Try next:")
     for words in ("show last", "search timestamps", "export last --format markdown"):
         write(f"  {chat} {words}", err=True)
+
+
+def program(started: str) -> str:
+    """Give the words that start this command from here: its name if that finds it, else a path."""
+    name, found = Path(started).name, shutil.which("threadkeep")
+    if name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m threadkeep"
+    same = found is not None and Path(started).exists() and Path(found).samefile(started)
+    return "threadkeep" if same or name != "threadkeep" else shlex.quote(started)

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
+from threadkeep.cli.wrap import Piece, Wrap
 from threadkeep.home import json, printable
 
 if TYPE_CHECKING:
@@ -24,17 +26,13 @@ SCHEMA_VERSION: Final = 1
 
 # Legal inside JSON strings, but not in a terminal: controls beyond ASCII, and what hides or
 # reorders text. Written as \uXXXX the value stays the same.
-_RISKY: Final = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_RISKY: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _BLANKS: Final = re.compile(r"\s+")
+# Line ends that only some programs know: a terminal shows nothing, a pager may begin a line.
+_SEPARATORS: Final = re.compile("[\u2028\u2029]")
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND: Final = 1000
-
-
-class Piece(NamedTuple):
-    """Text with a style, such as "bold" or "dim red"."""
-
-    text: str
-    style: str = ""
+_ROOM: Final = 24  # what the wide column of a table has at least
 
 
 def is_terminal(*, err: bool = False) -> bool:
@@ -52,7 +50,7 @@ def _console(*, err: bool) -> "Console":
 
 def write(text: str = "", style: str = "", *, end: str = "\n", err: bool = False) -> None:
     """Print text, coloured where a terminal can show it and NO_COLOR does not forbid it."""
-    shown = printable(text)
+    shown = _harmless(text)
     if not is_terminal(err=err):
         click.echo(shown + end, nl=False, err=err)
         return
@@ -63,8 +61,40 @@ def write(text: str = "", style: str = "", *, end: str = "\n", err: bool = False
 
 def write_pieces(pieces: Iterable[Piece]) -> None:
     """Print pieces one after another; they bring their own line ends."""
-    for piece in pieces:
-        write(piece.text, piece.style, end="")
+    with wrapped() as show:
+        show(pieces)
+
+
+@contextmanager
+def wrapped() -> Iterator[Callable[[Iterable[Piece]], None]]:
+    """Give a function that prints pieces; on a terminal long lines are broken at blanks.
+
+    There the last word waits for its end, which may be in a later piece.
+    """
+    lines = Wrap(_console(err=False).width) if is_terminal() else None
+
+    def show(pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            _write_all([piece] if lines is None else lines.take(_clean(piece)))
+
+    try:
+        yield show
+    finally:
+        if lines is not None:
+            _write_all(lines.rest())
+
+
+def _write_all(pieces: Iterable[Piece]) -> None:
+    for style, same in groupby(pieces, key=lambda piece: piece.style):
+        write("".join(piece.text for piece in same), style, end="")
+
+
+def _clean(piece: Piece) -> Piece:
+    return Piece(_harmless(piece.text), piece.style)
+
+
+def _harmless(text: str) -> str:
+    return _SEPARATORS.sub(_escaped, printable(text))
 
 
 def note(text: str) -> None:
@@ -116,25 +146,52 @@ def json_line(value: Any) -> None:
 # ---------------------------------------------------------------------- tables
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, wide: str = "") -> None:
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    wide: str = "",
+    spare: Sequence[str] = (),
+) -> None:
     """Print rows: aligned under their titles on a terminal, else separated by tabs.
 
-    On a terminal the column `wide` takes the room that is left and is cut at its end.
+    On a terminal the column `wide` takes the room that is left and is cut at its end; where it
+    would be left with too little, columns of `spare` are not shown, the first ones first.
     """
     shown = [[one_line(cell) for cell in row] for row in rows]
     if not is_terminal():
         for cells in shown:
             click.echo("\t".join(cells))
         return
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    widths = {
+        name: max(map(cell_len, (name, *(cells[at] for cells in shown))))
+        for at, name in enumerate(columns)
+    }
+    kept = fitting(widths, wide, spare, _console(err=False).width)
     grid = Table(box=None, pad_edge=False, header_style="bold", expand=bool(wide))
-    for name in columns:
-        grid.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == wide else None)
+    for name in kept:
+        ratio, least = (1, None) if name == wide else (None, widths[name])
+        grid.add_column(name, no_wrap=True, overflow="ellipsis", ratio=ratio, min_width=least)
     for cells in shown:
-        grid.add_row(*(Text(cell) for cell in cells))
+        grid.add_row(
+            *(Text(cell) for name, cell in zip(columns, cells, strict=True) if name in kept)
+        )
     _console(err=False).print(grid)
+
+
+def fitting(widths: Mapping[str, int], wide: str, spare: Sequence[str], room: int) -> list[str]:
+    """Name the columns to show in `room` characters, so that the wide one can be read."""
+    kept = list(widths)
+    for name in (column for column in spare if column in widths):
+        taken = sum(widths[other] + 1 for other in kept if other != wide)
+        if not wide or taken + min(_ROOM, widths[wide]) <= room:
+            break
+        kept.remove(name)
+    return kept
 
 
 def facts(pairs: Mapping[str, str]) -> None:
@@ -152,6 +209,11 @@ def one_line(text: str, limit: int = 0) -> str:
     """Put text on one line, harmless, cut at `limit` characters (0: whole)."""
     flat = _BLANKS.sub(" ", printable(text)).strip()
     return flat if not limit or len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def counted(count: int, thing: str) -> str:
+    """Write a number of things: 1 message, 2 messages."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def size_text(size: float) -> str:

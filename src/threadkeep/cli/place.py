@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from threadkeep.cli.command import PROBLEMS, Call, store_command
-from threadkeep.cli.output import document, facts, fail, note, size_text
+from threadkeep.cli.output import counted, document, facts, fail, note, size_text
 from threadkeep.home import Status, StoreStatus, iso
 
 
@@ -83,7 +83,7 @@ def _store_words(chat: StoreStatus) -> dict[str, str]:
         "size": f"{size_text(chat.bytes)}, log {size_text(chat.wal_bytes)}",
         "journal": f"{chat.journal_mode}, event log {'on' if chat.event_log else 'off'}",
         "schema": str(chat.schema_version),
-        "sessions": f"{chat.sessions:,} with {chat.messages:,} messages",
+        "sessions": f"{chat.sessions:,} with {counted(chat.messages, 'message')}",
         "recording now": "; ".join(live) or "nobody",
         "backups": f"{chat.backups}, last {last.at} ({last.reason})" if last else "none",
     }

@@ -318,6 +318,35 @@ def test_tail_must_begin_at_a_visible_message_of_the_session(
 # ---------------------------------------------------------------------- fork
 
 
+@pytest.mark.parametrize("at", [1e308, -1, 2**63 - 1, 2**70, "then", True, [5], 5.5])
+def test_hidden_at_a_time_that_is_none_is_hidden_before_every_rewind(
+    store: ChatStore, session: Session, at: object
+) -> None:
+    asked, answer, _, _ = talk(store, session, 2)
+    with plain(store.path) as other:
+        other.execute(
+            "UPDATE chat_messages SET metadata_json = ? WHERE id = ?",
+            (json.dumps({"hidden_at": at}), answer),
+        )
+    assert texts(store, session) == ["q1", "q2", "a2"]
+    hidden = store.rewind(session, asked)
+    assert len(hidden) == 2
+    assert store.unrewind(session) == hidden
+    assert store.unrewind(session) == [answer]
+    assert texts(store, session) == ["q1", "a1", "q2", "a2"]
+
+
+def test_column_with_a_time_at_the_end_of_all_numbers_does_not_stop_a_rewind(
+    store: ChatStore, session: Session
+) -> None:
+    asked, answer, _, _ = talk(store, session, 2)
+    with plain(store.path) as other:
+        other.execute("UPDATE chat_messages SET hidden_at = ? WHERE id = ?", (2**63 - 1, answer))
+    hidden = store.rewind(session, asked)
+    assert store.unrewind(session) == hidden
+    assert store.unrewind(session) == [answer]
+
+
 def test_fork_copies_what_is_visible_up_to_a_message_under_new_ids(
     store: ChatStore, session: Session
 ) -> None:
@@ -421,6 +450,21 @@ def test_fork_after_a_compaction_keeps_the_verbatim_tail(
     assert json.loads(part["data_json"])["data"]["tail_start_id"] in copies
     second = store.fork(branch)
     assert texts(store, second, "model") == expected
+
+
+@pytest.mark.parametrize("start", [["q1"], {"id": "q1"}, 5, True, ""])
+def test_pointer_that_is_no_id_points_nowhere(
+    store: ChatStore, session: Session, start: object
+) -> None:
+    talk(store, session, 1)
+    payload = {"summary": "sum", "tail_start_id": start}
+    marker = {"type": "data-compaction", "data": payload}
+    store.put_message(session, {"role": "assistant", "parts": [marker]})
+    talk(store, session, 1, first=2)
+    branch = store.fork(session)
+    for view in (store.ui_messages(session, "model"), store.ui_messages(branch, "model")):
+        assert [text_of(message) for message in view] == ["sum", "q2", "a2"]
+    assert total(store, session) == total(store, branch) == 10
 
 
 def test_fork_before_a_compaction_has_the_whole_head(store: ChatStore, session: Session) -> None:

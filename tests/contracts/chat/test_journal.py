@@ -1,6 +1,5 @@
 """The journal as a live feed: whoever tails a session sees every chunk, then waits."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.contracts.chat.test_recorder import TEXT, journal_rows
-from threadkeep.aio import AsyncChatStore
 from threadkeep.chat.records import Event, Session
 from threadkeep.chat.reduce import reduce_chunks
 from threadkeep.chat.store import ChatStore
@@ -232,69 +230,3 @@ def test_read_only_store_sees_the_exact_state_without_repairing(
     with ChatStore.open(store.path, read_only=True) as reader:
         assert reader.message(session, "reply")["parts"] == reduce_chunks(TEXT[:5])["parts"]
         assert journal_rows(reader) == 5
-
-
-# ---------------------------------------------------------------------- async
-
-
-def test_async_face_records_and_tails(tmp_path: Path) -> None:
-    async def scenario() -> tuple[list[Json], list[Json], Json]:
-        async with await AsyncChatStore.open(tmp_path / "chat.db") as store:
-            session = await store.create_session(agent="a", model="m")
-            await store.say(session, "hi")
-            seen: list[Event] = []
-            started = asyncio.Event()
-
-            async def follow() -> None:
-                async for event in store.tail(session, until_idle=True):
-                    seen.append(event)
-                    started.set()
-
-            async def source() -> Any:
-                for chunk in TEXT:
-                    yield chunk
-                    if chunk is TEXT[0]:
-                        follower.append(asyncio.create_task(follow()))
-                        await started.wait()
-
-            follower: list[asyncio.Task[None]] = []
-            async with store.record(session) as recorder:
-                passed = [chunk async for chunk in recorder.through(source())]
-            await follower[0]
-            return passed, chunks_of(seen), await store.message(session, "reply")
-
-    passed, seen, message = asyncio.run(scenario())
-    assert passed == TEXT
-    assert seen == TEXT
-    assert message == reduce_chunks(TEXT)
-
-
-def test_cancelled_task_leaves_what_arrived_and_says_abort(tmp_path: Path) -> None:
-    async def scenario() -> tuple[str | None, list[Any]]:
-        async with await AsyncChatStore.open(tmp_path / "chat.db") as store:
-            session = await store.create_session(agent="a", model="m")
-            fed = asyncio.Event()
-
-            async def stream() -> None:
-                async with store.record(session) as recorder:
-                    for chunk in TEXT[:5]:
-                        await recorder.feed(chunk)
-                    fed.set()
-                    await asyncio.Event().wait()
-
-            task = asyncio.create_task(stream())
-            await fed.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            (run,) = await store.runs(session)
-            return run.end_reason, (await store.message(session, "reply"))["parts"]
-
-    reason, parts = asyncio.run(scenario())
-    assert reason == "abort"
-    assert parts == reduce_chunks(TEXT[:5])["parts"]
-
-
-def test_async_face_has_every_verb() -> None:
-    verbs = {name for name in vars(ChatStore) if not name.startswith("_")} - {"path", "context"}
-    assert verbs <= set(dir(AsyncChatStore))

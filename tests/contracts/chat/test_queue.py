@@ -20,7 +20,8 @@ from tests.support.chats import (
     rows,
     texts,
 )
-from threadkeep.chat.records import Message, Session
+from threadkeep.chat import turns
+from threadkeep.chat.records import Message, Session, message_of
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound
 
@@ -108,6 +109,33 @@ def test_trigger_and_metadata_are_kept(store: ChatStore, session: Session) -> No
     assert fired.metadata["trigger"] == trigger
     assert fired.metadata["client"] == "web"
     assert fired.metadata["schema_version"] == 1
+
+
+def test_queue_is_read_without_the_rest_of_the_session(
+    store: ChatStore, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        store.say(session, str(n), metadata={"note": "n"})
+        reply(store, session, f"about queued_at {n}")
+    waiting = [store.enqueue(session, text).id for text in ("one", "two")]
+    read: list[str] = []
+
+    def reading(row: tuple[Any, ...]) -> Message:
+        message = message_of(row)
+        read.append(message.id)
+        return message
+
+    monkeypatch.setattr(turns, "message_of", reading)
+    assert ids(store.queued(session)) == waiting == sorted(read)
+
+
+def test_place_in_the_queue_may_be_spelled_with_escapes(store: ChatStore, session: Session) -> None:
+    said = store.say(session, "theirs")
+    with plain(store.path) as other:
+        other.execute("UPDATE chat_messages SET metadata_json = ?", ('{"queued\\u005fat": 5}',))
+    assert store.ui_messages(session) == []
+    assert ids(store.queued(session)) == [said.id]
+    assert need(store.fire(session)).id == said.id
 
 
 def test_only_a_number_makes_a_message_wait(store: ChatStore, session: Session) -> None:

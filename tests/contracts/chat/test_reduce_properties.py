@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.support.chunks import Chunk, chunk, delta, tool
 from tests.support.streams import random_case
 from tests.support.work import calls_made, tracked_memory
+from threadkeep.chat.journal import open_json
 from threadkeep.chat.reduce import Change, StreamState, merge_metadata
 from threadkeep.errors import ProtocolViolation
 
@@ -143,6 +144,24 @@ def test_the_hidden_state_holds_no_text_of_an_open_part(case: dict[str, Any]) ->
     assert long not in json.dumps(state.dump_open())
 
 
+@given(any_case)
+def test_what_is_open_now_is_what_the_whole_dump_says_is_open(case: dict[str, Any]) -> None:
+    state = begin(case)
+    for _applied in applied(state, case["chunks"]):
+        whole, short = state.dump_open(), state.dump_open(finished_calls=False)
+        open_calls = [call for call in whole["calls"] if "part" in call]
+        assert sorted(short["calls"], key=repr) == sorted(open_calls, key=repr)
+        assert {**short, "calls": []} == {**whole, "calls": []}
+
+
+def test_call_that_a_reset_made_unknown_is_not_open() -> None:
+    state = StreamState()
+    for made in (tool("tool-input-start", "c"), chunk("start-step"), chunk("reset-step")):
+        state.apply(made)
+    assert state.dump_open(finished_calls=False) == state.dump_open()
+    assert state.dump_open()["calls"] == []
+
+
 objects = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 3) | st.lists(st.none())),
     lambda inner: st.dictionaries(st.sampled_from("abc"), st.integers(0, 3) | inner),
@@ -204,3 +223,23 @@ def test_finding_a_call_costs_the_same_however_many_there_are() -> None:
     early = calls_made(lambda: use(100, 100))
     use(200, 5000)
     assert calls_made(lambda: use(5200, 100)) <= early * 1.01
+
+
+def test_noting_what_is_open_costs_the_same_however_many_calls_there_were() -> None:
+    state = StreamState()
+
+    def use(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            state.apply(tool("tool-input-start", f"c{number}"))
+            state.apply(delta("{}", f"c{number}"))
+            if number % 2:
+                state.apply(tool("tool-input-available", f"c{number}", input={}))
+            state.apply(tool("tool-output-available", f"c{number}", output=1))
+
+    use(0, 10)
+    state.apply(tool("tool-input-start", "open"))
+    early = calls_made(lambda: open_json(state, 1, {}))
+    use(10, 2000)
+    assert calls_made(lambda: open_json(state, 1, {})) == early
+    (still_open,) = state.dump_open(finished_calls=False)["calls"]
+    assert still_open["toolCallId"] == "open"

@@ -1,5 +1,8 @@
 """What tool chunks make of a message, trap by trap, and the four chunks of version 7."""
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from tests.support.chunks import START_STEP, Chunk, chunk, delta, parts_of, tool
@@ -158,6 +161,61 @@ def test_an_unfinished_input_of_a_continued_message_goes_on() -> None:
     initial["parts"] = [unfinished, {"type": "step-start"}]
     with pytest.raises(ProtocolViolation):
         StreamState(initial).apply(delta("2]"))
+
+
+ODD: list[Any] = [5, 0, True, None, "text", "", [], ["a", "b"], {}, {"id": ["a"]}, 1.5]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("field", ["toolCallId", "toolName", "rawInput", "input", "approval"])
+def test_a_stored_part_of_any_shape_can_be_continued(field: str, odd: Any) -> None:
+    for kind in ("tool-search", "dynamic-tool"):
+        part = {"type": kind, "toolCallId": "c", "toolName": "t", "state": "input-streaming"}
+        state = StreamState({"id": "m", "role": "assistant", "parts": [{**part, field: odd}]})
+        for made in (
+            delta("[1]"),
+            delta("[1]", "None"),
+            chunk("tool-approval-response", approvalId="a", approved=True),
+            tool("tool-output-available", output=1),
+            START_STEP,
+            delta("[2]"),
+        ):
+            with suppress(ProtocolViolation):
+                state.apply(made)
+            restored = StreamState.restore(state.message(), state.dump_open())
+            assert restored.message() == state.message()
+
+
+def test_an_input_that_is_no_text_begins_anew() -> None:
+    part = {"type": "tool-x", "toolCallId": "c", "state": "input-streaming", "rawInput": 5}
+    initial = {"id": "m", "role": "assistant", "parts": [part]}
+    (continued,) = parts_of(delta("[1]"), message=initial)
+    assert (continued["input"], continued["rawInput"]) == ([1], "[1]")
+
+
+@pytest.mark.parametrize("approval", ["a", 5, ["a"]])
+def test_an_approval_that_is_no_object_is_none(approval: Any) -> None:
+    part = {"type": "tool-x", "toolCallId": "c", "state": "x", "approval": approval}
+    initial = {"id": "m", "role": "assistant", "parts": [part]}
+    response = chunk("tool-approval-response", approvalId="a", approved=True)
+    with pytest.raises(ProtocolViolation, match="nobody asked for"):
+        StreamState(initial).apply(response)
+    answered = late_tool_output(part, response)
+    assert answered["approval"] == {"id": "a", "approved": True}
+
+
+@pytest.mark.parametrize("odd", [5, 0, ["a", "b"], {}], ids=repr)
+def test_an_open_text_that_is_no_text_is_not_restored(odd: Any) -> None:
+    for made, field in (
+        (chunk("text-start", id="1"), "text"),
+        (tool("tool-input-start"), "rawInput"),
+    ):
+        state = StreamState()
+        state.apply(made)
+        message = state.message()
+        message["parts"][0][field] = odd
+        with pytest.raises(TypeError):
+            StreamState.restore(message, state.dump_open())
 
 
 # Version 7

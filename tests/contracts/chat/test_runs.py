@@ -9,6 +9,7 @@ import pytest
 from tests.support.chats import (
     MODEL,
     NOON,
+    FakeClock,
     new_session,
     open_store,
     record,
@@ -16,14 +17,20 @@ from tests.support.chats import (
     text_chunks,
 )
 from threadkeep.base.ids import is_id
+from threadkeep.chat.layout import QUERIES
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db") as opened:
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
+    with open_store(tmp_path / "chat.db", clock) as opened:
         yield opened
 
 
@@ -82,6 +89,29 @@ def test_runs_come_oldest_first_and_only_those_of_the_session(
     assert [run.message_id for run in store.runs(session)] == answers
     with pytest.raises(NotFound, match="nope"):
         store.runs("nope")
+
+
+def test_order_of_runs_and_their_usage_hold_when_the_clock_goes_back(
+    store: ChatStore, session: Session, clock: FakeClock
+) -> None:
+    answer = record(store, session, text_chunks("a"))
+    first = store.runs(session)[0].id
+    clock.now -= 10_000
+    record(store, session, text_chunks("b"), message_id=answer)
+    store.record_usage(session, {"input": 5}, message=answer)
+    earlier, later = store.runs(session)
+    assert earlier.id == first
+    assert later.started_at < earlier.started_at
+    assert (earlier.usage, later.usage["input"]) == ({}, 5)
+
+
+def test_latest_run_is_found_without_reading_all_runs(store: ChatStore, session: Session) -> None:
+    params = {"session_id": session.id, "message_id": "m"}
+    with store.context.db.read() as tx:
+        plan = tx.execute("EXPLAIN QUERY PLAN " + QUERIES["latest_run_of_message"], params)
+        steps = [row[3] for row in plan.fetchall()]
+    assert len(steps) == 1, steps
+    assert "tk_runs_session" in steps[0]
 
 
 def test_reply_names_the_prompt_it_was_made_with(store: ChatStore, session: Session) -> None:

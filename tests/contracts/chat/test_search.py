@@ -311,6 +311,37 @@ def test_damaged_index_loses_no_message_and_is_built_anew(
     assert found(store.search("bandicoot")) == {asked.id, later.id}
 
 
+def test_tool_name_that_is_no_text_stands_in_nobodys_way(
+    store: ChatStore, session: Session
+) -> None:
+    odd = {"type": "tool-x", "toolCallId": "c", "toolName": 9, "input": {"k": "zeppelin"}}
+    store.put_message(session, {"id": "odd", "role": "assistant", "parts": [odd]})
+    other = store.say(new_session(store), "another zeppelin")
+    assert found(store.search("zeppelin")) == {"odd", other.id}
+    store.reindex()
+    store.vacuum()
+    assert found(store.search("9 zeppelin")) == {"odd"}
+
+
+def test_part_that_cannot_be_read_is_skipped_and_named(
+    store: ChatStore, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = store.say(session, "a zeppelin"), store.say(session, "another zeppelin")
+    with plain(store.path) as other:
+        other.execute("UPDATE chat_parts SET type = x'ff' WHERE message_id = ?", (bad.id,))
+        ((bad_part,),) = other.execute("SELECT id FROM chat_parts WHERE message_id = ?", (bad.id,))
+    with caplog.at_level(logging.WARNING):
+        assert found(store.search("zeppelin")) == {good.id}
+    assert [bad_part in record.getMessage() for record in caplog.records] == [True]
+    caplog.clear()
+    assert found(store.search("zeppelin")) == {good.id}
+    assert caplog.records == []
+    store.reindex()
+    store.vacuum()
+    with plain(store.path) as other:
+        assert list(other.execute("SELECT * FROM tk_search_dirty")) == []
+
+
 def test_reading_without_the_index_leaves_out_what_is_excluded(
     store: ChatStore, session: Session
 ) -> None:

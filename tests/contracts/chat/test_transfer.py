@@ -730,6 +730,31 @@ TOOL = {"type": "tool-x", "toolCallId": "c", "state": "input-available", "input"
 HIDDEN = {"hidden_at": 12}
 
 
+@pytest.mark.parametrize("at", [2**63 - 1, 2**70, -1, 1e308, True, [1]])
+def test_a_time_in_the_metadata_that_is_none_is_no_hidden_at(
+    store: ChatStore, other: ChatStore, at: Any
+) -> None:
+    session = new_session(store, session_id="s")
+    store.put_message(session, {"id": "u", "role": "user", "parts": []})
+    lines = edited(jsonl(store, session), 1, metadata_json=json.dumps({"hidden_at": at}))
+    other.import_sessions(edited(lines, 1, hidden_at=...))
+    assert rows(other.path, "SELECT hidden_at FROM chat_messages") == [{"hidden_at": None}]
+    assert other.ui_messages("s") == [], "it is hidden, only since when is unknown"
+    assert other.unrewind("s") == ["u"]
+
+
+def test_the_latest_time_that_is_taken_leaves_room_for_what_is_said_next(
+    store: ChatStore, other: ChatStore
+) -> None:
+    session = new_session(store, session_id="s")
+    store.say(session, "in the far future")
+    last = 2**53 - 1
+    lines = edited(jsonl(store, session), 0, updated_at=last, archived_at=last)
+    other.import_sessions(edited(lines, 1, created_at=last, updated_at=last, hidden_at=last))
+    assert other.say("s", "now").created_at == last + 1
+    assert other.unrewind("s") != []
+
+
 def edited_text(lines: list[str], line: int, **columns: Any) -> list[str]:
     record_ = json.loads(lines[line])
     record_["data"].update(columns)
@@ -752,7 +777,7 @@ def test_a_model_that_was_null_stays_null_until_there_is_one(
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=8)
 ids = st.text(st.characters(exclude_categories=()), min_size=1, max_size=6)
-times = st.integers(0, 3) | st.integers(-(2**63), 2**63 - 1)
+times = st.integers(0, 3) | st.integers(0, 2**53 - 1)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.just(2**200) | any_text,
@@ -818,7 +843,7 @@ sessions = st.fixed_dictionaries(
         "model_json": raw_json(objects),
         "permissions_json": raw_json(st.lists(json_values, max_size=2)),
         "metadata_json": raw_json(objects),
-        "total_tokens": times,
+        "total_tokens": st.integers(-(2**63), 2**63 - 1),
         "cost_usd": st.floats(allow_nan=False, allow_infinity=False),
         "created_at": times,
         "updated_at": times,
@@ -921,7 +946,14 @@ def lines(store: ChatStore) -> list[str]:
         (0, {"agent": ...}, "line 1: the session has no agent"),
         (0, {"agent": None}, "line 1: agent must be text, not null"),
         (0, {"created_at": "now"}, "line 1: created_at must be a whole number"),
-        (0, {"created_at": 2**63}, "line 1: created_at must be a whole number of at most 64 bits"),
+        (0, {"created_at": 2**63 - 1}, r"line 1: created_at must be .* 0 to 2\^53 - 1, not"),
+        (0, {"prompt_tokens": 2**63}, "line 1: prompt_tokens must be .* of at most 64 bits"),
+        (0, {"updated_at": -1}, "line 1: updated_at must be a whole number of epoch milli"),
+        (0, {"archived_at": 2**53}, "line 1: archived_at must be a whole number of epoch milli"),
+        (1, {"created_at": 2**53}, "line 2: created_at must be a whole number of epoch milli"),
+        (1, {"updated_at": 2**53}, "line 2: updated_at must be a whole number of epoch milli"),
+        (1, {"hidden_at": 2**53}, "line 2: hidden_at must be a whole number of epoch milli"),
+        (2, {"created_at": -1}, "line 3: created_at must be a whole number of epoch milli"),
         (0, {"created_at": True}, "line 1: created_at must be .*, not a boolean True"),
         (0, {"prompt_tokens": 1.5}, "line 1: prompt_tokens must be a whole number"),
         (0, {"cost_usd": "free"}, "line 1: cost_usd must be a number"),

@@ -20,6 +20,8 @@ from tests.support.chats import (
     text_chunks,
     turn,
 )
+from threadkeep.chat import usage as usage_module
+from threadkeep.chat.layout import QUERIES
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.usage import BUCKETS, from_ai_sdk, validate_usage
@@ -270,6 +272,135 @@ def test_usage_that_another_program_wrote_counts_too(store: ChatStore, session: 
         )
     reply(store, session, "last", usage={"input": 1000})
     assert store.session(session).usage == buckets(1011, 100, 1, 0, 0)
+
+
+def no_recount(*_: object) -> None:
+    pytest.fail("the whole session was read")
+
+
+def test_first_usage_of_a_recorded_reply_is_added_without_reading_the_session(
+    store: ChatStore, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, _ = turn(store, session, "q", "a", usage={"input": 1})
+    store.put_message(session, put_in({"input": 10}))
+    store.compact(session, "sum", tail_start=asked, summary_tokens=100)
+    finished = reply(store, session, "finished")
+    with store.record(session) as recorder, monkeypatch.context() as patch:
+        recorder.feed({"type": "start"})
+        patch.setattr(usage_module, "usage_by_message", no_recount)
+        store.record_usage(session, {"input": 1000}, message=finished, cost_usd=0.5)
+        store.record_usage(session, {"input": 10_000})
+    assert store.session(session).usage == buckets(11_111, 0, 0, 0, 0)
+    assert store.session(session).cost_usd == 0.5
+    store.unrewind(session)  # makes the sums anew
+    assert store.session(session).usage == buckets(11_111, 0, 0, 0, 0)
+
+
+def test_first_usage_before_a_compaction_is_not_added(store: ChatStore, session: Session) -> None:
+    turn(store, session, "q", "a", usage={"input": 1})
+    _, summarised = turn(store, session, "q", "a")
+    store.compact(session, "sum", summary_tokens=7)
+    store.record_usage(session, {"input": 5}, message=summarised)
+    assert store.session(session).usage == buckets(7, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("place", [2, 9_000_000_000_000])
+def test_compaction_of_another_program_is_seen_at_the_next_usage(
+    store: ChatStore, session: Session, place: int
+) -> None:
+    turn(store, session, "q", "a", usage={"input": 1})
+    with plain(store.path) as other:
+        other.execute(
+            "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
+            " updated_at) VALUES ('theirs', ?, 'assistant', '{}', ?, 1)",
+            (session.id, place),
+        )
+        other.execute(
+            'INSERT INTO chat_parts(id, message_id, session_id, "index", type, data_json,'
+            " created_at, updated_at) VALUES ('p', 'theirs', ?, 0, 'data-compaction',"
+            ' \'{"summary": "s"}\', 1, 1)',
+            (session.id,),
+        )
+    reply(store, session, "last", usage={"input": 1000})
+    assert store.session(session).total_tokens == (1001 if place == 2 else 1000)
+
+
+def test_whether_a_reply_was_recorded_is_looked_up_by_its_id(store: ChatStore) -> None:
+    with store.context.db.read() as tx:
+        plan = tx.execute("EXPLAIN QUERY PLAN " + QUERIES["is_recorded"], {"message_id": "m"})
+        steps = [str(row[3]) for row in plan.fetchall()]
+    assert not [step for step in steps if step.startswith("SCAN")]
+    assert any("tk_finished_message" in step for step in steps)
+
+
+# ---------------------------------------------------------------------- decided once
+
+
+STREAMED = {"type": "finish", "messageMetadata": {"usage": {"input": 99}}}
+
+
+def put_in(usage: dict[str, int] | None) -> dict[str, Any]:
+    metadata = None if usage is None else {"usage": usage}
+    return {"id": "m", "role": "assistant", "parts": [], "metadata": metadata}
+
+
+def recounted(store: ChatStore, session: Session | str) -> int:
+    """Give the total after the sums were made anew, and check what was spent against it."""
+    store.unrewind(session)
+    total = store.session(session).total_tokens
+    assert total == sum(store.spend(session)[0].values())
+    return total
+
+
+def test_what_a_stream_says_counts_as_little_in_a_branch(
+    store: ChatStore, session: Session
+) -> None:
+    turn(store, session, "q", "a", usage={"input": 5})
+    answer = record(store, session, [*text_chunks("b")[:-1], STREAMED])
+    branch = store.fork(session)
+    assert store.session(branch).total_tokens == recounted(store, session) == 5
+    assert recounted(store, store.fork(branch)) == 5
+    assert store.record_usage(branch, {"input": 1})["input"] == 1
+    assert store.record_usage(session, {"input": 1}, message=answer)["input"] == 1
+    assert recounted(store, session) == recounted(store, branch) == 6
+
+
+def test_stream_that_goes_on_with_a_message_put_in_changes_no_count(
+    store: ChatStore, session: Session
+) -> None:
+    store.put_message(session, put_in({"input": 100, "output": 7}))
+    record(store, session, [*text_chunks("more")[:-1], STREAMED], message_id="m")
+    assert recounted(store, session) == recounted(store, store.fork(session)) == 107
+    assert store.record_usage(session, {"input": 1}, message="m") == buckets(101, 7, 0, 0, 0)
+    assert recounted(store, session) == 108
+
+
+def test_message_put_in_again_says_its_usage_anew_until_usage_is_recorded(
+    store: ChatStore, session: Session
+) -> None:
+    store.put_message(session, put_in(None))
+    branch = store.fork(session)
+    store.put_message(session, put_in({"input": 100}))
+    store.put_message(session, put_in({"input": 20}))
+    assert recounted(store, session) == 20
+    store.put_message(session, put_in(None))
+    assert recounted(store, session) == 0
+    store.record_usage(session, {"input": 3}, message="m")
+    store.put_message(session, put_in({"input": 100}))
+    assert recounted(store, session) == 3
+    (copy,) = store.ui_messages(branch)
+    store.put_message(branch, {**copy, "metadata": {"usage": {"input": 8}}})
+    assert recounted(store, branch) == 8
+
+
+def test_recorded_reply_that_comes_back_from_the_client_counts_no_more_than_before(
+    store: ChatStore, session: Session
+) -> None:
+    answer = record(store, session, [*text_chunks("b")[:-1], STREAMED])
+    branch = store.fork(session)
+    store.put_message(session, store.message(session, answer))
+    store.put_message(branch, store.ui_messages(branch)[0])
+    assert recounted(store, session) == recounted(store, branch) == 0
 
 
 def test_usage_of_a_run_is_written_on_the_run(store: ChatStore, session: Session) -> None:

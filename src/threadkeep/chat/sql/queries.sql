@@ -44,7 +44,7 @@ WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (:ephemeral OR NOT json_valid(metadata_json)
        OR coalesce(json_extract(metadata_json, '$.ephemeral'), 0) IN (0, 'false'))
   AND (updated_at, id) < (coalesce(CAST(:updated AS INTEGER), 9223372036854775807),
-                          coalesce(:id, ''))
+                          coalesce(:id, x'ff'))  -- a blob sorts behind every text
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
 
 -- name: session_ids
@@ -104,6 +104,12 @@ FROM chat_messages WHERE id = :id;
 -- name: session_messages
 SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
 FROM chat_messages WHERE session_id = :session_id ORDER BY created_at, id;
+
+-- name: messages_that_may_wait
+-- Without decoding every message: a key that is spelled with escapes is looked at as well.
+SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
+FROM chat_messages WHERE session_id = :session_id AND role = 'user'
+  AND (instr(metadata_json, 'queued_at') OR instr(metadata_json, '\u'));
 
 -- name: newest_replies
 SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
@@ -269,9 +275,6 @@ INSERT INTO tk_runs(id, session_id, message_id, agent, model_json, system_prompt
 VALUES (:id, :session_id, :message_id, :agent, :model_json, :system_prompt_digest, :tools_json,
   :started_at);
 
--- name: set_run_message
-UPDATE tk_runs SET message_id = :message_id WHERE id = :id;
-
 -- name: end_run
 UPDATE tk_runs SET ended_at = :ended_at, end_reason = :end_reason, finish_reason = :finish_reason,
   error_text = :error_text
@@ -291,13 +294,14 @@ FROM tk_runs WHERE id = :id;
 -- name: session_runs
 SELECT id, session_id, message_id, agent, model_json, system_prompt_digest, tools_json,
   verdicts_json, usage_json, cost_usd, started_at, ended_at, end_reason, finish_reason, error_text
-FROM tk_runs WHERE session_id = :session_id ORDER BY started_at, id;
+FROM tk_runs WHERE session_id = :session_id ORDER BY id;
 
 -- name: latest_run_of_message
+-- By id: ids rise, while the clock that gave started_at may have been set back.
 SELECT id, session_id, message_id, agent, model_json, system_prompt_digest, tools_json,
   verdicts_json, usage_json, cost_usd, started_at, ended_at, end_reason, finish_reason, error_text
 FROM tk_runs WHERE session_id = :session_id AND message_id = :message_id
-ORDER BY started_at DESC, id DESC LIMIT 1;
+ORDER BY id DESC LIMIT 1;
 
 -- name: put_system_prompt
 INSERT INTO system_prompts(digest, body, created_at) VALUES (:digest, :body, :now)
@@ -309,7 +313,12 @@ SELECT body FROM system_prompts WHERE digest = :digest;
 -- ---------------------------------------------------------------- usage
 
 -- name: get_usage
+-- What record_usage wrote: neither a stream nor a message put in takes its place.
 SELECT input, output, reasoning, cache_read, cache_write, cost_usd
+FROM tk_usage WHERE message_id = :message_id AND NOT put_in;
+
+-- name: decided_usage
+SELECT input, output, reasoning, cache_read, cache_write, cost_usd, put_in
 FROM tk_usage WHERE message_id = :message_id;
 
 -- name: put_usage
@@ -319,7 +328,15 @@ VALUES (
   :message_id, :session_id, :input, :output, :reasoning, :cache_read, :cache_write, :cost_usd)
 ON CONFLICT(message_id) DO UPDATE SET input = excluded.input, output = excluded.output,
   reasoning = excluded.reasoning, cache_read = excluded.cache_read,
-  cache_write = excluded.cache_write, cost_usd = excluded.cost_usd;
+  cache_write = excluded.cache_write, cost_usd = excluded.cost_usd, put_in = 0;
+
+-- name: put_said_usage
+INSERT INTO tk_usage(
+  message_id, session_id, input, output, reasoning, cache_read, cache_write, cost_usd, put_in)
+VALUES (:message_id, :session_id, :input, :output, :reasoning, :cache_read, :cache_write, 0, 1)
+ON CONFLICT(message_id) DO UPDATE SET input = excluded.input, output = excluded.output,
+  reasoning = excluded.reasoning, cache_read = excluded.cache_read,
+  cache_write = excluded.cache_write, cost_usd = 0, put_in = 1;
 
 -- name: session_usage
 SELECT message_id, input, output, reasoning, cache_read, cache_write, cost_usd
@@ -332,6 +349,26 @@ WHERE p.session_id = :session_id AND p.type = 'data-compaction';
 -- name: recorded_messages
 SELECT DISTINCT message_id FROM tk_finished WHERE stream_id = :session_id
 UNION SELECT message_id FROM tk_recordings WHERE session_id = :session_id;
+
+-- name: is_recorded
+SELECT 1 FROM tk_recordings WHERE message_id = :message_id
+UNION ALL SELECT 1 FROM tk_finished WHERE message_id = :message_id LIMIT 1;
+
+-- name: any_uncounted_reply
+-- A reply of another program that has a say in the sums: only a recount knows what it says now.
+SELECT 1 FROM chat_messages m
+WHERE m.session_id = :session_id AND m.role = 'assistant'
+  AND (instr(m.metadata_json, 'usage') OR m.id IN (
+    SELECT message_id FROM chat_parts
+    WHERE session_id = :session_id AND type = 'data-compaction'))
+  AND NOT EXISTS (SELECT 1 FROM tk_usage WHERE message_id = m.id)
+  AND NOT EXISTS (SELECT 1 FROM tk_finished WHERE message_id = m.id)
+  AND NOT EXISTS (SELECT 1 FROM tk_recordings WHERE message_id = m.id)
+LIMIT 1;
+
+-- name: any_counted_recording
+SELECT 1 FROM tk_usage u JOIN tk_finished f ON f.message_id = u.message_id
+WHERE u.session_id = :session_id LIMIT 1;
 
 -- name: session_compactions
 SELECT message_id, data_json, type FROM chat_parts

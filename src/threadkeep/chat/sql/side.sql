@@ -27,6 +27,7 @@ CREATE TABLE tk_finished (
   message_id TEXT NOT NULL,
   PRIMARY KEY (stream_id, seq, message_id)
 ) WITHOUT ROWID;
+CREATE INDEX tk_finished_message ON tk_finished(message_id);
 
 -- One row per unfinished message: what the part rows do not say about its growing parts.
 CREATE TABLE tk_recordings (
@@ -57,9 +58,10 @@ CREATE TABLE tk_runs (
   finish_reason TEXT,                             -- the model's own word
   error_text TEXT
 ) WITHOUT ROWID;
-CREATE INDEX tk_runs_session ON tk_runs(session_id, started_at);
+CREATE INDEX tk_runs_session ON tk_runs(session_id, id);
 
--- Usage that came through record_usage; what a stream says of itself in metadata is no usage.
+-- What counts as the usage of a message, once that is decided: by record_usage, or by the whole
+-- message that was put in. What a stream says of itself in metadata is no usage.
 CREATE TABLE tk_usage (
   message_id TEXT PRIMARY KEY REFERENCES chat_messages(id) ON DELETE CASCADE,
   session_id TEXT NOT NULL,
@@ -68,7 +70,8 @@ CREATE TABLE tk_usage (
   reasoning INTEGER NOT NULL,
   cache_read INTEGER NOT NULL,
   cache_write INTEGER NOT NULL,
-  cost_usd REAL NOT NULL                          -- 0 unless a writer reported it
+  cost_usd REAL NOT NULL,                         -- 0 unless a writer reported it
+  put_in INTEGER NOT NULL DEFAULT 0               -- 1: as a message put in says; the next may differ
 ) WITHOUT ROWID;
 CREATE INDEX tk_usage_session ON tk_usage(session_id);
 

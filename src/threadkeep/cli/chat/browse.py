@@ -3,13 +3,13 @@
 import click
 
 from threadkeep import Hit, Session
-from threadkeep.cli.chat.words import model_name, money
+from threadkeep.cli.chat.words import local_time, model_name, money
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.output import (
-    Piece,
     document,
     facts,
+    is_terminal,
     note,
     one_line,
     size_text,
@@ -17,7 +17,10 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
+from threadkeep.cli.wrap import Piece
 from threadkeep.home import iso, now_ms, parse_duration
+
+_NAME = 16  # a terminal shows so much of the name of an agent or a model
 
 
 @store_command("ls", "threadkeep chat ls --agent build --title release")
@@ -57,7 +60,8 @@ def ls(
         document(sessions=page.items, next_cursor=page.next_cursor)
         return
     columns = ("id", "updated", "agent", "model", "tokens", "cost", "title")
-    table(columns, map(_row, page.items), wide="title")
+    spare = ("cost", "model", "tokens", "agent", "updated")
+    table(columns, map(_row, page.items), wide="title", spare=spare)
     if page.next_cursor is not None:
         note(f"there are more: --cursor {page.next_cursor}")
     elif not page.items:
@@ -65,12 +69,12 @@ def ls(
 
 
 def _row(session: Session) -> tuple[str, ...]:
-    title = session.title or ""
+    title, person = session.title or "", is_terminal()
     return (
         session.id,
-        iso(session.updated_at),
-        session.agent,
-        model_name(session.model),
+        local_time(session.updated_at) if person else iso(session.updated_at),
+        one_line(session.agent, _NAME if person else 0),
+        one_line(model_name(session.model), _NAME if person else 0),
         f"{session.total_tokens:,}",
         money(session.cost_usd),
         f"[archived] {title}" if session.archived_at is not None else title,

@@ -4,7 +4,16 @@ import click
 
 from threadkeep.cli.command import PROBLEMS, Call, confirm, store_command
 from threadkeep.cli.complete import complete_session
-from threadkeep.cli.output import document, note, one_line, progress, size_text, table, write
+from threadkeep.cli.output import (
+    counted,
+    document,
+    note,
+    one_line,
+    progress,
+    size_text,
+    table,
+    write,
+)
 from threadkeep.home import iso, now_ms, parse_duration
 
 
@@ -27,7 +36,7 @@ def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> No
         return
     for session_id in found:
         write(session_id)
-    note(f"{'would delete' if dry_run else 'deleted'} {len(found)} sessions")
+    note(f"{'would delete' if dry_run else 'deleted'} {counted(len(found), 'session')}")
 
 
 @store_command("prune", "threadkeep chat prune --older-than 90d --archived --dry-run")
@@ -35,6 +44,7 @@ def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> No
 @click.option("--keep", type=int, metavar="N", help="All but the N newest sessions.")
 @click.option("--agent", help="Only sessions of this agent.")
 @click.option("--archived", is_flag=True, help="Only archived sessions.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
 @click.option("--vacuum", is_flag=True, help="Give the space back to the disk.")
 def prune(
@@ -44,19 +54,26 @@ def prune(
     keep: int | None,
     agent: str | None,
     archived: bool,
+    yes: bool,
     dry_run: bool,
     vacuum: bool,
 ) -> None:
     """Delete old sessions: by age, by number, or both; none that is being recorded."""
     before = None if older_than is None else now_ms() - parse_duration(older_than)
     freed = None
-    with call.reading() if dry_run else call.changing() as store:
+    with call.reading() as store:
         report = store.prune(
-            before=before, keep=keep, agent=agent, archived_only=archived, dry_run=dry_run
+            before=before, keep=keep, agent=agent, archived_only=archived, dry_run=True
         )
-        if vacuum and not dry_run:
-            with progress("vacuuming"):
-                freed = store.vacuum()
+    if not dry_run:
+        if report.sessions:
+            size = size_text(report.freed_bytes)
+            confirm(f"delete {counted(len(report.sessions), 'session')} ({size})?", yes=yes)
+        with call.changing() as store:
+            report = store.prune(before=before, keep=keep, agent=agent, archived_only=archived)
+            if vacuum:
+                with progress("vacuuming"):
+                    freed = store.vacuum()
     if call.as_json:
         document(prune=report, vacuum_bytes=freed)
         return
@@ -66,7 +83,7 @@ def prune(
     ]
     table(("id", "updated", "title"), rows, wide="title")
     verb = "would delete" if dry_run else "deleted"
-    note(f"{verb} {len(rows)} sessions with {size_text(report.freed_bytes)} of content")
+    note(f"{verb} {counted(len(rows), 'session')} with {size_text(report.freed_bytes)} of content")
     if freed is not None:
         note(f"the file is {size_text(freed)} smaller")
 
@@ -82,7 +99,9 @@ def verify(call: Call, *, adopt: bool) -> int:
     else:
         for problem in report.problems:
             write(problem, "red")
-        note(f"{report.checked:,} rows checked, {len(report.problems)} problems")
+        problems = counted(len(report.problems), "problem")
+        note(f"{counted(report.checked, 'row')} checked, {problems}")
     if report.unhashed and not adopt:
-        note(f"{report.unhashed:,} rows of another program have no hash yet: --adopt hashes them")
+        rows = counted(report.unhashed, "row")
+        note(f"{rows} of another program without a hash yet: --adopt hashes them")
     return 0 if report.ok else PROBLEMS

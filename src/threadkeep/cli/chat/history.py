@@ -4,7 +4,7 @@ import click
 
 from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.complete import complete_session
-from threadkeep.cli.output import document, note, write
+from threadkeep.cli.output import counted, document, note, write
 from threadkeep.errors import Invalid
 
 
@@ -37,8 +37,11 @@ def rewind(call: Call, *, session: str, message: str | None, inclusive: bool, un
 
     MESSAGE may be the beginning of an id, or `last` for the last thing the user said.
     """
-    if undo == (message is not None):
-        raise Invalid("a rewind needs a message or --undo, not both", hint="see --help")
+    if undo and message is not None:
+        raise Invalid("a rewind goes to a message or is undone, not both", hint="leave one out")
+    if not undo and message is None:
+        hint = "`last` is the last thing the user said; `chat show` has the ids; --undo takes back"
+        raise Invalid(f"to which message of session {session} should it go back?", hint=hint)
     with call.changing() as store:
         found = store.find_session(session)
         if message is None:
@@ -51,7 +54,7 @@ def rewind(call: Call, *, session: str, message: str | None, inclusive: bool, un
         return
     for message_id in changed:
         write(message_id)
-    note(f"{'showed' if undo else 'hid'} {len(changed)} messages of {found.id}")
+    note(f"{'showed' if undo else 'hid'} {counted(len(changed), 'message')} of {found.id}")
 
 
 @store_command("archive", "threadkeep chat archive last", "threadkeep chat archive last --undo")

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from threadkeep.errors import Invalid
 
@@ -12,6 +12,14 @@ _BOM = b"\xef\xbb\xbf"
 # A body of events begins with a field (data, event, id, retry) or a comment.
 _SSE_BEGINS = b"deir:"
 _SHOWN = 40
+_DATA = b"data: "
+
+
+class Numbered(NamedTuple):
+    """Bytes of an event stream, and the line of JSONL that they come from."""
+
+    line: int | None
+    data: bytes
 
 
 class Incoming:
@@ -20,20 +28,31 @@ class Incoming:
     def __init__(self) -> None:
         self._blank = b""
         self._is_jsonl: bool | None = None
+        self._line = 1
 
-    def take(self, data: bytes) -> bytes:
+    def take(self, data: bytes) -> Iterator[Numbered]:
         """Take the next bytes; nothing comes back before it is clear what they are."""
+        lead = b""
         if self._is_jsonl is None:
             data = (self._blank + data).removeprefix(_BOM)
             self._blank = data
-            first = data.lstrip()[:1]
-            if not first or _BOM.startswith(data):
-                return b""
-            self._is_jsonl = self._decide(data.lstrip(), first)
+            words = data.lstrip()
+            if not words or _BOM.startswith(data):
+                return
+            self._is_jsonl = self._decide(words, words[:1])
             if self._is_jsonl:
-                return b"data: " + _as_events(data.lstrip())
-            return data
-        return _as_events(data) if self._is_jsonl else data
+                self._line += data[: -len(words)].count(b"\n")
+                lead, data = _DATA, words
+        yield from self._as_events(lead + data) if self._is_jsonl else [Numbered(None, data)]
+
+    def _as_events(self, data: bytes) -> Iterator[Numbered]:
+        """Each line becomes an event; an empty one has no data and does not count."""
+        *whole, begun = data.split(b"\n")
+        for line in whole:
+            yield Numbered(self._line, line + b"\n\n" + _DATA)
+            self._line += 1
+        if begun:
+            yield Numbered(self._line, begun)
 
     def _decide(self, data: bytes, first: bytes) -> bool:
         if first == b"{":
@@ -45,11 +64,6 @@ class Incoming:
             f"the input is neither JSON lines nor server-sent events; it begins with {shown!r}",
             hint='send one chunk a line, {"type": …}, or the body of an AI SDK stream response',
         )
-
-
-def _as_events(data: bytes) -> bytes:
-    """Each line becomes an event; an empty one has no data and does not count."""
-    return data.replace(b"\n", b"\n\ndata: ")
 
 
 class Interruptible:

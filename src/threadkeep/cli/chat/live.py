@@ -15,7 +15,8 @@ from threadkeep.cli.chat.parts import (
     part_pieces,
     value_text,
 )
-from threadkeep.cli.output import Piece, one_line
+from threadkeep.cli.output import one_line
+from threadkeep.cli.wrap import Piece
 from threadkeep.home import iso, join_text
 
 _VERBS = frozenset(

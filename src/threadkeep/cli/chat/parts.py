@@ -1,10 +1,10 @@
 """Messages and their parts as lines a person can read: pure functions from JSON to pieces."""
 
 from collections.abc import Iterable
-from textwrap import indent
 from typing import Any
 
-from threadkeep.cli.output import Piece, json_text, one_line
+from threadkeep.cli.output import json_text, one_line
+from threadkeep.cli.wrap import Piece
 
 Json = dict[str, Any]
 
@@ -110,4 +110,9 @@ def _text(value: Any) -> str:
 
 
 def _indented(value: Any) -> str:
-    return indent(_text(value).rstrip("\n"), "  ") or "  "
+    return indented(_text(value).rstrip("\n"), "  ") or "  "
+
+
+def indented(text: str, lead: str) -> str:
+    """Put `lead` before every line that has words; only a line feed ends a line here."""
+    return "\n".join(lead + line if line.strip() else line for line in text.split("\n"))

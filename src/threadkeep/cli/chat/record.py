@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import click
 
 from threadkeep import ChatStore, Recorder, Run, Session
-from threadkeep.cli.chat.incoming import Incoming, Interruptible
+from threadkeep.cli.chat.incoming import Incoming, Interruptible, Numbered
 from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, close_stdout, store_command
 from threadkeep.cli.complete import complete_session
-from threadkeep.cli.output import document, fail, note, warn, write
-from threadkeep.errors import Invalid
+from threadkeep.cli.output import counted, document, fail, note, write
+from threadkeep.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
     from io import BufferedReader
 
 _AGENT = "cli"
+_CONTINUE = (
+    "a stream of its own, with its own start and text-start, is added to the message with {more};"
+    " the bare rest of this one would not fit"
+)
 
 
 class Wanted(NamedTuple):
@@ -34,13 +38,31 @@ class Wanted(NamedTuple):
     strict: bool
 
 
+class Fed(NamedTuple):
+    """How the input ended, and the line of the first chunk that was skipped, if it is known."""
+
+    interrupted: bool
+    skipped_line: int | None
+
+
 class Outcome(NamedTuple):
     """What came of it."""
 
     session: Session
     recorder: Recorder
     run: Run
-    interrupted: bool
+    fed: Fed
+
+    @property
+    def error_text(self) -> str | None:
+        """The error that the stream reported; of an abort the run knows only the reason."""
+        return self.run.error_text if self.run.end_reason in ("error", "finish") else None
+
+    @property
+    def incomplete(self) -> bool:
+        """Tell whether the message may lack something of the reply."""
+        skipped = bool(self.recorder.violation_count)
+        return skipped or self.run.end_reason in ("cut", "error") or self.error_text is not None
 
 
 @store_command(
@@ -62,8 +84,9 @@ def record(call: Call, *, tee: bool, **options: Any) -> int:
     """Record a streamed reply from stdin: JSON lines, or the SSE body of an AI SDK response.
 
     Every chunk is stored before the next is read. Without --session a new one is begun, and its
-    id is printed on stderr; stdout gets the id of the message. Exits with 1 if the stream
-    ended before its finish, and with 130 after Ctrl-C: what had arrived is stored either way.
+    id is printed on stderr; stdout gets the id of the message. Exits with 1 if the stream ended
+    before its finish, reported an error, or had chunks that did not fit and were skipped; with
+    130 after Ctrl-C. What had arrived is stored either way.
     """
     if tee and call.as_json:
         raise Invalid("--tee and --json both want stdout", hint="leave one of them out")
@@ -75,23 +98,32 @@ def record(call: Call, *, tee: bool, **options: Any) -> int:
     with Interruptible(source.read1) as incoming, call.writing() as store:
         done = _record(store, Wanted(**options), incoming.pieces(), sink)
     _tell(call, done, quiet=tee)
-    if done.interrupted:
+    if done.fed.interrupted:
         return INTERRUPTED
-    return PROBLEMS if done.run.end_reason == "cut" else 0
+    return PROBLEMS if done.incomplete else 0
 
 
 def _record(
     store: ChatStore, wanted: Wanted, pieces: Iterator[bytes], sink: BinaryIO | None
 ) -> Outcome:
-    session = store.find_session(wanted.session) if wanted.session else None
-    if wanted.say is not None:
-        session = session or _begin(store, wanted)
-        store.say(session, wanted.say, agent=wanted.agent, model=wanted.model)
     events = _events(pieces, sink)
-    begun = session is None
-    if session is None:  # nothing is written before something came
+    if wanted.session is not None:
+        return _reply(store, store.find_session(wanted.session), wanted, events)
+    if wanted.say is None:  # nothing is written before something came
         events = chain([_first(events)], events)
-        session = _begin(store, wanted)
+    session = _begin(store, wanted)
+    try:
+        return _reply(store, session, wanted, events)
+    except (Invalid, Conflict, NotFound):
+        _take_back(store, session)
+        raise
+
+
+def _reply(
+    store: ChatStore, session: Session, wanted: Wanted, events: Iterator[Numbered]
+) -> Outcome:
+    if wanted.say is not None:
+        store.say(session, wanted.say, agent=wanted.agent, model=wanted.model)
     recorder = store.record(
         session,
         wanted.message_id,
@@ -100,13 +132,19 @@ def _record(
         agent=wanted.agent,
         model=wanted.model,
     )
-    interrupted = _feed(recorder, events)
+    fed = _feed(recorder, events)
     run = next((run for run in store.runs(session) if run.id == recorder.run_id), None)
     if run is None:
-        if begun:
-            store.delete(session)
         raise _nothing(recorder)
-    return Outcome(session, recorder, run, interrupted)
+    return Outcome(session, recorder, run, fed)
+
+
+def _take_back(store: ChatStore, session: Session) -> None:
+    """Remove a session that was begun for a reply which was refused before its first chunk."""
+    replies = [m for m in store.ui_messages(session, "all") if m["role"] == "assistant"]
+    if not replies:
+        store.delete(session)
+        note(f"session {session.id} was taken back: no reply was recorded in it")
 
 
 def _begin(store: ChatStore, wanted: Wanted) -> Session:
@@ -120,30 +158,30 @@ def _begin(store: ChatStore, wanted: Wanted) -> Session:
     return session
 
 
-def _first(events: Iterator[bytes]) -> bytes:
+def _first(events: Iterator[Numbered]) -> Numbered:
     for data in events:
         return data
     raise Invalid("nothing came in on stdin", hint="pipe a stream into this command; see --help")
 
 
-def _events(pieces: Iterator[bytes], sink: BinaryIO | None) -> Iterator[bytes]:
+def _events(pieces: Iterator[bytes], sink: BinaryIO | None) -> Iterator[Numbered]:
     """Yield the input as server-sent events; what is passed on has been stored before."""
     incoming = Incoming()
     for data in pieces:
-        events = incoming.take(data)
-        if events:
-            yield events
+        yield from incoming.take(data)
         if sink is not None:
             sink.write(data)
             sink.flush()
 
 
-def _feed(recorder: Recorder, events: Iterator[bytes]) -> bool:
-    """Record until the input ends; tell whether it was interrupted, which is written down."""
+def _feed(recorder: Recorder, events: Iterator[Numbered]) -> Fed:
+    """Record until the input ends; an interruption is written down."""
+    line = skipped = None
     with recorder:
         try:
-            for data in events:
-                recorder.feed_sse(data)
+            for line, data in events:
+                _feed_line(recorder, line, data)
+                skipped = skipped or (line if recorder.violation_count else None)
         except (KeyboardInterrupt, BrokenPipeError) as stop:
             if isinstance(stop, BrokenPipeError):
                 close_stdout()
@@ -151,8 +189,20 @@ def _feed(recorder: Recorder, events: Iterator[bytes]) -> bool:
                 recorder.close(KeyboardInterrupt("interrupted before the first chunk"))
             else:
                 recorder.abort("interrupted")
-            return True
-    return False
+            return Fed(interrupted=True, skipped_line=skipped)
+    # A last line without its end is taken when the recorder closes.
+    return Fed(
+        interrupted=False, skipped_line=skipped or (line if recorder.violation_count else None)
+    )
+
+
+def _feed_line(recorder: Recorder, line: int | None, data: bytes) -> None:
+    try:
+        recorder.feed_sse(data)
+    except Invalid as error:
+        if line is None:
+            raise
+        raise type(error)(f"line {line}: {error.message}", hint=error.hint) from error
 
 
 def _nothing(recorder: Recorder) -> Invalid:
@@ -172,14 +222,28 @@ def _tell(call: Call, done: Outcome, *, quiet: bool) -> None:
             parts=len(parts),
             ended=run.end_reason,
             finish_reason=run.finish_reason,
+            error_text=done.error_text,
             skipped=recorder.violation_count,
             violations=recorder.violations,
+            first_skipped_line=done.fed.skipped_line,
         )
     elif not quiet:
         write(recorder.message_id or "")
-    note(f"recorded {len(parts)} parts of {recorder.message_id}: {run.end_reason}")
+    note(f"recorded {counted(len(parts), 'part')} of {recorder.message_id}: {run.end_reason}")
+    if done.error_text is not None:
+        fail(f"the stream reported an error: {done.error_text}")
     if recorder.violation_count:
-        warn(f"{recorder.violation_count} chunks were skipped, first: {recorder.violations[0]}")
+        _tell_skipped(recorder, done.fed.skipped_line)
     if run.end_reason == "cut":
-        hint = f"the rest can be added with --session {done.session.id} --message-id"
-        fail("the stream ended before its finish", f"{hint} {recorder.message_id}")
+        more = f"--session {done.session.id} --message-id {recorder.message_id}"
+        fail("the stream ended before its finish", _CONTINUE.format(more=more))
+
+
+def _tell_skipped(recorder: Recorder, line: int | None) -> None:
+    place = "" if line is None else f"line {line}: "
+    chunks = counted(recorder.violation_count, "chunk")
+    fail(
+        f"{chunks} did not fit the stream and were not stored, first: {place}"
+        f"{recorder.violations[0]}",
+        "what they held is missing in the message; --strict stops at the first one",
+    )

@@ -1,18 +1,18 @@
 """`threadkeep chat show`: the inspector. What happened, turn by turn, and why."""
 
-from collections.abc import Iterator
-from textwrap import indent
+from collections.abc import Iterator, Set as AbstractSet
 from typing import Any
 
 import click
 
 from threadkeep import ChatStore, Message, Run
-from threadkeep.cli.chat.parts import LIMIT, Json, header, part_pieces
+from threadkeep.cli.chat.parts import LIMIT, Json, header, indented, part_pieces
 from threadkeep.cli.chat.words import duration, model_text, money, tokens
 from threadkeep.cli.command import Call, session_argument, store_command
-from threadkeep.cli.output import Piece, document, one_line, write_pieces
+from threadkeep.cli.output import counted, document, one_line, write_pieces
+from threadkeep.cli.wrap import Piece
 from threadkeep.errors import NotFound
-from threadkeep.home import Timeline, Turn, iso
+from threadkeep.home import Timeline, Turn, iso, running_runs
 
 _TARGET = 80
 _DIGEST = 12
@@ -32,14 +32,22 @@ _DIGEST = 12
 def show(call: Call, *, session: str, view: Any, prompt: bool, full: bool) -> None:
     """Show a session: every turn with its model, prompt, tools, verdicts, tokens and cost."""
     with call.reading() as store:
-        found = store.timeline(store.find_session(session), view)
+        known = store.find_session(session)
+        # Before and after: a run that begins or ends meanwhile must not look crashed.
+        running = running_runs(store, known.id)
+        found = store.timeline(known, view)
+        running |= running_runs(store, known.id)
         digests = {digest for turn in found.turns for digest in prompt_digests(turn)}
         digests |= {run.system_prompt_digest or "" for run in found.runs} - {""}
         prompts = {digest: _prompt_text(store, digest) for digest in sorted(digests) if prompt}
     if call.as_json:
-        document(timeline=found, **({"system_prompts": prompts} if prompt else {}))
+        document(
+            timeline=found,
+            running=sorted(running),
+            **({"system_prompts": prompts} if prompt else {}),
+        )
         return
-    write_pieces(inspector(found, prompts, 0 if full else LIMIT))
+    write_pieces(inspector(found, prompts, 0 if full else LIMIT, running))
 
 
 def _prompt_text(store: ChatStore, digest: str) -> str | None:
@@ -59,19 +67,23 @@ def prompt_digests(turn: Turn) -> list[str]:
 # ---------------------------------------------------------------------- the whole
 
 
-def inspector(found: Timeline, prompts: dict[str, str | None], limit: int) -> Iterator[Piece]:
-    """Show a timeline; `prompts` has the texts to show, by digest."""
+def inspector(
+    found: Timeline, prompts: dict[str, str | None], limit: int, running: AbstractSet[str]
+) -> Iterator[Piece]:
+    """Show a timeline; `prompts` has the texts to show, by digest, `running` the live runs."""
     yield from _session_pieces(found)
     shown: set[str] = set()
     for place, turn in enumerate(found.turns, 1):
         yield Piece("\n")
         fresh = [digest for digest in prompt_digests(turn) if digest in {*prompts} - shown]
         shown.update(fresh)
-        yield from _turn_pieces(place, turn, {digest: prompts[digest] for digest in fresh}, limit)
+        yield from _turn_pieces(
+            place, turn, {digest: prompts[digest] for digest in fresh}, limit, running
+        )
     for run in found.runs:
         yield Piece("\n")
         yield Piece("run without a message\n", "bold")
-        yield from _run_pieces(run)
+        yield from _run_pieces(run, running)
 
 
 def _session_pieces(found: Timeline) -> Iterator[Piece]:
@@ -88,7 +100,7 @@ def _session_pieces(found: Timeline) -> Iterator[Piece]:
     yield from _line(
         f"created {iso(session.created_at)}",
         f"updated {iso(session.updated_at)}",
-        f"{len(found.turns)} messages ({found.view})",
+        f"{counted(len(found.turns), 'message')} ({found.view})",
     )
     if session.parent_id is not None:
         yield from _line(f"branch of {session.parent_id}", f"at {session.parent_message_id}")
@@ -114,14 +126,18 @@ def _line(*facts: str, lead: str = "") -> Iterator[Piece]:
 
 
 def _turn_pieces(
-    place: int, turn: Turn, prompts: dict[str, str | None], limit: int
+    place: int,
+    turn: Turn,
+    prompts: dict[str, str | None],
+    limit: int,
+    running: AbstractSet[str],
 ) -> Iterator[Piece]:
     message = turn.message
     yield Piece(f"#{place} ", "bold")
     yield from header(turn.role, iso(message.created_at), message.id, *_marks(message))
     yield from _turn_facts(turn)
     for run in turn.runs:
-        yield from _run_pieces(run)
+        yield from _run_pieces(run, running)
     if turn.usage is not None and any(turn.usage.values()):
         yield from _line(f"tokens {tokens(turn.usage)}", money(turn.cost_usd), lead="  ")
     for digest, text in prompts.items():
@@ -180,14 +196,14 @@ def tool_names(tools: list[Any]) -> str:
     return ", ".join(names)
 
 
-def _run_pieces(run: Run) -> Iterator[Piece]:
+def _run_pieces(run: Run, running: AbstractSet[str]) -> Iterator[Piece]:
     digest = run.system_prompt_digest
     took = "" if run.ended_at is None else duration(run.ended_at - run.started_at)
     yield from _line(
         f"run {run.id}",
         f"agent {run.agent}",
         f"model {model_text(run.model)}" if run.model else "",
-        _end_words(run),
+        _end_words(run, running),
         took,
         lead="  ",
     )
@@ -198,9 +214,9 @@ def _run_pieces(run: Run) -> Iterator[Piece]:
     )
 
 
-def _end_words(run: Run) -> str:
+def _end_words(run: Run, running: AbstractSet[str]) -> str:
     if run.end_reason is None:
-        return "running"
+        return "running" if run.id in running else "crashed"
     details = [word for word in (run.finish_reason, run.error_text) if word]
     return f"ended: {run.end_reason}" + (f" ({', '.join(details)})" if details else "")
 
@@ -216,4 +232,4 @@ def _verdict_pieces(verdict: Json) -> Iterator[Piece]:
 def _prompt_pieces(digest: str, text: str | None) -> Iterator[Piece]:
     yield Piece(f"  system prompt {digest[:_DIGEST]}:\n", "magenta")
     shown = "(its text is not stored)" if text is None else text
-    yield Piece(indent(shown.rstrip("\n"), "    ") + "\n", "dim")
+    yield Piece(indented(shown.rstrip("\n"), "    ") + "\n", "dim")

@@ -12,10 +12,9 @@ import click
 
 from threadkeep import ChatStore
 from threadkeep.cli.chat.parts import value_text
-from threadkeep.cli.command import PROBLEMS, Call, session_argument, store_command
+from threadkeep.cli.command import PROBLEMS, Call, as_typed, session_argument, store_command
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.output import (
-    Piece,
     document,
     is_terminal,
     note,
@@ -26,6 +25,7 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
+from threadkeep.cli.wrap import Piece
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.home import printable
 
@@ -126,18 +126,16 @@ def import_(call: Call, *, file: str, replace: bool) -> int:
     FILE is what `export` wrote, or - for stdin. Sessions that exist with other content are left
     alone and reported, and the exit code is 1.
     """
-    with (
-        click.open_file(file, "rb") as lines,
-        progress("importing") as advance,
-        call.writing() as store,
-    ):
-        report = store.import_sessions(
-            lines, replace=replace, progress=advance and (lambda count: advance(count, 0))
-        )
+    with click.open_file(file, "rb") as given, progress("importing") as advance:
+        lines = call.home.checked_input(given, path=call.db)
+        with call.writing() as store:
+            report = store.import_sessions(
+                lines, replace=replace, progress=advance and (lambda count: advance(count, 0))
+            )
     if call.as_json:
         document(ok=report.ok, **{"import": report})
     for conflict in report.conflicts:
-        warn(f"{conflict.place}: {conflict.reason} ({conflict.hint})")
+        warn(f"{conflict.place}: {conflict.reason} ({as_typed(conflict.hint)})")
     counted = {
         "imported": len(report.imported),
         "replaced": len(report.replaced),

@@ -1,5 +1,6 @@
 """Short words for what people look at: models, money, tokens, lengths of time."""
 
+import time
 from typing import Any
 
 from threadkeep.cli.output import one_line
@@ -32,6 +33,11 @@ def tokens(usage: dict[str, int]) -> str:
     """Write the usage of a reply, leaving out what is zero."""
     used = [f"{_NAMES.get(name, name)} {n:,}" for name, n in usage.items() if n]
     return " · ".join(used)
+
+
+def local_time(ms: int) -> str:
+    """Write a time as the clock on the wall shows it: 2026-01-15 10:30."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))
 
 
 def duration(ms: int) -> str:

@@ -1,0 +1,53 @@
+"""Long lines are broken at blanks, wherever the pieces were cut."""
+
+from hypothesis import given, strategies as st
+
+from threadkeep.cli.wrap import Piece, Wrap
+
+TEXTS = st.text("ab \n", max_size=120)
+
+
+def broken(width: int, *texts: str) -> str:
+    lines = Wrap(width)
+    shown = [piece.text for text in texts for piece in lines.take(Piece(text))]
+    return "".join([*shown, *(piece.text for piece in lines.rest())])
+
+
+def test_a_long_line_goes_on_under_its_first_word() -> None:
+    assert broken(12, "  one two three four\nfive") == "  one two\n  three four\nfive"
+
+
+def test_a_word_that_comes_in_halves_stays_whole() -> None:
+    lines = Wrap(10)
+    assert lines.take(Piece("one two th", "bold")) == [Piece("one", "bold"), Piece(" two", "bold")]
+    assert lines.take(Piece("ree")) == []
+    assert lines.rest() == [Piece("\n", "bold"), Piece("th", "bold"), Piece("ree")]
+
+
+def test_a_word_longer_than_the_line_is_left_to_the_terminal() -> None:
+    assert broken(5, "abcdefghij k") == "abcdefghij\nk"
+
+
+def test_wide_characters_count_twice() -> None:
+    assert broken(6, "漢字 漢字") == "漢字\n漢字"
+
+
+@given(TEXTS, st.integers(1, 40))
+def test_only_blanks_change(text: str, width: int) -> None:
+    assert broken(width, text).split() == text.split()
+
+
+@given(TEXTS, st.integers(1, 40), st.data())
+def test_it_does_not_matter_where_a_text_is_cut(text: str, width: int, data: st.DataObject) -> None:
+    # A run of blanks that comes in two pieces is two runs: cut only where a word begins or goes on.
+    places = [at for at in range(1, len(text)) if not text[at].isspace() or text[at - 1] == "b"]
+    cut = data.draw(st.sampled_from(places)) if places else 0
+    whole, parted = broken(width, text), broken(width, text[:cut], text[cut:])
+    assert parted.split() == whole.split()
+    if cut and not text[cut - 1].isspace():
+        assert parted == whole
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=8), min_size=1), st.integers(8, 40))
+def test_no_line_is_longer_than_the_terminal(words: list[str], width: int) -> None:
+    assert all(len(line) <= width for line in broken(width, " ".join(words)).split("\n"))
