@@ -138,7 +138,7 @@ SPARE = ("cost", "model", "tokens", "agent", "updated")
 @pytest.mark.parametrize("room", [20, 60, 80, 100, 120, 200])
 def test_the_title_has_room_before_anything_else(room: int) -> None:
     kept = fitting(WIDTHS, "title", SPARE, room)
-    left = room - sum(WIDTHS[name] + 1 for name in kept if name != "title")
+    left = room - sum(WIDTHS[name] + 2 for name in kept if name != "title")
     assert {"id", "title"} <= set(kept)
     assert left >= 24 or kept == ["id", "title"]
     assert room < 200 or kept == list(WIDTHS)
@@ -155,3 +155,4 @@ def test_a_person_can_read_ids_and_titles(
     shown = run("chat", "ls").stdout
     assert session.id in shown
     assert "Release notes of May" in shown
+    assert "…" not in shown

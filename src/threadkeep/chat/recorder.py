@@ -116,11 +116,16 @@ class Recorder:
         if self._redactor is None:
             self._feed([checked])
             return
-        before = self._redactor.save()
+        self._feed_redacted(self._redactor, lambda redactor: redactor.push(checked))
+
+    def _feed_redacted(
+        self, redactor: StreamRedactor, release: Callable[[StreamRedactor], list[Json]]
+    ) -> None:
+        before = redactor.save()
         try:
-            self._feed(self._redactor.push(checked))
+            self._feed(release(redactor))
         except BaseException:
-            self._redactor.restore(before)
+            redactor.restore(before)  # nothing was stored: the same may be fed again
             raise
 
     def feed_sse(self, data: bytes) -> None:
@@ -309,7 +314,7 @@ class Recorder:
         if self._closed or self._pid != os.getpid():
             return  # a forked child leaves its parent's recording alone
         if self._redactor is not None:
-            self._feed(list(self._redactor.flush()))
+            self._feed_redacted(self._redactor, StreamRedactor.flush)
         for payload in self._sse.close():
             self._feed_payload(payload)
         self._settle_memory()

@@ -32,6 +32,7 @@ _BLANKS: Final = re.compile(r"\s+")
 _SEPARATORS: Final = re.compile("[\u2028\u2029]")
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND: Final = 1000
+_GAP: Final = 2  # between two columns of a table
 _ROOM: Final = 24  # what the wide column of a table has at least
 
 
@@ -187,7 +188,7 @@ def fitting(widths: Mapping[str, int], wide: str, spare: Sequence[str], room: in
     """Name the columns to show in `room` characters, so that the wide one can be read."""
     kept = list(widths)
     for name in (column for column in spare if column in widths):
-        taken = sum(widths[other] + 1 for other in kept if other != wide)
+        taken = sum(widths[other] + _GAP for other in kept if other != wide)
         if not wide or taken + min(_ROOM, widths[wide]) <= room:
             break
         kept.remove(name)
