@@ -5,7 +5,7 @@ import re
 from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite import Tx
-from threadkeep.chat.records import USAGE_BUCKETS, read_object
+from threadkeep.chat.records import is_time, read_object, usage_in
 from threadkeep.chat.rows import TABLES
 from threadkeep.chat.verify import adopt_unhashed
 from threadkeep.errors import Damaged, SchemaMismatch
@@ -121,7 +121,7 @@ def _fill_hidden(tx: Tx) -> None:
     ).fetchall()
     for message_id, metadata_json in rows:
         hidden_at = read_object(metadata_json).get("hidden_at")
-        if isinstance(hidden_at, int):
+        if is_time(hidden_at):
             sql = "UPDATE chat_messages SET hidden_at = ? WHERE id = ?"
             tx.execute(sql, (hidden_at, message_id))
 
@@ -135,10 +135,8 @@ def _fill_usage(tx: Tx) -> None:
     for message_id, session_id, metadata_json in rows:
         usage = read_object(metadata_json).get("usage")
         if isinstance(usage, dict):
-            amounts = {name: usage.get(name) for name in USAGE_BUCKETS}
-            params = {name: v if isinstance(v, int) and v > 0 else 0 for name, v in amounts.items()}
             ids = {"message_id": message_id, "session_id": session_id, "cost_usd": 0.0}
-            tx.run("put_usage", params | ids)
+            tx.run("put_usage", {**usage_in(usage), **ids})
 
 
 def create_script() -> str:

@@ -621,3 +621,30 @@ def test_rows_made_by_hand_with_any_types_can_be_read(path: Path) -> None:
         session = store.session("ses_x")
         assert (session.usage["input"], session.cost_usd, session.created_at) == (5, 1.5, 3)
         assert session.model == {}
+
+
+def test_absurd_numbers_in_metadata_do_not_stop_the_adoption(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with ChatStore.open(path) as store:
+        session = store.create_session(agent="a", model={})
+        metadata = {"hidden_at": 2**70, "usage": {"input": 2**70, "output": 3}}
+        store.put_message(session, {"id": "m", "role": "assistant", "parts": [], "metadata": {}})
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("UPDATE chat_messages SET metadata_json = ?", (json.dumps(metadata),))
+    names = "SELECT name, type FROM sqlite_master WHERE name LIKE 'tk_%' AND sql IS NOT NULL"
+    for name, kind in sorted(connection.execute(names), key=lambda row: row[1] == "table"):
+        if (
+            not name.startswith("tk_search_")
+            or kind != "table"
+            or name
+            in {
+                "tk_search_docs",
+                "tk_search_dirty",
+            }
+        ):
+            connection.execute(f"DROP {kind} IF EXISTS {name}")
+    connection.execute("DROP TABLE chat_events")
+    connection.close()
+    with ChatStore.open(path) as store:
+        assert [message["id"] for message in store.ui_messages(session, "all")] == ["m"]
+        assert store.spend(session)[0]["output"] == 3

@@ -230,8 +230,8 @@ ON CONFLICT(stream_id, seq, message_id) DO NOTHING;
 
 -- name: drop_finished_chunks
 DELETE FROM chat_events WHERE stream_id = :stream_id AND kind IN ('chunk', 'base')
-  AND message_id IN (SELECT message_id FROM tk_finished WHERE stream_id = :stream_id)
-  AND message_id NOT IN (SELECT message_id FROM tk_recordings WHERE session_id = :stream_id);
+  AND EXISTS (SELECT 1 FROM tk_finished f WHERE f.message_id = chat_events.message_id)
+  AND NOT EXISTS (SELECT 1 FROM tk_recordings r WHERE r.message_id = chat_events.message_id);
 
 -- name: streams_with_finished_chunks
 SELECT DISTINCT e.stream_id FROM chat_events e
