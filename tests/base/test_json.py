@@ -189,12 +189,12 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 @pytest.mark.parametrize("depth", [5_000, 100_000])
 @pytest.mark.parametrize("inside", ["", '"\\ud83d"'])
 def test_deep_text_is_read_or_refused_never_crashed_on(depth: int, inside: str) -> None:
+    outcome: object
     try:  # how deep the interpreter can go depends on its version
-        value = decode("[" * depth + inside + "]" * depth)
+        outcome = decode("[" * depth + inside + "]" * depth)
     except Invalid as error:
-        assert "levels" in error.message
-    else:
-        assert isinstance(value, list)
+        outcome = error.message
+    assert isinstance(outcome, list) or "levels" in str(outcome)
 
 
 def test_numbers_of_thousands_of_digits_are_refused_both_ways() -> None:

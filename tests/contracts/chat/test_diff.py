@@ -1,25 +1,17 @@
 """Two sessions side by side: what is the same, what changed, and what only one of them has."""
 
 import copy
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.support.chats import new_session, open_store, reply, turn
+from tests.support.chats import new_session, reply, turn
 from threadkeep.chat.diff import TurnDiff, diff_messages, split_turns
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db") as opened:
-        yield opened
 
 
 def said(role: str, *parts: Json | str, **metadata: Any) -> Json:

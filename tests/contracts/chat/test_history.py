@@ -1,7 +1,6 @@
 """Rewind, fork and compaction: nothing is deleted, and the sums follow what the model sees."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,22 +28,6 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", clock) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
 
 
 def talk(store: ChatStore, session: Session, turns: int, first: int = 1) -> list[str]:

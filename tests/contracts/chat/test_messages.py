@@ -30,22 +30,6 @@ from threadkeep.errors import Conflict, NotFound
 Json = dict[str, Any]
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", clock) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
-
-
 # ---------------------------------------------------------------------- saying
 
 

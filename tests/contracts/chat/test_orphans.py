@@ -1,8 +1,6 @@
 """Orphan repair: open tool calls of dead runs are answered, those that wait for a person stay."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from tests.support.chats import (
     contents,
     new_session,
-    open_store,
     plain,
     record,
     rows,
@@ -21,17 +18,6 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
 
 
 def call(state: str, name: str = "bash", **more: Any) -> Json:

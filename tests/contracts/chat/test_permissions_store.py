@@ -1,8 +1,7 @@
 """Permission rules in a session, judged there, and the verdicts written down with the run."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,17 +20,6 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
 
 
 def rule(permission: str, pattern: str, action: str, **more: Any) -> Json:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,6 @@ from threadkeep.chat import turns
 from threadkeep.chat.records import Message, Session, message_of
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", clock) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
 
 
 def ids(messages: list[Message]) -> list[str]:

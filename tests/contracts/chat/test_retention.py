@@ -1,6 +1,5 @@
 """Size and retention: what takes the space, and letting go of exactly what was meant."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from tests.support.chats import (
     FakeClock,
     contents,
     new_session,
-    open_store,
     record,
     rows,
     text_chunks,
@@ -24,17 +22,6 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid
 
 DAY = 86_400_000
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", clock) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Runs: who ran, with which model, tools and prompt, and why it ended; prompts by digest."""
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +9,6 @@ from tests.support.chats import (
     NOON,
     FakeClock,
     new_session,
-    open_store,
     record,
     rows,
     text_chunks,
@@ -21,22 +18,6 @@ from threadkeep.chat.layout import QUERIES
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", clock) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
 
 
 def test_run_says_who_what_and_why_it_ended(store: ChatStore, session: Session) -> None:

@@ -3,14 +3,12 @@
 import json
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.support.chats import (
-    FakeClock,
     new_session,
     open_store,
     plain,
@@ -25,17 +23,6 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", clock) as opened:
-        yield opened
 
 
 @pytest.fixture

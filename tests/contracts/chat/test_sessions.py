@@ -1,7 +1,7 @@
 """Sessions: created once, listed newest first, archived without loss, deleted with all they own."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,17 +23,6 @@ from threadkeep.base.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound, ReadOnly
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", clock) as opened:
-        yield opened
 
 
 def ids(sessions: list[Session]) -> list[str]:

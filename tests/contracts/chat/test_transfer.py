@@ -40,12 +40,6 @@ HALF = "\ud83d"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db") as opened:
-        yield opened
-
-
-@pytest.fixture
 def other(tmp_path: Path) -> Iterator[ChatStore]:
     with open_store(tmp_path / "other.db", FakeClock(1)) as opened:
         yield opened

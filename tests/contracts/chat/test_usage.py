@@ -2,8 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from hypothesis import given, strategies as st
 from tests.support.chats import (
     contents,
     new_session,
-    open_store,
     plain,
     record,
     reply,
@@ -142,17 +139,6 @@ def test_missing_buckets_are_zero_and_unknown_ones_refused() -> None:
 
 
 # ---------------------------------------------------------------------- in the store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
 
 
 def test_usage_is_on_the_reply_and_in_the_columns_of_the_session(

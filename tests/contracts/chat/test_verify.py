@@ -1,7 +1,6 @@
 """Verify: damage that SQLite cannot see is found, and other programs' writes are no damage."""
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,17 +19,6 @@ from tests.support.chats import (
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Damaged
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: ChatStore) -> Session:
-    return new_session(store)
 
 
 def busy_store(store: ChatStore, session: Session) -> None:
