@@ -49,7 +49,7 @@ def test_full_disk_refuses_loses_nothing_and_goes_on_with_room(
 ) -> None:
     if not limit and not tools.can_mount(tmp_path, "tmpfs"):
         pytest.skip("needs root to mount a small tmpfs")
-    check(tools.diskfull(4, limit=limit, seed=104), tmp_path)
+    check(tools.diskfull(4, limit=limit, kilobytes=2048, seed=104), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -159,11 +159,14 @@ def powerloss(
     return Run(f"powerloss {filesystem} {mode}", "powerloss", arguments)
 
 
-def diskfull(rounds: int, *, limit: bool, mode: str = "stream", seed: int) -> Run:
+def diskfull(
+    rounds: int, *, limit: bool, mode: str = "stream", kilobytes: int = 4096, seed: int
+) -> Run:
     """Fill the disk, or reach the file-size limit; then give room again."""
     command = writer(mode, "--iter {iter}", "--n 4000")  # the tool looks for these words
     arguments = (
         *("--rounds", str(rounds), "--seed", str(seed), "--sqlite"),
+        *("--size-kb", str(kilobytes)),
         *(("--rlimit",) if limit else ()),
         *("--writer", command, "--verifier", VERIFIER),
     )
