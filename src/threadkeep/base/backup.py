@@ -4,6 +4,7 @@ Never a file copy: the newest commits live in the write-ahead log, and opening t
 would drop SQLite's locks on it.
 """
 
+import logging
 import os
 import re
 import secrets
@@ -28,6 +29,8 @@ from threadkeep.base.processes import is_running
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
 from threadkeep.base.trouble import translate, translate_os
 from threadkeep.errors import Conflict, Damaged, NotFound
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 # A contract's own check of a copy: gives what is wrong with it.
@@ -102,6 +105,9 @@ def make_backup(
         _sync(partial)
         partial.replace(final)
         sync_dir(final.parent)
+    except OSError as error:
+        _remove(partial)
+        raise translate_os(error, final, "cannot write") from error
     except BaseException:
         _remove(partial)
         raise
@@ -179,9 +185,15 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _remove(path: Path) -> None:
-    for suffix in ("", *SIDECARS):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
+def _remove(path: Path) -> bool:
+    """Remove a copy with its sidecars; one that stays is no reason to fail, only to say so."""
+    try:
+        for suffix in ("", *SIDECARS):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("cannot remove %s: %s", path, error.strerror)
+        return False
+    return True
 
 
 def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
@@ -193,9 +205,7 @@ def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
         for place, path in enumerate(backups)
         if place > 0 and (place >= keep.newest or (_stamp_of(path, database) or "") < oldest)
     ]
-    for path in gone:
-        _remove(path)
-    return gone
+    return [path for path in gone if _remove(path)]
 
 
 def restore_backup(
@@ -262,6 +272,9 @@ def _restore_beside(source: Path, target: Path, budget: float, now: int) -> Path
             aside = set_aside(target, f"damaged-{stamp(now)}")
             partial.rename(target)
         sync_dir(target.parent)
+    except OSError as error:
+        _remove(partial)
+        raise translate_os(error, target, "cannot write") from error
     except BaseException:
         _remove(partial)
         raise
@@ -277,5 +290,7 @@ def _copy_file(source: Path, partial: Path, *, wal: bool) -> None:
         connection = sqlite3.connect(partial, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.Error as error:
+            raise translate(error, partial) from error
         finally:
             connection.close()

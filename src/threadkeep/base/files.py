@@ -5,6 +5,7 @@ descriptor of it would drop SQLite's own locks (POSIX locks belong to the proces
 descriptor), and acknowledged writes would be lost without a word.
 """
 
+import contextlib
 import os
 import re
 import secrets
@@ -91,6 +92,16 @@ def create_private_file(path: Path) -> bool:
         raise translate_os(error, path, "cannot create") from error
     os.close(descriptor)
     try:
+        return _give_name(spare, path)
+    except OSError as error:
+        raise translate_os(error, path, "cannot create") from error
+    finally:
+        with contextlib.suppress(OSError):  # an empty file that stays does no harm
+            spare.unlink()
+
+
+def _give_name(spare: Path, path: Path) -> bool:
+    try:
         os.link(spare, path)
     except FileExistsError:
         return False
@@ -98,8 +109,6 @@ def create_private_file(path: Path) -> bool:
         if path.exists():
             return False
         spare.rename(path)
-    finally:
-        spare.unlink(missing_ok=True)
     return True
 
 
