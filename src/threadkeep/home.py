@@ -28,9 +28,9 @@ from threadkeep.base.config import Config, load_config, store_path, write_defaul
 from threadkeep.base.engine import Engine, engine
 from threadkeep.base.paths import Paths, find_paths
 from threadkeep.base.processes import is_alive
+from threadkeep.base.redacting import Redact
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database, Row
 from threadkeep.base.text import from_sql, join_text, printable
-from threadkeep.chat.context import Redact
 from threadkeep.chat.importing import read_sessions
 from threadkeep.chat.layout import QUERIES, read_version
 from threadkeep.chat.records import Event, Json

@@ -44,7 +44,7 @@ def is_idle(database: Database) -> bool:
 def test_a_missing_database_is_created_unless_it_must_exist(tmp_path: Path) -> None:
     for options in ({"must_exist": True}, {"read_only": True}):
         with pytest.raises(NotFound, match=r"no database at .*a\.db"):
-            Database(tmp_path / "a.db", {}, **options)
+            Database(tmp_path / "a.db", {}, **options)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
     with Database(tmp_path / "a.db", {}):
         assert (tmp_path / "a.db").exists()

@@ -29,39 +29,54 @@ class Opened(NamedTuple):
     reusable: bool = True
 
 
-def open_reader(file: Path, *, read_only: bool) -> Opened:
+class Tuning(NamedTuple):
+    """Statements a contract wants run: on a new file, on the writer, on each reader."""
+
+    fresh: tuple[str, ...] = ()
+    writer: tuple[str, ...] = ()
+    reader: tuple[str, ...] = ()
+
+
+PLAIN = Tuning()
+
+
+def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> Opened:
     """Open a connection that cannot write.
 
     Where neither the log nor its shared index can be made, the connection is good for one
     transaction only: nothing tells it of later changes, or it keeps everybody else out.
     """
     if not read_only:
-        return _open_or_alone(file)
+        return _open_or_alone(file, tuning)
     folder_writable = os.access(file.parent, os.W_OK)
     # A cleanly closed WAL file in a folder we cannot write has no log to look into; only
     # then may SQLite be told that the file cannot change.
     immutable = not folder_writable and not Path(f"{file}-wal").exists()
     mode = "ro&immutable=1" if immutable else "ro"
-    return Opened(_open(file, mode, pragmas.CONNECTION, pragmas.READER), reusable=not immutable)
+    groups = (pragmas.CONNECTION, pragmas.READER)
+    return Opened(_open(file, mode, *groups, first=tuning.reader), reusable=not immutable)
 
 
-def _open_or_alone(file: Path) -> Opened:
+def _open_or_alone(file: Path, tuning: Tuning) -> Opened:
     """On a full disk the shared index of the log may not fit: read without it, alone."""
     try:
-        return Opened(_open(file, "rw", pragmas.CONNECTION, pragmas.READER))
+        groups = (pragmas.CONNECTION, pragmas.READER)
+        return Opened(_open(file, "rw", *groups, first=tuning.reader))
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode not in (sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_FULL):
             raise
-        groups = (pragmas.CONNECTION, pragmas.ALONE, pragmas.READER)
-        return Opened(_open(file, "rw", *groups), reusable=False)
+        alone = (pragmas.CONNECTION, pragmas.ALONE, pragmas.READER)
+        return Opened(_open(file, "rw", *alone, first=tuning.reader), reusable=False)
 
 
-def open_writer(file: Path) -> sqlite3.Connection:
+def open_writer(file: Path, tuning: Tuning = PLAIN) -> sqlite3.Connection:
     """Open the connection that writes; a new file gets its journal mode here."""
     connection = _open(file, "rw", pragmas.CONNECTION)
     try:
-        _choose_journal(connection, file)
+        _choose_journal(connection, file, tuning)
         pragmas.apply(connection, pragmas.WRITER)
+        for statement in tuning.writer:
+            connection.execute(statement)
     except BaseException:
         connection.close()
         raise
@@ -78,7 +93,9 @@ def connect_uri(file: Path, mode: str) -> str:
     return f"file:{quote(os.fsencode(file))}?mode={mode}"
 
 
-def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3.Connection:
+def _open(
+    file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...], first: tuple[str, ...] = ()
+) -> sqlite3.Connection:
     refuse_shared(file)
     connection = sqlite3.connect(
         connect_uri(file, mode),
@@ -88,6 +105,8 @@ def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3
         cached_statements=256,
     )
     try:
+        for statement in first:  # before the connection may no longer write, not even to itself
+            connection.execute(statement)
         pragmas.apply(connection, *groups)
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     except BaseException:
@@ -96,10 +115,12 @@ def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3
     return connection
 
 
-def _choose_journal(connection: sqlite3.Connection, file: Path) -> None:
+def _choose_journal(connection: sqlite3.Connection, file: Path, tuning: Tuning) -> None:
     """A new file gets a write-ahead log where that is safe; an old one keeps its mode."""
     allowed, kind = wal_allowed(file)
     new = connection.execute("PRAGMA page_count").fetchone()[0] == 0
+    for statement in tuning.fresh if new else ():
+        connection.execute(statement)
     if new and allowed:
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
     elif new:

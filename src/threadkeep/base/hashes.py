@@ -20,15 +20,15 @@ def content_hash(*fields: Field) -> str:
     No two different lists of fields run together: `("ab", "c")` and `("a", "bc")` differ, as do
     `1` and `"1"`. Hash what the database gives back: a REAL column turns 1 into 1.0.
     """
-    return "b2:" + blake2b(_framed(fields), digest_size=16).hexdigest()
+    return "b2:" + blake2b(framed(fields), digest_size=16).hexdigest()
 
 
 def checksum(*fields: Field) -> int:
     """A quick 32-bit sum of the same bytes, for journal rows that live for minutes."""
-    return zlib.crc32(_framed(fields))
+    return zlib.crc32(framed(fields))
 
 
-def _framed(fields: tuple[Field, ...]) -> bytes:
+def framed(fields: tuple[Field, ...]) -> bytes:
     """Put a type and a length before each field, so that no two lists give the same bytes."""
     pieces = []
     for field in fields:

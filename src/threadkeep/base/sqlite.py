@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from threadkeep.base import forks, pragmas
-from threadkeep.base.connect import Opened, open_reader, outside_writer
+from threadkeep.base.connect import PLAIN, Opened, Tuning, open_reader, outside_writer
 from threadkeep.base.files import create_private_file, make_private_dir, set_aside
+from threadkeep.base.live import LiveConnection
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.readers import Readers
 from threadkeep.base.trouble import is_busy, translate
@@ -47,6 +48,7 @@ class Database:
         budget: float = DEFAULT_BUDGET,
         read_only: bool = False,
         must_exist: bool = False,
+        tuning: Tuning = PLAIN,
     ) -> None:
         """Open the file, and create it for the owner alone if it is missing."""
         self.path = Path(os.path.abspath(path))
@@ -55,6 +57,7 @@ class Database:
         self.queries = queries
         self.budget = budget
         self.read_only = read_only
+        self.tuning = tuning
         self._check_place(must_exist=must_exist or read_only)
         self._start()
         forks.watch(self)
@@ -81,7 +84,7 @@ class Database:
         self._readers = Readers(self._connect_reader)
         self._wakeup = Wakeup(self.changes)
         self.wal = WalKeeper(self)
-        self.writer = Writer(self.file, self.queries, self.wal)
+        self.writer = Writer(self.file, self.queries, self.wal, self.tuning)
 
     def _open_first(self) -> None:
         """Create the file if it is missing; on a full disk open it for reading at least."""
@@ -130,6 +133,17 @@ class Database:
         """Empty the write-ahead log into the file; False if a reader is in the way."""
         with self._guarded(budget):
             return truncate(self._connect_writer())
+
+    def give_back(self, pages: int) -> int:
+        """Cut up to so many free pages off the end of the file; give how many were cut."""
+        with self._guarded():
+            self._connect_writer()
+            try:
+                return self.writer.give_back(pages, self.budget)
+            except sqlite3.Error as error:
+                raise self.trouble(error, self.budget) from error
+            finally:
+                self.writer.settle(foreign_keys=True)
 
     def vacuum(self) -> None:
         """Write the file anew without its free pages, then empty the log into it."""
@@ -236,7 +250,16 @@ class Database:
 
     def _connect_reader(self) -> Opened:
         self._check_alive()
-        return open_reader(self.file, read_only=self.read_only)
+        return open_reader(self.file, read_only=self.read_only, tuning=self.tuning)
+
+    def live(self) -> LiveConnection:
+        """Open a connection of its own for callers who bring their own SQL; they close it."""
+        self._check_alive()
+        lock = None if self.read_only else self.writer_lock()
+        try:
+            return LiveConnection(self.file, lock, self.budget, self.tuning)
+        except sqlite3.Error as error:
+            raise self.trouble(error) from error
 
     def take_reader(self) -> sqlite3.Connection:
         """Lend a read connection; for `read`."""

@@ -18,6 +18,10 @@ from threadkeep.errors import (
 )
 
 
+class BrokenRule(Conflict, sqlite3.IntegrityError):
+    """A row breaks a rule of the schema; also SQLite's own error, for callers who expect that."""
+
+
 class _Meaning(NamedTuple):
     kind: type[ThreadkeepError]
     said: str
@@ -75,7 +79,7 @@ _MEANINGS = {
         TooLarge, "does not take a value that large", "store it as a file and keep its URL"
     ),
     sqlite3.SQLITE_CONSTRAINT: _Meaning(
-        Conflict, "refused a row that breaks a rule of its schema", "check ids and references"
+        BrokenRule, "refused a row that breaks a rule of its schema", "check ids and references"
     ),
 }
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from threadkeep.base import pragmas
-from threadkeep.base.connect import connect_uri, journal_mode, open_writer, run_patiently
+from threadkeep.base.connect import Tuning, connect_uri, journal_mode, open_writer, run_patiently
 from threadkeep.base.tx import Tx, roll_back
 from threadkeep.base.wal import WalKeeper, truncate
 from threadkeep.errors import Closed, Conflict, ThreadkeepError
@@ -21,13 +21,16 @@ _RETRY_SECONDS = 0.02
 class Writer:
     """Opens the connection when it is first needed, and leaves it ready for the next use."""
 
-    def __init__(self, file: Path, queries: Mapping[str, str], wal: WalKeeper) -> None:
+    def __init__(
+        self, file: Path, queries: Mapping[str, str], wal: WalKeeper, tuning: Tuning
+    ) -> None:
         self.connection: sqlite3.Connection | None = None
         self.journal_mode = ""
         self.tx: Tx | None = None
         self._file = file
         self._queries = queries
         self._wal = wal
+        self._tuning = tuning
         self._level = pragmas.FULL
         self._wrote = False
         self._closed = False
@@ -37,7 +40,7 @@ class Writer:
         if self._closed:
             raise Closed(f"{self._file} was closed", hint="open the store again")
         if self.connection is None:
-            connection = open_writer(self._file)
+            connection = open_writer(self._file, self._tuning)
             self.journal_mode = journal_mode(connection)
             self._level = pragmas.FULL
             self.connection = connection
@@ -84,6 +87,21 @@ class Writer:
         if self._level != level:
             connection.execute(f"PRAGMA synchronous = {level}")
             self._level = level
+
+    def give_back(self, pages: int, budget: float) -> int:
+        """Cut up to so many free pages off the end of the file; give how many were cut.
+
+        Only files made with incremental vacuum can; others give 0.
+        """
+        connection = self.connect()
+        before = int(connection.execute("PRAGMA page_count").fetchone()[0])
+        self._set_level(connection, pragmas.NORMAL)
+        run_patiently(connection, "BEGIN IMMEDIATE", budget)
+        # One row for each page: the statement does its work while its rows are fetched.
+        connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        run_patiently(connection, "COMMIT", budget)
+        self._wrote = True
+        return before - int(connection.execute("PRAGMA page_count").fetchone()[0])
 
     def vacuum(self, budget: float) -> None:
         """Write the file anew without its free pages, then empty the log into it."""

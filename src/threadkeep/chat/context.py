@@ -1,17 +1,15 @@
 """What every verb of the chat store works with: the database, the clock, ids, and the options."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from threadkeep.base import json
 from threadkeep.base.clock import Clock
 from threadkeep.base.ids import IdSource
+from threadkeep.base.redacting import Redact, redact_texts
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Invalid, TooLarge
-
-# What a host may do to text before it touches the disk.
-Redact = Callable[[str], str]
 
 PART_LIMIT = 64 * 1024 * 1024
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -42,25 +40,6 @@ def clean(ctx: Context, value: Any) -> Any:
         if isinstance(data, dict) and isinstance(data.get(_TAIL_START), str):
             cleaned["data"][_TAIL_START] = data[_TAIL_START]
     return cleaned
-
-
-def redact_texts(redact: Redact, value: Any) -> Any:
-    """Pass every text inside a JSON value through a hook."""
-    try:
-        return _redacted(redact, value)
-    except RecursionError:
-        msg = "the value is nested too deep, or contains itself"
-        raise Invalid(msg, hint="store it as text, or flatten it") from None
-
-
-def _redacted(redact: Redact, value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {key: _redacted(redact, item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):  # a tuple is stored as an array
-        return [_redacted(redact, item) for item in value]
-    return value
 
 
 def encode_part(ctx: Context, part: Any, what: str) -> str:

@@ -7,7 +7,7 @@ go up to its last blank. Without a hook nothing waits.
 
 from collections.abc import Mapping
 
-from threadkeep.chat.context import Redact, redact_texts
+from threadkeep.base.redacting import Redact, redact_texts
 from threadkeep.chat.records import Json
 
 # type of delta -> (field of the id, field of the text)

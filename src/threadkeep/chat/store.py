@@ -10,8 +10,10 @@ from typing import Self
 from threadkeep.base.backup import Kept, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.ids import IdSource
+from threadkeep.base.redacting import Redact
 from threadkeep.base.schema import prepare, refuse_newer
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.base.verbs import calls, reads, writes
 from threadkeep.chat import (
     diff as diff_,
     eventlog,
@@ -32,9 +34,8 @@ from threadkeep.chat import (
     usage,
     verify as verify_,
 )
-from threadkeep.chat.context import PART_LIMIT, Context, Redact
+from threadkeep.chat.context import PART_LIMIT, Context
 from threadkeep.chat.layout import QUERIES, SCHEMA, read_version
-from threadkeep.chat.verbs import calls, reads, writes
 from threadkeep.errors import Invalid
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.chats import contents, new_session, open_store
-from threadkeep.chat.context import Redact
+from threadkeep.base.redacting import Redact
 from threadkeep.chat.redacting import StreamRedactor
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid

@@ -1,0 +1,99 @@
+"""Values that a text column cannot hold: kept readable in the column, exactly beside it.
+
+A lone surrogate is no UTF-8, a list of parts is no text. The column gets what a person (or Hermes)
+can read, `tk_exact` the value itself, and reading gives the value back.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Invalid
+from threadkeep.state.context import Json
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PICTURES = ("image", "image_url", "input_image")
+
+
+class Stored(NamedTuple):
+    """What the column gets, and what goes beside it: a kind and a value, or nothing."""
+
+    column: str | None
+    exact: tuple[str, str | bytes] | None = None
+
+
+def to_column(value: Any, what: str) -> Stored:
+    """Make the readable form of any value, and the exact one where the two differ."""
+    if value is None:
+        return Stored(None)
+    if isinstance(value, str):
+        if value.isascii():
+            return Stored(value)
+        readable = _SURROGATE.sub("\ufffd", value)
+        return Stored(value) if readable == value else Stored(readable, ("json", json.dumps(value)))
+    if isinstance(value, bytes):
+        return Stored(value.decode("utf-8", "replace"), ("bytes", value))
+    exact = dump(value, what)
+    return Stored(_SURROGATE.sub("\ufffd", readable_text(value)), ("json", exact))
+
+
+def dump(value: Any, what: str) -> str:
+    """Write a value as JSON, in ASCII: any text fits, half characters too."""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"{what} cannot be stored as JSON: {error}"
+        raise Invalid(msg, hint="pass text, numbers, lists and dicts") from error
+
+
+def load(kind: str, value: str | bytes) -> Any:
+    """Give the value back that `to_column` kept."""
+    return value if kind == "bytes" else json.loads(value)
+
+
+def readable_text(value: Any) -> str:
+    """Show a value as text: the texts of a list of parts, a word for each picture in it."""
+    if isinstance(value, (list, tuple)):
+        return "\n".join(_readable_part(part) for part in value)
+    return _readable_part(value)
+
+
+def _readable_part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        if isinstance(part.get("text"), str):
+            return str(part["text"])
+        if part.get("type") in _PICTURES:
+            return "[image]"
+    return json.dumps(part, ensure_ascii=False)
+
+
+def keep(tx: Tx, owner: str, key: int | str, fields: dict[str, Stored]) -> None:
+    """Write the exact values of a row beside it, and forget those it no longer has."""
+    for field, stored in fields.items():
+        if stored.exact is not None:
+            kind, value = stored.exact
+            values = {"owner": owner, "key": key, "field": field, "kind": kind, "value": value}
+            tx.run("put_exact", values)
+
+
+def overlay_messages(tx: Tx, messages: Sequence[Json]) -> None:
+    """Put the exact values into messages that were read from their columns."""
+    if not messages:
+        return
+    ids = [message["id"] for message in messages]
+    found = tx.all("exact_messages", {"first": min(ids), "last": max(ids)})
+    if found:
+        by_id = {message["id"]: message for message in messages}
+        for key, field, kind, value in found:
+            if key in by_id:
+                by_id[key][field] = load(kind, value)
+
+
+def overlay_session(tx: Tx, session: Json) -> None:
+    """Put the exact values into a session that was read from its columns."""
+    for field, kind, value in tx.all("exact_session", {"key": session["id"]}):
+        session[field] = load(kind, value)

@@ -1,0 +1,262 @@
+"""The schema of a state file: fresh, of versions 1 to 6, or newer and only to be looked at."""
+
+import re
+from typing import Final
+
+from threadkeep.base.connect import Tuning
+from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
+from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.sqlite import Database, Tx
+from threadkeep.errors import Damaged
+from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
+
+PACKAGE: Final = "threadkeep.state"
+SCHEMA_VERSION: Final = 6
+SIDE_VERSION: Final = 1
+
+QUERIES: Final = load_queries(PACKAGE, "queries.sql", "search.sql", "upkeep.sql")
+HEAD: Final = load_text(PACKAGE, "head.sql")
+INDEX: Final = load_text(PACKAGE, "index.sql")
+SIDE: Final = load_text(PACKAGE, "side.sql")
+
+# Rows of one to four kilobytes waste a third of a page of 4 KB, a sixth of one of 8 KB; and a file
+# that may shrink in small steps never has to be written anew. FTS5 is not on SQLite 3.40's list of
+# tables that a trigger of an untrusted schema may use, and the contract's triggers use it.
+TUNING: Final = Tuning(
+    fresh=("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"),
+    writer=("PRAGMA trusted_schema = ON",),
+)
+
+_BILLING: Final = {
+    "cache_read_tokens": "INTEGER DEFAULT 0",
+    "cache_write_tokens": "INTEGER DEFAULT 0",
+    "reasoning_tokens": "INTEGER DEFAULT 0",
+    "billing_provider": "TEXT",
+    "billing_base_url": "TEXT",
+    "billing_mode": "TEXT",
+    "estimated_cost_usd": "REAL",
+    "actual_cost_usd": "REAL",
+    "cost_status": "TEXT",
+    "cost_source": "TEXT",
+    "pricing_version": "TEXT",
+}
+_REASONING: Final = {
+    "reasoning": "TEXT",
+    "reasoning_details": "TEXT",
+    "codex_reasoning_items": "TEXT",
+}
+# What a file of any version may lack: its program stopped half-way, or counted differently.
+_SESSION_TYPES: Final = {
+    "user_id": "TEXT",
+    "model": "TEXT",
+    "model_config": "TEXT",
+    "system_prompt": "TEXT",
+    "parent_session_id": "TEXT REFERENCES sessions(id)",
+    "ended_at": "REAL",
+    "end_reason": "TEXT",
+    "message_count": "INTEGER DEFAULT 0",
+    "tool_call_count": "INTEGER DEFAULT 0",
+    "input_tokens": "INTEGER DEFAULT 0",
+    "output_tokens": "INTEGER DEFAULT 0",
+    **_BILLING,
+    "title": "TEXT",
+}
+_MESSAGE_TYPES: Final = {
+    "content": "TEXT",
+    "tool_call_id": "TEXT",
+    "tool_calls": "TEXT",
+    "tool_name": "TEXT",
+    "token_count": "INTEGER",
+    "finish_reason": "TEXT",
+    **_REASONING,
+}
+
+
+# ---------------------------------------------------------------------- versions
+
+
+def read_version(tx: Tx) -> int | None:
+    """Give the version of a state file; 1 for one that does not say, None for no state file."""
+    tables = _names(tx, "table")
+    if not {"sessions", "messages"} <= tables:
+        return None
+    if "schema_version" not in tables:
+        return 1
+    row = tx.execute("SELECT max(version) FROM schema_version").fetchone()
+    if row[0] is None:
+        return 1
+    if not isinstance(row[0], int) or row[0] < 0:
+        msg = f"the file says that its schema version is {row[0]!r}"
+        raise Damaged(msg, hint="restore a backup with `threadkeep restore`; keep the file")
+    return row[0]
+
+
+def write_version(tx: Tx, version: int) -> None:
+    """Write down the version, in the one row of the contract."""
+    tx.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
+    tx.execute("DELETE FROM schema_version")
+    tx.execute("INSERT INTO schema_version(version) VALUES (?)", (version,))
+
+
+def _names(tx: Tx, kind: str) -> set[str]:
+    rows = tx.execute("SELECT name FROM sqlite_master WHERE type = ?", (kind,))
+    return {str(row[0]) for row in rows}
+
+
+# ---------------------------------------------------------------------- steps
+
+
+def _add_finish_reason(tx: Tx) -> None:
+    add_missing_columns(tx, "messages", {"finish_reason": "TEXT"})
+
+
+def _add_title(tx: Tx) -> None:
+    add_missing_columns(tx, "sessions", {"title": "TEXT"})
+
+
+def _make_titles_unique(tx: Tx) -> None:
+    add_missing_columns(tx, "sessions", {"title": "TEXT"})
+    _separate_equal_titles(tx)
+    tx.execute(
+        "CREATE UNIQUE INDEX IF NOT EXISTS idx_sessions_title_unique"
+        " ON sessions(title) WHERE title IS NOT NULL"
+    )
+
+
+def _separate_equal_titles(tx: Tx) -> None:
+    """Version 3 let two sessions have one title; the later ones get a number, as in a lineage."""
+    rows = tx.execute(
+        "SELECT rowid, title FROM sessions WHERE title IN (SELECT title FROM sessions"
+        " WHERE title IS NOT NULL GROUP BY title HAVING count(*) > 1) ORDER BY started_at, rowid"
+    ).fetchall()
+    seen: set[str] = set()
+    for rowid, title in rows:
+        if title not in seen:
+            seen.add(title)
+            continue
+        number = 2
+        taken = "SELECT 1 FROM sessions WHERE title = ?"
+        while tx.execute(taken, (f"{title} #{number}",)).fetchone() is not None:
+            number += 1
+        sql = "UPDATE sessions SET title = ? WHERE rowid = ?"
+        tx.execute(sql, (f"{title} #{number}", rowid))
+
+
+def _add_billing(tx: Tx) -> None:
+    add_missing_columns(tx, "sessions", _BILLING)
+
+
+def _add_reasoning(tx: Tx) -> None:
+    add_missing_columns(tx, "messages", _REASONING)
+
+
+SCHEMA: Final = Schema(
+    name="state",
+    version=SCHEMA_VERSION,
+    head=f"{HEAD}\n{INDEX}\n{SIDE}\nINSERT INTO tk_meta VALUES ('side_version', '{SIDE_VERSION}'),"
+    " ('indexed', '0');\n",
+    steps=(
+        Step(2, "0002_finish_reason", code=_add_finish_reason),
+        Step(3, "0003_title", code=_add_title),
+        Step(4, "0004_unique_titles", code=_make_titles_unique),
+        Step(5, "0005_billing", code=_add_billing),
+        Step(6, "0006_reasoning", code=_add_reasoning),
+    ),
+    read_version=read_version,
+    write_version=write_version,
+)
+
+
+# ---------------------------------------------------------------------- healing, adopting
+
+
+def is_whole(tx: Tx) -> bool:
+    """Tell whether a file has every column, index and table that we rely on."""
+    return (
+        set(SESSION_COLUMNS) <= set(columns_of(tx, "sessions"))
+        and set(MESSAGE_COLUMNS) <= set(columns_of(tx, "messages"))
+        and _wanted(HEAD) | _wanted(SIDE) <= _all_names(tx)
+        and read_side_version(tx) == SIDE_VERSION
+    )
+
+
+def read_side_version(tx: Tx) -> int:
+    """Give the version of our side tables, 0 for a file without them."""
+    if "tk_meta" not in _names(tx, "table"):
+        return 0
+    value = tx.value("get_meta", {"key": "side_version"})
+    return int(value) if value is not None and str(value).isdigit() else 0
+
+
+def heal(database: Database) -> None:
+    """Bring what is missing into a version 6 file, in one transaction: columns, indexes, ours."""
+    with database.read() as tx:
+        if is_whole(tx):
+            return
+    with database.write() as tx:
+        add_missing_columns(tx, "sessions", _SESSION_TYPES)
+        add_missing_columns(tx, "messages", _MESSAGE_TYPES)
+        _separate_equal_titles(tx)
+        _create_missing(tx, HEAD)
+        _create_missing(tx, SIDE)
+        if "messages_fts" not in _names(tx, "table"):
+            build_index(tx)
+        tx.execute("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0')")
+        tx.run("set_meta", {"key": "side_version", "value": str(SIDE_VERSION)})
+
+
+def build_index(tx: Tx) -> None:
+    """Make the contract's index with its triggers, and fill it from the messages."""
+    for statement in split_statements(INDEX):
+        tx.execute(statement)
+    tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
+
+
+def _create_missing(tx: Tx, script: str) -> None:
+    present = _all_names(tx)
+    for statement in split_statements(script):
+        name = _created_name(statement)
+        if name and name not in present:
+            tx.execute(statement)
+
+
+def _wanted(script: str) -> set[str]:
+    return {name for name in map(_created_name, split_statements(script)) if name}
+
+
+def _all_names(tx: Tx) -> set[str]:
+    return {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
+
+
+def _created_name(statement: str) -> str:
+    lines = (line for line in statement.splitlines() if not line.lstrip().startswith("--"))
+    found = re.match(
+        r"CREATE (?:\w+ )?(?:TABLE|INDEX|TRIGGER|VIEW) (\w+)", "\n".join(lines).strip()
+    )
+    return found[1] if found else ""
+
+
+# ---------------------------------------------------------------------- looking only
+
+
+def views_for(tx: Tx) -> tuple[str, ...]:
+    """Give temporary views through which any state file reads like one of version 6.
+
+    They stand before the tables of the same name on one connection; the file is not touched.
+    """
+    return tuple(
+        view
+        for table, columns in (("sessions", SESSION_COLUMNS), ("messages", MESSAGE_COLUMNS))
+        if (view := _view(table, columns, set(columns_of(tx, table)))) is not None
+    )
+
+
+def _view(table: str, columns: tuple[str, ...], present: set[str]) -> str | None:
+    if set(columns) <= present:
+        return None
+    counters = {name for name, kind in _SESSION_TYPES.items() if "DEFAULT 0" in kind}
+    shown = (
+        name if name in present else f"{0 if name in counters else 'NULL'} AS {name}"
+        for name in columns
+    )
+    return f"CREATE TEMP VIEW {table} AS SELECT {', '.join(shown)} FROM main.{table}"  # noqa: S608

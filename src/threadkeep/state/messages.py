@@ -1,0 +1,270 @@
+"""Messages: appended one by one or a turn at once, read back as rows or as a conversation."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Invalid
+from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.exact import Stored, dump, keep, to_column
+from threadkeep.state.rows import decode_json, fingerprint, messages_of
+
+_TEXTS = ("role", "content", "tool_call_id", "tool_name", "finish_reason", "reasoning")
+_JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items")
+_FIELDS = frozenset({*_TEXTS, *_JSON, "token_count", "timestamp", "idempotency_key"})
+_LAST_ID = (1 << 63) - 1
+_PAGE = 500
+
+
+def append_message(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    role: str,
+    content: Any = None,
+    tool_name: str | None = None,
+    tool_calls: Any = None,
+    tool_call_id: str | None = None,
+    token_count: int | None = None,
+    finish_reason: str | None = None,
+    reasoning: str | None = None,
+    reasoning_details: Any = None,
+    codex_reasoning_items: Any = None,
+    *,
+    timestamp: float | None = None,
+    idempotency_key: str | None = None,
+) -> int:
+    """Store a message and give its id; durable when it returns.
+
+    A second call with the same `idempotency_key` in the session stores nothing and gives that id.
+    """
+    message = {
+        "role": role,
+        "content": content,
+        "tool_name": tool_name,
+        "tool_calls": tool_calls,
+        "tool_call_id": tool_call_id,
+        "token_count": token_count,
+        "finish_reason": finish_reason,
+        "reasoning": reasoning,
+        "reasoning_details": reasoning_details,
+        "codex_reasoning_items": codex_reasoning_items,
+        "timestamp": timestamp,
+        "idempotency_key": idempotency_key,
+    }
+    return append_messages(ctx, tx, session_id, [message])[0]
+
+
+def append_messages(
+    ctx: Context, tx: Tx, session_id: str, messages: Iterable[Mapping[str, Any]]
+) -> list[int]:
+    """Store messages in one transaction, all or none, with one sync; give their ids.
+
+    Each message is a dict with the names of `append_message`'s arguments. Those whose
+    `idempotency_key` was used before are not stored again; their place holds the earlier id.
+    """
+    ids: list[int] = []
+    stored = calls = 0
+    for message in messages:
+        _check(message)
+        key = message.get("idempotency_key")
+        known = None if key is None else find_key(tx, session_id, "message", key)
+        if known is not None:
+            ids.append(known[0])
+            continue
+        ids.append(insert(ctx, tx, session_id, message))
+        stored += 1
+        calls += call_count(message.get("tool_calls"))
+        if key is not None:
+            remember_key(tx, session_id, "message", key, ids[-1])
+    if stored:
+        tx.run("count_message", {"id": session_id, "messages": stored, "calls": calls})
+    return ids
+
+
+def _check(message: Mapping[str, Any]) -> None:
+    if not isinstance(message, Mapping):
+        msg = f"a message must be a dict, not {type(message).__name__}"
+        raise Invalid(msg, hint="pass {'role': ..., 'content': ...}")
+    unknown = sorted(set(message) - _FIELDS)
+    if unknown:
+        msg = f"a message has no field {unknown[0]!r}"
+        raise Invalid(msg, hint=f"the fields are {', '.join(sorted(_FIELDS))}")
+
+
+def call_count(tool_calls: Any) -> int:
+    """Count tool calls as the contract does: the items of a list, or one of anything else."""
+    if tool_calls is None:
+        return 0
+    return len(tool_calls) if isinstance(tool_calls, list) else 1
+
+
+def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) -> int:
+    """Store one message without counting it; give its id."""
+    texts = {field: to_column(clean(ctx, message.get(field)), field) for field in _TEXTS}
+    columns: Json = {field: stored.column for field, stored in texts.items()}
+    for field in _JSON:
+        value = message.get(field)
+        columns[field] = dump(clean(ctx, value), field) if value else None
+    timestamp = message.get("timestamp")
+    columns["session_id"] = session_id
+    columns["token_count"] = message.get("token_count")
+    columns["timestamp"] = ctx.clock() if timestamp is None else float(timestamp)
+    message_id = int(tx.value("insert_message", columns))
+    tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
+    _keep_exact(tx, message_id, texts)
+    return message_id
+
+
+def _keep_exact(tx: Tx, message_id: int, texts: dict[str, Stored]) -> None:
+    if any(stored.exact is not None for stored in texts.values()):
+        keep(tx, "message", message_id, texts)
+
+
+def hash_of(message_id: int, columns: Mapping[str, Any]) -> int:
+    """Give the fingerprint of a message whose columns are about to be, or were, stored."""
+    return fingerprint(
+        (
+            message_id,
+            columns["session_id"],
+            columns["role"],
+            columns["content"],
+            columns["tool_call_id"],
+            columns["tool_calls"],
+            columns["tool_name"],
+            columns["timestamp"],
+            columns["token_count"],
+            columns["finish_reason"],
+            columns["reasoning"],
+            columns["reasoning_details"],
+            columns["codex_reasoning_items"],
+        )
+    )
+
+
+# ---------------------------------------------------------------------- keys
+
+
+def find_key(tx: Tx, session_id: str, kind: str, key: str) -> tuple[int, ...] | None:
+    """Tell what was done under a caller's key: None if nothing was."""
+    if not isinstance(key, str) or not key:
+        msg = f"an idempotency key must be text, not {key!r}"
+        raise Invalid(msg, hint="pass the same short text for the same message, a UUID for example")
+    return tx.one("get_key", {"session_id": session_id, "kind": kind, "key": key})
+
+
+def remember_key(tx: Tx, session_id: str, kind: str, key: str, message_id: int | None) -> None:
+    """Note that something was done under a caller's key."""
+    values = {"session_id": session_id, "kind": kind, "key": key, "message_id": message_id}
+    tx.run("put_key", values)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def get_messages(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    limit: int | None = None,
+    offset: int = 0,
+    *,
+    after_id: int | None = None,
+    before_id: int | None = None,
+    latest: bool = False,
+) -> list[Json]:
+    """Give the messages of a session in the order they were written, all columns.
+
+    `after_id` and `before_id` page through long sessions; `latest` counts `limit` and `offset` from
+    the end. Tool calls are decoded, other JSON columns are text.
+    """
+    rows = tx.all(
+        "get_latest_messages" if latest else "get_messages",
+        {
+            "session_id": session_id,
+            "after": 0 if after_id is None else after_id,
+            "before": _LAST_ID if before_id is None else before_id,
+            "limit": -1 if limit is None else limit,
+            "offset": offset,
+        },
+    )
+    messages = messages_of(ctx, tx, rows[::-1] if latest else rows)
+    for message in messages:
+        if message["tool_calls"]:
+            message["tool_calls"] = decode_json(
+                message["tool_calls"], message["id"], "tool_calls", []
+            )
+    return messages
+
+
+def iter_messages(ctx: Context, session_id: str, page: int = _PAGE) -> Iterator[Json]:
+    """Give the messages of a session one by one, holding a page of them in memory at a time."""
+    after = 0
+    while True:
+        with ctx.db.read() as tx:
+            messages = get_messages(ctx, tx, session_id, page, after_id=after)
+        yield from messages
+        if len(messages) < page:
+            return
+        after = messages[-1]["id"]
+
+
+def get_messages_around(
+    ctx: Context, tx: Tx, message_id: int, before: int = 5, after: int = 5
+) -> list[Json]:
+    """Give a message with its neighbours in the session; nothing if it does not exist."""
+    row = tx.one("get_message", {"id": message_id})
+    if row is None:
+        return []
+    session_id = row[1]
+    earlier = get_messages(ctx, tx, session_id, before, before_id=message_id, latest=True)
+    return [*earlier, *get_messages(ctx, tx, session_id, after + 1, after_id=message_id - 1)]
+
+
+def get_messages_as_conversation(
+    ctx: Context, tx: Tx, session_id: str, *, limit: int | None = None
+) -> list[Json]:
+    """Give the messages of a session in the form that a model is called with."""
+    params = {"session_id": session_id, "after": 0, "before": _LAST_ID, "offset": 0}
+    if limit is None:
+        rows = tx.all("get_messages", {**params, "limit": -1})
+    else:
+        rows = tx.all("get_latest_messages", {**params, "limit": limit})[::-1]
+    return [_as_turn(message) for message in messages_of(ctx, tx, rows)]
+
+
+def _as_turn(message: Json) -> Json:
+    turn = {"role": message["role"], "content": message["content"]}
+    for field in ("tool_call_id", "tool_name"):
+        if message[field]:
+            turn[field] = message[field]
+    if message["tool_calls"]:
+        turn["tool_calls"] = decode_json(message["tool_calls"], message["id"], "tool_calls", [])
+    if message["role"] == "assistant":
+        if message["reasoning"]:
+            turn["reasoning"] = message["reasoning"]
+        for field in ("reasoning_details", "codex_reasoning_items"):
+            if message[field]:
+                turn[field] = decode_json(message[field], message["id"], field, None)
+    return turn
+
+
+def message_count(_ctx: Context, tx: Tx, session_id: str | None = None) -> int:
+    """Count the messages of a session, or of all."""
+    return int(tx.value("count_messages", {"session_id": session_id}))
+
+
+def clear_messages(_ctx: Context, tx: Tx, session_id: str) -> None:
+    """Delete the messages of a session for good and zero its counts; tokens stay counted."""
+    tx.run("delete_messages", {"session_id": session_id})
+    tx.run("reset_counts", {"id": session_id})
+
+
+def encoded(message: Json) -> str:
+    """Write a message as one line of JSON, in ASCII, whatever it holds."""
+    return json.dumps(message, default=_as_text)
+
+
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

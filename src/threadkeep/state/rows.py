@@ -1,0 +1,64 @@
+"""Rows of the contract as the dicts callers get, and their fingerprints."""
+
+import json
+import logging
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+from threadkeep.base.hashes import framed
+from threadkeep.base.sqlite import Row, Tx
+from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, Context, Json
+from threadkeep.state.exact import overlay_messages, overlay_session
+from threadkeep.state.offload import inline_messages
+
+log = logging.getLogger(__name__)
+
+
+def fingerprint(fields: Sequence[Any]) -> int:
+    """Give 64 bits over the fields of a row as the database gives them back."""
+    digest = blake2b(framed(tuple(fields)), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def session_of(row: Row) -> Json:
+    """Make the dict of a session from a row of the twenty-six columns."""
+    return dict(zip(SESSION_COLUMNS, row, strict=True))
+
+
+def read_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+    """Read a session with what is kept beside it, None if there is none."""
+    row = tx.one("get_session", {"id": session_id})
+    return None if row is None else complete_session(ctx, tx, session_of(row))
+
+
+def complete_session(ctx: Context, tx: Tx, session: Json) -> Json:
+    """Put in what the columns of a session could not hold."""
+    if ctx.side:
+        overlay_session(tx, session)
+    return session
+
+
+def messages_of(ctx: Context, tx: Tx, rows: Sequence[Row]) -> list[Json]:
+    """Make dicts of rows of the thirteen columns, with what is kept beside them."""
+    messages = [dict(zip(MESSAGE_COLUMNS, row, strict=True)) for row in rows]
+    if ctx.side:
+        inline_messages(tx, messages)
+        overlay_messages(tx, messages)
+    return messages
+
+
+def decode_json(text: Any, message_id: int, field: str, otherwise: Any) -> Any:
+    """Decode a JSON column; text that is none gives `otherwise`, and a warning."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        log.warning("message %s: %s is no JSON and was left out", message_id, field)
+        return otherwise
+
+
+def refresh_session_hash(tx: Tx, session_id: str) -> None:
+    """Write the fingerprint of a session that we just changed."""
+    row = tx.one("fingerprint_session", {"id": session_id})
+    if row is not None:
+        tx.run("put_session_hash", {"id": session_id, "hash": fingerprint(row)})

@@ -1,0 +1,97 @@
+"""SessionDB: the session store, one line for each verb; what they do is in the modules beside."""
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Self
+
+from threadkeep.base.live import LiveConnection
+from threadkeep.base.redacting import Redact
+from threadkeep.base.sqlite import DEFAULT_BUDGET
+from threadkeep.base.verbs import calls, reads
+from threadkeep.state import messages as messages_, sessions as sessions_
+from threadkeep.state.context import Seconds
+from threadkeep.state.opening import default_path, open_context
+from threadkeep.state.verbs import writes
+
+
+class SessionDB:
+    """An agent's session history in one file, shared by any number of threads and processes."""
+
+    MAX_TITLE_LENGTH = 100
+
+    def __init__(
+        self,
+        db_path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002
+        *,
+        timeout: float = DEFAULT_BUDGET,
+        redact: Redact | None = None,
+        clock: Seconds = time.time,
+    ) -> None:
+        """Open the file, and create it for the owner alone if it is missing.
+
+        A writer waits its turn with a patience of up to 30 seconds (timeout=30.0) while other
+        processes write; readers never wait. A file of a newer schema is opened read-only.
+        """
+        self.db_path = Path(default_path() if db_path is None else db_path)
+        self.context = open_context(
+            self.db_path, read_only=read_only, budget=timeout, redact=redact, clock=clock
+        )
+        self._lock = threading.RLock()
+        self._live: tuple[int, LiveConnection] | None = None
+
+    @property
+    def _conn(self) -> LiveConnection | None:
+        """A connection for programs with SQL of their own; None after close, as in Hermes."""
+        if self.context.db.closed:
+            return None
+        with self._lock:
+            if self._live is not None and self._live[0] != os.getpid():
+                self._live[1].close()  # inherited over a fork: its locks stayed with the parent
+                self._live = None
+            if self._live is None:
+                self._live = (os.getpid(), self.context.db.live())
+            return self._live[1]
+
+    def close(self) -> None:
+        """Close the store; twice is fine."""
+        live, self._live = self._live, None
+        if live is not None:
+            live[1].close()
+        self.context.db.close()
+
+    def __enter__(self) -> Self:
+        """Use the store in a `with` block, which closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""
+        self.close()
+
+    # ------------------------------------------------------------------ sessions
+    create_session = writes(sessions_.create_session)
+    ensure_session = writes(sessions_.ensure_session)
+    end_session = writes(sessions_.end_session)
+    reopen_session = writes(sessions_.reopen_session)
+    update_system_prompt = writes(sessions_.update_system_prompt)
+    get_session = reads(sessions_.get_session)
+    resolve_session_id = reads(sessions_.resolve_session_id)
+    search_sessions = reads(sessions_.search_sessions)
+    session_count = reads(sessions_.session_count)
+    session_count_by_source = reads(sessions_.session_count_by_source)
+    delete_session = writes(sessions_.delete_session)
+    set_session_pinned = writes(sessions_.set_session_pinned)
+    set_session_archived = writes(sessions_.set_session_archived)
+    set_relation = writes(sessions_.set_relation)
+
+    # ------------------------------------------------------------------ messages
+    append_message = writes(messages_.append_message)
+    append_messages = writes(messages_.append_messages)
+    get_messages = reads(messages_.get_messages)
+    iter_messages = calls(messages_.iter_messages)
+    get_messages_around = reads(messages_.get_messages_around)
+    get_messages_as_conversation = reads(messages_.get_messages_as_conversation)
+    message_count = reads(messages_.message_count)
+    clear_messages = writes(messages_.clear_messages)

@@ -1,0 +1,176 @@
+"""Sessions: begun, ended, looked up, counted, deleted."""
+
+from typing import Any
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.exact import Stored, dump, keep, to_column
+from threadkeep.state.rows import (
+    complete_session,
+    read_session,
+    refresh_session_hash,
+    session_of,
+)
+
+RELATIONS = ("compression", "branch", "delegate")
+
+
+def create_session(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    source: str | None,
+    model: str | None = None,
+    model_config: Any = None,
+    system_prompt: str | None = None,
+    user_id: str | None = None,
+    parent_session_id: str | None = None,
+    *,
+    relation: str | None = None,
+) -> str:
+    """Begin a session and give its id; one that exists is left as it is.
+
+    `relation` says what the session is to its parent: compression, branch or delegate.
+    """
+    check_id(session_id)
+    columns = {
+        "source": to_column(source, "source"),
+        "user_id": to_column(user_id, "user_id"),
+        "model": to_column(model, "model"),
+        "system_prompt": to_column(clean(ctx, system_prompt), "system_prompt"),
+    }
+    config = dump(clean(ctx, model_config), "model_config") if model_config else None
+    values: Json = {field: stored.column for field, stored in columns.items()}
+    values |= {"id": session_id, "model_config": config, "now": ctx.clock()}
+    new = tx.run("insert_session", {**values, "parent_session_id": parent_session_id}) > 0
+    if new:
+        _keep_exact(tx, session_id, columns)
+        refresh_session_hash(tx, session_id)
+        if relation is not None:
+            set_relation(ctx, tx, session_id, parent_session_id, relation)
+    elif source is None:
+        ctx.notices.warn("no source", "session %r has no source and was not stored", session_id)
+    return session_id
+
+
+def _keep_exact(tx: Tx, session_id: str, columns: dict[str, Stored]) -> None:
+    if any(stored.exact is not None for stored in columns.values()):
+        keep(tx, "session", session_id, columns)
+
+
+def check_id(session_id: object) -> None:
+    """Refuse an id that no text column can hold; None is left to the database, as ever."""
+    if isinstance(session_id, str):
+        try:
+            session_id.encode()
+        except UnicodeEncodeError:
+            msg = f"the session id {session_id!a} is no valid text"
+            raise Invalid(msg, hint="use an id without lone surrogates") from None
+
+
+def ensure_session(
+    ctx: Context, tx: Tx, session_id: str, source: str = "unknown", model: str | None = None
+) -> None:
+    """Begin a session unless there is one of that id; nothing of it is overwritten."""
+    create_session(ctx, tx, session_id, source, model)
+
+
+def end_session(ctx: Context, tx: Tx, session_id: str, end_reason: str | None) -> None:
+    """End a session; the first end of a session is the one that counts."""
+    tx.run("end_session", {"id": session_id, "now": ctx.clock(), "end_reason": end_reason})
+
+
+def reopen_session(_ctx: Context, tx: Tx, session_id: str) -> None:
+    """Make an ended session one that goes on."""
+    tx.run("reopen_session", {"id": session_id})
+
+
+def update_system_prompt(ctx: Context, tx: Tx, session_id: str, system_prompt: str | None) -> None:
+    """Replace the system prompt of a session."""
+    stored = to_column(clean(ctx, system_prompt), "system_prompt")
+    if tx.run("set_system_prompt", {"id": session_id, "system_prompt": stored.column}):
+        tx.run("drop_exact", {"owner": "session", "key": session_id, "field": "system_prompt"})
+        keep(tx, "session", session_id, {"system_prompt": stored})
+        refresh_session_hash(tx, session_id)
+
+
+def get_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+    """Give a session as a dict of its columns, None if there is none."""
+    return read_session(ctx, tx, session_id)
+
+
+def need_session(tx: Tx, session_id: str) -> None:
+    """Raise if there is no such session."""
+    if tx.one("session_exists", {"id": session_id}) is None:
+        msg = f"there is no session {session_id!r}"
+        raise NotFound(msg, hint="`threadkeep state ls` shows the sessions")
+
+
+def resolve_session_id(_ctx: Context, tx: Tx, session_id_or_prefix: str) -> str | None:
+    """Give the id that is meant: the exact one, or the only one that begins so."""
+    given = session_id_or_prefix
+    if tx.one("session_exists", {"id": given}) is not None:
+        return given
+    escaped = given.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    found = tx.all("sessions_by_prefix", {"pattern": f"{escaped}%"})
+    return str(found[0][0]) if len(found) == 1 else None
+
+
+def search_sessions(
+    ctx: Context, tx: Tx, source: str | None = None, limit: int = 20, offset: int = 0
+) -> list[Json]:
+    """Give sessions as they are stored, children too, the newest first."""
+    name = "sessions_newest" if source is None else "sessions_newest_of_source"
+    rows = tx.all(name, {"source": source, "limit": limit, "offset": offset})
+    return [complete_session(ctx, tx, session_of(row)) for row in rows]
+
+
+def session_count(_ctx: Context, tx: Tx, source: str | None = None) -> int:
+    """Count the sessions of a source, or all."""
+    return int(tx.value("count_sessions", {"source": source}))
+
+
+def session_count_by_source(_ctx: Context, tx: Tx) -> dict[str, int]:
+    """Count the sessions of each source, the largest first."""
+    return {str(row[0]): int(row[1]) for row in tx.all("count_sessions_by_source")}
+
+
+def delete_session(_ctx: Context, tx: Tx, session_id: str) -> bool:
+    """Delete a session with its messages for good; its children stay, without a parent."""
+    tx.run("orphan_children", {"id": session_id})
+    tx.run("delete_messages", {"session_id": session_id})
+    return tx.run("delete_session", {"id": session_id}) > 0
+
+
+# ---------------------------------------------------------------------- flags, relations
+
+
+def set_session_pinned(ctx: Context, tx: Tx, session_id: str, pinned: bool = True) -> bool:  # noqa: FBT001, FBT002
+    """Pin a session, so that pruning spares it; False if there is no such session."""
+    return _set_flag(ctx, tx, session_id, "set_pinned", pinned)
+
+
+def set_session_archived(ctx: Context, tx: Tx, session_id: str, archived: bool = True) -> bool:  # noqa: FBT001, FBT002
+    """Archive a session, so that listings leave it out; False if there is no such session."""
+    return _set_flag(ctx, tx, session_id, "set_archived", archived)
+
+
+def _set_flag(ctx: Context, tx: Tx, session_id: str, query: str, on: bool) -> bool:  # noqa: FBT001
+    if tx.one("session_exists", {"id": session_id}) is None:
+        return False
+    tx.run(query, {"id": session_id, "at": ctx.clock() if on else None})
+    return True
+
+
+def set_relation(
+    _ctx: Context, tx: Tx, session_id: str, parent_id: str | None, relation: str
+) -> None:
+    """Say what a session is to its parent: compression, branch or delegate."""
+    if relation not in RELATIONS:
+        msg = f"a session's relation to its parent is not {relation!r}"
+        raise Invalid(msg, hint=f"use one of {', '.join(RELATIONS)}")
+    if parent_id is None:
+        msg = f"session {session_id!r} has a relation, but no parent"
+        raise Invalid(msg, hint="pass parent_session_id, too")
+    tx.run("put_relation", {"id": session_id, "parent_id": parent_id, "kind": relation})

@@ -1,0 +1,1 @@
+-- Named queries of full-text search and of its indexes.

@@ -1,0 +1,1 @@
+-- Named queries of upkeep: retention, offloading, sizes, checks.
