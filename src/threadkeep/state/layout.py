@@ -154,7 +154,7 @@ SCHEMA: Final = Schema(
     name="state",
     version=SCHEMA_VERSION,
     head=f"{HEAD}\n{INDEX}\n{SIDE}\nINSERT INTO tk_meta VALUES ('side_version', '{SIDE_VERSION}'),"
-    " ('indexed', '0');\n",
+    " ('indexed', '0'), ('active', '0');\n",
     steps=(
         Step(2, "0002_finish_reason", code=_add_finish_reason),
         Step(3, "0003_title", code=_add_title),
@@ -201,7 +201,11 @@ def heal(database: Database) -> None:
         _create_missing(tx, SIDE)
         if "messages_fts" not in _names(tx, "table"):
             build_index(tx)
-        tx.execute("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0')")
+        tx.execute("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0'), ('active', '0')")
+        tx.execute(
+            "INSERT OR IGNORE INTO tk_activity(session_id, last_active)"
+            " SELECT id, started_at FROM sessions"
+        )
         tx.run("set_meta", {"key": "side_version", "value": str(SIDE_VERSION)})
 
 

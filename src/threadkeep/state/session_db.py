@@ -10,8 +10,18 @@ from threadkeep.base.live import LiveConnection
 from threadkeep.base.redacting import Redact
 from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls, reads
-from threadkeep.state import messages as messages_, sessions as sessions_
+from threadkeep.state import (
+    lineage as lineage_,
+    listing as listing_,
+    messages as messages_,
+    rewind as rewind_,
+    sessions as sessions_,
+    titles as titles_,
+    transfer as transfer_,
+    usage as usage_,
+)
 from threadkeep.state.context import Seconds
+from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
 from threadkeep.state.opening import default_path, open_context
 from threadkeep.state.verbs import writes
 
@@ -19,7 +29,12 @@ from threadkeep.state.verbs import writes
 class SessionDB:
     """An agent's session history in one file, shared by any number of threads and processes."""
 
-    MAX_TITLE_LENGTH = 100
+    MAX_TITLE_LENGTH = titles_.MAX_TITLE_LENGTH
+    # How the contract's own store waits; programs read these names. Ours waits in a fair queue.
+    _WRITE_MAX_RETRIES = 15
+    _WRITE_RETRY_MIN_S = 0.020
+    _WRITE_RETRY_MAX_S = 0.150
+    _CHECKPOINT_EVERY_N_WRITES = 50
 
     def __init__(
         self,
@@ -70,6 +85,11 @@ class SessionDB:
         """Close the store."""
         self.close()
 
+    # ------------------------------------------------------------------ static helpers
+    sanitize_title = staticmethod(titles_.sanitize_title)
+    _sanitize_fts5_query = staticmethod(sanitize_fts5_query)
+    _contains_cjk = staticmethod(contains_cjk)
+
     # ------------------------------------------------------------------ sessions
     create_session = writes(sessions_.create_session)
     ensure_session = writes(sessions_.ensure_session)
@@ -95,3 +115,33 @@ class SessionDB:
     get_messages_as_conversation = reads(messages_.get_messages_as_conversation)
     message_count = reads(messages_.message_count)
     clear_messages = writes(messages_.clear_messages)
+    rewind_to_message = writes(rewind_.rewind_to_message)
+    undo_rewind = writes(rewind_.undo_rewind)
+
+    # ------------------------------------------------------------------ titles
+    set_session_title = writes(titles_.set_session_title)
+    set_auto_title = writes(titles_.set_auto_title)
+    get_session_title = reads(titles_.get_session_title)
+    get_session_by_title = reads(titles_.get_session_by_title)
+    resolve_session_by_title = reads(titles_.resolve_session_by_title)
+    get_next_title_in_lineage = reads(titles_.get_next_title_in_lineage)
+
+    # ------------------------------------------------------------------ lists and lineage
+    list_sessions_rich = reads(listing_.list_sessions_rich)
+    get_compression_tip = reads(lineage_.get_compression_tip)
+    get_compression_lineage = reads(lineage_.get_compression_lineage)
+    get_lineage = reads(lineage_.get_lineage)
+    resolve_resume_session_id = reads(lineage_.resolve_resume_session_id)
+    compress_session = writes(lineage_.compress_session)
+    branch_session = writes(lineage_.branch_session)
+
+    # ------------------------------------------------------------------ usage
+    update_token_counts = writes(usage_.update_token_counts)
+    usage = reads(usage_.usage)
+
+    # ------------------------------------------------------------------ out and in
+    export_session = reads(transfer_.export_session)
+    export_all = reads(transfer_.export_all)
+    export_session_lineage = reads(transfer_.export_session_lineage)
+    iter_export = calls(transfer_.iter_export)
+    import_sessions = calls(transfer_.import_sessions)

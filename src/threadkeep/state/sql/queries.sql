@@ -160,3 +160,399 @@ ON CONFLICT(session_id) DO UPDATE SET archived_at = excluded.archived_at;
 -- name: put_relation
 INSERT INTO tk_relations(session_id, parent_id, kind) VALUES (:id, :parent_id, :kind)
 ON CONFLICT(session_id) DO UPDATE SET parent_id = excluded.parent_id, kind = excluded.kind;
+
+-- ---------------------------------------------------------------- titles
+
+-- name: title_owner
+SELECT id FROM sessions WHERE title = :title;
+
+-- name: title_and_source
+SELECT s.title, f.title_source FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+WHERE s.id = :id;
+
+-- name: set_title
+UPDATE sessions SET title = :title WHERE id = :id;
+
+-- name: set_title_source
+INSERT INTO tk_flags(session_id, title_source) VALUES (:id, :source)
+ON CONFLICT(session_id) DO UPDATE SET title_source = excluded.title_source;
+
+-- name: session_by_title
+SELECT id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at,
+  ended_at, end_reason, message_count, tool_call_count, input_tokens, output_tokens,
+  cache_read_tokens, cache_write_tokens, reasoning_tokens, billing_provider, billing_base_url,
+  billing_mode, estimated_cost_usd, actual_cost_usd, cost_status, cost_source, pricing_version, title
+FROM sessions WHERE title = :title;
+
+-- name: newest_variant
+SELECT id FROM sessions WHERE title LIKE :pattern ESCAPE '\' ORDER BY started_at DESC LIMIT 1;
+
+-- name: titles_like
+SELECT title FROM sessions WHERE title = :title OR title LIKE :pattern ESCAPE '\';
+
+-- ---------------------------------------------------------------- rewind
+
+-- name: message_of_session
+SELECT 1 FROM messages WHERE id = :id AND session_id = :session_id;
+
+-- name: next_rewind_batch
+SELECT coalesce(max(batch), 0) + 1 FROM tk_rewound;
+
+-- name: message_ids_from
+SELECT id FROM messages WHERE session_id = :session_id AND id >= :first ORDER BY id;
+
+-- name: copy_to_rewound
+INSERT INTO tk_rewound(
+  id, batch, cut, rewound_at, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp,
+  token_count, finish_reason, reasoning, reasoning_details, codex_reasoning_items, exact)
+SELECT id, :batch, :cut, :now, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp,
+  token_count, finish_reason, reasoning, reasoning_details, codex_reasoning_items, :exact
+FROM messages WHERE id = :id;
+
+-- name: delete_messages_from
+DELETE FROM messages WHERE session_id = :session_id AND id >= :first;
+
+-- name: last_rewind
+SELECT batch, cut FROM tk_rewound WHERE session_id = :session_id ORDER BY batch DESC LIMIT 1;
+
+-- name: rewound_messages
+SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items, exact
+FROM tk_rewound WHERE batch = :batch ORDER BY id;
+
+-- name: forget_rewind
+DELETE FROM tk_rewound WHERE batch = :batch;
+
+-- name: restore_message
+INSERT INTO messages(
+  id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items)
+VALUES (
+  :id, :session_id, :role, :content, :tool_call_id, :tool_calls, :tool_name, :timestamp, :token_count,
+  :finish_reason, :reasoning, :reasoning_details, :codex_reasoning_items);
+
+-- name: offloaded_of
+SELECT field, pieces FROM tk_offloaded WHERE message_id = :id;
+
+-- name: put_offloaded
+INSERT INTO tk_offloaded(message_id, field, pieces) VALUES (:message_id, :field, :pieces)
+ON CONFLICT(message_id, field) DO UPDATE SET pieces = excluded.pieces;
+
+-- name: tool_calls_of
+SELECT tool_calls FROM messages WHERE session_id = :session_id AND tool_calls IS NOT NULL;
+
+-- name: set_counts
+UPDATE sessions SET message_count = :messages, tool_call_count = :calls WHERE id = :id;
+
+-- ---------------------------------------------------------------- lineage
+
+-- name: compression_child
+-- The contract's rule: begun when the compressed parent had ended; of several the newest.
+SELECT c.id FROM sessions p JOIN sessions c ON c.parent_session_id = p.id
+WHERE p.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at
+ORDER BY c.started_at DESC LIMIT 1;
+
+-- name: compression_parent
+SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
+WHERE c.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at;
+
+-- name: any_message
+SELECT 1 FROM messages WHERE session_id = :session_id LIMIT 1;
+
+-- name: parent_of
+SELECT parent_session_id FROM sessions WHERE id = :id;
+
+-- name: family_member
+SELECT s.id, s.parent_session_id, s.title, s.source, s.started_at, s.ended_at, s.end_reason,
+  s.message_count, r.kind
+FROM sessions s LEFT JOIN tk_relations r ON r.session_id = s.id WHERE s.id = :id;
+
+-- name: family_member_children
+SELECT s.id, s.parent_session_id, s.title, s.source, s.started_at, s.ended_at, s.end_reason,
+  s.message_count, r.kind
+FROM sessions s LEFT JOIN tk_relations r ON r.session_id = s.id
+WHERE s.parent_session_id = :id ORDER BY s.started_at, s.id;
+
+-- name: family_member_plain
+SELECT s.id, s.parent_session_id, s.title, s.source, s.started_at, s.ended_at, s.end_reason,
+  s.message_count, NULL
+FROM sessions s WHERE s.id = :id;
+
+-- name: family_member_plain_children
+SELECT s.id, s.parent_session_id, s.title, s.source, s.started_at, s.ended_at, s.end_reason,
+  s.message_count, NULL
+FROM sessions s WHERE s.parent_session_id = :id ORDER BY s.started_at, s.id;
+
+-- name: insert_child
+-- A child is held where its parent is, by the same user and model.
+INSERT INTO sessions(
+  id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at)
+SELECT :id, source, user_id, model, model_config, system_prompt, id, :now
+FROM sessions WHERE id = :parent;
+
+-- name: end_compressed
+-- Also one that ended before: it goes on in its child, and that must be found.
+UPDATE sessions SET ended_at = coalesce(ended_at, :now), end_reason = 'compression' WHERE id = :id;
+
+-- name: set_started
+UPDATE sessions SET started_at = :now WHERE id = :id;
+
+-- ---------------------------------------------------------------- usage
+
+-- name: usage_of
+SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,
+  estimated_cost_usd, actual_cost_usd, model, source
+FROM sessions WHERE id = :id;
+
+-- name: add_usage
+-- Estimated costs become a number with the first update; actual costs only when there are some.
+UPDATE sessions SET
+  input_tokens = input_tokens + :input_tokens,
+  output_tokens = output_tokens + :output_tokens,
+  cache_read_tokens = cache_read_tokens + :cache_read_tokens,
+  cache_write_tokens = cache_write_tokens + :cache_write_tokens,
+  reasoning_tokens = reasoning_tokens + :reasoning_tokens,
+  estimated_cost_usd = coalesce(estimated_cost_usd, 0) + coalesce(:estimated_cost_usd, 0),
+  actual_cost_usd = CASE WHEN :actual_cost_usd IS NULL THEN actual_cost_usd
+    ELSE coalesce(actual_cost_usd, 0) + :actual_cost_usd END,
+  cost_status = coalesce(:cost_status, cost_status),
+  cost_source = coalesce(:cost_source, cost_source),
+  pricing_version = coalesce(:pricing_version, pricing_version),
+  billing_provider = coalesce(billing_provider, :billing_provider),
+  billing_base_url = coalesce(billing_base_url, :billing_base_url),
+  billing_mode = coalesce(billing_mode, :billing_mode),
+  model = coalesce(model, :model)
+WHERE id = :id;
+
+-- name: set_usage
+UPDATE sessions SET
+  input_tokens = :input_tokens,
+  output_tokens = :output_tokens,
+  cache_read_tokens = :cache_read_tokens,
+  cache_write_tokens = :cache_write_tokens,
+  reasoning_tokens = :reasoning_tokens,
+  estimated_cost_usd = coalesce(:estimated_cost_usd, 0),
+  actual_cost_usd = coalesce(:actual_cost_usd, actual_cost_usd),
+  cost_status = coalesce(:cost_status, cost_status),
+  cost_source = coalesce(:cost_source, cost_source),
+  pricing_version = coalesce(:pricing_version, pricing_version),
+  billing_provider = coalesce(billing_provider, :billing_provider),
+  billing_base_url = coalesce(billing_base_url, :billing_base_url),
+  billing_mode = coalesce(billing_mode, :billing_mode),
+  model = coalesce(model, :model)
+WHERE id = :id;
+
+-- name: note_usage
+INSERT INTO tk_usage(
+  session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd)
+VALUES (
+  :session_id, :day, :model, :source, :input_tokens, :output_tokens, :cache_read_tokens,
+  :cache_write_tokens, :reasoning_tokens, :estimated_cost_usd, :actual_cost_usd)
+ON CONFLICT(session_id, day, model) DO UPDATE SET
+  input_tokens = input_tokens + excluded.input_tokens,
+  output_tokens = output_tokens + excluded.output_tokens,
+  cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
+  cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
+  reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
+  estimated_cost_usd = estimated_cost_usd + excluded.estimated_cost_usd,
+  actual_cost_usd = actual_cost_usd + excluded.actual_cost_usd;
+
+-- name: usage_rows
+-- What we noted by day, then what a session has beyond that: another program counted it.
+WITH noted AS (
+  SELECT session_id, sum(input_tokens) AS i, sum(output_tokens) AS o, sum(cache_read_tokens) AS cr,
+    sum(cache_write_tokens) AS cw, sum(reasoning_tokens) AS r, sum(estimated_cost_usd) AS e,
+    sum(actual_cost_usd) AS a
+  FROM tk_usage GROUP BY session_id
+), pieces AS (
+  SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd FROM tk_usage
+  UNION ALL
+  SELECT s.id, date(s.started_at, 'unixepoch', 'localtime'), s.model, s.source,
+    coalesce(s.input_tokens, 0) - coalesce(n.i, 0), coalesce(s.output_tokens, 0) - coalesce(n.o, 0),
+    coalesce(s.cache_read_tokens, 0) - coalesce(n.cr, 0),
+    coalesce(s.cache_write_tokens, 0) - coalesce(n.cw, 0),
+    coalesce(s.reasoning_tokens, 0) - coalesce(n.r, 0),
+    coalesce(s.estimated_cost_usd, 0) - coalesce(n.e, 0),
+    coalesce(s.actual_cost_usd, 0) - coalesce(n.a, 0)
+  FROM sessions s LEFT JOIN noted n ON n.session_id = s.id
+)
+SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd
+FROM pieces
+WHERE (CAST(:first AS TEXT) IS NULL OR day >= :first) AND (CAST(:last AS TEXT) IS NULL OR day <= :last)
+  AND (CAST(:source AS TEXT) IS NULL OR source = :source)
+  AND (input_tokens <> 0 OR output_tokens <> 0 OR cache_read_tokens <> 0 OR cache_write_tokens <> 0
+       OR reasoning_tokens <> 0 OR abs(estimated_cost_usd) > 1e-9 OR abs(actual_cost_usd) > 1e-9);
+
+-- name: usage_rows_plain
+SELECT id, date(started_at, 'unixepoch', 'localtime') AS day, model, source,
+  coalesce(input_tokens, 0), coalesce(output_tokens, 0), coalesce(cache_read_tokens, 0),
+  coalesce(cache_write_tokens, 0), coalesce(reasoning_tokens, 0), coalesce(estimated_cost_usd, 0),
+  coalesce(actual_cost_usd, 0)
+FROM sessions
+WHERE (CAST(:first AS TEXT) IS NULL OR day >= :first) AND (CAST(:last AS TEXT) IS NULL OR day <= :last)
+  AND (CAST(:source AS TEXT) IS NULL OR source = :source)
+  AND (coalesce(input_tokens, 0) <> 0 OR coalesce(output_tokens, 0) <> 0
+       OR coalesce(estimated_cost_usd, 0) <> 0);
+
+-- ---------------------------------------------------------------- listing
+
+-- name: first_source
+SELECT min(source) FROM sessions;
+
+-- name: next_source
+SELECT min(source) FROM sessions WHERE source > :source;
+
+-- name: list_all
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, f.archived_at
+FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_all_plain
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, NULL
+FROM sessions s
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_roots
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, f.archived_at
+FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+WHERE s.parent_session_id IS NULL ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_roots_plain
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, NULL
+FROM sessions s
+WHERE s.parent_session_id IS NULL ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_source
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, f.archived_at
+FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+WHERE s.source = :source ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_source_plain
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, NULL
+FROM sessions s
+WHERE s.source = :source ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_one
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, f.archived_at
+FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+WHERE s.id = :id;
+
+-- name: list_one_plain
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, NULL
+FROM sessions s
+WHERE s.id = :id;
+
+-- name: first_user_text
+SELECT substr(content, 1, 1000) FROM messages
+WHERE session_id = :session_id AND role = 'user' AND content IS NOT NULL ORDER BY id LIMIT 1;
+
+-- name: last_active
+SELECT max(timestamp) FROM messages WHERE session_id = :session_id;
+
+-- name: activity_of
+SELECT coalesce((SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at)
+FROM sessions s WHERE s.id = :id;
+
+-- name: all_activity
+SELECT s.id, coalesce((SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at)
+FROM sessions s;
+
+-- name: sessions_after
+-- By id, not by an index on the sessions: there are few behind the cursor, and many before it.
+SELECT DISTINCT session_id FROM messages NOT INDEXED WHERE id > :cursor;
+
+-- name: stored_activity
+SELECT session_id, last_active FROM tk_activity
+WHERE CAST(:at AS REAL) IS NULL OR (last_active, session_id) < (:at, :key)
+ORDER BY last_active DESC, session_id DESC LIMIT :limit;
+
+-- name: put_activity
+INSERT INTO tk_activity(session_id, last_active) VALUES (:id, :at)
+ON CONFLICT(session_id) DO UPDATE SET last_active = excluded.last_active;
+
+-- name: last_message_id
+SELECT max(id) FROM messages;
+
+-- ---------------------------------------------------------------- transfer
+
+-- name: ids_oldest_first
+SELECT id FROM sessions WHERE CAST(:source AS TEXT) IS NULL OR source = :source
+ORDER BY started_at, id;
+
+-- name: put_session
+INSERT INTO sessions(
+  id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at, ended_at,
+  end_reason, message_count, tool_call_count, input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, reasoning_tokens, billing_provider, billing_base_url, billing_mode,
+  estimated_cost_usd, actual_cost_usd, cost_status, cost_source, pricing_version, title)
+VALUES (
+  :id, :source, :user_id, :model, :model_config, :system_prompt, :parent_session_id, :started_at,
+  :ended_at, :end_reason, coalesce(:message_count, 0), coalesce(:tool_call_count, 0),
+  coalesce(:input_tokens, 0), coalesce(:output_tokens, 0), coalesce(:cache_read_tokens, 0),
+  coalesce(:cache_write_tokens, 0), coalesce(:reasoning_tokens, 0), :billing_provider,
+  :billing_base_url, :billing_mode, :estimated_cost_usd, :actual_cost_usd, :cost_status,
+  :cost_source, :pricing_version, :title)
+ON CONFLICT(id) DO UPDATE SET
+  source = excluded.source, user_id = excluded.user_id, model = excluded.model,
+  model_config = excluded.model_config, system_prompt = excluded.system_prompt,
+  parent_session_id = excluded.parent_session_id, started_at = excluded.started_at,
+  ended_at = excluded.ended_at, end_reason = excluded.end_reason,
+  message_count = excluded.message_count, tool_call_count = excluded.tool_call_count,
+  input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+  cache_read_tokens = excluded.cache_read_tokens, cache_write_tokens = excluded.cache_write_tokens,
+  reasoning_tokens = excluded.reasoning_tokens, billing_provider = excluded.billing_provider,
+  billing_base_url = excluded.billing_base_url, billing_mode = excluded.billing_mode,
+  estimated_cost_usd = excluded.estimated_cost_usd, actual_cost_usd = excluded.actual_cost_usd,
+  cost_status = excluded.cost_status, cost_source = excluded.cost_source,
+  pricing_version = excluded.pricing_version, title = excluded.title;
+
+-- name: side_of
+SELECT f.pinned_at, f.archived_at, f.title_source, r.kind
+FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+LEFT JOIN tk_relations r ON r.session_id = s.id WHERE s.id = :id;
+
+-- name: put_flags
+INSERT INTO tk_flags(session_id, pinned_at, archived_at, title_source)
+VALUES (:id, :pinned_at, :archived_at, :title_source)
+ON CONFLICT(session_id) DO UPDATE SET pinned_at = excluded.pinned_at,
+  archived_at = excluded.archived_at, title_source = excluded.title_source;
+
+-- name: adopt_parent
+UPDATE sessions SET parent_session_id = :parent
+WHERE id = :id AND id <> :parent AND parent_session_id IS NULL
+  AND EXISTS (SELECT 1 FROM sessions p WHERE p.id = :parent);

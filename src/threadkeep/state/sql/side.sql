@@ -59,6 +59,7 @@ CREATE TABLE tk_relations (
 CREATE TABLE tk_rewound (
   id INTEGER PRIMARY KEY,                   -- the id it had and gets again
   batch INTEGER NOT NULL,                   -- one number per rewind
+  cut INTEGER NOT NULL,                     -- from which id on the session was cut: an undo cuts there, too
   rewound_at REAL NOT NULL,
   session_id TEXT NOT NULL,
   role TEXT NOT NULL,
@@ -120,13 +121,13 @@ CREATE TABLE tk_dirty (
 
 CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='unicode61');
 
--- When messages or sessions were last active is read from messages; this keeps the order of all sessions,
--- filled from the same cursor.
+-- The order of all sessions by their last message. Each append would cost two pages here, so new messages
+-- are written down behind a cursor (tk_meta 'active'); a look reads what is behind it.
 CREATE TABLE tk_activity (
   session_id TEXT PRIMARY KEY,
-  last_active REAL NOT NULL
+  last_active REAL NOT NULL                 -- the newest message's time, or the start
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX tk_activity_order ON tk_activity(last_active DESC);
+CREATE INDEX tk_activity_order ON tk_activity(last_active, session_id);
 
 -- ---------------------------------------------------------------- kept right, whoever writes
 
@@ -143,7 +144,10 @@ CREATE TRIGGER tk_message_gone AFTER DELETE ON messages BEGIN
   DELETE FROM tk_offloaded WHERE message_id = old.id;
   DELETE FROM tk_docs WHERE message_id = old.id;
   DELETE FROM tk_dirty WHERE id = old.id;
-  DELETE FROM tk_activity WHERE session_id = old.session_id;
+  UPDATE tk_activity SET last_active = coalesce(
+    (SELECT max(timestamp) FROM messages WHERE session_id = old.session_id),
+    (SELECT started_at FROM sessions WHERE id = old.session_id), last_active)
+  WHERE session_id = old.session_id AND last_active <= old.timestamp;
 END;
 
 CREATE TRIGGER tk_message_changed AFTER UPDATE ON messages BEGIN
@@ -152,7 +156,12 @@ CREATE TRIGGER tk_message_changed AFTER UPDATE ON messages BEGIN
   DELETE FROM tk_dirty WHERE id = old.id;
   INSERT INTO tk_dirty(id) SELECT new.id
   WHERE new.id <= (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed');
-  DELETE FROM tk_activity WHERE session_id = old.session_id;
+END;
+
+CREATE TRIGGER tk_message_moved AFTER UPDATE OF timestamp, session_id ON messages BEGIN
+  UPDATE tk_activity SET last_active = coalesce(
+    (SELECT max(timestamp) FROM messages m WHERE m.session_id = tk_activity.session_id), last_active)
+  WHERE session_id IN (old.session_id, new.session_id);
 END;
 
 CREATE TRIGGER tk_message_content AFTER UPDATE OF content, reasoning, tool_name, tool_call_id,
@@ -190,5 +199,15 @@ BEGIN
     (field = 'system_prompt' AND old.system_prompt IS NOT new.system_prompt)
     OR (field = 'title' AND old.title IS NOT new.title)
     OR (field = 'user_id' AND old.user_id IS NOT new.user_id));
-  DELETE FROM tk_activity WHERE session_id = old.id;
+END;
+
+CREATE TRIGGER tk_session_new AFTER INSERT ON sessions BEGIN
+  DELETE FROM tk_activity WHERE session_id = new.id;
+  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, new.started_at);
+END;
+
+CREATE TRIGGER tk_session_moved AFTER UPDATE OF id, started_at ON sessions BEGIN
+  DELETE FROM tk_activity WHERE session_id IN (old.id, new.id);
+  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, coalesce(
+    (SELECT max(timestamp) FROM messages WHERE session_id = new.id), new.started_at));
 END;

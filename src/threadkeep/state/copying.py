@@ -1,0 +1,46 @@
+"""Message rows moved or copied whole: their columns, and what is kept beside them."""
+
+from typing import Any
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.state.context import Json
+from threadkeep.state.messages import hash_of
+
+Beside = list[list[Any]]
+
+
+def beside(tx: Tx, message_id: int) -> Beside:
+    """Collect what is kept beside a message, as plain JSON values."""
+    exact = tx.all("exact_messages", {"first": message_id, "last": message_id})
+    offloaded = tx.all("offloaded_of", {"id": message_id})
+    return [
+        *(
+            ["exact", field, kind, value.hex() if isinstance(value, bytes) else value]
+            for _, field, kind, value in exact
+        ),
+        *(["offloaded", field, pieces] for field, pieces in offloaded),
+    ]
+
+
+def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
+    """Keep beside a message what `beside` collected."""
+    for kind, field, *rest in kept:
+        if kind == "exact":
+            value = bytes.fromhex(rest[1]) if rest[0] == "bytes" else rest[1]
+            values = {"owner": "message", "key": message_id, "field": field}
+            tx.run("put_exact", {**values, "kind": rest[0], "value": value})
+        else:
+            values = {"message_id": message_id, "field": field, "pieces": rest[0]}
+            tx.run("put_offloaded", values)
+
+
+def insert_row(tx: Tx, columns: Json, kept: Beside) -> int:
+    """Insert a message by its columns, under its own id or a new one; give the id."""
+    if columns.get("id") is None:
+        message_id = int(tx.value("insert_message", columns))
+    else:
+        message_id = columns["id"]
+        tx.run("restore_message", columns)
+    tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
+    put_beside(tx, message_id, kept)
+    return message_id

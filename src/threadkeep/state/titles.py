@@ -1,0 +1,153 @@
+"""Titles: cleaned, unique, numbered along a lineage; and who gave them."""
+
+import re
+from typing import Final
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Conflict, TooLarge
+from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.exact import keep, to_column
+from threadkeep.state.rows import complete_session, refresh_session_hash, session_of
+from threadkeep.state.sessions import need_session
+
+MAX_TITLE_LENGTH: Final = 100
+
+# Control characters, and those that are not seen but change how text is read.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffc]"
+)
+_SPACE: Final = re.compile(r"\s+")
+_NUMBERED: Final = re.compile(r"(.*?) #(\d+)", re.DOTALL)
+_LONGEST_NUMBER: Final = 18  # digits that fit the 64 bits of a database
+
+
+class TitleTooLong(TooLarge, ValueError):
+    """A title has more characters than a title may have."""
+
+
+class TitleTaken(Conflict, ValueError):
+    """Another session has this title."""
+
+
+def sanitize_title(title: str | None) -> str | None:
+    """Clean a title: no control or invisible characters, single spaces; None if nothing is left."""
+    if not title:
+        return None
+    cleaned = _SPACE.sub(" ", _UNSEEN.sub("", title)).strip()
+    if len(cleaned) > MAX_TITLE_LENGTH:
+        msg = f"Title too long ({len(cleaned)} chars, max {MAX_TITLE_LENGTH})"
+        raise TitleTooLong(msg)
+    return cleaned or None
+
+
+def set_session_title(ctx: Context, tx: Tx, session_id: str, title: str | None) -> bool:
+    """Give a session a title that no other session has; False if there is no such session."""
+    return _set(tx, session_id, sanitize_title(clean(ctx, title)), "user")
+
+
+def set_auto_title(ctx: Context, tx: Tx, session_id: str, title: str) -> str | None:
+    """Propose a title; a clash gets a number, and a title that a user gave stays.
+
+    Gives the title that the session has afterwards.
+    """
+    need_session(tx, session_id)
+    row = tx.one("title_and_source", {"id": session_id})
+    current, source = row or (None, None)
+    if current is not None and source != "auto":
+        return str(current)
+    wanted = sanitize_title(_shortened(clean(ctx, title)))
+    if wanted is None:
+        return None if current is None else str(current)
+    owner = tx.value("title_owner", {"title": _column(wanted)})
+    if owner not in (None, session_id):
+        wanted = _next_title(tx, wanted)
+    _set(tx, session_id, wanted, "auto")
+    return wanted
+
+
+def _shortened(title: str) -> str:
+    collapsed = _SPACE.sub(" ", _UNSEEN.sub("", title)).strip()
+    return collapsed[:MAX_TITLE_LENGTH].strip()
+
+
+def _column(title: str) -> str:
+    return to_column(title, "title").column or ""
+
+
+def _set(tx: Tx, session_id: str, title: str | None, source: str) -> bool:
+    stored = to_column(title, "title")
+    owner = None if title is None else tx.value("title_owner", {"title": stored.column})
+    if owner not in (None, session_id):
+        msg = f"Title '{stored.column}' is already in use by session {owner}"
+        raise TitleTaken(msg, hint="choose another title, or rename that session first")
+    if not tx.run("set_title", {"id": session_id, "title": stored.column}):
+        return False
+    tx.run("drop_exact", {"owner": "session", "key": session_id, "field": "title"})
+    keep(tx, "session", session_id, {"title": stored})
+    tx.run("set_title_source", {"id": session_id, "source": None if title is None else source})
+    refresh_session_hash(tx, session_id)
+    return True
+
+
+def get_session_title(ctx: Context, tx: Tx, session_id: str) -> str | None:
+    """Give the title of a session, None if it has none or does not exist."""
+    row = tx.one("get_session", {"id": session_id})
+    if row is None:
+        return None
+    title: str | None = complete_session(ctx, tx, session_of(row))["title"]
+    return title
+
+
+def get_session_by_title(ctx: Context, tx: Tx, title: str) -> Json | None:
+    """Give the session with exactly this title."""
+    row = tx.one("session_by_title", {"title": to_column(title, "title").column})
+    return None if row is None else complete_session(ctx, tx, session_of(row))
+
+
+def resolve_session_by_title(_ctx: Context, tx: Tx, title: str) -> str | None:
+    """Give the id that a title means: the newest of its numbered variants, else its own."""
+    column = to_column(title, "title").column or ""
+    row = tx.one("newest_variant", {"pattern": f"{_escaped(column)} #%"})
+    if row is None:
+        row = tx.one("title_owner", {"title": column})
+    return None if row is None else str(row[0])
+
+
+def get_next_title_in_lineage(_ctx: Context, tx: Tx, base_title: str) -> str:
+    """Give the next title after `base`: `base`, then `base #2`, `base #3` and so on.
+
+    It is always one that the setter takes: a base that leaves no room for the number is shortened.
+    """
+    return _next_title(tx, base_title)
+
+
+def _next_title(tx: Tx, title: str) -> str:
+    found = _NUMBERED.fullmatch(title)
+    base = _column(found[1] if found else title)
+    if len(base) > MAX_TITLE_LENGTH:
+        base = _shortened(base)
+    rows = tx.all("titles_like", {"title": base, "pattern": f"{_escaped(base)} #%"})
+    if not rows:
+        return base
+    numbers = [_number_after(base, str(row[0])) for row in rows]
+    number = max([1, *(n for n in numbers if n is not None)]) + 1
+    return _first_free(tx, base, number)
+
+
+def _first_free(tx: Tx, base: str, number: int) -> str:
+    while True:
+        suffix = f" #{number}"
+        title = base[: MAX_TITLE_LENGTH - len(suffix)].rstrip() + suffix
+        if tx.value("title_owner", {"title": title}) is None:
+            return title
+        number += 1
+
+
+def _number_after(base: str, title: str) -> int | None:
+    number = title.removeprefix(f"{base} #")
+    short = number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER
+    return int(number) if number != title and short else None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
