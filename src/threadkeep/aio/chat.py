@@ -2,49 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial, wraps
-from itertools import islice
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from threadkeep.aio.pools import Pools, pieces, reads, to_the_end, writes
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Event, Json, SessionRef, ref_id
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.tail import LOOK_AFTER, read_events
-from threadkeep.errors import Closed
 
-P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=Json | str | bytes)
-AsyncVerb = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
 
-# Writes wait for one lock and may wait long: with a pool for both, four of them kept a read
-# waiting for 2.9 s.
-_READERS, _WRITERS = 8, 8
-_BATCH = 256
 _POLL_FIRST, _POLL_LAST = 0.002, 0.05
-
-
-def _reads(verb: Callable[Concatenate[Any, P], R]) -> AsyncVerb[P, R]:
-    """Make the async twin of a verb that waits for no writer, or for a short while only."""
-
-    @wraps(verb)
-    async def twin(self: "AsyncChatStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.run(partial(verb, self.store, *args, **kwargs))
-
-    return twin
-
-
-def _writes(verb: Callable[Concatenate[Any, P], R]) -> AsyncVerb[P, R]:
-    """Make the async twin of a verb that may wait for other writers."""
-
-    @wraps(verb)
-    async def twin(self: "AsyncChatStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.begin_write(partial(verb, self.store, *args, **kwargs))
-
-    return twin
 
 
 class AsyncChatStore:
@@ -53,9 +25,7 @@ class AsyncChatStore:
     def __init__(self, store: ChatStore) -> None:
         """Give an open store an async face; it is closed with it."""
         self.store = store
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="threadkeep-read")
-        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="threadkeep-write")
-        self._closing: asyncio.Future[None] | None = None
+        self._pools = Pools(store.path)
 
     @classmethod
     async def open(cls, path: str | Path, **options: Any) -> Self:
@@ -64,25 +34,15 @@ class AsyncChatStore:
 
     async def run(self, call: Callable[[], R]) -> R:
         """Run something that only reads in a thread of this store."""
-        return await self._begin(self._readers, call)
+        return await self._pools.read(call)
 
     def begin_write(self, call: Callable[[], R]) -> asyncio.Future[R]:
         """Start something that writes in a thread of this store."""
-        return self._begin(self._writers, call)
-
-    def _begin(self, pool: ThreadPoolExecutor, call: Callable[[], R]) -> asyncio.Future[R]:
-        if self._closing is not None:
-            raise Closed(f"{self.store.path} was closed", hint="open the store again")
-        return asyncio.get_running_loop().run_in_executor(pool, call)
+        return self._pools.write(call)
 
     async def close(self) -> None:
         """Close the store; once is enough."""
-        if self._closing is None:
-            self._closing = self._begin(self._readers, self.store.close)
-            # What was begun before goes on in its thread, and finds the store closed.
-            self._readers.shutdown(wait=False)
-            self._writers.shutdown(wait=False)
-        await _to_the_end(self._closing)
+        await self._pools.close(self.store.close)
 
     async def __aenter__(self) -> Self:
         """Use the store in an `async with` block, which closes it."""
@@ -143,63 +103,57 @@ class AsyncChatStore:
 
     async def export(self, session: SessionRef, format: str = "jsonl") -> AsyncIterator[str]:  # noqa: A002
         """Give a session as text, piece by piece; see `ChatStore.export`."""
-        async for piece in self._pieces(partial(self.store.export, session, format)):
+        async for piece in pieces(self.run, partial(self.store.export, session, format)):
             yield piece
 
     async def export_all(self, format: str = "jsonl", **filters: Any) -> AsyncIterator[str]:  # noqa: A002
         """Give many sessions as text, piece by piece; see `ChatStore.export_all`."""
-        async for piece in self._pieces(partial(self.store.export_all, format, **filters)):
+        async for piece in pieces(self.run, partial(self.store.export_all, format, **filters)):
             yield piece
 
-    async def _pieces(self, begin: Callable[[], Iterator[str]]) -> AsyncIterator[str]:
-        pieces = await self.run(begin)
-        while batch := await self.run(lambda: list(islice(pieces, _BATCH))):
-            for piece in batch:
-                yield piece
-
-    create_session = _writes(ChatStore.create_session)
-    session = _reads(ChatStore.session)
-    sessions = _reads(ChatStore.sessions)
-    set_title = _writes(ChatStore.set_title)
-    set_metadata = _writes(ChatStore.set_metadata)
-    set_permissions = _writes(ChatStore.set_permissions)
-    archive = _writes(ChatStore.archive)
-    unarchive = _writes(ChatStore.unarchive)
-    delete = _writes(ChatStore.delete)
-    say = _writes(ChatStore.say)
-    put_message = _writes(ChatStore.put_message)
-    ui_messages = _reads(ChatStore.ui_messages)
-    message = _reads(ChatStore.message)
-    search = _reads(ChatStore.search)
-    timeline = _reads(ChatStore.timeline)
-    find_session = _reads(ChatStore.find_session)
-    find_message = _reads(ChatStore.find_message)
-    import_sessions = _writes(ChatStore.import_sessions)
-    diff = _reads(ChatStore.diff)
-    record_usage = _writes(ChatStore.record_usage)
-    spend = _reads(ChatStore.spend)
-    repair_orphans = _writes(ChatStore.repair_orphans)
-    rewind = _writes(ChatStore.rewind)
-    unrewind = _writes(ChatStore.unrewind)
-    fork = _writes(ChatStore.fork)
-    compact = _writes(ChatStore.compact)
-    enqueue = _writes(ChatStore.enqueue)
-    queued = _reads(ChatStore.queued)
-    fire = _writes(ChatStore.fire)
-    unfire = _writes(ChatStore.unfire)
-    cancel = _writes(ChatStore.cancel)
-    judge = _writes(ChatStore.judge)
-    runs = _reads(ChatStore.runs)
-    put_system_prompt = _writes(ChatStore.put_system_prompt)
-    system_prompt = _reads(ChatStore.system_prompt)
-    backup = _writes(ChatStore.backup)
-    verify = _reads(ChatStore.verify)
-    size = _reads(ChatStore.size)
-    prune = _writes(ChatStore.prune)
-    vacuum = _writes(ChatStore.vacuum)
-    reindex = _writes(ChatStore.reindex)
-    rebuild = _writes(ChatStore.rebuild)
-    compact_log = _writes(ChatStore.compact_log)
+    create_session = writes(ChatStore.create_session)
+    session = reads(ChatStore.session)
+    sessions = reads(ChatStore.sessions)
+    set_title = writes(ChatStore.set_title)
+    set_metadata = writes(ChatStore.set_metadata)
+    set_permissions = writes(ChatStore.set_permissions)
+    archive = writes(ChatStore.archive)
+    unarchive = writes(ChatStore.unarchive)
+    delete = writes(ChatStore.delete)
+    say = writes(ChatStore.say)
+    put_message = writes(ChatStore.put_message)
+    ui_messages = reads(ChatStore.ui_messages)
+    message = reads(ChatStore.message)
+    search = reads(ChatStore.search)
+    timeline = reads(ChatStore.timeline)
+    find_session = reads(ChatStore.find_session)
+    find_message = reads(ChatStore.find_message)
+    import_sessions = writes(ChatStore.import_sessions)
+    diff = reads(ChatStore.diff)
+    record_usage = writes(ChatStore.record_usage)
+    spend = reads(ChatStore.spend)
+    repair_orphans = writes(ChatStore.repair_orphans)
+    rewind = writes(ChatStore.rewind)
+    unrewind = writes(ChatStore.unrewind)
+    fork = writes(ChatStore.fork)
+    compact = writes(ChatStore.compact)
+    enqueue = writes(ChatStore.enqueue)
+    queued = reads(ChatStore.queued)
+    fire = writes(ChatStore.fire)
+    unfire = writes(ChatStore.unfire)
+    cancel = writes(ChatStore.cancel)
+    judge = writes(ChatStore.judge)
+    runs = reads(ChatStore.runs)
+    put_system_prompt = writes(ChatStore.put_system_prompt)
+    system_prompt = reads(ChatStore.system_prompt)
+    backup = writes(ChatStore.backup)
+    verify = reads(ChatStore.verify)
+    size = reads(ChatStore.size)
+    prune = writes(ChatStore.prune)
+    vacuum = writes(ChatStore.vacuum)
+    reindex = writes(ChatStore.reindex)
+    rebuild = writes(ChatStore.rebuild)
+    compact_log = writes(ChatStore.compact_log)
 
 
 class AsyncRecorder:
@@ -215,7 +169,7 @@ class AsyncRecorder:
     async def _call(self, act: Callable[[Recorder], R]) -> R:
         """Run one step of the recorder; a cancelled step is let finish before the next begins."""
         async with self._turn:
-            return await _to_the_end(self._store.begin_write(lambda: act(self._opened())))
+            return await to_the_end(self._store.begin_write(lambda: act(self._opened())))
 
     def _opened(self) -> Recorder:
         if self._recorder is None:
@@ -261,16 +215,3 @@ class AsyncRecorder:
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close the recorder; an exception is written down as the end of the run."""
         await self.close(error)
-
-
-async def _to_the_end(step: asyncio.Future[R]) -> R:
-    """Wait for what runs in a thread however often the waiting is cancelled; then say so."""
-    cancelled: asyncio.CancelledError | None = None
-    while not step.done():
-        try:
-            await asyncio.wait([step])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled from step.exception()
-    return step.result()
