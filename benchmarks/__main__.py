@@ -10,7 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import append, contend, listing, load, micro, peers, search, stream
+from benchmarks import (
+    append,
+    contend,
+    listing,
+    load,
+    micro,
+    peers,
+    search,
+    state_append,
+    state_contend,
+    state_file,
+    state_listing,
+    state_load,
+    state_search,
+    stream,
+)
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, goals_text, table_text
 
@@ -24,6 +39,12 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "list": listing.run,
     "search": search.run,
     "contend": contend.run,
+    "state-append": state_append.run,
+    "state-file": state_file.run,
+    "state-search": state_search.run,
+    "state-contend": state_contend.run,
+    "state-list": state_listing.run,
+    "state-load": state_load.run,
     "ids": micro.run_ids,
     "json": micro.run_json,
 }

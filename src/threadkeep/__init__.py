@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from threadkeep.chat.search import Hit
     from threadkeep.chat.store import ChatStore
     from threadkeep.home import Home
+    from threadkeep.state.session_db import SessionDB
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,19 +26,20 @@ __all__ = [
     "Recorder",
     "Run",
     "Session",
+    "SessionDB",
     "ThreadkeepError",
     "__version__",
     "errors",
     "open",
 ]
 
-# Where each name lives; it is loaded when it is first asked for, so that importing is quick.
-_LAZY = {
+_LAZY = {  # where each name lives; it is loaded when first asked for, so that importing is quick
     **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),
     "ChatStore": "threadkeep.chat.store",
     "Hit": "threadkeep.chat.search",
     "Home": "threadkeep.home",
     "Recorder": "threadkeep.chat.recorder",
+    "SessionDB": "threadkeep.state.session_db",
 }
 
 

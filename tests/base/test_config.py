@@ -19,7 +19,7 @@ from threadkeep.chat import context
 from threadkeep.errors import Conflict, Invalid, ReadOnly
 
 SETTINGS = {
-    "stores": {"chat"},
+    "stores": {"chat", "state"},
     "chat": {"save_on", "event_log", "part_limit"},
     "backups": {"keep_count", "keep_days"},
 }
@@ -33,7 +33,8 @@ def test_every_setting_is_in_the_default_text_with_its_default() -> None:
     shown = parse_config(re.sub(r"(?m)^# (\w+ = )", r"\1", DEFAULT_TEXT), "config.toml")
     assert (shown.chat.save_on, shown.backups) == (Config().chat.save_on, Config().backups)
     assert shown.chat.part_limit == PART_LIMIT == context.PART_LIMIT
-    assert (shown.stores.chat, shown.chat.event_log) == ("chat.db", False)
+    assert (shown.stores.chat, shown.stores.state) == ("chat.db", "state.db")
+    assert shown.chat.event_log is False
     for table, names in SETTINGS.items():
         assert set(type(getattr(Config(), table)).__struct_fields__) == names
 

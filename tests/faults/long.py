@@ -1,6 +1,7 @@
-"""The long form of the fault tests: `python -m tests.faults.long [--only kill9,tear] [--list]`.
+"""The long form of the fault tests: `python -m tests.faults.long [--only kill9,state] [--list]`.
 
-Prints one line per run; ends with 1 if any failed. Takes about an hour and a half on two cores.
+Prints one line per run; ends with 1 if any failed. Takes about two hours and a half on two cores.
+The runs of the session store begin with `state-`, the others are the chat store's.
 """
 
 import argparse
@@ -18,6 +19,12 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults import tools  # noqa: E402
 from tests.faults.family import new_store, race_for_queue  # noqa: E402
 from tests.faults.old_files import VERSIONS  # noqa: E402
+from tests.faults.old_state_files import (  # noqa: E402
+    UNNUMBERED,
+    VERSIONS as STATE_VERSIONS,
+    WITHOUT_INDEX,
+)
+from tests.faults.tools import STATE  # noqa: E402
 
 ROUNDS = 1000
 MINUTE = ("--seconds", "60")
@@ -25,6 +32,11 @@ MINUTE = ("--seconds", "60")
 
 def plan(seed: int) -> list[tools.Run]:
     """Give every run of the long form."""
+    return chat_plan(seed) + state_plan(seed)
+
+
+def chat_plan(seed: int) -> list[tools.Run]:
+    """Give the runs of the chat store."""
     return [
         tools.kill9(300, seed=seed),
         tools.kill9(100, writers=4, seed=seed + 1),
@@ -47,6 +59,38 @@ def plan(seed: int) -> list[tools.Run]:
         tools.hostile(),
         tools.tear(270, seed=seed + 8),
         tools.tear(270, seed=seed + 9),
+    ]
+
+
+def state_plan(seed: int) -> list[tools.Run]:
+    """Give the runs of the session store."""
+    full = ("error", "--errno", "ENOSPC")
+    odd = (UNNUMBERED, *STATE_VERSIONS, WITHOUT_INDEX)
+    return [
+        tools.kill9(300, mode="turns", seed=seed, store=STATE),
+        tools.kill9(100, writers=4, mode="turns", seed=seed + 1, store=STATE),
+        tools.kill9(100, writers=4, mode="say", seed=seed + 2, store=STATE),
+        tools.powerloss(60, mode="turns", seed=seed + 3, store=STATE),
+        tools.powerloss(60, filesystem="xfs", mode="turns", seed=seed + 4, store=STATE),
+        tools.diskfull(12, limit=False, mode="turns", seed=seed + 5, store=STATE),
+        tools.diskfull(12, limit=True, mode="turns", seed=seed + 6, store=STATE),
+        tools.diskfull(8, limit=False, mode="say", seed=seed + 7, store=STATE),
+        tools.concurrency("say", *MINUTE, "--outsider", store=STATE),
+        tools.concurrency("turns", *MINUTE, "--outsider", store=STATE),
+        tools.concurrency(
+            *("say", "--each", "60", "--long-reader", "--peak-wal-mb", "64"), store=STATE
+        ),
+        tools.concurrency("say", *MINUTE, "--checkpointer", "TRUNCATE", store=STATE),
+        tools.concurrency(
+            "turns", *MINUTE, "--long-reader", "--checkpointer", "RESTART", store=STATE
+        ),
+        *(tools.migcrash((version,), "syscall", store=STATE) for version in odd),
+        *(tools.migcrash((version,), "syscall", "--twice", store=STATE) for version in (1, 6)),
+        *(tools.migcrash((version,), *full, store=STATE) for version in (1, WITHOUT_INDEX)),
+        tools.migcrash((3,), "error", "--errno", "EIO", store=STATE),
+        tools.hostile(STATE),
+        tools.tear(270, mode="say", seed=seed + 8, store=STATE),
+        tools.tear(270, mode="turns", seed=seed + 9, store=STATE),
     ]
 
 
@@ -99,12 +143,14 @@ def in_own_folder(action: Callable[[Path], bool]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="The long form of the fault tests.")
-    parser.add_argument("--only", default="", help="tools to run, separated by commas; also: race")
+    parser.add_argument(
+        "--only", default="", help="how the names of runs begin, separated by commas; also: race"
+    )
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)))
     parser.add_argument("--list", action="store_true", help="name the runs and do nothing")
     options = parser.parse_args()
-    only = set(filter(None, options.only.split(",")))
-    chosen = [run for run in plan(options.seed) if not only or run.tool in only]
+    only = tuple(filter(None, options.only.split(",")))
+    chosen = [run for run in plan(options.seed) if not only or run.name.startswith(only)]
     if options.list:
         print("\n".join([*(run.name for run in chosen), "cancel against fire"]))
         return 0

@@ -1,4 +1,4 @@
-"""The fault tools and how they are pointed at the chat store.
+"""The fault tools and how they are pointed at the chat store and at the session store.
 
 The tools are not part of this project: they live in the folder `faults` of the optional test data
 (see tests/conftest.py). Here is what each is asked to do, short for every test run and long for
@@ -75,12 +75,24 @@ def adapter(script: str, *words: str) -> str:
     return " ".join([program, *words])
 
 
-def writer(mode: str, *words: str) -> str:
-    """Write the command of a writer in one of the adapter's modes."""
-    return adapter("chat_adapter.py", "write", "--db {db} --w {w}", f"--mode {mode}", *words)
+class Store(NamedTuple):
+    """Which store the tools are pointed at: its adapters, and what its runs are called."""
+
+    adapter: str
+    hostile: str
+    prefix: str = ""
+
+    def writer(self, mode: str, *words: str) -> str:
+        """Write the command of a writer in one of the adapter's modes."""
+        return adapter(self.adapter, "write", "--db {db} --w {w}", f"--mode {mode}", *words)
+
+    def verifier(self) -> str:
+        """Write the command of the verifier."""
+        return adapter(self.adapter, "verify", "--db {db}")
 
 
-VERIFIER = adapter("chat_adapter.py", "verify", "--db {db}")
+CHAT = Store("chat_adapter.py", "hostile_adapter.py")
+STATE = Store("state_adapter.py", "state_hostile_adapter.py", "state-")
 
 
 def run(what: Run, work: Path) -> Outcome:
@@ -131,84 +143,105 @@ _SMALLEST = {"xfs": 320}
 # What each tool is asked -----------------------------------------------------------------
 
 
-def kill9(kills: int, *, writers: int = 1, mode: str = "stream", seed: int) -> Run:
+def kill9(
+    kills: int, *, writers: int = 1, mode: str = "stream", seed: int, store: Store = CHAT
+) -> Run:
     """Kill writers at random moments; a store is used for a hundred kills."""
     arguments = (
         *("--iterations", str(kills), "--db", "{work}/kill/t.db", "--sqlite"),
         *("--seed", str(seed), "--writers", str(writers), "--fresh-every", "100"),
         *("--kill", "one" if writers > 1 else "all"),
-        *("--writer", writer(mode, "--iter {iter}"), "--verifier", VERIFIER),
+        *("--writer", store.writer(mode, "--iter {iter}"), "--verifier", store.verifier()),
     )
-    return Run(f"kill9 {mode}, {writers} writing", "kill9", arguments)
+    return Run(f"{store.prefix}kill9 {mode}, {writers} writing", "kill9", arguments)
 
 
 def powerloss(
-    cuts: int, *, filesystem: str = "ext4", mode: str = "boundary", longest: int = 600, seed: int
+    cuts: int,
+    *,
+    filesystem: str = "ext4",
+    mode: str = "boundary",
+    longest: int = 600,
+    seed: int,
+    store: Store = CHAT,
 ) -> Run:
     """Cut the power, at the latest after so many milliseconds.
 
     What was acknowledged must be there: in the mode `boundary` up to the last durable boundary, in
     the mode `relaxed` up to a second before the cut.
     """
-    command = writer(mode, "--iter {iter}")
+    command = store.writer(mode, "--iter {iter}")
     arguments = (
         *("--iterations", str(cuts), "--fs", filesystem, "--seed", str(seed), "--sqlite"),
         *("--max-ms", str(longest)),
-        *("--writer", command, "--verifier", VERIFIER),
+        *("--writer", command, "--verifier", store.verifier()),
     )
-    return Run(f"powerloss {filesystem} {mode}", "powerloss", arguments)
+    return Run(f"{store.prefix}powerloss {filesystem} {mode}", "powerloss", arguments)
 
 
 def diskfull(
-    rounds: int, *, limit: bool, mode: str = "stream", kilobytes: int = 4096, seed: int
+    rounds: int,
+    *,
+    limit: bool,
+    mode: str = "stream",
+    kilobytes: int = 4096,
+    seed: int,
+    store: Store = CHAT,
 ) -> Run:
     """Fill the disk, or reach the file-size limit; then give room again."""
-    command = writer(mode, "--iter {iter}", "--n 4000")  # the tool looks for these words
+    command = store.writer(mode, "--iter {iter}", "--n 4000")  # the tool looks for these words
     arguments = (
         *("--rounds", str(rounds), "--seed", str(seed), "--sqlite"),
         *("--size-kb", str(kilobytes)),
         *(("--rlimit",) if limit else ()),
-        *("--writer", command, "--verifier", VERIFIER),
+        *("--writer", command, "--verifier", store.verifier()),
     )
-    return Run(f"diskfull {mode}, {'limit' if limit else 'tmpfs'}", "diskfull", arguments)
+    place = "limit" if limit else "tmpfs"
+    return Run(f"{store.prefix}diskfull {mode}, {place}", "diskfull", arguments)
 
 
-def concurrency(mode: str, *words: str) -> Run:
+def concurrency(mode: str, *words: str, store: Store = CHAT) -> Run:
     """Let eight processes write from a cold start."""
     arguments = (
         *("--db", "{work}/many/c.db", "--writers", "8", "--sqlite", *words),
-        *("--writer", writer(mode, "--n {n}"), "--verifier", VERIFIER),
+        *("--writer", store.writer(mode, "--n {n}"), "--verifier", store.verifier()),
     )
     kind = " ".join(word for word in words if not word.isdigit())
-    return Run(f"concurrency {mode} {kind}", "concurrency", arguments)
+    return Run(f"{store.prefix}concurrency {mode} {kind}", "concurrency", arguments)
 
 
-def migcrash(versions: Iterable[int], method: str, *words: str) -> Run:
-    """Stop the upgrade of an old file at every system call that changes something."""
-    schema = {name: adapter("chat_adapter.py", name, "--db {db}") for name in ("migrate", "fresh")}
-    old = adapter("chat_adapter.py", "old", "--db {db} --version {version}")
+def migcrash(versions: Iterable[int], method: str, *words: str, store: Store = CHAT) -> Run:
+    """Stop the upgrade of an old file at every system call that changes something.
+
+    The session store takes one version at a time: what it must end as depends on the version.
+    """
+    versions = list(versions)
+    old = adapter(store.adapter, "old", "--db {db} --version {version}")
+    migrate = adapter(store.adapter, "migrate", "--db {db}")
+    fresh = adapter(store.adapter, "fresh", f"--db {{db}} --version {versions[0]}")
     arguments = (
         *("--versions", ",".join(map(str, versions)), "--method", method, *words),
-        *("--make-old", old, "--migrate", schema["migrate"], "--fresh", schema["fresh"]),
-        *("--verifier", VERIFIER),
+        *("--make-old", old, "--migrate", migrate, "--fresh", fresh),
+        *("--verifier", store.verifier()),
     )
-    return Run(f"migcrash {method} {' '.join(words)}", "migcrash", arguments)
+    of = f"{versions[0]} " if store is STATE else ""
+    return Run(f"{store.prefix}migcrash {of}{method} {' '.join(words)}", "migcrash", arguments)
 
 
-def tear(cases: int, *, seed: int) -> Run:
+def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -> Run:
     """Damage the files of a crashed store.
 
     The tool takes the order in which messages began for the order in which they changed.
     """
-    command = writer("ordered", "--iter 1")
+    command = store.writer(mode, "--iter 1")
     arguments = (
         *("--cases", str(cases), "--seed", str(seed)),
-        *("--writer", command, "--verifier", VERIFIER),
+        *("--writer", command, "--verifier", store.verifier()),
     )
-    return Run("tear", "tear", arguments)
+    return Run(f"{store.prefix}tear", "tear", arguments)
 
 
-def hostile() -> Run:
+def hostile(store: Store = CHAT) -> Run:
     """Give every kind of bad input to every kind of field."""
-    command = adapter("hostile_adapter.py", "--db {db} --root {root}")
-    return Run("hostile", "hostile", ("--adapter", command))
+    command = adapter(store.hostile, "--db {db} --root {root}")
+    return Run(f"{store.prefix}hostile", "hostile", ("--adapter", command))

@@ -55,6 +55,7 @@ class HermesV6:
         self.connection = sqlite3.connect(path, timeout=1.0, isolation_level=None)
         self.connection.row_factory = sqlite3.Row
         self.writes = 0
+        self.closed = False
         self.connection.execute("PRAGMA journal_mode=WAL").fetchone()
         self.connection.execute("PRAGMA foreign_keys=ON")
         self._make_schema()
@@ -101,7 +102,9 @@ class HermesV6:
 
     # -------------------------------------------------------------- verbs
 
-    def create_session(self, session_id: str, source: str = "cli", parent: str | None = None) -> None:
+    def create_session(
+        self, session_id: str, source: str = "cli", parent: str | None = None
+    ) -> None:
         self.write(
             lambda c: c.execute(
                 "INSERT OR IGNORE INTO sessions (id, source, parent_session_id, started_at)"
@@ -168,8 +171,10 @@ class HermesV6:
         return [dict(row) for row in self.connection.execute(sql, (session_id,))]
 
     def close(self) -> None:
-        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        self.connection.close()
+        if not self.closed:
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self.connection.close()
+        self.closed = True
 
     def __enter__(self) -> Self:
         return self

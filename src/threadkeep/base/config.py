@@ -27,6 +27,8 @@ DEFAULT_TEXT: Final = f"""\
 # Where the files are, when not in the data folder (`threadkeep paths` shows it).
 # Relative paths start at the folder of this file; "~" is your home.
 # chat = "chat.db"
+# Not set: state.db in the data folder; if it is not there, Hermes Agent's own where there is one.
+# state = "state.db"
 
 [chat]
 # When a reply that streams in is stored: with every "chunk", or only at the end of each "step"
@@ -51,6 +53,7 @@ class Stores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[stores]`: files that are not at their default place."""
 
     chat: str | None = None
+    state: str | None = None
 
 
 class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

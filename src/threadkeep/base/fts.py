@@ -6,15 +6,20 @@ into words, so whatever stands in a text is found by typing it, punctuation and 
     index_text("see gateway/run.py")      what to give the index
     match_query("gateway/run.py")         '"gateway run py"', never a syntax error
     literal_terms("👍")                   for LIKE, when `match_query` finds no word to ask for
+    parse_query("gateway/run.py")         the terms one by one, for who builds expressions itself
     snippet(text, "gateway/run.py")       'see >>>gateway/run.py<<<'
 """
 
 import re
+import sqlite3
 import unicodedata
 from itertools import islice
 from typing import Final, Literal
 
 import msgspec
+
+# What a damaged or missing index raises inside a transaction, for callers who can do without it.
+FullTextError = sqlite3.Error
 
 INDEX_LIMIT: Final = 256 * 1024
 MAX_TOKENS: Final = 64
@@ -86,10 +91,20 @@ def index_text(text: str, limit: int = INDEX_LIMIT) -> str:
 
     Characters of scripts without spaces stand alone; long base64-like runs keep their start only.
     """
-    text = _shorten_blobs(text[:limit])
+    text = shorten_blobs(text[:limit])
     if text.isascii() or _SPLIT_ALIKE.fullmatch(text):
         return text.replace("\0", " ")
     return " ".join(_words(text))
+
+
+def index_words(text: str, limit: int = INDEX_LIMIT) -> list[str]:
+    """Split text into the words under which it is indexed, in lower case."""
+    return _words(shorten_blobs(text[:limit]).lower())
+
+
+def shorten_blobs(text: str) -> str:
+    """Cut long base64-like runs down to their start."""
+    return _BLOB.sub(r"\1", text)
 
 
 def match_query(text: str, *, split: bool = True) -> str | None:
@@ -102,7 +117,7 @@ def match_query(text: str, *, split: bool = True) -> str | None:
     parts: list[str] = []
     asked: set[str] = set()
     prefixes = 0
-    for term in _parse(text, split=split):
+    for term in parse_query(text, split=split):
         prefixes += term.prefix
         part = _expression(term, expand=prefixes <= _MAX_EXPANDED)
         if not part or (part in asked and term.operator == "AND"):
@@ -119,13 +134,24 @@ def match_query(text: str, *, split: bool = True) -> str | None:
     return " ".join(parts) or None
 
 
+def parse_query(text: str, *, split: bool = True) -> list[Term]:
+    """Read what a person typed as terms; an operator belongs to the term behind it.
+
+    With `split=False` their words are those of an index that was not filled through `index_text`.
+    """
+    text = _NOT_TEXT.sub(" ", text.lstrip()[:_MAX_QUERY]).translate(_CURLY_QUOTES)
+    terms = _terms(text, split=split, operators=_OPERATORS)
+    # Nothing but operators: then they are what is looked for.
+    return terms or _terms(text, split=split, operators={})
+
+
 def literal_terms(text: str) -> list[str]:
     """The typed words and phrases as they are, for a search by substring.
 
     Operators and excluded words are left out. Use it when `match_query` gives None or no hit:
     emoji and symbols are in no index.
     """
-    return [term.typed for term in _parse(text, split=True) if term.operator != "NOT"]
+    return [term.typed for term in parse_query(text) if term.operator != "NOT"]
 
 
 def snippet(text: str, query: str, width: int = 160, mark: tuple[str, str] = (">>>", "<<<")) -> str:
@@ -159,17 +185,6 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _shorten_blobs(text: str) -> str:
-    return _BLOB.sub(r"\1", text)
-
-
-def _parse(text: str, *, split: bool) -> list[Term]:
-    text = _NOT_TEXT.sub(" ", text.lstrip()[:_MAX_QUERY]).translate(_CURLY_QUOTES)
-    terms = _terms(text, split=split, operators=_OPERATORS)
-    # Nothing but operators: then they are what is looked for.
-    return terms or _terms(text, split=split, operators={})
-
-
 def _terms(text: str, *, split: bool, operators: dict[str, Operator]) -> list[Term]:
     terms: list[Term] = []
     operator: Operator = "AND"
@@ -194,7 +209,7 @@ def _terms(text: str, *, split: bool, operators: dict[str, Operator]) -> list[Te
 
 
 def _term(typed: str, operator: Operator, room: int, *, prefix: bool, split: bool) -> Term:
-    short = _shorten_blobs(typed)
+    short = shorten_blobs(typed)
     words = (_words(short) if split else _RAW_WORD.findall(short))[:room]
     prefix = prefix or short != typed
     for at, word in enumerate(words):
@@ -246,7 +261,7 @@ def _find(text: str, query: str) -> list[_Span]:
     """Find the terms in the text: (start, end, number of the term), in order, not overlapping."""
     folded = _fold(text)
     spans: list[_Span] = []
-    for number, term in enumerate(_parse(query, split=True)):
+    for number, term in enumerate(parse_query(query)):
         if term.words and term.operator != "NOT":
             spans += _find_term(folded, term, number)
     kept: list[_Span] = []

@@ -16,13 +16,18 @@ from threadkeep.cli.completion import completion
 from threadkeep.cli.demo import demo
 from threadkeep.cli.output import fail
 from threadkeep.cli.place import paths, status
+from threadkeep.cli.state import state
 
 PROGRAM = "threadkeep"
 
 
 @click.group(
     invoke_without_command=True,
-    epilog=example_text("threadkeep demo", "threadkeep chat ls --agent build"),
+    epilog=example_text(
+        "threadkeep demo",
+        "threadkeep chat ls --agent build",
+        'threadkeep state search "error: timeout"',
+    ),
 )
 @click.version_option(__version__, prog_name="threadkeep", message="%(prog)s %(version)s")
 @click.option("--home", metavar="DIR", help="Keep everything in this folder.")
@@ -34,7 +39,7 @@ def cli(ctx: click.Context, home: str | None) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (chat, demo, paths, status, backup, restore, completion):
+for _command in (chat, state, demo, paths, status, backup, restore, completion):
     cli.add_command(_command)
 
 

@@ -82,10 +82,10 @@ def command(name: str, *examples: str) -> Callable[[Function], click.Command]:
 
 
 def store_command(name: str, *examples: str) -> Callable[[Function], click.Command]:
-    """Make a function a command that works on a chat file, which `--db` may name."""
+    """Make a function a command that works on a file of a store, which `--db` may name."""
 
     def decorate(function: Function) -> click.Command:
-        option = click.option("--db", metavar="PATH", help="Use this chat file.")
+        option = click.option("--db", metavar="PATH", help="Use this file.")
         return command(name, *examples)(option(function))
 
     return decorate

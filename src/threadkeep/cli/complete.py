@@ -1,5 +1,7 @@
 """What the shell offers after a tab: session ids, with titles beside them."""
 
+from collections.abc import Iterable
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -21,10 +23,30 @@ def complete_session(
             found = store.sessions(archived=None, limit=_OFFERED).items
     except ThreadkeepError:
         return []
+    return _items(((one.id, one.title or one.agent) for one in found), incomplete)
+
+
+def complete_state_session(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the newest sessions of the state store in the same way."""
+    try:
+        home = Home(ctx.find_root().params.get("home"))
+        with home.state(_db_of(ctx), read_only=True) as store:
+            found = store.list_sessions_rich(
+                limit=_OFFERED, include_children=True, include_archived=True
+            )
+    except ThreadkeepError:
+        return []
+    named = ((one["id"], one["title"] or one["preview"] or one["source"]) for one in found)
+    return _items(named, incomplete)
+
+
+def _items(sessions: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
     return [
-        CompletionItem(session.id, help=one_line(session.title or session.agent, _TITLE))
-        for session in found
-        if session.id.startswith(incomplete) and session.id.isprintable()
+        CompletionItem(session_id, help=one_line(title, _TITLE))
+        for session_id, title in sessions
+        if session_id.startswith(incomplete) and session_id.isprintable()
     ]
 
 

@@ -49,6 +49,11 @@ def _console(*, err: bool) -> "Console":
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
 
 
+def terminal_width() -> int:
+    """Give the number of characters in a line of the terminal."""
+    return _console(err=False).width
+
+
 def write(text: str = "", style: str = "", *, end: str = "\n", err: bool = False) -> None:
     """Print text, coloured where a terminal can show it and NO_COLOR does not forbid it."""
     shown = _harmless(text)
@@ -72,7 +77,7 @@ def wrapped() -> Iterator[Callable[[Iterable[Piece]], None]]:
 
     There the last word waits for its end, which may be in a later piece.
     """
-    lines = Wrap(_console(err=False).width) if is_terminal() else None
+    lines = Wrap(terminal_width()) if is_terminal() else None
 
     def show(pieces: Iterable[Piece]) -> None:
         for piece in pieces:
@@ -172,7 +177,7 @@ def table(
         name: max(map(cell_len, (name, *(cells[at] for cells in shown))))
         for at, name in enumerate(columns)
     }
-    kept = fitting(widths, wide, spare, _console(err=False).width)
+    kept = fitting(widths, wide, spare, terminal_width())
     grid = Table(box=None, pad_edge=False, header_style="bold", expand=bool(wide))
     for name in kept:
         ratio, least = (1, None) if name == wide else (None, widths[name])

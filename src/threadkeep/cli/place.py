@@ -5,14 +5,16 @@ from typing import Any
 
 import click
 
+from threadkeep.cli.backups import store_option
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, facts, fail, note, size_text
-from threadkeep.home import Status, StoreStatus, iso
+from threadkeep.home import StateStatus, Status, StoreStatus, iso
 
 
 @store_command("paths", "threadkeep paths", "threadkeep --home /tmp/try paths --json")
 @click.option("--init", is_flag=True, help="Write a commented default configuration file.")
-def paths(call: Call, *, init: bool) -> None:
+@store_option
+def paths(call: Call, *, init: bool, store: str) -> None:
     """Show where data, settings and stores are."""
     if init:
         note(f"wrote {call.home.write_config()}")
@@ -23,7 +25,8 @@ def paths(call: Call, *, init: bool) -> None:
         "state": found.state,
         "cache": found.cache,
         "runtime": found.runtime,
-        "chat": call.home.chat_path(call.db),
+        "chat": call.home.chat_path(call.db if store == "chat" else None),
+        "state_db": call.home.state_path(call.db if store == "state" else None),
     }
     if call.as_json:
         document(paths=shown)
@@ -32,18 +35,23 @@ def paths(call: Call, *, init: bool) -> None:
 
 
 @store_command("status", "threadkeep status", "threadkeep status --json")
-def status(call: Call) -> int:
+@store_option
+def status(call: Call, *, store: str) -> int:
     """Show the files, their sizes and health, and who records right now."""
-    found = call.home.status(call.db)
+    named = {"path" if store == "chat" else "state_path": call.db}
+    found = call.home.status(**named)
     if call.as_json:
         document(**as_json(found))
     else:
         facts(_words(found))
-    if found.chat.problem:
-        fail(f"the chat store cannot be read: {found.chat.problem}")
+    problems = {"chat": found.chat.problem, "state": found.state.problem}
+    for name, problem in problems.items():
+        if problem:
+            fail(f"the {name} store cannot be read: {problem}")
+    if any(problems.values()):
         return PROBLEMS
-    if not found.chat.exists:
-        note("there is no chat store yet; `threadkeep demo` shows one at work")
+    if not found.chat.exists and not found.state.exists:
+        note("there is no store yet; `threadkeep demo` shows one at work")
     return 0
 
 
@@ -54,6 +62,7 @@ def as_json(found: Status) -> dict[str, Any]:
         "config_exists": found.config_exists,
         "sqlite": found.sqlite,
         "chat": found.chat,
+        "state": found.state,
     }
 
 
@@ -65,14 +74,14 @@ def _words(found: Status) -> dict[str, str]:
         "home": str(found.paths.data),
         "config": f"{found.paths.config}{settings}",
         "sqlite": f"{version} ({race})" if found.sqlite.wal_reset_race else version,
-        **_store_words(found.chat),
+        **_chat_words(found.chat),
+        **_state_words(found.state),
     }
 
 
-def _store_words(chat: StoreStatus) -> dict[str, str]:
+def _chat_words(chat: StoreStatus) -> dict[str, str]:
     if not chat.exists or chat.problem:
         return {"chat": f"{chat.path}{'' if chat.exists else ' (not there yet)'}"}
-    last = chat.last_backup
     live = [
         f"{one['message_id']} in {one['session_id']} by process {one['process']}"
         f" since {iso(one['started_at'])}"
@@ -85,5 +94,23 @@ def _store_words(chat: StoreStatus) -> dict[str, str]:
         "schema": str(chat.schema_version),
         "sessions": f"{chat.sessions:,} with {counted(chat.messages, 'message')}",
         "recording now": "; ".join(live) or "nobody",
-        "backups": f"{chat.backups}, last {last.at} ({last.reason})" if last else "none",
+        "backups": _backup_words(chat),
     }
+
+
+def _state_words(state: StateStatus) -> dict[str, str]:
+    if not state.exists or state.problem:
+        return {"state": f"{state.path}{'' if state.exists else ' (not there yet)'}"}
+    made = "with our side tables" if state.adopted else "as another program made it"
+    return {
+        "state": str(state.path),
+        "state size": f"{size_text(state.bytes)}, log {size_text(state.wal_bytes)}",
+        "state schema": f"{state.schema_version}, {made}, journal {state.journal_mode}",
+        "state sessions": f"{state.sessions:,} with {counted(state.messages, 'message')}",
+        "state backups": _backup_words(state),
+    }
+
+
+def _backup_words(store: StoreStatus | StateStatus) -> str:
+    last = store.last_backup
+    return f"{store.backups}, last {last.at} ({last.reason})" if last else "none"

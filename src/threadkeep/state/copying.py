@@ -4,7 +4,7 @@ from typing import Any
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Json
-from threadkeep.state.messages import hash_of
+from threadkeep.state.messages import put_hash
 
 Beside = list[list[Any]]
 
@@ -37,10 +37,11 @@ def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
 def insert_row(tx: Tx, columns: Json, kept: Beside) -> int:
     """Insert a message by its columns, under its own id or a new one; give the id."""
     if columns.get("id") is None:
-        message_id = int(tx.value("insert_message", columns))
+        message_id = tx.insert("insert_message", columns)
     else:
         message_id = columns["id"]
         tx.run("restore_message", columns)
-    tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
+        tx.run("mark_dirty", {"id": message_id})  # the second index has passed this id already
+    put_hash(tx, message_id, columns)
     put_beside(tx, message_id, kept)
     return message_id

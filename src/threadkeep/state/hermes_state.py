@@ -3,7 +3,8 @@
 from threadkeep.state.layout import SCHEMA_VERSION
 from threadkeep.state.opening import default_path
 from threadkeep.state.session_db import SessionDB
+from threadkeep.state.titles import MAX_TITLE_LENGTH
 
-DEFAULT_DB_PATH = default_path()
+DEFAULT_DB_PATH = default_path()  # as in Hermes, of the moment of import
 
-__all__ = ["DEFAULT_DB_PATH", "SCHEMA_VERSION", "SessionDB"]
+__all__ = ["DEFAULT_DB_PATH", "MAX_TITLE_LENGTH", "SCHEMA_VERSION", "SessionDB"]

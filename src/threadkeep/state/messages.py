@@ -102,24 +102,44 @@ def call_count(tool_calls: Any) -> int:
 
 def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) -> int:
     """Store one message without counting it; give its id."""
-    texts = {field: to_column(clean(ctx, message.get(field)), field) for field in _TEXTS}
-    columns: Json = {field: stored.column for field, stored in texts.items()}
+    columns: Json = {"session_id": session_id, "token_count": message.get("token_count")}
+    timestamp = message.get("timestamp")
+    columns["timestamp"] = ctx.clock() if timestamp is None else float(timestamp)
+    exact = _set_texts(ctx, columns, message)
     for field in _JSON:
         value = message.get(field)
         columns[field] = dump(clean(ctx, value), field) if value else None
-    timestamp = message.get("timestamp")
-    columns["session_id"] = session_id
-    columns["token_count"] = message.get("token_count")
-    columns["timestamp"] = ctx.clock() if timestamp is None else float(timestamp)
-    message_id = int(tx.value("insert_message", columns))
-    tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
-    _keep_exact(tx, message_id, texts)
+    message_id = tx.insert("insert_message", columns)
+    put_hash(tx, message_id, columns)
+    if exact:
+        keep(tx, "message", message_id, exact)
     return message_id
 
 
-def _keep_exact(tx: Tx, message_id: int, texts: dict[str, Stored]) -> None:
-    if any(stored.exact is not None for stored in texts.values()):
-        keep(tx, "message", message_id, texts)
+def _set_texts(ctx: Context, columns: Json, message: Mapping[str, Any]) -> dict[str, Stored]:
+    """Set the text columns; give the values that need more than their column."""
+    exact = {}
+    for field in _TEXTS:
+        value = message.get(field)
+        if ctx.redact is not None:
+            value = clean(ctx, value)
+        if value is None or (type(value) is str and value.isascii()):
+            columns[field] = value
+            continue
+        stored = to_column(value, field)
+        columns[field] = stored.column
+        if stored.exact is not None:
+            exact[field] = stored
+    return exact
+
+
+def put_hash(tx: Tx, message_id: int, columns: Mapping[str, Any]) -> None:
+    """Write the fingerprint of a message that was just stored."""
+    if type(columns["session_id"]) is str and isinstance(columns["token_count"], int | None):
+        value = hash_of(message_id, columns)
+    else:  # the column turned it into something else: take what it gives back
+        value = fingerprint(tx.one("get_message", {"id": message_id}) or ())
+    tx.run("put_hash", {"id": message_id, "hash": value})
 
 
 def hash_of(message_id: int, columns: Mapping[str, Any]) -> int:

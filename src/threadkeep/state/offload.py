@@ -1,10 +1,264 @@
-"""Blobs of ended sessions, moved out of the messages when asked and put back when read."""
+"""How long values of ended sessions are kept apart: cut out, packed, and put back when read.
 
-from collections.abc import Sequence
+In the column a short marker takes the place of each blob; what Hermes would decode becomes NULL, or
+stays valid JSON. `pieces` tells which characters of the column stand for which blob, so what is
+left of a value is stored once. Nothing is moved unless it is asked for: that is in `moving`.
+"""
 
+import base64
+import binascii
+import json
+import logging
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from threadkeep.base.hashes import content_hash
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Json
+
+log = logging.getLogger(__name__)
+
+FIELDS: Final = (
+    *("content", "tool_calls", "reasoning", "reasoning_details"),
+    "codex_reasoning_items",
+)
+# Tool output up to this length is replayed whole, and so are the arguments of a call.
+LONG: Final = 8192
+# Of longer output this much stays, so that a reader sees what it was.
+_HEAD: Final = 1024
+_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]++={0,2}")
+_STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*:)?', re.DOTALL)
+# What is one character after decoding; two halves of one are written as two escapes.
+_ESCAPES: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]++", re.DOTALL)
+
+Span = tuple[int, int]
+
+
+class Piece(NamedTuple):
+    """So many characters of the column, from `at` on, stand for a blob."""
+
+    at: int
+    length: int
+    hash: str
+
+
+class Blob(NamedTuple):
+    """A text that was cut out, packed as `codec` says."""
+
+    hash: str
+    codec: str
+    size: int
+    data: bytes
+
+
+class Cut(NamedTuple):
+    """What is left in the column, and what was taken out of it."""
+
+    column: str | None
+    pieces: tuple[Piece, ...]
+    blobs: tuple[Blob, ...]
+
+
+# ---------------------------------------------------------------------- packing
+
+
+def pack(text: str) -> Blob:
+    """Make a text as small as it gets: base64 becomes bytes again if that can be undone exactly."""
+    prefix, raw = _plain_bytes(text)
+    packed = zlib.compress(raw, 6)
+    codec, data = (f"{prefix}+zlib", packed) if len(packed) < len(raw) else (prefix, raw)
+    return Blob(content_hash(text), codec, len(text), data)
+
+
+def _plain_bytes(text: str) -> tuple[str, bytes]:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return "text", text.encode()
+    return ("base64", raw) if base64.b64encode(raw).decode() == text else ("text", text.encode())
+
+
+def unpack(codec: str, data: bytes) -> str:
+    """Give the text back; ValueError if the data is not what `pack` made."""
+    try:
+        kind, _, packed = codec.partition("+")
+        raw = zlib.decompress(data) if packed == "zlib" else data
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    return base64.b64encode(raw).decode() if kind == "base64" else raw.decode()
+
+
+def marker(blob_hash: str, size: int) -> str:
+    """Say in the column what was taken out; without quotes, so that it fits into any JSON."""
+    return f"[blob {blob_hash}: {size:,} characters, kept by threadkeep]"
+
+
+# ---------------------------------------------------------------------- cutting
+
+
+def cut(field: str, role: str, text: str, min_chars: int) -> Cut | None:
+    """Cut the long parts out of the value of a column; None if it has none."""
+    if field == "content":
+        return _take_out(text, content_spans(text, role, min_chars))
+    if field == "tool_calls":
+        found = _take_out(text, json_spans(text, max(min_chars, LONG)))
+        return found if found is not None and _is_json(found.column or "") else None
+    if len(text) < min_chars:
+        return None
+    blob = pack(text)  # a model must not be shown a marker for its own thoughts
+    return Cut(None, (Piece(0, 0, blob.hash),), (blob,))
+
+
+def content_spans(text: str, role: str, min_chars: int) -> list[Span]:
+    """Find what goes out of a message's text: base64, and all but the head of long tool output."""
+    runs = [found.span() for found in _RUN.finditer(text) if _length(found.span()) >= min_chars]
+    if role == "tool" and len(text) - sum(map(_length, runs)) > max(min_chars, LONG):
+        return [(min([_HEAD, *(start for start, _ in runs)]), len(text))]
+    return runs
+
+
+def json_spans(text: str, min_chars: int) -> list[Span]:
+    """Find the long strings in a JSON text; inside a string that is JSON itself, those in there.
+
+    The arguments of a tool call are such a string: they stay JSON, too.
+    """
+    if len(text) < min_chars or not _is_json(text):
+        return []
+    return [
+        span
+        for start, end in _long_strings(text, min_chars)
+        for span in _spans_within(text, start, end, min_chars)
+    ]
+
+
+def _long_strings(text: str, min_chars: int) -> list[Span]:
+    """Find the insides of long strings, but not of the names of fields."""
+    found = (string.span(1) for string in _STRING.finditer(text) if string[2] is None)
+    return [span for span in found if _length(span) >= min_chars]
+
+
+def _spans_within(text: str, start: int, end: int, min_chars: int) -> list[Span]:
+    decoded = json.loads(f'"{text[start:end]}"')
+    if decoded[:1] not in ("{", "[") or not _is_json(decoded):
+        return [(start, end)]
+    edges = [edge for span in _long_strings(decoded, min_chars) for edge in span]
+    raw = [start + offset for offset in _raw_offsets(text[start:end], edges)]
+    return list(zip(raw[::2], raw[1::2], strict=True))
+
+
+def _raw_offsets(escaped: str, wanted: Iterable[int]) -> list[int]:
+    """Tell where in an escaped string its decoded characters are; `wanted` goes upwards."""
+    offsets, decoded = [], 0
+    tokens = _ESCAPES.finditer(escaped)
+    token, width = None, 0
+    for offset in wanted:
+        while token is None or decoded + width <= offset:
+            decoded += width
+            token = next(tokens, None)
+            if token is None:
+                offsets.append(len(escaped))
+                break
+            width = 1 if token[0][0] == "\\" else len(token[0])
+        else:
+            offsets.append(token.start() + offset - decoded)
+    return offsets
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _length(span: Span) -> int:
+    return span[1] - span[0]
+
+
+def _take_out(text: str, spans: Sequence[Span]) -> Cut | None:
+    left: list[str] = []
+    pieces: list[Piece] = []
+    blobs: list[Blob] = []
+    done = at = 0
+    for start, end in spans:
+        blob = pack(text[start:end])
+        sign = marker(blob.hash, blob.size)
+        at += start - done
+        left += (text[done:start], sign)
+        pieces.append(Piece(at, len(sign), blob.hash))
+        blobs.append(blob)
+        at, done = at + len(sign), end
+    return Cut("".join([*left, text[done:]]), tuple(pieces), tuple(blobs)) if pieces else None
+
+
+def rebuild(column: str | None, pieces: Iterable[Piece], texts: Mapping[str, str]) -> str:
+    """Make the original of a column again; KeyError if a blob is not among the texts."""
+    stored, done = column or "", 0
+    whole: list[str] = []
+    for at, length, blob_hash in pieces:
+        whole += (stored[done:at], texts[blob_hash])
+        done = at + length
+    return "".join([*whole, stored[done:]])
+
+
+def read_pieces(text: str) -> tuple[Piece, ...]:
+    """Read what `tk_offloaded` says about a column; ValueError if it is no such thing."""
+    try:
+        return tuple(Piece(int(at), int(size), str(name)) for at, size, name in json.loads(text))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+# ---------------------------------------------------------------------- putting back
 
 
 def inline_messages(tx: Tx, messages: Sequence[Json]) -> None:
     """Put offloaded values back into messages that were read from their columns."""
+    if not messages:
+        return
+    ids = [message["id"] for message in messages]
+    found = tx.all("offloaded_between", {"first": min(ids), "last": max(ids)})
+    if found:
+        by_id = {message["id"]: message for message in messages}
+        texts: dict[str, str] = {}
+        for message_id, field, pieces in found:
+            if message_id in by_id and field in FIELDS:
+                _inline(tx, by_id[message_id], field, pieces, texts)
+
+
+def _inline(tx: Tx, message: Json, field: str, pieces: str, texts: dict[str, str]) -> None:
+    """A blob that is lost must not take the rest of the conversation with it: the marker stays."""
+    try:
+        parts = read_pieces(pieces)
+        for blob_hash in {part.hash for part in parts} - texts.keys():
+            texts[blob_hash] = read_blob(tx, blob_hash)
+        message[field] = rebuild(message[field], parts, texts)
+    except ValueError as error:
+        log.warning(
+            "message %s: %s is kept apart and was left out: %s", message["id"], field, error
+        )
+
+
+def read_blob(tx: Tx, blob_hash: str) -> str:
+    """Read a blob and check it; ValueError says what is wrong with it."""
+    row = tx.one("get_blob", {"hash": blob_hash})
+    if row is None:
+        msg = f"the blob {blob_hash} is missing"
+        raise ValueError(msg)
+    return checked_text(blob_hash, *row)
+
+
+def checked_text(blob_hash: str, codec: Any, data: Any) -> str:
+    """Unpack a blob and compare it with its hash; ValueError if it is another text."""
+    try:
+        text = unpack(codec, data)
+    except (ValueError, TypeError, AttributeError) as error:
+        msg = f"the blob {blob_hash} cannot be unpacked: {error}"
+        raise ValueError(msg) from error
+    if content_hash(text) != blob_hash:
+        msg = f"the blob {blob_hash} is not as it was written"
+        raise ValueError(msg)
+    return text

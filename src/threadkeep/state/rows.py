@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from threadkeep.base.hashes import framed
+import msgspec
+
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, Context, Json
 from threadkeep.state.exact import overlay_messages, overlay_session
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 
 def fingerprint(fields: Sequence[Any]) -> int:
     """Give 64 bits over the fields of a row as the database gives them back."""
-    digest = blake2b(framed(tuple(fields)), digest_size=8).digest()
+    digest = blake2b(msgspec.msgpack.encode(fields), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 

@@ -6,16 +6,23 @@ import time
 from pathlib import Path
 from typing import Self
 
+from threadkeep.base.backup import Kept, Progress, make_backup
 from threadkeep.base.live import LiveConnection
 from threadkeep.base.redacting import Redact
 from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls, reads
 from threadkeep.state import (
+    check as check_,
+    index as index_,
     lineage as lineage_,
     listing as listing_,
     messages as messages_,
+    moving as moving_,
+    retention as retention_,
     rewind as rewind_,
+    search as search_,
     sessions as sessions_,
+    sizes as sizes_,
     titles as titles_,
     transfer as transfer_,
     usage as usage_,
@@ -23,7 +30,7 @@ from threadkeep.state import (
 from threadkeep.state.context import Seconds
 from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
 from threadkeep.state.opening import default_path, open_context
-from threadkeep.state.verbs import writes
+from threadkeep.state.verbs import appends, writes
 
 
 class SessionDB:
@@ -107,8 +114,8 @@ class SessionDB:
     set_relation = writes(sessions_.set_relation)
 
     # ------------------------------------------------------------------ messages
-    append_message = writes(messages_.append_message)
-    append_messages = writes(messages_.append_messages)
+    append_message = appends(messages_.append_message)
+    append_messages = appends(messages_.append_messages)
     get_messages = reads(messages_.get_messages)
     iter_messages = calls(messages_.iter_messages)
     get_messages_around = reads(messages_.get_messages_around)
@@ -117,6 +124,10 @@ class SessionDB:
     clear_messages = writes(messages_.clear_messages)
     rewind_to_message = writes(rewind_.rewind_to_message)
     undo_rewind = writes(rewind_.undo_rewind)
+
+    # ------------------------------------------------------------------ search
+    search_messages = calls(search_.search_messages)
+    reindex = calls(index_.reindex)
 
     # ------------------------------------------------------------------ titles
     set_session_title = writes(titles_.set_session_title)
@@ -145,3 +156,33 @@ class SessionDB:
     export_session_lineage = reads(transfer_.export_session_lineage)
     iter_export = calls(transfer_.iter_export)
     import_sessions = calls(transfer_.import_sessions)
+
+    # ------------------------------------------------------------------ care
+    prune_candidates = reads(retention_.prune_candidates)
+    prune_sessions = calls(retention_.prune_sessions)
+    delete_sessions = calls(retention_.delete_sessions)
+    compact = calls(retention_.compact)
+    vacuum = calls(retention_.vacuum)
+    offload_blobs = calls(moving_.offload_blobs)
+    inline_blobs = calls(moving_.inline_blobs)
+    size_report = reads(sizes_.size_report)
+    check = calls(check_.check)
+
+    def backup(
+        self,
+        target: str | Path | None = None,
+        *,
+        progress: Progress | None = None,
+        keep: Kept | None = None,
+    ) -> Path:
+        """Copy the live store to a new file, check the copy row by row, and give its path.
+
+        Without a target it goes to the folder `backups` beside the store, where old ones go.
+        """
+        return make_backup(
+            self.context.db,
+            None if target is None else Path(target),
+            check=check_.problems_of,
+            progress=progress,
+            keep=keep,
+        )

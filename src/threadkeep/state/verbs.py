@@ -1,11 +1,13 @@
 """Verbs that write, and go on when the full-text index is what stands in the way.
 
-The contract's index is filled by triggers inside the transaction of a message. A damaged one would
-refuse every message, so on such an error the triggers are taken out and the write is done again:
-the message is stored, search is degraded until `reindex`.
+The contract's index is filled by triggers inside the transaction of a message, and a damaged one
+would refuse every message. So a write that SQLite refuses for no reason of the contract's tables is
+done once more in a transaction that first takes the triggers out. If it works then, the message is
+stored and search is degraded until `reindex`; if not, nothing changed and the first error counts.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -13,10 +15,16 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.base.verbs import show_as_method
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.context import Context
-from threadkeep.state.index import blames_index, detach_index
+from threadkeep.state.drain import after_append
+from threadkeep.state.index import blames_index, detach_index, warn_detached
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Ids = TypeVar("Ids", int, list[int])
+
+log = logging.getLogger(__name__)
+
+_PLAIN = frozenset({str, int, float, bool, list, dict, type(None)})
 
 
 def writes(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -30,6 +38,21 @@ def writes(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Conca
     return verb
 
 
+def appends(
+    function: Callable[Concatenate[Context, Tx, P], Ids],
+) -> Callable[Concatenate[Any, P], Ids]:
+    """Make a verb that writes messages and gives their ids; now and then our index follows."""
+
+    @wraps(function)
+    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> Ids:
+        stored = write(store.context, function, *args, **kwargs)
+        after_append(store.context, stored if isinstance(stored, list) else [stored])
+        return stored
+
+    show_as_method(verb, function, given=2)
+    return verb
+
+
 def write(
     ctx: Context,
     function: Callable[Concatenate[Context, Tx, P], R],
@@ -37,12 +60,32 @@ def write(
     **kwargs: P.kwargs,
 ) -> R:
     """Run a function in one durable write transaction; without the index if that is broken."""
+    given: Any = [_kept(value) for value in args]
+    named: Any = {name: _kept(value) for name, value in kwargs.items()}
     try:
         with ctx.db.write() as tx:
-            return function(ctx, tx, *args, **kwargs)
+            return function(ctx, tx, *given, **named)
     except ThreadkeepError as error:
         if not blames_index(error):
             raise
-        detach_index(ctx, error)
-    with ctx.db.write() as tx:
-        return function(ctx, tx, *args, **kwargs)
+        return _without_index(ctx, error, lambda tx: function(ctx, tx, *given, **named))
+
+
+def _kept(value: Any) -> Any:
+    """An iterator can be read once only, and a write may be done twice."""
+    if type(value) in _PLAIN:  # asking whether it is an iterator costs ten times as much
+        return value
+    return list(value) if isinstance(value, Iterator) else value
+
+
+def _without_index(ctx: Context, error: ThreadkeepError, act: Callable[[Tx], R]) -> R:
+    try:
+        with ctx.db.write() as tx:
+            if not detach_index(tx):
+                raise error
+            result = act(tx)
+    except ThreadkeepError as again:
+        log.debug("without its index %s refuses the write, too: %s", ctx.db.path, again)
+        raise error from error.__cause__
+    warn_detached(ctx, error)
+    return result

@@ -125,10 +125,11 @@ def _show_hit(hit: Hit) -> None:
     write(f"{hit.session_id} {hit.message_id}", "bold", end=" ")
     title = f" · {one_line(hit.title, 60)}" if hit.title else ""
     write(f"{iso(hit.at)} {hit.role} {one_line(hit.type)}{title}", "dim")
-    write_pieces([Piece("  "), *_marked(one_line(hit.snippet)), Piece("\n")])
+    write_pieces([Piece("  "), *marked(one_line(hit.snippet)), Piece("\n")])
 
 
-def _marked(snippet: str) -> list[Piece]:
+def marked(snippet: str) -> list[Piece]:
+    """Show what was found in a snippet, between >>> and <<<, in another colour."""
     pieces = []
     for place, half in enumerate(snippet.split(">>>")):
         found, mark, rest = half.partition("<<<")

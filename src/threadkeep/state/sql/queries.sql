@@ -80,8 +80,7 @@ INSERT INTO messages(
   finish_reason, reasoning, reasoning_details, codex_reasoning_items)
 VALUES (
   :session_id, :role, :content, :tool_call_id, :tool_calls, :tool_name, :timestamp, :token_count,
-  :finish_reason, :reasoning, :reasoning_details, :codex_reasoning_items)
-RETURNING id;
+  :finish_reason, :reasoning, :reasoning_details, :codex_reasoning_items);
 
 -- name: count_message
 UPDATE sessions SET message_count = message_count + :messages,
@@ -556,3 +555,6 @@ ON CONFLICT(session_id) DO UPDATE SET pinned_at = excluded.pinned_at,
 UPDATE sessions SET parent_session_id = :parent
 WHERE id = :id AND id <> :parent AND parent_session_id IS NULL
   AND EXISTS (SELECT 1 FROM sessions p WHERE p.id = :parent);
+
+-- name: mark_dirty
+INSERT INTO tk_dirty(id) VALUES (:id) ON CONFLICT(id) DO NOTHING;

@@ -1,1 +1,144 @@
--- Named queries of full-text search and of its indexes.
+-- Named queries of full-text search and of its indexes. Text that other programs wrote is read as bytes
+-- where one row that is no UTF-8 must not stop the rest.
+
+-- ---------------------------------------------------------------- filling our index
+
+-- name: index_state
+SELECT (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed'),
+  (SELECT max(id) FROM messages), (SELECT count(*) FROM tk_dirty);
+
+-- name: dirty_ids
+SELECT id FROM tk_dirty ORDER BY id LIMIT :limit;
+
+-- name: ids_after
+SELECT id FROM messages WHERE id > :cursor ORDER BY id LIMIT :limit;
+
+-- name: message_to_index
+SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
+  CAST(m.tool_name AS BLOB),
+  EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id),
+  EXISTS (SELECT 1 FROM tk_hashes h WHERE h.id = m.id)
+FROM messages m WHERE m.id = :id;
+
+-- name: last_docs
+-- A number is never used again: the postings of a document that is gone stay in the index.
+SELECT max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id < :names), 0),
+           coalesce((SELECT max(doc) FROM tk_docs WHERE doc < :names), 0)),
+       max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id >= :names), :names),
+           coalesce((SELECT max(doc) FROM tk_docs WHERE doc >= :names), :names));
+
+-- name: forget_doc
+DELETE FROM tk_docs WHERE message_id = :id;
+
+-- name: put_doc
+INSERT INTO tk_docs(doc, message_id) VALUES (:doc, :id);
+
+-- name: index_doc
+INSERT INTO tk_search(rowid, text) VALUES (:doc, :text);
+
+-- name: clean
+DELETE FROM tk_dirty WHERE id = :id;
+
+-- name: forget_docs
+DELETE FROM tk_docs;
+
+-- name: clean_all
+DELETE FROM tk_dirty;
+
+-- ---------------------------------------------------------------- the state of the indexes
+
+-- name: triggers_of_index
+SELECT name FROM sqlite_master
+WHERE type = 'trigger' AND tbl_name = 'messages' AND sql LIKE '%messages\_fts%' ESCAPE '\';
+
+-- name: schema_entry
+SELECT type FROM sqlite_master WHERE name = :name;
+
+-- name: last_message_id
+SELECT seq FROM sqlite_sequence WHERE name = 'messages';
+
+-- name: lost_docs
+SELECT count(*) FROM tk_docs d WHERE NOT EXISTS (SELECT 1 FROM tk_search_docsize z WHERE z.id = d.doc);
+
+-- name: version_of_messages_fts
+SELECT v FROM messages_fts_config WHERE k = 'version';
+
+-- name: version_of_tk_search
+SELECT v FROM tk_search_config WHERE k = 'version';
+
+-- name: check_messages_fts
+INSERT INTO messages_fts(messages_fts, rank) VALUES ('integrity-check', 1);
+
+-- name: check_tk_search
+INSERT INTO tk_search(tk_search) VALUES ('integrity-check');
+
+-- ---------------------------------------------------------------- asking for candidates
+
+-- name: raw_newest
+SELECT rowid FROM messages_fts
+WHERE messages_fts MATCH :query AND rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :limit;
+
+-- name: raw_oldest
+SELECT rowid FROM messages_fts
+WHERE messages_fts MATCH :query AND rowid BETWEEN :first AND :last ORDER BY rowid LIMIT :limit;
+
+-- name: docs_newest
+SELECT d.message_id FROM tk_search JOIN tk_docs d ON d.doc = tk_search.rowid
+WHERE tk_search MATCH :query AND tk_search.rowid BETWEEN :first_doc AND :last_doc
+  AND d.message_id BETWEEN :first AND :last
+ORDER BY tk_search.rowid DESC LIMIT :limit;
+
+-- name: docs_oldest
+SELECT d.message_id FROM tk_search JOIN tk_docs d ON d.doc = tk_search.rowid
+WHERE tk_search MATCH :query AND tk_search.rowid BETWEEN :first_doc AND :last_doc
+  AND d.message_id BETWEEN :first AND :last
+ORDER BY tk_search.rowid LIMIT :limit;
+
+-- name: any_doc
+SELECT 1 FROM tk_search
+WHERE tk_search MATCH :query AND rowid BETWEEN :first_doc AND :last_doc LIMIT 1;
+
+-- name: span_of_session
+SELECT min(id), max(id) FROM messages WHERE session_id = :session_id;
+
+-- name: scan_newest
+SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
+  CAST(m.tool_name AS BLOB), 0
+FROM messages m WHERE m.id BETWEEN :first AND :last ORDER BY m.id DESC LIMIT :limit;
+
+-- name: scan_oldest
+SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
+  CAST(m.tool_name AS BLOB), 0
+FROM messages m WHERE m.id BETWEEN :first AND :last ORDER BY m.id LIMIT :limit;
+
+-- ---------------------------------------------------------------- from candidates to hits
+
+-- name: filter_candidates
+SELECT m.id, m.timestamp, CAST(s.source AS BLOB)
+FROM json_each(:ids) c JOIN messages m ON m.id = c.value JOIN sessions s ON s.id = m.session_id
+WHERE (CAST(:session_id AS TEXT) IS NULL OR m.session_id = :session_id)
+  AND (CAST(:since AS REAL) IS NULL OR m.timestamp >= :since)
+  AND (CAST(:until AS REAL) IS NULL OR m.timestamp < :until)
+  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN (SELECT value FROM json_each(:roles)))
+  AND (CAST(:sources AS TEXT) IS NULL OR s.source IN (SELECT value FROM json_each(:sources)))
+  AND (CAST(:not_sources AS TEXT) IS NULL
+       OR s.source NOT IN (SELECT value FROM json_each(:not_sources)))
+  AND (CAST(:not_sessions AS TEXT) IS NULL
+       OR m.session_id NOT IN (SELECT value FROM json_each(:not_sessions)));
+
+-- name: texts_to_score
+SELECT m.id, CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB), CAST(m.tool_name AS BLOB)
+FROM json_each(:ids) c JOIN messages m ON m.id = c.value;
+
+-- name: hit
+SELECT m.session_id, s.source, s.model, s.started_at
+FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.id = :id;
+
+-- name: message_with_neighbours
+SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+FROM messages WHERE id IN (
+  :id,
+  (SELECT max(id) FROM messages WHERE session_id = :session_id AND id < :id),
+  (SELECT min(id) FROM messages WHERE session_id = :session_id AND id > :id))
+ORDER BY id;

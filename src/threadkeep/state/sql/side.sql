@@ -6,8 +6,8 @@ CREATE TABLE tk_meta (
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Indexes for what the contract's own cannot answer in the time of one page.
-CREATE INDEX tk_messages_order ON messages(session_id, id);
+-- Indexes for what the contract's own cannot answer in the time of one page. (One more over session and id would
+-- page through a session of 100,000 messages quicker than the 10 ms it takes; it costs 4 % of the file.)
 CREATE INDEX tk_messages_first_user ON messages(session_id, id) WHERE role = 'user' AND content IS NOT NULL;
 CREATE INDEX tk_sessions_roots ON sessions(started_at DESC) WHERE parent_session_id IS NULL;
 CREATE INDEX tk_sessions_by_source ON sessions(source, started_at DESC);
@@ -130,13 +130,6 @@ CREATE TABLE tk_activity (
 CREATE INDEX tk_activity_order ON tk_activity(last_active, session_id);
 
 -- ---------------------------------------------------------------- kept right, whoever writes
-
-CREATE TRIGGER tk_message_back AFTER INSERT ON messages
-WHEN new.id <= (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed')
-BEGIN
-  DELETE FROM tk_dirty WHERE id = new.id;
-  INSERT INTO tk_dirty(id) VALUES (new.id);
-END;
 
 CREATE TRIGGER tk_message_gone AFTER DELETE ON messages BEGIN
   DELETE FROM tk_hashes WHERE id = old.id;

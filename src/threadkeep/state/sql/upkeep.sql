@@ -1,1 +1,207 @@
 -- Named queries of upkeep: retention, offloading, sizes, checks.
+
+-- ---------------------------------------------------------------- retention
+
+-- name: idle_sessions
+-- All sessions lie between '' and x'': SQLite sorts every text before any blob. For one, both are its id.
+-- A session that never ended and never had a message may have begun a moment ago: it has to be asked for.
+SELECT id, title, source, last_active,
+  (SELECT count(*) FROM messages m WHERE m.session_id = idle.id) AS message_count, ended
+FROM (
+  SELECT s.id, s.title, s.source, s.ended_at IS NOT NULL AS ended,
+    (SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id) AS spoken_at,
+    coalesce((SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at)
+      AS last_active
+  FROM sessions s
+  WHERE s.id BETWEEN :first AND :last AND (CAST(:source AS TEXT) IS NULL OR s.source = :source)
+) AS idle
+WHERE last_active < :cutoff AND (ended OR spoken_at IS NOT NULL OR :include_active)
+ORDER BY last_active, id;
+
+-- name: pinned_sessions
+SELECT session_id FROM tk_flags WHERE pinned_at IS NOT NULL;
+
+-- name: is_pinned
+SELECT 1 FROM tk_flags WHERE session_id = :id AND pinned_at IS NOT NULL;
+
+-- name: search_docs
+-- A row of tk_search_docsize is one document of the index, alive or not; tk_docs has those alive.
+SELECT (SELECT count(*) FROM tk_search_docsize), (SELECT count(*) FROM tk_docs);
+
+-- name: has_side_index
+SELECT 1 FROM sqlite_master WHERE name = 'tk_search_docsize';
+
+-- name: total_changes
+SELECT total_changes();
+
+-- name: merge_index
+INSERT INTO messages_fts(messages_fts, rank) VALUES ('merge', :pages);
+
+-- ---------------------------------------------------------------- offloading
+
+-- name: offloaded_between
+SELECT message_id, field, pieces FROM tk_offloaded WHERE message_id BETWEEN :first AND :last;
+
+-- name: get_blob
+SELECT codec, data FROM tk_blobs WHERE hash = :hash;
+
+-- name: put_blob
+INSERT INTO tk_blobs(hash, codec, size, data) VALUES (:hash, :codec, :size, :data)
+ON CONFLICT(hash) DO NOTHING;
+
+-- name: drop_offloaded
+DELETE FROM tk_offloaded WHERE message_id = :message_id AND field = :field;
+
+-- name: long_messages
+SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id > :after AND s.ended_at IS NOT NULL
+  AND (length(m.content) >= :min_chars OR length(m.tool_calls) >= :min_chars
+    OR length(m.reasoning) >= :min_chars OR length(m.reasoning_details) >= :min_chars
+    OR length(m.codex_reasoning_items) >= :min_chars)
+  AND (CAST(:cutoff AS REAL) IS NULL
+    OR coalesce((SELECT max(n.timestamp) FROM messages n WHERE n.session_id = s.id), s.started_at)
+      < :cutoff)
+ORDER BY m.id LIMIT :limit;
+
+-- name: session_has_ended
+SELECT 1 FROM sessions WHERE id = :id AND ended_at IS NOT NULL;
+
+-- name: hash_of_message
+SELECT hash FROM tk_hashes WHERE id = :id;
+
+-- name: exact_of_message
+SELECT field, kind, value FROM tk_exact WHERE owner = 'message' AND key = :id;
+
+-- name: rewrite_message
+UPDATE messages SET content = :content, tool_calls = :tool_calls, reasoning = :reasoning,
+  reasoning_details = :reasoning_details, codex_reasoning_items = :codex_reasoning_items
+WHERE id = :id;
+
+-- name: offloaded_messages
+SELECT DISTINCT o.message_id FROM tk_offloaded o JOIN messages m ON m.id = o.message_id
+WHERE o.message_id > :after AND (CAST(:session_id AS TEXT) IS NULL OR m.session_id = :session_id)
+ORDER BY o.message_id LIMIT :limit;
+
+-- name: all_pieces
+SELECT pieces FROM tk_offloaded
+UNION ALL SELECT exact FROM tk_rewound WHERE exact IS NOT NULL;
+
+-- name: all_blobs
+SELECT hash FROM tk_blobs;
+
+-- name: drop_blob
+DELETE FROM tk_blobs WHERE hash = :hash;
+
+-- ---------------------------------------------------------------- sizes
+
+-- name: has_dbstat
+SELECT count(*) FROM pragma_module_list WHERE name = 'dbstat';
+
+-- name: pages_by_tree
+SELECT d.name, coalesce(m.tbl_name, d.name), coalesce(m.type, 'table'), d.pgsize
+FROM dbstat d LEFT JOIN sqlite_master m ON m.name = d.name WHERE d.aggregate = 1;
+
+-- name: payload_by_column
+SELECT count(*), coalesce(sum(length(CAST(content AS BLOB))), 0),
+  coalesce(sum(length(CAST(tool_calls AS BLOB))), 0),
+  coalesce(sum(length(CAST(reasoning AS BLOB))), 0),
+  coalesce(sum(length(CAST(reasoning_details AS BLOB))), 0),
+  coalesce(sum(length(CAST(codex_reasoning_items AS BLOB))), 0)
+FROM messages;
+
+-- name: session_payload
+SELECT count(*), coalesce(sum(length(CAST(system_prompt AS BLOB))), 0),
+  coalesce(sum(length(CAST(model_config AS BLOB))), 0)
+FROM sessions;
+
+-- name: has_text_index
+SELECT 1 FROM sqlite_master WHERE name = 'messages_fts_data';
+
+-- name: text_index_bytes
+SELECT coalesce(sum(length(block)), 0) FROM messages_fts_data;
+
+-- name: side_index_bytes
+SELECT coalesce(sum(length(block)), 0) FROM tk_search_data;
+
+-- name: blob_sizes
+SELECT count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0) FROM tk_blobs;
+
+-- name: side_counts
+SELECT (SELECT count(*) FROM tk_rewound), (SELECT count(*) FROM tk_offloaded);
+
+-- name: largest_sessions
+SELECT s.id, s.title, s.source, count(*), sum(
+  coalesce(length(CAST(m.content AS BLOB)), 0) + coalesce(length(CAST(m.tool_calls AS BLOB)), 0)
+  + coalesce(length(CAST(m.reasoning AS BLOB)), 0)
+  + coalesce(length(CAST(m.reasoning_details AS BLOB)), 0)
+  + coalesce(length(CAST(m.codex_reasoning_items AS BLOB)), 0)) AS bytes
+FROM messages m JOIN sessions s ON s.id = m.session_id
+GROUP BY m.session_id ORDER BY bytes DESC, s.id LIMIT :limit;
+
+-- ---------------------------------------------------------------- checks
+
+-- name: hashed_messages
+SELECT m.id, m.session_id, m.role, m.content, m.tool_call_id, m.tool_calls, m.tool_name, m.timestamp,
+  m.token_count, m.finish_reason, m.reasoning, m.reasoning_details, m.codex_reasoning_items, h.hash
+FROM messages m LEFT JOIN tk_hashes h ON h.id = m.id
+WHERE m.id > :after ORDER BY m.id LIMIT :limit;
+
+-- name: next_message_id
+SELECT min(id) FROM messages WHERE id > :after;
+
+-- name: hashed_sessions
+SELECT s.id, s.source, s.user_id, s.model_config, s.system_prompt, s.parent_session_id, s.started_at,
+  s.title, h.hash
+FROM sessions s LEFT JOIN tk_session_hashes h ON h.session_id = s.id
+WHERE s.id > :after ORDER BY s.id LIMIT :limit;
+
+-- name: next_session_id
+SELECT min(id) FROM sessions WHERE id > :after;
+
+-- name: lost_messages
+SELECT h.id FROM tk_hashes h LEFT JOIN messages m ON m.id = h.id WHERE m.id IS NULL LIMIT :limit;
+
+-- name: lost_sessions
+SELECT h.session_id FROM tk_session_hashes h LEFT JOIN sessions s ON s.id = h.session_id
+WHERE s.id IS NULL LIMIT :limit;
+
+-- name: messages_without_hash
+SELECT m.id FROM messages m LEFT JOIN tk_hashes h ON h.id = m.id
+WHERE m.id > :after AND h.id IS NULL ORDER BY m.id LIMIT :limit;
+
+-- name: sessions_without_hash
+SELECT s.id FROM sessions s LEFT JOIN tk_session_hashes h ON h.session_id = s.id
+WHERE s.id > :after AND h.session_id IS NULL ORDER BY s.id LIMIT :limit;
+
+-- name: messages_without_session
+SELECT m.id, m.session_id FROM messages m LEFT JOIN sessions s ON s.id = m.session_id
+WHERE s.id IS NULL LIMIT :limit;
+
+-- name: sessions_without_parent
+SELECT c.id, c.parent_session_id FROM sessions c LEFT JOIN sessions p ON p.id = c.parent_session_id
+WHERE c.parent_session_id IS NOT NULL AND p.id IS NULL LIMIT :limit;
+
+-- name: exact_with_columns
+-- An offloaded column shows a marker, not the readable form of the value: nothing to compare.
+SELECT e.owner, e.key, e.field, e.kind, e.value, m.id IS NOT NULL OR s.id IS NOT NULL,
+  o.field IS NOT NULL, CASE e.field
+    WHEN 'role' THEN m.role WHEN 'content' THEN m.content WHEN 'tool_call_id' THEN m.tool_call_id
+    WHEN 'tool_name' THEN m.tool_name WHEN 'finish_reason' THEN m.finish_reason
+    WHEN 'reasoning' THEN m.reasoning END
+FROM tk_exact e
+LEFT JOIN messages m ON e.owner = 'message' AND m.id = e.key
+LEFT JOIN sessions s ON e.owner = 'session' AND s.id = e.key
+LEFT JOIN tk_offloaded o ON e.owner = 'message' AND o.message_id = e.key AND o.field = e.field;
+
+-- name: offloaded_with_columns
+SELECT o.message_id, o.field, o.pieces, m.id IS NOT NULL, CASE o.field
+    WHEN 'content' THEN m.content WHEN 'tool_calls' THEN m.tool_calls
+    WHEN 'reasoning' THEN m.reasoning WHEN 'reasoning_details' THEN m.reasoning_details
+    WHEN 'codex_reasoning_items' THEN m.codex_reasoning_items END
+FROM tk_offloaded o LEFT JOIN messages m ON m.id = o.message_id;
+
+-- name: has_blob
+SELECT 1 FROM tk_blobs WHERE hash = :hash;
+
+-- name: blobs_with_data
+SELECT hash, codec, data FROM tk_blobs;

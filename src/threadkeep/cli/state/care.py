@@ -1,0 +1,216 @@
+"""`threadkeep state prune`, `rm`, `compact`, `sizes`, `check` and `reindex`."""
+
+import click
+
+from threadkeep import SessionDB
+from threadkeep.cli.command import PROBLEMS, Call, confirm
+from threadkeep.cli.output import (
+    counted,
+    document,
+    facts,
+    note,
+    one_line,
+    progress,
+    size_text,
+    table,
+    write,
+)
+from threadkeep.cli.state.group import changing, reading, sessions_argument, state_command
+from threadkeep.cli.state.words import Json, days, plain, when
+from threadkeep.errors import Invalid
+from threadkeep.home import count_long_messages, find_state_session
+
+_TITLE = 40
+
+
+@state_command(
+    "prune",
+    "threadkeep state prune --older-than 90d --dry-run",
+    "threadkeep state prune --older-than 30d --source cron --yes",
+)
+@click.option(
+    "--older-than",
+    default="90d",
+    show_default=True,
+    metavar="AGE",
+    help="Sessions whose last message is older than this.",
+)
+@click.option("--source", help="Only sessions of this source.")
+@click.option("--include-active", is_flag=True, help="Never-ended ones without messages, too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
+def prune(
+    call: Call,
+    *,
+    older_than: str,
+    source: str | None,
+    include_active: bool,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Delete sessions that were not used for long, and give their space back; none is pinned."""
+    age = days(older_than)
+    with reading(call) as store:
+        found = store.prune_candidates(age, source, include_active=include_active)
+    count = 0
+    if found and not dry_run:
+        confirm(f"delete {counted(len(found), 'session')}?", yes=yes)
+        with changing(call) as store, progress("pruning"):
+            count = store.prune_sessions(age, source, include_active=include_active)
+    if call.as_json:
+        document(sessions=plain(found), deleted=count, dry_run=dry_run)
+        return
+    rows = [
+        (one["id"], when(one["last_active"]), f"{one['message_count']:,}", one["title"] or "")
+        for one in found
+    ]
+    table(("id", "last active", "messages", "title"), rows, wide="title")
+    messages = counted(sum(one["message_count"] for one in found), "message")
+    told = counted(len(found) if dry_run else count, "session")
+    verb = "would delete" if dry_run else "deleted"
+    note(f"{verb} {told} not used for {older_than}, with {messages}")
+
+
+@state_command("rm", "threadkeep state rm 20260115_103000 --dry-run")
+@sessions_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
+def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Delete SESSIONS with all their messages; their children stay, without a parent."""
+    with reading(call) as store:
+        ids = dict.fromkeys(find_state_session(store, session) for session in sessions)
+        named = [f"{one} {one_line(store.get_session_title(one) or '', _TITLE)}" for one in ids]
+    if not dry_run:
+        confirm(f"delete {', '.join(name.strip() for name in named)}?", yes=yes)
+        with changing(call) as store:
+            for session_id in ids:
+                store.delete_session(session_id)
+    if call.as_json:
+        document(deleted=list(ids), dry_run=dry_run)
+        return
+    for session_id in ids:
+        write(session_id)
+    note(f"{'would delete' if dry_run else 'deleted'} {counted(len(ids), 'session')}")
+
+
+# ---------------------------------------------------------------------- space
+
+
+@state_command(
+    "compact", "threadkeep state compact", "threadkeep state compact --offload --dry-run"
+)
+@click.option("--offload", is_flag=True, help="Pack the blobs of ended sessions; see docs.")
+@click.option("--inline", is_flag=True, help="Put packed blobs back into their messages.")
+@click.option("--older-than", metavar="AGE", help="With --offload: only of sessions idle so long.")
+@click.option("--dry-run", is_flag=True, help="Say what there is to do, change nothing.")
+def compact(
+    call: Call, *, offload: bool, inline: bool, older_than: str | None, dry_run: bool
+) -> None:
+    """Make the file smaller without losing anything.
+
+    With --offload base64, long tool output and long reasoning of ended sessions are moved out of
+    the messages and kept once, compressed: threadkeep reads them as before, Hermes sees a marker
+    until --inline.
+    """
+    if offload and inline:
+        raise Invalid("blobs are offloaded or put back, not both", hint="leave one out")
+    if older_than is not None and not offload:
+        raise Invalid("--older-than is about what to offload", hint="add --offload")
+    age = 0.0 if older_than is None else days(older_than)
+    if dry_run:
+        with reading(call) as store:
+            _tell_work(call, store, offload=offload, inline=inline)
+        return
+    with changing(call) as store, progress("compacting"):
+        restored = store.inline_blobs() if inline else 0
+        report = store.compact(offload=offload, older_than_days=age)
+    if call.as_json:
+        document(compact=report, inlined=restored, dry_run=False)
+        return
+    if inline:
+        note(f"{counted(restored, 'message')} whole again")
+    moved = report["moved"]
+    if moved:
+        note(f"{counted(moved['blobs'], 'blob')} of {counted(moved['messages'], 'message')} packed")
+    note(f"{size_text(report['bytes_before'])} before, {size_text(report['bytes_after'])} now")
+
+
+def _tell_work(call: Call, store: SessionDB, *, offload: bool, inline: bool) -> None:
+    report = store.size_report()
+    work: Json = {"file_bytes": report["file_bytes"], "free_bytes": report["free_bytes"]}
+    if offload:
+        work["long_messages"] = count_long_messages(store)
+    if inline:
+        work["offloaded_values"] = report["counts"].get("offloaded_values", 0)
+    if call.as_json:
+        document(compact=work, dry_run=True)
+        return
+    note(f"would give back about {size_text(work['free_bytes'])} that are free inside")
+    if offload:
+        note(f"would look at {counted(work['long_messages'], 'long message')} of ended sessions")
+    if inline:
+        note(f"would put back {counted(work['offloaded_values'], 'value')}")
+
+
+@state_command("sizes", "threadkeep state sizes --json")
+def sizes(call: Call) -> None:
+    """Show what the file takes on disk, by kind of data, and which sessions take the most."""
+    with reading(call) as store, progress("measuring"):
+        report = store.size_report()
+    if call.as_json:
+        document(sizes=plain(report))
+        return
+    about = "" if report["measured"] else "about "
+    facts(
+        {
+            "path": report["path"],
+            "file": size_text(report["file_bytes"]),
+            "log": size_text(report["wal_bytes"]),
+            "free inside": size_text(report["free_bytes"]),
+            **{
+                name.replace("_", " "): about + size_text(size)
+                for name, size in report["by_group"].items()
+            },
+            **{
+                f"number of {name.replace('_', ' ')}": f"{count:,}"
+                for name, count in report["counts"].items()
+            },
+        }
+    )
+    write()
+    rows = [
+        (one["id"], size_text(one["bytes"]), f"{one['messages']:,}", one["title"] or "")
+        for one in report["largest"]
+    ]
+    table(("largest sessions", "size", "messages", "title"), rows, wide="title")
+
+
+# ---------------------------------------------------------------------- health
+
+
+@state_command("check", "threadkeep state check", "threadkeep state --db ./copy.db check --json")
+@click.option("--quick", is_flag=True, help="Without comparing every row with its fingerprint.")
+@click.option("--adopt", is_flag=True, help="Fingerprint rows that another program wrote.")
+def check(call: Call, *, quick: bool, adopt: bool) -> int:
+    """Check file, rows and search index; exit with 1 if anything is wrong."""
+    with changing(call) if adopt else reading(call) as store, progress("checking"):
+        problems = store.check(quick=quick)
+    if call.as_json:
+        document(ok=not problems, problems=problems)
+    else:
+        for problem in problems:
+            write(problem, "red")
+        note(counted(len(problems), "problem"))
+    return PROBLEMS if problems else 0
+
+
+@state_command("reindex", "threadkeep state reindex")
+def reindex(call: Call) -> None:
+    """Build the search index anew, and repair a damaged one; messages are not touched."""
+    with changing(call) as store, progress("indexing") as advance:
+        store.reindex(advance)
+        count, path = store.message_count(), store.db_path
+    if call.as_json:
+        document(file=path, messages=count)
+    else:
+        note(f"the index of {path} is new; {counted(count, 'message')} in it")

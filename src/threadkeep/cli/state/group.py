@@ -1,0 +1,104 @@
+"""The group that holds the commands of the state store, and how they open it."""
+
+from collections.abc import Callable
+
+import click
+
+from threadkeep import SessionDB
+from threadkeep.cli.command import Call, Function, command, example_text
+from threadkeep.cli.complete import complete_state_session
+from threadkeep.cli.output import counted, note
+from threadkeep.errors import ReadOnly, SchemaMismatch
+from threadkeep.home import is_adopted
+
+# Without our index some searches read every message: about a second for so many.
+_LARGE = 50_000
+
+
+@click.group(
+    "state",
+    invoke_without_command=True,
+    epilog=example_text(
+        "threadkeep state ls --by-activity",
+        'threadkeep state search "error: timeout" --since 7d',
+        "threadkeep state --db ~/.hermes/state.db stats",
+    ),
+)
+@click.option("--db", metavar="PATH", help="Use this state file.")
+@click.pass_context
+def state(ctx: click.Context, db: str | None) -> None:
+    """Session history, in Hermes Agent's own file format: list, read, search and keep it.
+
+    Where a SESSION is asked for, the beginning of its id will do, its title, or `last`.
+    """
+    del db  # every command asks the context for it
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def state_command(name: str, *examples: str) -> Callable[[Function], click.Command]:
+    """Make a function a command that works on a state file, which `--db` may name."""
+
+    def decorate(function: Function) -> click.Command:
+        option = click.option("--db", metavar="PATH", help="Use this state file.")
+        return command(name, *examples)(option(function))
+
+    return decorate
+
+
+def session_argument(function: Function) -> Function:
+    """Add the argument that names a session."""
+    return click.argument("session", shell_complete=complete_state_session)(function)
+
+
+def sessions_argument(function: Function) -> Function:
+    """Add the argument that names one or more sessions."""
+    option = click.argument(
+        "sessions", nargs=-1, required=True, shell_complete=complete_state_session
+    )
+    return option(function)
+
+
+# ---------------------------------------------------------------------- opening
+
+
+def reading(call: Call) -> SessionDB:
+    """Open the state store without changing it: Hermes's own file stays as it is."""
+    return call.home.state(call.db, read_only=True)
+
+
+def writing(call: Call) -> SessionDB:
+    """Open the state store, and begin one if there is none."""
+    return call.home.state(call.db)
+
+
+def changing(call: Call) -> SessionDB:
+    """Open a state store that is there, to change it; say so if it becomes ours by that."""
+    with reading(call) as looked:
+        ours, path = is_adopted(looked), looked.db_path
+    store = call.home.state(call.db, must_exist=True)
+    if not ours:
+        note(f"{path} now has threadkeep's side tables (tk_…), which Hermes ignores")
+    return store
+
+
+def searching(call: Call) -> SessionDB:
+    """Open the state store to search it.
+
+    In a file of ours searching brings the index up to date, which writes a little where that is
+    possible. A file that only Hermes wrote is read as it is.
+    """
+    store = reading(call)
+    if not is_adopted(store):
+        count = store.message_count()
+        if count > _LARGE:
+            note(
+                f"{counted(count, 'message')} without an index of ours: some searches are slow;"
+                " `threadkeep state reindex` builds it"
+            )
+        return store
+    store.close()
+    try:
+        return call.home.state(call.db, must_exist=True)
+    except (ReadOnly, SchemaMismatch):
+        return reading(call)

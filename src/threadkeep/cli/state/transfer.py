@@ -1,0 +1,177 @@
+"""`threadkeep state export` and `import`: sessions out and in, as lines of JSON."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from threadkeep import SessionDB
+from threadkeep.cli.chat.transfer import new_file
+from threadkeep.cli.command import Call
+from threadkeep.cli.complete import complete_state_session
+from threadkeep.cli.output import counted, document, is_terminal, note, progress, safe_json
+from threadkeep.cli.state.group import reading, state_command, writing
+from threadkeep.errors import Conflict, Invalid
+from threadkeep.home import find_state_session, session_as_lines, session_as_object
+
+_PAGE = 500
+_FORMATS = ("jsonl", "sessions")
+
+Advance = Callable[[int, int], None]
+
+
+@state_command(
+    "export",
+    "threadkeep state export last",
+    "threadkeep state export --all -o sessions.jsonl",
+)
+@click.argument("session", required=False, shell_complete=complete_state_session)
+@click.option("--all", "everything", is_flag=True, help="Every session, archived ones too.")
+@click.option("--source", help="With --all: only sessions of this source.")
+@click.option("--lineage", is_flag=True, help="The whole chain of compressions of SESSION.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(_FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="A line for each message, or one for each session with all in it, as Hermes has it.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write a file that only you can read.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+def export(
+    call: Call,
+    *,
+    session: str | None,
+    everything: bool,
+    source: str | None,
+    lineage: bool,
+    kind: str,
+    output: str | None,
+    force: bool,
+) -> None:
+    """Write a session, its lineage, or all sessions as lines of JSON; `import` takes them.
+
+    With -o and --json it reports what was written.
+    """
+    _check_choice(session, source, everything=everything, lineage=lineage)
+    with reading(call) as store:
+        lines = _lines(store, session, source, lineage=lineage, kind=kind)
+        if output is None:
+            _print(lines)
+            return
+        target = Path(output)
+        if target.exists() and target.samefile(store.db_path):
+            raise Conflict(f"{target} is the store itself", hint="choose another file")
+        with new_file(target, force=force) as file, progress("exporting") as advance:
+            count, size = _save(lines, file, advance, _total(store, session, kind))
+    if call.as_json:
+        document(file=target, format=kind, lines=count, bytes=size)
+    else:
+        note(f"wrote {counted(count, 'line')}, {size:,} bytes, to {target}")
+
+
+def _check_choice(
+    session: str | None, source: str | None, *, everything: bool, lineage: bool
+) -> None:
+    if everything == (session is not None):
+        raise Invalid("an export is of one session or of --all", hint="name a session, or --all")
+    if everything and lineage:
+        raise Invalid("--lineage needs a session", hint="--all has every lineage in it")
+    if not everything and source is not None:
+        raise Invalid("--source chooses among all sessions", hint="add --all, or leave it out")
+
+
+def _lines(
+    store: SessionDB, session: str | None, source: str | None, *, lineage: bool, kind: str
+) -> Iterator[str]:
+    if session is None and kind == "jsonl":
+        yield from store.iter_export(source)
+        return
+    for session_id in _chosen(store, session, source, lineage=lineage):
+        if kind == "jsonl":
+            yield from session_as_lines(store, session_id)
+        else:
+            yield session_as_object(store, session_id)
+
+
+def _chosen(
+    store: SessionDB, session: str | None, source: str | None, *, lineage: bool
+) -> list[str]:
+    if session is None:
+        return _all_ids(store, source)
+    found = find_state_session(store, session)
+    return store.get_compression_lineage(found) if lineage else [found]
+
+
+def _all_ids(store: SessionDB, source: str | None) -> list[str]:
+    """Give all ids, the newest first; a session that begins meanwhile may shift a page by one."""
+    ids: dict[str, None] = {}
+    offset = 0
+    while page := store.search_sessions(source, _PAGE, offset):
+        ids.update(dict.fromkeys(one["id"] for one in page))
+        offset += _PAGE
+    return list(ids)
+
+
+def _total(store: SessionDB, session: str | None, kind: str) -> int:
+    if session is not None:
+        return 0
+    return store.session_count() + (store.message_count() if kind == "jsonl" else 0)
+
+
+def _print(lines: Iterable[str]) -> None:
+    """To a program exactly as it is; to a person without what could harm the terminal."""
+    stdout = sys.stdout.buffer
+    for line in lines:
+        shown = safe_json(line) if is_terminal() else line
+        stdout.write(shown.encode("utf-8", "backslashreplace") + b"\n")
+    stdout.flush()
+
+
+def _save(
+    lines: Iterable[str], file: BinaryIO, advance: Advance | None, total: int
+) -> tuple[int, int]:
+    count = size = 0
+    for count, line in enumerate(lines, 1):
+        size += file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        if advance is not None:
+            advance(count, total)
+    return count, size
+
+
+@state_command(
+    "import",
+    "threadkeep state import sessions.jsonl",
+    "hermes sessions export - | threadkeep state import -",
+)
+@click.argument("file")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["skip", "replace", "error"]),
+    default="skip",
+    show_default=True,
+    help="What to do with a session that is there already.",
+)
+def import_(call: Call, *, file: str, on_conflict: str) -> None:
+    """Import sessions that `export` or Hermes wrote; doing it twice changes nothing.
+
+    FILE has lines of JSON, or a list of sessions; - is stdin. Each session is stored whole or not
+    at all.
+    """
+    with click.open_file(file, "rb") as given, progress("importing") as advance:
+        lines = call.home.checked_sessions(given)
+        with writing(call) as store:
+            counts = store.import_sessions(
+                lines,
+                on_conflict=on_conflict,
+                progress=advance and (lambda count: advance(count, 0)),
+            )
+            path = store.db_path
+    if call.as_json:
+        document(file=path, **{"import": counts})
+    named = ("added", "replaced", "skipped")
+    told = [f"{counted(counts[name], 'session')} {name}" for name in named if counts[name]]
+    note(", ".join(told) + f", {counted(counts['messages'], 'message')}, in {path}")

@@ -1,0 +1,267 @@
+"""Home: a folder and its stores; the one façade that every surface uses.
+
+home = Home()                      # $XDG_DATA_HOME/threadkeep, or THREADKEEP_HOME
+with home.chat() as chat:
+    chat.sessions()
+with home.state() as state:
+    state.list_sessions_rich()
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+
+from threadkeep.base.backup import Kept, Progress, check_file, make_backup, restore_backup
+from threadkeep.base.config import Config, load_config, store_path, write_default
+from threadkeep.base.engine import engine
+from threadkeep.base.paths import Paths, find_paths
+from threadkeep.base.redacting import Redact
+from threadkeep.base.sqlite import DEFAULT_BUDGET
+from threadkeep.chat.importing import read_sessions
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import Conflict, Invalid, SchemaMismatch
+from threadkeep.home.backups import Backup, backups_of, find_backup, kind_of, refuse_foreign
+from threadkeep.home.places import (
+    environment,
+    free_name,
+    hermes_file,
+    need_file,
+    refuse_special,
+    refuse_url,
+    same_file,
+)
+from threadkeep.home.sessions import session_lines
+from threadkeep.home.status import Status, chat_status, state_status
+from threadkeep.state.session_db import SessionDB
+
+_CHAT_FILE = "chat.db"
+_STATE_FILE = "state.db"
+_DEMO_FILE = "demo.db"
+
+
+class Home:
+    """A folder with its stores; without a path, the user's own (see `paths`)."""
+
+    def __init__(
+        self, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Find the folders; nothing is created or read before it is needed."""
+        self._environ = environment() if environ is None else environ
+        if path is not None:
+            refuse_url(path)
+        self._named = path is not None
+        found = find_paths(self._environ, None if path is None else Path(path))
+        self._paths = Paths(*(Path(os.path.abspath(p)) for p in msgspec.structs.astuple(found)))
+        if self._paths.data.is_file():
+            msg = f"{self._paths.data} is a file; a home is a folder"
+            raise Invalid(msg, hint="give its folder, or open the file with ChatStore.open(path)")
+
+    def paths(self) -> Paths:
+        """Give the folders of this home."""
+        return self._paths
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings of this home's configuration file."""
+        return load_config(self._paths.config)
+
+    def write_config(self) -> Path:
+        """Write the commented default configuration where there is none yet."""
+        write_default(self._paths.config)
+        return self._paths.config
+
+    # ------------------------------------------------------------------ where the stores are
+
+    def chat_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the chat store: the path given, the configured one, or the default."""
+        found = self._given(path, self.config.stores.chat if path is None else None)
+        return _regular(found or self._paths.data / _CHAT_FILE, "chat")
+
+    def state_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the state store: the path given, the configured one, or the default.
+
+        The default is `state.db` in the data folder. If that is not there but Hermes Agent's own
+        file is, it is Hermes's; not so in a home that was named, which keeps to its folder.
+        """
+        found = self._given(path, self.config.stores.state if path is None else None)
+        return _regular(found or self._default_state(), "state")
+
+    def store_path(self, store: str, path: str | Path | None = None) -> Path:
+        """Give the file of a store by the name of its kind: `chat` or `state`."""
+        return self.chat_path(path) if kind_of(store).name == "chat" else self.state_path(path)
+
+    def _given(self, path: str | Path | None, configured: str | None) -> Path | None:
+        for named in (path, configured):
+            if named is not None:
+                refuse_url(named)
+        if path is not None:
+            return Path(path)
+        if configured is None:
+            return None
+        return store_path(configured, self._paths.config, self._environ)
+
+    def _default_state(self) -> Path:
+        own = self._paths.data / _STATE_FILE
+        theirs = None if self._named or own.exists() else hermes_file(self._environ)
+        return theirs if theirs is not None and theirs.is_file() else own
+
+    @property
+    def demo_path(self) -> Path:
+        """The file that `threadkeep demo` records into."""
+        return self._paths.data / _DEMO_FILE
+
+    # ------------------------------------------------------------------ opening
+
+    def chat(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        redact: Redact | None = None,
+        budget: float = DEFAULT_BUDGET,
+    ) -> ChatStore:
+        """Open the chat store with the settings of the configuration; close it after use.
+
+        A store that is not there is begun, unless it must exist or is only read.
+        """
+        target = self.chat_path(path)
+        if read_only or must_exist:
+            need_file(target, "chat")
+        return ChatStore.open(
+            target,
+            read_only=read_only,
+            event_log=None if read_only else self.config.chat.event_log,
+            redact=redact,
+            budget=budget,
+            part_limit=self.config.chat.part_limit,
+        )
+
+    def state(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        redact: Redact | None = None,
+        budget: float = DEFAULT_BUDGET,
+    ) -> SessionDB:
+        """Open the state store; close it after use.
+
+        A store that is not there is begun, unless it must exist or is only read. A file of Hermes
+        gets our side tables when it is opened for writing; looking changes nothing.
+        """
+        target = self.state_path(path)
+        if read_only or must_exist:
+            need_file(target, "state")
+        store = SessionDB(target, read_only, timeout=budget, redact=redact)
+        if store.context.db.read_only and not read_only:
+            store.close()
+            msg = f"{target} has a newer schema than this program may write"
+            raise SchemaMismatch(msg, hint="it can be read; update threadkeep to change it")
+        return store
+
+    def checked_input(
+        self, lines: Iterable[bytes], *, path: str | Path | None = None
+    ) -> Iterable[bytes]:
+        """Give lines to import into the chat store, the first session of them checked.
+
+        So input that is wrong from its beginning leaves no empty store behind.
+        """
+        if self.chat_path(path).exists():
+            return lines
+        rest, seen = iter(lines), list[bytes]()
+        first = next(read_sessions(_noted(rest, seen), self.config.chat.part_limit), None)
+        if first is None:
+            raise Invalid("there is no session in the input", hint="pass what `export` wrote")
+        return chain(seen, rest)
+
+    def checked_sessions(self, lines: Iterable[bytes]) -> Iterator[str | bytes]:
+        """Give lines to import into the state store, from what we or Hermes exported.
+
+        The first session of them is checked, for the same reason.
+        """
+        return session_lines(lines)
+
+    # ------------------------------------------------------------------ care
+
+    def status(
+        self, path: str | Path | None = None, *, state_path: str | Path | None = None
+    ) -> Status:
+        """Look at the home and its stores without changing anything."""
+        return Status(
+            self._paths,
+            self._paths.config.exists(),
+            engine(),
+            chat_status(self.chat_path(path)),
+            state_status(self.state_path(state_path)),
+        )
+
+    def backup(
+        self,
+        target: str | Path | None = None,
+        *,
+        path: str | Path | None = None,
+        store: str = "chat",
+        progress: Progress | None = None,
+    ) -> Path:
+        """Copy a live store to a checked backup; an existing file is never overwritten."""
+        source = self.store_path(store, path)
+        kept = Kept(self.config.backups.keep_count, self.config.backups.keep_days)
+        with self._look(store, source) as opened:
+            return make_backup(
+                opened.context.db,
+                None if target is None else free_name(Path(target), source),
+                check=kind_of(store).problems_of,
+                progress=progress,
+                keep=kept,
+            )
+
+    def _look(self, store: str, path: Path) -> ChatStore | SessionDB:
+        opens = self.chat if store == "chat" else self.state
+        return opens(path, read_only=True)
+
+    def backups(self, path: str | Path | None = None, *, store: str = "chat") -> list[Backup]:
+        """List the backups beside a store, newest first."""
+        return backups_of(self.store_path(store, path))
+
+    def find_backup(
+        self, name: str, *, path: str | Path | None = None, store: str = "chat"
+    ) -> Path:
+        """Give a backup by its path, by the beginning of its name, or as `last`."""
+        return find_backup(self.store_path(store, path), name)
+
+    def check_backup(self, backup: str | Path, *, store: str = "chat") -> list[str]:
+        """Check a backup row by row without restoring it; give what is wrong with it."""
+        return check_file(Path(backup), kind_of(store).problems_of)
+
+    def restore_target(self, path: str | Path | None = None, *, store: str = "chat") -> Path:
+        """Give the file that a restore replaces; a sound one of another program is refused."""
+        target = self.store_path(store, path)
+        refuse_foreign(target, kind_of(store))
+        return target
+
+    def restore(
+        self, backup: str | Path, *, path: str | Path | None = None, store: str = "chat"
+    ) -> Path | None:
+        """Put a checked backup in the place of a store; give where the old data went."""
+        source, target = Path(backup), self.restore_target(path, store=store)
+        if same_file(source, target):
+            msg = f"{source} is the store itself, not a backup of it"
+            raise Conflict(msg, hint="`threadkeep backup --list` shows the backups")
+        return restore_backup(source, target, check=kind_of(store).problems_of)
+
+
+def _regular(path: Path, kind: str) -> Path:
+    refuse_special(path, kind)
+    return path
+
+
+def _noted(lines: Iterable[bytes], seen: list[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        seen.append(line)
+        yield line

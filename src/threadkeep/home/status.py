@@ -1,0 +1,136 @@
+"""The state of a home: what its files are like, found out without changing them."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from threadkeep.base.engine import Engine
+from threadkeep.base.paths import Paths
+from threadkeep.base.processes import is_alive
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.chat import layout as chat_layout
+from threadkeep.chat.records import Json
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import ThreadkeepError
+from threadkeep.home.backups import Backup, backups_of
+from threadkeep.state import layout as state_layout
+from threadkeep.state.session_db import SessionDB
+
+
+class StoreStatus(msgspec.Struct, frozen=True):
+    """What a chat store's file is like; `problem` says why it could not be looked into."""
+
+    path: Path
+    exists: bool
+    bytes: int = 0
+    wal_bytes: int = 0
+    schema_version: int | None = None
+    journal_mode: str = ""
+    event_log: bool = False
+    sessions: int = 0
+    messages: int = 0
+    live_recordings: list[Json] = []
+    backups: int = 0
+    last_backup: Backup | None = None
+    problem: str = ""
+
+
+class StateStatus(msgspec.Struct, frozen=True):
+    """What a state store's file is like; `adopted` tells whether it has our side tables."""
+
+    path: Path
+    exists: bool
+    bytes: int = 0
+    wal_bytes: int = 0
+    schema_version: int | None = None
+    journal_mode: str = ""
+    adopted: bool = False
+    sessions: int = 0
+    messages: int = 0
+    backups: int = 0
+    last_backup: Backup | None = None
+    problem: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The state of a home."""
+
+    paths: Paths
+    config_exists: bool
+    sqlite: Engine
+    chat: StoreStatus
+    state: StateStatus
+
+
+def chat_status(path: Path) -> StoreStatus:
+    """Look at a chat store without changing anything."""
+    if not path.exists():
+        return StoreStatus(path=path, exists=False)
+    try:
+        return _look_into_chat(path)
+    except ThreadkeepError as error:
+        size = os.stat(path).st_size
+        return StoreStatus(path=path, exists=True, bytes=size, problem=str(error))
+
+
+def _look_into_chat(path: Path) -> StoreStatus:
+    backups = backups_of(path)
+    with ChatStore.open(path, read_only=True) as store, store.context.db.read() as tx:
+        live = [row for row in tx.all("all_recordings") if is_alive(row[3])]
+        return StoreStatus(
+            path=path,
+            exists=True,
+            bytes=os.stat(path).st_size,
+            wal_bytes=store.context.db.wal.size(),
+            schema_version=chat_layout.read_version(tx),
+            journal_mode=_journal_mode(tx),
+            event_log=tx.value("get_meta", {"key": "event_log"}) == "on",
+            sessions=int(tx.execute("SELECT count(*) FROM chat_sessions").fetchone()[0]),
+            messages=int(tx.execute("SELECT count(*) FROM chat_messages").fetchone()[0]),
+            live_recordings=[
+                {
+                    "session_id": from_sql(row[1]),
+                    "message_id": from_sql(row[0]),
+                    "process": int(row[3].split(":")[0]),
+                    "started_at": row[5],
+                }
+                for row in live
+            ],
+            backups=len(backups),
+            last_backup=backups[0] if backups else None,
+        )
+
+
+def state_status(path: Path) -> StateStatus:
+    """Look at a state store without changing anything."""
+    if not path.exists():
+        return StateStatus(path=path, exists=False)
+    try:
+        return _look_into_state(path)
+    except ThreadkeepError as error:
+        size = os.stat(path).st_size
+        return StateStatus(path=path, exists=True, bytes=size, problem=str(error))
+
+
+def _look_into_state(path: Path) -> StateStatus:
+    backups = backups_of(path)
+    with SessionDB(path, read_only=True) as store, store.context.db.read() as tx:
+        return StateStatus(
+            path=path,
+            exists=True,
+            bytes=os.stat(path).st_size,
+            wal_bytes=store.context.db.wal.size(),
+            schema_version=state_layout.read_version(tx),
+            journal_mode=_journal_mode(tx),
+            adopted=store.context.side,
+            sessions=int(tx.value("count_sessions", {"source": None})),
+            messages=int(tx.value("count_messages", {"session_id": None})),
+            backups=len(backups),
+            last_backup=backups[0] if backups else None,
+        )
+
+
+def _journal_mode(tx: Tx) -> str:
+    return str(tx.execute("PRAGMA journal_mode").fetchone()[0])

@@ -1,0 +1,215 @@
+"""Which messages may be hits: ids from the two indexes, or from reading where those cannot answer.
+
+Every source is asked for its newest (or oldest) matches, two thousand at first. A message is in
+the contract's index or wholly in ours; but of most tool results ours has the name and the
+contract's the content, so terms that occur in names of tools are asked for in both ways.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, combinations
+from typing import Final, NamedTuple
+
+from threadkeep.base.fts import FullTextError
+from threadkeep.base.sqlite import Row, Tx
+from threadkeep.state.context import Context
+from threadkeep.state.drain import how_far, parts_of
+from threadkeep.state.index_text import LAST_DOC, NAMES_FROM, whole_text
+from threadkeep.state.layout import QUERIES
+from threadkeep.state.search_query import (
+    Group,
+    Term,
+    any_of,
+    is_literal,
+    matches,
+    our_expression,
+    raw_expression,
+)
+
+LAST_ID: Final = (1 << 63) - 1
+# Of a word in 157,000 messages the newest 2,000 are listed in 0.7 ms, all of them in 59 ms.
+ROUNDS: Final = (2_000, 8_000, 32_000, 128_000, -1)
+# Reading 200,000 messages of 640 characters takes about a second.
+_SCANNED_ROWS: Final = 200_000
+_SCANNED_CHARACTERS: Final = 400_000_000
+_MAX_NAMES: Final = 3
+_FEW: Final = 100
+TRIGGERS: Final = 3  # of the contract's index
+_WHOLE: Final = {"first_doc": 0, "last_doc": NAMES_FROM - 1}
+_NAMES: Final = {"first_doc": NAMES_FROM, "last_doc": LAST_DOC}
+
+
+class Place(NamedTuple):
+    """Where to look: between which ids, and from which end."""
+
+    first: int = 0
+    last: int = LAST_ID
+    newest: bool = True
+
+
+class Found(NamedTuple):
+    """Ids of messages, and whether a source had more than it was asked for."""
+
+    ids: frozenset[int] | set[int]
+    cut: bool
+
+
+class Finder:
+    """Finds the messages of one search in one snapshot; remembers which index did not answer."""
+
+    def __init__(self, ctx: Context, tx: Tx, groups: Sequence[Group], place: Place) -> None:
+        self._ctx = ctx
+        self._tx = tx
+        self._place = place
+        self._groups = groups
+        self._indexed = [group for group in groups if not is_literal(group)]
+        self._order = "newest" if place.newest else "oldest"
+        self._broken = False
+
+    def rounds(self) -> Iterator[Found]:
+        """Give more and more ids; what one round finds, the next finds as well."""
+        literal = [group for group in self._groups if is_literal(group)]
+        read = self._scan(literal) if literal else set()
+        read |= self._read_unindexed()
+        trusted = not self._broken
+        for limit in ROUNDS:
+            found = [self._ask(group, limit) for group in self._indexed]
+            if self._broken and trusted:
+                read |= self._scan(self._indexed)
+                trusted = False
+            cut = any(each.cut for each in found)
+            yield Found(read.union(*(each.ids for each in found)), cut)
+            if not cut:
+                return
+
+    # ------------------------------------------------------------------ asking indexes
+
+    def _ask(self, group: Group, limit: int) -> Found:
+        wanted, unwanted = group
+        raw = self._raw(raw_expression(wanted, unwanted), limit)
+        whole = self._docs(our_expression(wanted, unwanted), _WHOLE, limit)
+        named = self._ask_names(group, limit)
+        ids = named.ids.union(raw, whole)
+        if unwanted and ids:
+            ids -= self._having_any(unwanted, ids)
+        return Found(ids, named.cut or limit in (len(raw), len(whole)))
+
+    def _ask_names(self, group: Group, limit: int) -> Found:
+        """Find results of tools: some terms in the name, the rest, if any, in the content."""
+        names = [term for term in group.wanted if self._is_name(term)][:_MAX_NAMES]
+        ids: set[int] = set()
+        cut = False
+        sizes = range(1, len(names) + 1)
+        for chosen in chain.from_iterable(combinations(names, size) for size in sizes):
+            found = self._docs(our_expression(chosen, group.unwanted), _NAMES, limit)
+            cut = cut or len(found) == limit
+            rest = [term for term in group.wanted if term not in chosen]
+            if rest and found:
+                contents = self._raw(raw_expression(rest, group.unwanted), limit)
+                cut = cut or len(contents) == limit
+                ids.update(set(found).intersection(contents))
+            else:
+                ids.update(found)
+        return Found(ids, cut)
+
+    def _is_name(self, term: Term) -> bool:
+        return bool(self._all("any_doc", {"query": our_expression([term]), **_NAMES}))
+
+    def _having_any(self, unwanted: Iterable[Term], ids: Iterable[int]) -> set[int]:
+        """A word that one index does not have may be in the other's part of the message."""
+        unwanted, ids = list(unwanted), sorted(ids)
+        between = self._place._replace(first=ids[0], last=ids[-1])
+        raw = any_of(raw_expression([term]) for term in unwanted)
+        ours = any_of(our_expression([term]) for term in unwanted)
+        both = {"first_doc": 0, "last_doc": LAST_DOC}
+        having = set(self._docs(ours, both, -1, between))
+        if len(ids) > _FEW:
+            return having.union(self._raw(raw, -1, between))
+        places = (self._place._replace(first=one, last=one) for one in ids)
+        return having.union(*(self._raw(raw, 1, place) for place in places))
+
+    def _raw(self, query: str, limit: int, place: Place | None = None) -> list[int]:
+        return self._ids(f"raw_{self._order}", query, limit, place, {})
+
+    def _docs(
+        self, query: str, docs: dict[str, int], limit: int, place: Place | None = None
+    ) -> list[int]:
+        return self._ids(f"docs_{self._order}", query, limit, place, docs)
+
+    def _ids(
+        self, name: str, query: str, limit: int, place: Place | None, more: dict[str, int]
+    ) -> list[int]:
+        first, last, _ = place or self._place
+        params = {"query": query, "first": first, "last": last, "limit": limit, **more}
+        return [int(row[0]) for row in self._all(name, params)]
+
+    def _all(self, name: str, params: dict[str, object]) -> list[Row]:
+        """Ask an index; one that does not answer is none, and its messages are read instead."""
+        if not params["query"] or (name.startswith(("docs", "any")) and not self._ctx.side):
+            return []
+        try:
+            return self._tx.all(name, params)
+        except FullTextError as error:
+            self._give_up(str(error))
+            return []
+
+    def _give_up(self, why: str) -> None:
+        self._broken = True
+        self._ctx.notices.warn(
+            "search",
+            "the full-text index of %s does not answer (%s); the newest messages are read instead,"
+            " which is slower: run reindex()",
+            self._ctx.db.path,
+            why,
+        )
+
+    # ------------------------------------------------------------------ reading
+
+    def _read_unindexed(self) -> set[int]:
+        """Read what our index has not seen yet; everything, if an index is not to be trusted."""
+        if not self._indexed:
+            return set()
+        if not self._ctx.side:
+            return self._scan(self._indexed)
+        try:
+            if len(self._tx.all("triggers_of_index")) < TRIGGERS:
+                self._give_up("its triggers are gone")
+                return self._scan(self._indexed)
+            unseen = self._scan(self._indexed, how_far(self._tx).cursor + 1)
+            return unseen | self._read_changed()
+        except FullTextError as error:
+            self._give_up(str(error))
+            return self._scan(self._indexed)
+
+    def _read_changed(self) -> set[int]:
+        first, last, _ = self._place
+        dirty = [int(row[0]) for row in self._tx.all("dirty_ids", {"limit": -1})]
+        rows = (self._tx.one("message_to_index", {"id": one}) for one in dirty)
+        return {
+            row[0]
+            for row in rows
+            if row is not None and first <= row[0] <= last and self._has(self._indexed, row)
+        }
+
+    def _scan(self, groups: Sequence[Group], first: int = 0) -> set[int]:
+        """Read messages from one end and give those that match; a bounded number of them."""
+        first = max(first, self._place.first)
+        params = {"first": first, "last": self._place.last, "limit": _SCANNED_ROWS}
+        found: set[int] = set()
+        characters = 0
+        rows = self._tx.execute(QUERIES[f"scan_{self._order}"], params)
+        for number, row in enumerate(rows, 1):
+            characters += len(row[2] or b"")
+            if self._has(groups, row):
+                found.add(row[0])
+            if number == _SCANNED_ROWS or characters > _SCANNED_CHARACTERS:
+                self._ctx.notices.warn(
+                    "scan",
+                    "a search in %s read %d messages and left it at that: run reindex()",
+                    self._ctx.db.path,
+                    number,
+                )
+                break
+        return found
+
+    def _has(self, groups: Sequence[Group], row: Row) -> bool:
+        return matches(groups, whole_text(parts_of(self._ctx, self._tx, row)))

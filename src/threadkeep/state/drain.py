@@ -1,0 +1,155 @@
+"""Filling our index behind a cursor: outside of anybody's message, a batch at a time.
+
+The cursor (`tk_meta` 'indexed') is the last message the index has seen; messages behind it that
+changed since are in `tk_dirty`. A search reads what is not indexed yet by itself, so nothing
+depends on when this runs.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from threadkeep.base.fts import FullTextError
+from threadkeep.base.sqlite import Row, Tx
+from threadkeep.errors import ThreadkeepError
+from threadkeep.state.context import MESSAGE_COLUMNS, Context
+from threadkeep.state.exact import readable_text
+from threadkeep.state.index_text import NAMES_FROM, Parts, document_of
+from threadkeep.state.messages import hash_of
+from threadkeep.state.rows import messages_of
+
+log = logging.getLogger(__name__)
+
+_BATCH: Final = 500
+_BATCH_CHARACTERS: Final = 4_000_000  # a batch of pictures must not fill the memory
+_EVERY: Final = 256
+_PATIENCE: Final = 0.05
+_NO_LIMIT: Final = float("inf")
+
+
+class Behind(NamedTuple):
+    """How far the index is: the last message it has seen, and how many wait to be read."""
+
+    cursor: int
+    last: int
+    dirty: int
+
+    @property
+    def waiting(self) -> int:
+        """At most so many messages are not in the index."""
+        return max(0, self.last - self.cursor) + self.dirty
+
+
+def how_far(tx: Tx) -> Behind:
+    """Tell how far our index is."""
+    cursor, last, dirty = tx.all("index_state")[0]
+    return Behind(int(cursor or 0), int(last or 0), int(dirty))
+
+
+def drain(
+    ctx: Context,
+    *,
+    seconds: float = _NO_LIMIT,
+    patience: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> bool:
+    """Take waiting messages into our index until none waits or time is up; tell whether all are in.
+
+    `patience` is how long to wait for the writer lock; each batch is a transaction of its own.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        with ctx.db.write(durable=False, budget=patience) as tx:
+            behind = drain_batch(ctx, tx)
+        if progress is not None:
+            progress(behind.cursor, max(behind.cursor, behind.last))
+        if not behind.waiting:
+            return True
+        if time.monotonic() >= deadline:
+            return False
+
+
+def drain_batch(ctx: Context, tx: Tx) -> Behind:
+    """Take one batch of messages into our index: the changed ones first, then the next ones."""
+    behind = how_far(tx)
+    dirty = [int(row[0]) for row in tx.all("dirty_ids", {"limit": _BATCH})]
+    done = _index(ctx, tx, dirty)
+    tx.run_many("clean", [{"id": message_id} for message_id in done])
+    fresh = tx.all("ids_after", {"cursor": behind.cursor, "limit": _BATCH - len(done)})
+    seen = _index(ctx, tx, [int(row[0]) for row in fresh])
+    if seen:
+        tx.run("set_meta", {"key": "indexed", "value": str(seen[-1])})
+    return how_far(tx)
+
+
+def _index(ctx: Context, tx: Tx, ids: Sequence[int]) -> list[int]:
+    """Index messages in order; give those that were done before the batch was large enough."""
+    documents: list[tuple[int, int, str]] = []
+    doc, name_doc = tx.all("last_docs", {"names": NAMES_FROM})[0]
+    characters = 0
+    done: list[int] = []
+    for message_id in ids:
+        done.append(message_id)
+        row = tx.one("message_to_index", {"id": message_id})
+        if row is None:
+            continue
+        document = document_of(parts_of(ctx, tx, row))
+        if document is not None:
+            doc, name_doc = (doc + 1, name_doc) if document.whole else (doc, name_doc + 1)
+            documents.append((doc if document.whole else name_doc, message_id, document.text))
+            characters += len(document.text)
+        if not row[6]:
+            _hash(tx, message_id)
+        characters += len(row[2] or "")
+        if characters > _BATCH_CHARACTERS:
+            break
+    # In the order of their numbers: FTS5 writes a segment whenever the next number is smaller.
+    for number, message_id, text in sorted(documents):
+        tx.run("forget_doc", {"id": message_id})
+        tx.run("put_doc", {"doc": number, "id": message_id})
+        tx.run("index_doc", {"doc": number, "text": text})
+    return done
+
+
+def parts_of(ctx: Context, tx: Tx, row: Row) -> Parts:
+    """Make what is searched of a row; an offloaded value is read from where it went."""
+    message_id, _, content, calls, name, offloaded = row[:6]
+    role = text_of(row[1]) or ""
+    if offloaded:
+        whole = messages_of(ctx, tx, tx.all("get_message", {"id": message_id}))[0]
+        readable = whole["content"]
+        if readable is not None and not isinstance(readable, str):
+            readable = readable_text(readable)
+        return Parts(role, readable, whole["tool_calls"], text_of(name), offloaded=True)
+    return Parts(role, text_of(content), text_of(calls), text_of(name))
+
+
+def text_of(value: object) -> str | None:
+    """Read a column that other programs may have filled with anything."""
+    if value is None or isinstance(value, str):
+        return value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _hash(tx: Tx, message_id: int) -> None:
+    """Fingerprint a message that another program wrote."""
+    try:
+        row = tx.one("get_message", {"id": message_id})
+    except FullTextError as error:  # text that is no UTF-8: it has no value to fingerprint
+        log.debug("message %d cannot be read: %s", message_id, error)
+        return
+    if row is not None:
+        columns = dict(zip(MESSAGE_COLUMNS, row, strict=True))
+        tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
+
+
+def after_append(ctx: Context, ids: Sequence[int]) -> None:
+    """Now and then, after messages were stored, take a batch into our index; never fails."""
+    if not ids or (ids[0] - 1) // _EVERY == ids[-1] // _EVERY or not ctx.side:
+        return
+    try:
+        with ctx.db.write(durable=False, budget=_PATIENCE) as tx:
+            drain_batch(ctx, tx)
+    except ThreadkeepError as error:  # a search, or the next batch, will do it
+        log.debug("the index of %s waits: %s", ctx.db.path, error)

@@ -1,0 +1,157 @@
+"""A search as it was typed, made into what indexes are asked and texts are compared with."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from threadkeep.base.fts import contains_unspaced, index_words, parse_query
+
+# BM25's usual numbers: how soon more of a word stops counting, and how much length counts.
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.75
+
+
+class Term(NamedTuple):
+    """One thing asked for: as typed, as words of our index, as words of the contract's index."""
+
+    typed: str
+    words: tuple[str, ...]
+    raw: tuple[str, ...]
+    prefix: bool
+
+
+class Group(NamedTuple):
+    """What stands between two ORs: terms that must all occur, and terms that must not."""
+
+    wanted: tuple[Term, ...]
+    unwanted: tuple[Term, ...] = ()
+
+
+def groups_of(query: str) -> list[Group]:
+    """Read a query: groups joined by OR, in each of them words, phrases, prefixes and NOT.
+
+    A term without any word, an emoji for example, counts in a group of such terms only: no index
+    knows it.
+    """
+    groups: list[tuple[list[Term], list[Term]]] = [([], [])]
+    for ours, theirs in zip(parse_query(query), parse_query(query, split=False), strict=False):
+        words = tuple(word.lower() for word in ours.words)
+        term = Term(ours.typed, words, theirs.words, ours.prefix)
+        if ours.operator == "OR":
+            groups.append(([], []))
+        groups[-1][ours.operator == "NOT"].append(term)
+    return [group for wanted, unwanted in groups if (group := _group(wanted, unwanted)).wanted]
+
+
+def _group(wanted: list[Term], unwanted: list[Term]) -> Group:
+    with_words = [term for term in wanted if term.words]
+    # Asking twice for the same is asking once.
+    unique = dict.fromkeys(with_words or wanted)
+    return Group(tuple(unique), tuple(term for term in unwanted if term.words or not with_words))
+
+
+def is_literal(group: Group) -> bool:
+    """Tell whether there is no word in a group, so that no index can be asked."""
+    return not any(term.words for term in group.wanted)
+
+
+# ---------------------------------------------------------------------- expressions
+
+
+def our_expression(wanted: Iterable[Term], unwanted: Iterable[Term] = ()) -> str:
+    """Give the FTS5 expression for the index that was filled through `index_text`."""
+    return _expression(
+        [_phrase(term.words, term) for term in wanted],
+        [_phrase(term.words, term) for term in unwanted],
+    )
+
+
+def raw_expression(wanted: Iterable[Term], unwanted: Iterable[Term] = ()) -> str:
+    """Give the FTS5 expression for the contract's index, which got its text as it was."""
+    return _expression(
+        [_phrase(term.raw, term) for term in wanted],
+        [_phrase(term.raw, term) for term in unwanted],
+    )
+
+
+def _expression(wanted: list[str], unwanted: list[str]) -> str:
+    # Phrases side by side bind more tightly than NOT; and one in which unicode61 finds no word is
+    # skipped there, where an AND with it would find nothing.
+    together = " ".join(filter(None, wanted))
+    return " NOT ".join([together, *filter(None, unwanted)]) if together else ""
+
+
+def any_of(phrases: Iterable[str]) -> str:
+    """Join expressions of single terms, so that one of them is enough."""
+    return " OR ".join(filter(None, phrases))
+
+
+def _phrase(words: Sequence[str], term: Term) -> str:
+    return f'"{" ".join(words)}"{"*" if term.prefix else ""}' if words else ""
+
+
+# ---------------------------------------------------------------------- texts
+
+
+def matches(groups: Iterable[Group], text: str) -> bool:
+    """Tell whether a text has what was asked for, as the indexes would."""
+    lower = text.lower()
+    likely = [group for group in groups if _may_match(group, lower)]
+    if not likely:
+        return False
+    padded = f" {' '.join(index_words(text, len(text)))} "
+    return any(
+        all(_has(term, padded, lower) for term in group.wanted)
+        and not any(_has(term, padded, lower) for term in group.unwanted)
+        for group in likely
+    )
+
+
+def _may_match(group: Group, lower: str) -> bool:
+    """Refuse most texts quickly; accents may hide a word, in a text that has such."""
+    plain = lower.isascii()
+    return all(
+        word in lower
+        for term in group.wanted
+        for word in term.words
+        if plain or contains_unspaced(word)
+    )
+
+
+def _has(term: Term, padded: str, lower: str) -> bool:
+    if not term.words:
+        return term.typed.lower() in lower
+    return f" {' '.join(term.words)}{'' if term.prefix else ' '}" in padded
+
+
+# ---------------------------------------------------------------------- scores
+
+
+def counts(terms: Sequence[Term], text: str) -> list[int]:
+    """Count how often each term is in a text, roughly: as typed, else its rarest word."""
+    lower = text.lower()
+    return [
+        lower.count(term.typed.lower()) or min(map(lower.count, term.words), default=0)
+        for term in terms
+    ]
+
+
+def scores(found: Sequence[tuple[list[int], int]]) -> list[float]:
+    """Score texts among each other by (counts of each term, length), in the manner of BM25.
+
+    How rare a term is, is counted in these texts alone.
+    """
+    if not found:
+        return []
+    mean = sum(length for _, length in found) / len(found) or 1
+    terms = range(len(found[0][0]))
+    having = [sum(1 for each, _ in found if each[at]) for at in terms]
+    weights = [math.log(1 + len(found) / max(1, number)) for number in having]
+    return [
+        sum(weights[at] * each[at] / (each[at] + _norm(length / mean)) for at in terms if each[at])
+        for each, length in found
+    ]
+
+
+def _norm(relative_length: float) -> float:
+    return _SATURATION * (1 - _LENGTH + _LENGTH * relative_length)

@@ -1,0 +1,262 @@
+"""Search as version 6 has it: syntax, filters, the form of a hit, the two helpers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from threadkeep.state.hermes_state import SessionDB
+
+Make = Callable[..., list[int]]
+KEYS = {
+    *("id", "session_id", "role", "snippet", "timestamp", "tool_name", "source", "model"),
+    *("session_started", "context"),
+}
+
+
+def sessions_with(db: SessionDB, query: str, **options: Any) -> set[str]:
+    return {hit["session_id"] for hit in db.search_messages(query, **options)}
+
+
+@pytest.fixture
+def corpus(db: SessionDB, make: Make) -> SessionDB:
+    make("docker", "docker deployment of the gateway", "done, deployed")
+    make("kube", "kubernetes deployment", "pods are up", source="telegram")
+    make("python", "python and java side by side", source="discord")
+    make("snake", "python only")
+    make("phrase", "an exact phrase stands here")
+    make("mixed", "a phrase that is not exact")
+    return db
+
+
+# ---------------------------------------------------------------------- syntax
+
+
+@pytest.mark.parametrize(
+    "query, wanted",
+    [
+        ("docker", {"docker"}),
+        ("DOCKER", {"docker"}),
+        ("docker deployment", {"docker"}),
+        ("deployment", {"docker", "kube"}),
+        ('"exact phrase"', {"phrase"}),
+        ("exact phrase", {"phrase", "mixed"}),
+        ("docker OR kubernetes", {"docker", "kube"}),
+        ("python NOT java", {"snake"}),
+        ("deploy*", {"docker", "kube"}),
+        ("docker AND deployment", {"docker"}),
+        ("docker AND", {"docker"}),
+        ("OR docker", {"docker"}),
+        ("NOT docker", {"docker"}),
+        ("docker kubernetes", set()),
+        ("nowhere", set()),
+        ('"docker deployment" OR "python only"', {"docker", "snake"}),
+        ('"unbalanced docker', {"docker"}),
+        ("(docker) {deployment}", {"docker"}),
+        ("^docker", {"docker"}),
+        ("*docker", {"docker"}),
+        ("deploy***", {"docker", "kube"}),
+    ],
+)
+def test_syntax(corpus: SessionDB, query: str, wanted: set[str]) -> None:
+    assert sessions_with(corpus, query) == wanted
+
+
+@pytest.mark.parametrize("query", ["", None, "   ", "\n\t"])
+def test_nothing_asked_nothing_found(corpus: SessionDB, query: Any) -> None:
+    assert corpus.search_messages(query) == []
+
+
+# ---------------------------------------------------------------------- a hit
+
+
+def test_hit_has_its_keys(db: SessionDB, make: Make) -> None:
+    db.create_session("s", "cli", model="m")
+    [message_id] = make("s", "the walrus swims")
+    [hit] = db.search_messages("walrus")
+    assert set(hit) == KEYS
+    session, [message] = db.get_session("s"), db.get_messages("s")
+    assert session is not None
+    assert hit["id"] == message_id
+    assert hit["timestamp"] == message["timestamp"]
+    assert hit["session_started"] == session["started_at"]
+    assert (hit["role"], hit["source"], hit["model"]) == ("user", "cli", "m")
+    assert hit["tool_name"] is None
+    assert hit["snippet"] == "the >>>walrus<<< swims"
+
+
+def test_context_is_the_neighbours_in_the_session(db: SessionDB) -> None:
+    for session_id in ("a", "b"):
+        db.create_session(session_id, "cli")
+    for number, text in enumerate(("one", "two", "the walrus", "four", "five")):
+        db.append_message("a", "user" if number % 2 else "assistant", text)
+        db.append_message("b", "user", f"noise {number}")
+    [hit] = db.search_messages("walrus")
+    assert hit["context"] == [
+        {"role": "user", "content": "two"},
+        {"role": "assistant", "content": "the walrus"},
+        {"role": "user", "content": "four"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "texts, wanted",
+    [(("walrus", "next"), ["walrus", "next"]), (("before", "walrus"), ["before", "walrus"])],
+)
+def test_context_at_the_ends_has_two_entries(
+    db: SessionDB, make: Make, texts: tuple[str, ...], wanted: list[str]
+) -> None:
+    make("s", *texts)
+    [hit] = db.search_messages("walrus")
+    assert [entry["content"] for entry in hit["context"]] == wanted
+
+
+def test_context_is_cut_at_200_characters(db: SessionDB, make: Make) -> None:
+    make("s", "b" * 300, "walrus " + "x" * 300, "a" * 300)
+    [hit] = db.search_messages("walrus")
+    contents = [entry["content"] for entry in hit["context"]]
+    assert contents == ["b" * 200, ("walrus " + "x" * 300)[:200], "a" * 200]
+
+
+def test_context_survives_a_clock_that_steps(db: SessionDB, make: Make, clock: Any) -> None:
+    make("s", "one")
+    clock.pass_days(-1)
+    make("s", "walrus")
+    clock.pass_days(3)
+    make("s", "three")
+    [hit] = db.search_messages("walrus")
+    assert [entry["content"] for entry in hit["context"]] == ["one", "walrus", "three"]
+
+
+@pytest.mark.parametrize(
+    "text, query, wanted",
+    [
+        ("run chat-send now", "chat-send", "chat-send"),
+        ("see my-app.config.ts for it", "my-app.config.ts", "my-app.config.ts"),
+        ("hay needle match hay", '"needle match"', "needle match"),
+        ("x " * 300 + "the needle match is here" + " y" * 300, '"needle match"', "needle match"),
+    ],
+)
+def test_snippet_shows_the_term_in_one_piece(
+    db: SessionDB, make: Make, text: str, query: str, wanted: str
+) -> None:
+    make("s", text)
+    [hit] = db.search_messages(query)
+    assert wanted in hit["snippet"]
+    assert f">>>{wanted}<<<" in hit["snippet"]
+
+
+def test_snippet_of_a_long_text_is_short(db: SessionDB, make: Make) -> None:
+    make("s", "word " * 400 + "walrus" + " word" * 400)
+    [hit] = db.search_messages("walrus")
+    assert ">>>walrus<<<" in hit["snippet"]
+    assert hit["snippet"].startswith("...")
+    assert hit["snippet"].endswith("...")
+    assert len(hit["snippet"].split()) <= 60
+
+
+# ---------------------------------------------------------------------- filters and pages
+
+
+@pytest.mark.parametrize(
+    "options, wanted",
+    [
+        ({"source_filter": ["cli"]}, {"docker"}),
+        ({"source_filter": ["cli", "telegram"]}, {"docker", "kube"}),
+        ({"source_filter": ["nowhere"]}, set()),
+        ({"source_filter": []}, set()),
+        ({"source_filter": None}, {"docker", "kube"}),
+        ({"exclude_sources": ["telegram", "discord"]}, {"docker"}),
+        ({"exclude_sources": []}, {"docker", "kube"}),
+        ({"role_filter": ["user"]}, {"docker", "kube"}),
+        ({"role_filter": ["assistant"]}, set()),
+        ({"role_filter": []}, {"docker", "kube"}),
+        ({"source_filter": ["cli"], "role_filter": ["user"]}, {"docker"}),
+    ],
+)
+def test_filters(corpus: SessionDB, options: dict[str, Any], wanted: set[str]) -> None:
+    assert sessions_with(corpus, "deployment", **options) == wanted
+
+
+def test_filters_may_be_given_by_place(corpus: SessionDB) -> None:
+    [hit] = corpus.search_messages("deployment", ["cli"], None, ["user"], 5, 0)
+    assert hit["session_id"] == "docker"
+
+
+def test_pages_do_not_overlap_and_miss_nothing(db: SessionDB, make: Make) -> None:
+    ids = make("s", *(f"walrus number {number}" for number in range(45)))
+    pages = [db.search_messages("walrus", limit=10, offset=at) for at in range(0, 60, 10)]
+    assert [len(page) for page in pages] == [10, 10, 10, 10, 5, 0]
+    assert sorted(hit["id"] for page in pages for hit in page) == ids
+    assert len(db.search_messages("walrus")) == 20
+    assert sorted(hit["id"] for hit in db.search_messages("walrus", limit=-1)) == ids
+
+
+def test_better_match_comes_first(db: SessionDB, make: Make) -> None:
+    make("much", "walrus walrus walrus walrus")
+    make("little", "walrus " + "and other things besides " * 30)
+    assert [hit["session_id"] for hit in db.search_messages("walrus")] == ["much", "little"]
+
+
+def test_deleted_and_changed_messages_are_not_found(db: SessionDB, make: Make) -> None:
+    make("s", "walrus here")
+    make("t", "walrus there")
+    db.delete_session("s")
+    assert sessions_with(db, "walrus") == {"t"}
+    connection = db._conn
+    assert connection is not None
+    connection.execute("UPDATE messages SET content = 'only seals' WHERE session_id = 't'")
+    assert db.search_messages("walrus") == []
+    assert sessions_with(db, "seals") == {"t"}
+
+
+# ---------------------------------------------------------------------- helpers
+
+
+@pytest.mark.parametrize(
+    "query, wanted",
+    [
+        ("hello world", "hello world"),
+        ("chat-send", '"chat-send"'),
+        ("find chat-send now", 'find "chat-send" now'),
+        ("a-b-c", '"a-b-c"'),
+        ("P2.2", '"P2.2"'),
+        ("simulate.p2.test.ts", '"simulate.p2.test.ts"'),
+        ("my-app.config.ts", '"my-app.config.ts"'),
+        ('"exact phrase"', '"exact phrase"'),
+        ('"a-b c" d-e', '"a-b c" "d-e"'),
+        ('"unbalanced', "unbalanced"),
+        ("C++", "C"),
+        ("hello AND", "hello"),
+        ("hello OR", "hello"),
+        ("NOT hello", "hello"),
+        ("docker OR kubernetes", "docker OR kubernetes"),
+        ("python NOT java", "python NOT java"),
+        ("deploy*", "deploy*"),
+        ("deploy***", "deploy*"),
+        ("*deploy", "deploy"),
+        ("***", ""),
+        ("{braces} (parens) ^caret", "braces parens caret"),
+        ("", ""),
+    ],
+)
+def test_sanitizing_a_query(query: str, wanted: str) -> None:
+    assert " ".join(SessionDB._sanitize_fts5_query(query).split()) == wanted
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("中文", True),
+        ("ひらがな", True),
+        ("カタカナ", True),
+        ("한국어", True),
+        ("mixed 中 text", True),
+        ("hello", False),
+        ("naïve café", False),
+        ("👍", False),
+        ("", False),
+    ],
+)
+def test_contains_cjk_is_a_real_bool(text: str, wanted: bool) -> None:  # noqa: FBT001
+    assert SessionDB._contains_cjk(text) is wanted

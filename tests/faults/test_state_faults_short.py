@@ -1,0 +1,99 @@
+"""The fault tools against the session store, in a form short enough for every test run.
+
+`make faults` runs the long form. The tools are no part of this project: without them these tests
+skip, and those in test_state_faults_own.py remain.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import need_tool
+from tests.faults import tools
+from tests.faults.old_state_files import UNNUMBERED, WITHOUT_INDEX
+from tests.faults.tools import STATE
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def fault_tools(shared_data: Path) -> Path:
+    folder = shared_data / "faults"
+    if not folder.is_dir():
+        pytest.skip(f"needs the fault tools in {folder}; set THREADKEEP_SHARED to their parent")
+    return folder
+
+
+def check(run: tools.Run, tmp_path: Path) -> str:
+    outcome = tools.run(run, tmp_path / "work")
+    print(outcome.line())
+    assert outcome.passed, f"{run.name}\n{outcome.output}"
+    return outcome.output
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        tools.kill9(12, mode="turns", seed=201, store=STATE),
+        tools.kill9(6, writers=4, mode="turns", seed=202, store=STATE),
+    ],
+    ids=["one writer", "one of four"],
+)
+def test_kill_loses_nothing_that_was_acknowledged(run: tools.Run, tmp_path: Path) -> None:
+    check(run, tmp_path)
+
+
+def test_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    if not tools.can_mount(tmp_path, "ext4"):
+        pytest.skip("needs root and loop mounts to cut the power of a file system")
+    check(tools.powerloss(6, mode="turns", seed=203, store=STATE), tmp_path)
+
+
+@pytest.mark.parametrize("limit", [False, True], ids=["tmpfs", "file-size limit"])
+def test_full_disk_refuses_stays_readable_and_goes_on_with_room(
+    tmp_path: Path, *, limit: bool
+) -> None:
+    if not limit and not tools.can_mount(tmp_path, "tmpfs"):
+        pytest.skip("needs root to mount a small tmpfs")
+    run = tools.diskfull(3, limit=limit, mode="turns", kilobytes=2048, seed=204, store=STATE)
+    output = check(run, tmp_path)
+    assert re.search(r"disk really filled in [1-3]", output), output
+    assert re.search(r"unreadable while full +0$", output, re.MULTILINE), output
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        tools.concurrency("say", "--each", "30", "--outsider", store=STATE),
+        tools.concurrency(
+            *("turns", "--each", "10", "--long-reader", "--peak-wal-mb", "64"), store=STATE
+        ),
+    ],
+    ids=["outsider", "long reader"],
+)
+def test_eight_processes_from_a_cold_start(run: tools.Run, tmp_path: Path) -> None:
+    check(run, tmp_path)
+
+
+# A few points of each version here, every point of every version in the long form.
+@pytest.mark.parametrize("version", [1, 3, 5, 6])
+def test_upgrade_survives_two_kills_at_any_system_call(tmp_path: Path, version: int) -> None:
+    need_tool("strace")
+    run = tools.migcrash((version,), "syscall", "--twice", "--max-points", "2", store=STATE)
+    check(run, tmp_path)
+
+
+@pytest.mark.parametrize("version", [UNNUMBERED, 2, 4, WITHOUT_INDEX])
+def test_upgrade_survives_a_full_disk_at_any_system_call(tmp_path: Path, version: int) -> None:
+    need_tool("strace")
+    words = ("--errno", "ENOSPC", "--max-points", "2")
+    check(tools.migcrash((version,), "error", *words, store=STATE), tmp_path)
+
+
+def test_hostile_input_comes_back_unchanged_or_is_refused(tmp_path: Path) -> None:
+    check(tools.hostile(STATE), tmp_path)
+
+
+def test_damaged_files_are_never_read_as_sound(tmp_path: Path) -> None:
+    check(tools.tear(45, mode="say", seed=205, store=STATE), tmp_path)
