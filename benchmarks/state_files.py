@@ -15,8 +15,8 @@ from typing import NamedTuple
 from benchmarks.place import Place
 from benchmarks.state_corpus import Json, Session, payload, sessions
 from benchmarks.state_v6 import Plain
+from threadkeep.state.drain import drain
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.state.search import search_messages
 
 TURN = 5
 _MEMORY = Path("/dev/shm")  # on Linux; elsewhere the system's temporary folder must do
@@ -77,12 +77,7 @@ def _fill_ours(path: Path, given: Iterator[Session]) -> None:
             now[0] = session.messages[-1]["timestamp"] + 1
             if session.ended:
                 store.end_session(session.id, "user_exit")
-        drain(store)
-
-
-def drain(store: SessionDB) -> None:
-    """Bring every index up to date: a search does that before it answers."""
-    search_messages(store.context, "nowhere")
+        drain(store.context)
 
 
 def _fill_plain(path: Path, given: Iterator[Session]) -> None:

@@ -10,8 +10,9 @@ from typing import Final
 from benchmarks.measure import in_turn, median_of, used_by
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure, ratio, times
-from benchmarks.state_files import drain, memory
+from benchmarks.state_files import memory
 from benchmarks.state_v6 import Plain, listing
+from threadkeep.state.drain import drain
 from threadkeep.state.hermes_state import SessionDB
 
 _PAGE = 20
@@ -63,7 +64,7 @@ def _row(name: str, costs: dict[tuple[str, int], float], sizes: tuple[int, ...])
 
 def _ways(stack: ExitStack, folder: Path, size: int) -> dict[tuple[str, int], Callable[[], object]]:
     store = stack.enter_context(SessionDB(_filled_store(folder / f"ours-{size}.db", size)))
-    drain(store)
+    drain(store.context)
     plain = stack.enter_context(closing(Plain.create(folder / f"plain-{size}.db")))
     _fill(plain.connection, size)
     pages: dict[str, Callable[[], object]] = {

@@ -34,13 +34,13 @@ _DELETE = (
 
 def run(place: Place) -> Result:
     """Load, open and prune in every way."""
-    loaded = _load(place)
     files = filled(place, place.either(200_000, 20_000))
+    loaded = _load(files, place.either(40, 10))
     opened = _open(files, place.either(41, 11))
     pruned = _prune(place, files)
     goal = ratio(loaded[_GET].cpu, loaded[_RAW].cpu)
     goals = [Goal(f"state-load: CPU of {COUNT:,} messages to raw dicts", _LIMIT, goal)]
-    title = f"state-load: a session of {COUNT:,} messages"
+    title = f"state-load: a session of {COUNT:,} messages, in a file of {files.messages:,}"
     return Result([_table(title, loaded, _RAW), opened, pruned], goals)
 
 
@@ -52,15 +52,19 @@ def _messages() -> list[Json]:
     return [{**message, "timestamp": float(place)} for place, message in enumerate(found)]
 
 
-def _load(place: Place) -> dict[str, Counters]:
+def _load(files: Filled, rounds: int) -> dict[str, Counters]:
+    """Read a long session that is one of very many: who looks at the others is found out."""
     given = _messages()
     with (
         memory() as folder,
-        SessionDB(folder / "ours.db") as store,
-        closing(_plain(folder, given)) as plain,
+        SessionDB(copied(files.ours, folder)) as store,
+        closing(Plain(copied(files.plain, folder))) as plain,
     ):
-        store.create_session("long", "cli")
-        store.append_messages("long", given)
+        for name in ("long", "later"):
+            store.create_session(name, "cli")
+            store.append_messages(name, given)
+            plain.begin_session(Session(name, "cli", "none", "", 0.0, ended=False, messages=given))
+            plain.append_all(name, given)
         ways: dict[str, Callable[[], list[Any]]] = {
             _GET: partial(store.get_messages, "long"),
             _CONVERSATION: partial(store.get_messages_as_conversation, "long"),
@@ -70,20 +74,13 @@ def _load(place: Place) -> dict[str, Counters]:
         }
         _check(ways)
         timed = {name: partial(used_by, way) for name, way in ways.items()}
-        runs = in_turn(timed, place.either(40, 10))
+        runs = in_turn(timed, rounds)
     return {name: median_of(found) for name, found in runs.items()}
-
-
-def _plain(folder: Path, given: list[Json]) -> Plain:
-    plain = Plain.create(folder / "plain.db")
-    plain.begin_session(Session("long", "cli", "none", "", 0.0, ended=False, messages=given))
-    plain.append_all("long", given)
-    return plain
 
 
 def _check(ways: Mapping[str, Callable[[], list[Any]]]) -> None:
     """Both must give the same messages, or there is nothing to compare."""
-    if ways[_GET]() != ways[_RAW]():
+    if len(ways[_GET]()) != COUNT or ways[_GET]() != ways[_RAW]():
         raise AssertionError(_GET)
 
 

@@ -13,11 +13,10 @@ import pytest
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
 from threadkeep.base.sqlite import Database
-from threadkeep.base.trouble import is_busy, is_damage, translate, translate_os
+from threadkeep.base.trouble import BrokenRule, is_busy, is_damage, translate, translate_os
 from threadkeep.errors import (
     Busy,
     Closed,
-    Conflict,
     Damaged,
     Invalid,
     ReadOnly,
@@ -59,8 +58,8 @@ def sqlite_error(name: str) -> sqlite3.Error:
         ("SQLITE_CORRUPT_VTAB", Damaged),
         ("SQLITE_NOTADB", Damaged),
         ("SQLITE_TOOBIG", TooLarge),
-        ("SQLITE_CONSTRAINT_FOREIGNKEY", Conflict),
-        ("SQLITE_CONSTRAINT_UNIQUE", Conflict),
+        ("SQLITE_CONSTRAINT_FOREIGNKEY", BrokenRule),
+        ("SQLITE_CONSTRAINT_UNIQUE", BrokenRule),
         ("SQLITE_ERROR", ThreadkeepError),
     ],
 )

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.conftest import REPO
-from threadkeep import ChatStore, Session
+from tests.support.hermes_v6 import HermesV6
+from threadkeep import ChatStore, Session, SessionDB
 from threadkeep.base import json
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.app import cli
@@ -84,6 +85,23 @@ def store(home: Path) -> Iterator[ChatStore]:
     """Open the store of the home; its clock ticks at every look, so that no two times are equal."""
     with ChatStore.open(home / "chat.db", clock=count(now_ms()).__next__) as opened:
         yield opened
+
+
+@pytest.fixture
+def state(home: Path) -> Iterator[SessionDB]:
+    """Open the state store of the home; its clock is a little behind, and never stands still."""
+    ticks = count(now_ms() - 100_000)
+    with SessionDB(home / "state.db", clock=lambda: next(ticks) / 1000) as opened:
+        yield opened
+
+
+def hermes_file(path: Path) -> Path:
+    """Make a state file as Hermes itself makes it, with one session in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with HermesV6(path) as hermes:
+        hermes.create_session("theirs", "cli")
+        hermes.append("theirs", "user", "hello from Hermes")
+    return path
 
 
 def document(result: Result) -> Json:

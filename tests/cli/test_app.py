@@ -39,7 +39,11 @@ LEAVES = {path: found for path, found in ALL.items() if not isinstance(found, cl
 def test_every_command_of_the_contract_is_there() -> None:
     chat = "ls show search tail record fork rewind archive export import diff rm size prune verify"
     rest = "paths status demo backup restore completion"
-    named = [*(f"chat {name}" for name in chat.split()), *rest.split()]
+    state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
+    state += " prune compact sizes check reindex"
+    groups = {"chat": chat, "state": state}
+    grouped = [f"{group} {name}" for group, names in groups.items() for name in names.split()]
+    named = [*grouped, *rest.split()]
     assert sorted(" ".join(path) for path in LEAVES) == sorted(named)
 
 

@@ -180,7 +180,7 @@ def verify(options: argparse.Namespace) -> None:
                 for session in db.search_sessions(limit=-1)
                 for problem in show_session(db, session)
             ]
-            problems += db.check() if hasattr(db, "check") else interim(db)
+            problems += db.check()
             with db.context.db.read() as tx:
                 problems += [] if is_whole(tx) else ["something of the schema is missing"]
     except ThreadkeepError as error:
@@ -189,35 +189,6 @@ def verify(options: argparse.Namespace) -> None:
         tell("CHECK fail", len(problems), problems[0])
     else:
         tell("CHECK ok")
-
-
-def interim(db: SessionDB) -> list[str]:
-    from threadkeep.base.checks import sqlite_problems
-    from threadkeep.state.context import MESSAGE_COLUMNS
-    from threadkeep.state.rows import fingerprint
-
-    with db.context.db.read() as tx:
-        problems = sqlite_problems(tx)
-        rows = tx.execute(
-            f"SELECT h.hash, {', '.join('m.' + c for c in MESSAGE_COLUMNS)}"
-            " FROM messages m LEFT JOIN tk_hashes h ON h.id = m.id"
-        )
-        problems += [
-            f"message {row[1]} changed"
-            for row in rows
-            if row[0] not in (None, fingerprint(row[1:]))
-        ]
-        rows = tx.execute(
-            "SELECT h.hash, h.session_id, s.id, s.source, user_id, model_config, system_prompt,"
-            " parent_session_id, started_at, title FROM tk_session_hashes h LEFT JOIN sessions s"
-            " ON s.id = h.session_id"
-        )
-        problems += [
-            f"session {row[1]} changed"
-            for row in rows
-            if row[0] not in (None, fingerprint(row[2:]))
-        ]
-        return problems
 
 
 def show_session(db: SessionDB, session: Message) -> list[str]:
@@ -294,7 +265,9 @@ def old(options: argparse.Namespace) -> None:
 
 
 def migrate(options: argparse.Namespace) -> None:
-    SessionDB(options.db).close()
+    """Bring a file up, and let the check put fingerprints on its rows, as the verifier will."""
+    with SessionDB(options.db) as db:
+        db.check()
 
 
 def fresh(options: argparse.Namespace) -> None:

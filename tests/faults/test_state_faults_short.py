@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import need_tool
 from tests.faults import tools
-from tests.faults.old_state_files import UNNUMBERED, WITHOUT_INDEX
+from tests.faults.old_state_files import WITHOUT_INDEX
 from tests.faults.tools import STATE
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -35,8 +35,8 @@ def check(run: tools.Run, tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "run",
     [
-        tools.kill9(12, mode="turns", seed=201, store=STATE),
-        tools.kill9(6, writers=4, mode="turns", seed=202, store=STATE),
+        tools.kill9(10, mode="turns", seed=201, store=STATE),
+        tools.kill9(5, writers=4, mode="turns", seed=202, store=STATE),
     ],
     ids=["one writer", "one of four"],
 )
@@ -47,7 +47,7 @@ def test_kill_loses_nothing_that_was_acknowledged(run: tools.Run, tmp_path: Path
 def test_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     if not tools.can_mount(tmp_path, "ext4"):
         pytest.skip("needs root and loop mounts to cut the power of a file system")
-    check(tools.powerloss(6, mode="turns", seed=203, store=STATE), tmp_path)
+    check(tools.powerloss(5, mode="turns", seed=203, store=STATE), tmp_path)
 
 
 @pytest.mark.parametrize("limit", [False, True], ids=["tmpfs", "file-size limit"])
@@ -56,9 +56,9 @@ def test_full_disk_refuses_stays_readable_and_goes_on_with_room(
 ) -> None:
     if not limit and not tools.can_mount(tmp_path, "tmpfs"):
         pytest.skip("needs root to mount a small tmpfs")
-    run = tools.diskfull(3, limit=limit, mode="turns", kilobytes=2048, seed=204, store=STATE)
+    run = tools.diskfull(2, limit=limit, mode="turns", kilobytes=2048, seed=204, store=STATE)
     output = check(run, tmp_path)
-    assert re.search(r"disk really filled in [1-3]", output), output
+    assert re.search(r"disk really filled in [12]", output), output
     assert re.search(r"unreadable while full +0$", output, re.MULTILINE), output
 
 
@@ -76,15 +76,15 @@ def test_eight_processes_from_a_cold_start(run: tools.Run, tmp_path: Path) -> No
     check(run, tmp_path)
 
 
-# A few points of each version here, every point of every version in the long form.
-@pytest.mark.parametrize("version", [1, 3, 5, 6])
+# Two points of some versions here, every point of every version in the long form.
+@pytest.mark.parametrize("version", [1, 6])
 def test_upgrade_survives_two_kills_at_any_system_call(tmp_path: Path, version: int) -> None:
     need_tool("strace")
     run = tools.migcrash((version,), "syscall", "--twice", "--max-points", "2", store=STATE)
     check(run, tmp_path)
 
 
-@pytest.mark.parametrize("version", [UNNUMBERED, 2, 4, WITHOUT_INDEX])
+@pytest.mark.parametrize("version", [3, WITHOUT_INDEX])
 def test_upgrade_survives_a_full_disk_at_any_system_call(tmp_path: Path, version: int) -> None:
     need_tool("strace")
     words = ("--errno", "ENOSPC", "--max-points", "2")
@@ -96,4 +96,4 @@ def test_hostile_input_comes_back_unchanged_or_is_refused(tmp_path: Path) -> Non
 
 
 def test_damaged_files_are_never_read_as_sound(tmp_path: Path) -> None:
-    check(tools.tear(45, mode="say", seed=205, store=STATE), tmp_path)
+    check(tools.tear(27, mode="say", seed=205, store=STATE), tmp_path)

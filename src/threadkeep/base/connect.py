@@ -53,20 +53,31 @@ def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> Opene
     # then may SQLite be told that the file cannot change.
     immutable = not folder_writable and not Path(f"{file}-wal").exists()
     mode = "ro&immutable=1" if immutable else "ro"
-    groups = (pragmas.CONNECTION, pragmas.READER)
-    return Opened(_open(file, mode, *groups, first=tuning.reader), reusable=not immutable)
+    return Opened(_open_reader(file, mode, tuning), reusable=not immutable)
 
 
 def _open_or_alone(file: Path, tuning: Tuning) -> Opened:
     """On a full disk the shared index of the log may not fit: read without it, alone."""
     try:
-        groups = (pragmas.CONNECTION, pragmas.READER)
-        return Opened(_open(file, "rw", *groups, first=tuning.reader))
+        return Opened(_open_reader(file, "rw", tuning))
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode not in (sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_FULL):
             raise
-        alone = (pragmas.CONNECTION, pragmas.ALONE, pragmas.READER)
-        return Opened(_open(file, "rw", *alone, first=tuning.reader), reusable=False)
+        return Opened(_open_reader(file, "rw", tuning, pragmas.ALONE), reusable=False)
+
+
+def _open_reader(
+    file: Path, mode: str, tuning: Tuning, *groups: tuple[pragmas.Pragma, ...]
+) -> sqlite3.Connection:
+    connection = _open(file, mode, pragmas.CONNECTION, *groups)
+    try:
+        for statement in tuning.reader:  # before it may no longer write, not even to itself
+            connection.execute(statement)
+        pragmas.apply(connection, pragmas.READER)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def open_writer(file: Path, tuning: Tuning = PLAIN) -> sqlite3.Connection:
@@ -93,9 +104,7 @@ def connect_uri(file: Path, mode: str) -> str:
     return f"file:{quote(os.fsencode(file))}?mode={mode}"
 
 
-def _open(
-    file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...], first: tuple[str, ...] = ()
-) -> sqlite3.Connection:
+def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3.Connection:
     refuse_shared(file)
     connection = sqlite3.connect(
         connect_uri(file, mode),
@@ -105,8 +114,6 @@ def _open(
         cached_statements=256,
     )
     try:
-        for statement in first:  # before the connection may no longer write, not even to itself
-            connection.execute(statement)
         pragmas.apply(connection, *groups)
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     except BaseException:

@@ -83,7 +83,7 @@ class Term(msgspec.Struct, frozen=True):
 
 def contains_unspaced(text: str) -> bool:
     """Tell whether there is Chinese, Japanese, Korean, Thai or the like in it."""
-    return _UNSPACED_CHARACTER.search(text) is not None
+    return not text.isascii() and _UNSPACED_CHARACTER.search(text) is not None
 
 
 def index_text(text: str, limit: int = INDEX_LIMIT) -> str:

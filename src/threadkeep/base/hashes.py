@@ -6,8 +6,11 @@ none with a hash per row.
 
 import struct
 import zlib
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
+
+import msgspec
 
 Field = str | bytes | int | float | None
 
@@ -20,15 +23,21 @@ def content_hash(*fields: Field) -> str:
     No two different lists of fields run together: `("ab", "c")` and `("a", "bc")` differ, as do
     `1` and `"1"`. Hash what the database gives back: a REAL column turns 1 into 1.0.
     """
-    return "b2:" + blake2b(framed(fields), digest_size=16).hexdigest()
+    return "b2:" + blake2b(_framed(fields), digest_size=16).hexdigest()
 
 
 def checksum(*fields: Field) -> int:
     """A quick 32-bit sum of the same bytes, for journal rows that live for minutes."""
-    return zlib.crc32(framed(fields))
+    return zlib.crc32(_framed(fields))
 
 
-def framed(fields: tuple[Field, ...]) -> bytes:
+def fingerprint(fields: Sequence[Field]) -> int:
+    """Give 64 bits over the fields of a row as the database gives them back; valid text only."""
+    digest = blake2b(msgspec.msgpack.encode(fields), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _framed(fields: tuple[Field, ...]) -> bytes:
     """Put a type and a length before each field, so that no two lists give the same bytes."""
     pieces = []
     for field in fields:

@@ -87,9 +87,13 @@ class Database:
         self.writer = Writer(self.file, self.queries, self.wal, self.tuning)
 
     def _open_first(self) -> None:
-        """Create the file if it is missing; on a full disk open it for reading at least."""
+        """Create the file if it is missing; on a full disk open it for reading at least.
+
+        A file that is there need not wait for its turn: somebody may write it for long.
+        """
+        there = self.file.exists() and self.file.stat().st_size > 0
         try:
-            with self._guarded():
+            with self._guarded(0.0 if there else None):
                 new = self._create_if_missing()
                 try:
                     self._connect_writer()
@@ -97,6 +101,11 @@ class Database:
                     if new:
                         raise
                     log.warning("%s can only be read for now: %s", self.path, error)
+        except Busy as error:
+            if not there:
+                self.close()
+                raise
+            log.debug("opened without a look at the lock: %s", error)
         except BaseException:
             self.close()
             raise

@@ -97,8 +97,9 @@ class Writer:
         before = int(connection.execute("PRAGMA page_count").fetchone()[0])
         self._set_level(connection, pragmas.NORMAL)
         run_patiently(connection, "BEGIN IMMEDIATE", budget)
-        # One row for each page: the statement does its work while its rows are fetched.
-        connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+        for _ in range(min(pages, free)):  # Python's driver runs this statement for one page only
+            connection.execute("PRAGMA incremental_vacuum(1)")
         run_patiently(connection, "COMMIT", budget)
         self._wrote = True
         return before - int(connection.execute("PRAGMA page_count").fetchone()[0])

@@ -44,7 +44,7 @@ def _list(call: Call, store: str) -> None:
     rows = [(one.at, one.reason, size_text(one.bytes), str(one.path)) for one in found]
     table(("made", "reason", "size", "path"), rows, wide="path")
     if not found:
-        note(f"there is no backup of the {store} store yet; `threadkeep backup` makes one")
+        note(f"there is no backup yet; `threadkeep backup --store {store}` makes one")
 
 
 @store_command("restore", "threadkeep restore last", "threadkeep restore ./copy.db --yes")

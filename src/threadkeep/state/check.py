@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.hashes import fingerprint
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.errors import Damaged, ThreadkeepError
@@ -21,7 +22,7 @@ from threadkeep.state.exact import load, to_column
 from threadkeep.state.index import check_index
 from threadkeep.state.layout import HEAD, QUERIES, SCHEMA_VERSION, SIDE, read_version
 from threadkeep.state.offload import FIELDS, checked_text, read_pieces
-from threadkeep.state.rows import fingerprint, refresh_session_hash
+from threadkeep.state.rows import refresh_session_hash
 
 # Twenty sentences say what is wrong; two million would say no more.
 _FEW: Final = 20
@@ -44,6 +45,10 @@ class _Kind(NamedTuple):
 
 _MESSAGES: Final = _Kind(
     *("message", "hashed_messages", "next_message_id", "lost_messages", "messages_without_hash"),
+    begin=0,
+)
+_REWOUND: Final = _Kind(
+    *("rewound message", "hashed_rewound", "next_rewound_id", "lost_rewound", "lost_rewound"),
     begin=0,
 )
 _SESSIONS: Final = _Kind(
@@ -87,7 +92,7 @@ def _problems(database: Database, *, quick: bool, references: bool) -> list[str]
         hashed = not missing and _has(tx, "tk_hashes")
         found += _reference_problems(tx) if references and not missing else []
     if hashed and not quick:
-        for kind in (_MESSAGES, _SESSIONS):
+        for kind in (_MESSAGES, _REWOUND, _SESSIONS):
             with _noting(found, database):
                 found += _row_problems(database, kind)
         for look in (_exact_problems, _offload_problems, _blob_problems):
@@ -213,12 +218,15 @@ def _put_message_hash(tx: Tx, message_id: int) -> None:
 
 
 def _exact_problems(tx: Tx) -> Iterator[str]:
-    for owner, key, field, kind, value, exists, apart, column in tx.execute(
+    for owner, key, field, kind, value, hash_, exists, apart, column in tx.execute(
         QUERIES["exact_with_columns"]
     ):
         what = f"the exact value of {field} of {owner} {key!r}"
         if not exists:
             yield f"{what} has no {owner}"
+            continue
+        if fingerprint((owner, key, field, kind, value)) != hash_:
+            yield f"{what} is not as it was written"
             continue
         try:
             readable = to_column(load(kind, value), field).column

@@ -4,6 +4,7 @@ from typing import Any
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Json
+from threadkeep.state.exact import put
 from threadkeep.state.messages import put_hash
 
 Beside = list[list[Any]]
@@ -27,8 +28,7 @@ def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
     for kind, field, *rest in kept:
         if kind == "exact":
             value = bytes.fromhex(rest[1]) if rest[0] == "bytes" else rest[1]
-            values = {"owner": "message", "key": message_id, "field": field}
-            tx.run("put_exact", {**values, "kind": rest[0], "value": value})
+            put(tx, "message", message_id, field, rest[0], value)
         else:
             values = {"message_id": message_id, "field": field, "pieces": rest[0]}
             tx.run("put_offloaded", values)

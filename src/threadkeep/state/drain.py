@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from threadkeep.base.fts import FullTextError
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import ThreadkeepError
+from threadkeep.state.activity import write_down
 from threadkeep.state.context import MESSAGE_COLUMNS, Context
 from threadkeep.state.exact import readable_text
-from threadkeep.state.index_text import NAMES_FROM, Parts, document_of
+from threadkeep.state.index_text import NAMES_FROM, Document, Parts, document_of
+from threadkeep.state.layout import QUERIES
 from threadkeep.state.messages import hash_of
 from threadkeep.state.rows import messages_of
 
@@ -73,43 +75,50 @@ def drain(
 def drain_batch(ctx: Context, tx: Tx) -> Behind:
     """Take one batch of messages into our index: the changed ones first, then the next ones."""
     behind = how_far(tx)
-    dirty = [int(row[0]) for row in tx.all("dirty_ids", {"limit": _BATCH})]
-    done = _index(ctx, tx, dirty)
-    tx.run_many("clean", [{"id": message_id} for message_id in done])
-    fresh = tx.all("ids_after", {"cursor": behind.cursor, "limit": _BATCH - len(done)})
-    seen = _index(ctx, tx, [int(row[0]) for row in fresh])
+    changed = _index(ctx, tx, "changed_messages", {"limit": _BATCH})
+    for message_id in changed:
+        tx.run("clean", {"id": message_id})
+    tx.run("clean_gone")
+    fresh = {"cursor": behind.cursor, "limit": _BATCH - len(changed)}
+    seen = _index(ctx, tx, "messages_after", fresh)
     if seen:
         tx.run("set_meta", {"key": "indexed", "value": str(seen[-1])})
+    write_down(tx)
     return how_far(tx)
 
 
-def _index(ctx: Context, tx: Tx, ids: Sequence[int]) -> list[int]:
-    """Index messages in order; give those that were done before the batch was large enough."""
-    documents: list[tuple[int, int, str]] = []
-    doc, name_doc = tx.all("last_docs", {"names": NAMES_FROM})[0]
-    characters = 0
+def _index(ctx: Context, tx: Tx, query: str, params: dict[str, int]) -> list[int]:
+    """Index the messages of a query in order; give those done before the batch was large enough."""
+    documents: list[tuple[int, Document]] = []
+    unknown: list[int] = []
     done: list[int] = []
-    for message_id in ids:
-        done.append(message_id)
-        row = tx.one("message_to_index", {"id": message_id})
-        if row is None:
-            continue
+    characters = 0
+    for row in tx.execute(QUERIES[query], params):
+        done.append(row[0])
         document = document_of(parts_of(ctx, tx, row))
         if document is not None:
-            doc, name_doc = (doc + 1, name_doc) if document.whole else (doc, name_doc + 1)
-            documents.append((doc if document.whole else name_doc, message_id, document.text))
-            characters += len(document.text)
+            documents.append((row[0], document))
         if not row[6]:
-            _hash(tx, message_id)
-        characters += len(row[2] or "")
+            unknown.append(row[0])
+        characters += len(row[2] or b"") + len(row[3] or b"")
         if characters > _BATCH_CHARACTERS:
             break
-    # In the order of their numbers: FTS5 writes a segment whenever the next number is smaller.
-    for number, message_id, text in sorted(documents):
-        tx.run("forget_doc", {"id": message_id})
-        tx.run("put_doc", {"doc": number, "id": message_id})
-        tx.run("index_doc", {"doc": number, "text": text})
+    _put(tx, documents)
+    for message_id in unknown:
+        _hash(tx, message_id)
     return done
+
+
+def _put(tx: Tx, documents: Sequence[tuple[int, Document]]) -> None:
+    if not documents:
+        return
+    last, last_name = tx.all("last_docs", {"names": NAMES_FROM})[0]
+    whole = [(id_, document.text) for id_, document in documents if document.whole]
+    names = [(id_, document.text) for id_, document in documents if not document.whole]
+    # Whole messages have the smaller numbers: FTS5 writes a segment when a number is not the next.
+    for number, (id_, text) in (*enumerate(whole, last + 1), *enumerate(names, last_name + 1)):
+        tx.run("put_doc", {"doc": number, "id": id_})
+        tx.run("index_doc", {"doc": number, "text": text})
 
 
 def parts_of(ctx: Context, tx: Tx, row: Row) -> Parts:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json
@@ -72,12 +73,16 @@ def _readable_part(part: Any) -> str:
 
 
 def keep(tx: Tx, owner: str, key: int | str, fields: dict[str, Stored]) -> None:
-    """Write the exact values of a row beside it, and forget those it no longer has."""
+    """Write the exact values of a row beside it."""
     for field, stored in fields.items():
         if stored.exact is not None:
-            kind, value = stored.exact
-            values = {"owner": owner, "key": key, "field": field, "kind": kind, "value": value}
-            tx.run("put_exact", values)
+            put(tx, owner, key, field, *stored.exact)
+
+
+def put(tx: Tx, owner: str, key: int | str, field: str, kind: str, value: str | bytes) -> None:
+    """Write one exact value, with a fingerprint of its own."""
+    row = (owner, key, field, kind, value)
+    tx.run("put_exact", (*row, fingerprint(row)))
 
 
 def overlay_messages(tx: Tx, messages: Sequence[Json]) -> None:

@@ -19,38 +19,40 @@ _NODE: Final = (
 )
 
 
-def get_compression_tip(_ctx: Context, tx: Tx, session_id: str) -> str:
+def get_compression_tip(ctx: Context, tx: Tx, session_id: str) -> str:
     """Give the session in which a compressed one goes on, at the end of the chain."""
-    return compression_chain(tx, session_id)[-1]
+    return compression_chain(ctx, tx, session_id)[-1]
 
 
-def compression_chain(tx: Tx, session_id: str) -> list[str]:
+def compression_chain(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     """Follow compressions from a session to its newest continuation."""
     chain = [session_id]
+    name = "compression_child" if ctx.side else "compression_child_plain"
     while len(chain) <= _HOPS:
-        child = tx.value("compression_child", {"id": chain[-1]})
+        child = tx.value(name, {"id": chain[-1]})
         if child is None or child in chain:
             break
         chain.append(str(child))
     return chain
 
 
-def get_compression_lineage(_ctx: Context, tx: Tx, session_id: str) -> list[str]:
+def get_compression_lineage(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     """Give the whole chain of compressions that a session is part of, the oldest first."""
     before: list[str] = []
     current = session_id
+    name = "compression_parent" if ctx.side else "compression_parent_plain"
     while len(before) < _HOPS:
-        parent = tx.value("compression_parent", {"id": current})
+        parent = tx.value(name, {"id": current})
         if parent is None or parent in before or parent == session_id:
             break
         before.append(str(parent))
         current = str(parent)
-    return [*reversed(before), *compression_chain(tx, session_id)]
+    return [*reversed(before), *compression_chain(ctx, tx, session_id)]
 
 
-def resolve_resume_session_id(_ctx: Context, tx: Tx, session_id: str) -> str:
+def resolve_resume_session_id(ctx: Context, tx: Tx, session_id: str) -> str:
     """Give the session to go on with: the end of the chain, or the last one that has messages."""
-    chain = compression_chain(tx, session_id)
+    chain = compression_chain(ctx, tx, session_id)
     for candidate in reversed(chain):
         if tx.value("any_message", {"session_id": candidate}) is not None:
             return candidate

@@ -41,11 +41,12 @@ class Wanted:
         self.archived = archived or not ctx.side
         self.least = least
 
-    def takes(self, row: Row, archived_at: float | None) -> bool:
+    def takes(self, row: Row) -> bool:
         """Tell whether a session belongs into the list."""
         session = dict(zip(SESSION_COLUMNS, row, strict=False))
+        archived_at, relation = row[-2:]
         return (
-            (self.children or session["parent_session_id"] is None)
+            (self.children or relation == "branch" or session["parent_session_id"] is None)
             and (self.sources is None or session["source"] in self.sources)
             and (self.archived or archived_at is None)
             and (session["message_count"] or 0) >= self.least
@@ -68,8 +69,9 @@ def list_sessions_rich(
 ) -> list[Json]:
     """List sessions with a preview and their last activity, the newest first.
 
-    Sessions with a parent are left out unless `include_children`. A compressed session is shown as
-    its newest continuation, with the start of its first one and `_lineage_root_id`.
+    Sessions with a parent are left out unless `include_children`, but for branches. A compressed
+    session is shown as its newest continuation, with the start of its first one and
+    `_lineage_root_id`.
     """
     if not isinstance(limit, int) or not isinstance(offset, int) or offset < 0:
         msg = f"a page has a limit and an offset, not {limit!r} and {offset!r}"
@@ -113,8 +115,9 @@ def _known_sources(tx: Tx) -> list[str]:
 def _by_start(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
     side = "" if ctx.side else "_plain"
     if wanted.sources is None:
-        name = "list_all" if wanted.children else "list_roots"
-        return _along(tx, name + side, wanted, {})
+        names = ["list_all"] if wanted.children else ["list_roots", "list_branches"]
+        runs = [_along(tx, name + side, wanted, {}) for name in names]
+        return heapq.merge(*runs, key=_start, reverse=True)
     runs = [
         _along(tx, f"list_source{side}", wanted, {"source": source}) for source in wanted.sources
     ]
@@ -131,7 +134,7 @@ def _along(tx: Tx, name: str, wanted: Wanted, params: Json) -> Iterator[Row]:
     while True:
         rows = tx.all(name, {**params, "limit": size, "offset": offset})
         for row in rows:
-            if wanted.takes(row, row[-1]):
+            if wanted.takes(row):
                 yield row
         if len(rows) < size:
             return
@@ -142,7 +145,7 @@ def _by_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
     name = "list_one" if ctx.side else "list_one_plain"
     for session_id in newest_first(ctx, tx):
         row = tx.one(name, {"id": session_id})
-        if row is not None and wanted.takes(row, row[-1]):
+        if row is not None and wanted.takes(row):
             yield row
 
 
@@ -172,7 +175,7 @@ def _projected(ctx: Context, tx: Tx, session: Json) -> Json:
     """Show a compressed session as the one in which it goes on."""
     if session["end_reason"] != "compression":
         return session
-    tip_id = compression_chain(tx, session["id"])[-1]
+    tip_id = compression_chain(ctx, tx, session["id"])[-1]
     tip = None if tip_id == session["id"] else read_session(ctx, tx, tip_id)
     if tip is None:
         return session

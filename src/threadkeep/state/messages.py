@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Context, Json, clean
 from threadkeep.state.exact import Stored, dump, keep, to_column
-from threadkeep.state.rows import decode_json, fingerprint, messages_of
+from threadkeep.state.rows import decode_json, messages_of
 
 _TEXTS = ("role", "content", "tool_call_id", "tool_name", "finish_reason", "reasoning")
 _JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items")
@@ -104,7 +105,7 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) ->
     """Store one message without counting it; give its id."""
     columns: Json = {"session_id": session_id, "token_count": message.get("token_count")}
     timestamp = message.get("timestamp")
-    columns["timestamp"] = ctx.clock() if timestamp is None else float(timestamp)
+    columns["timestamp"] = ctx.clock() if timestamp is None else float(timestamp) + 0.0
     exact = _set_texts(ctx, columns, message)
     for field in _JSON:
         value = message.get(field)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
+from threadkeep.state.exact import put
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.messages import hash_of
 from threadkeep.state.offload import FIELDS, Cut, cut, inline_messages
@@ -152,8 +153,7 @@ def _rewrite(tx: Tx, message: Json, changes: dict[str, str | None]) -> None:
     columns = {**message, **changes}
     tx.run("rewrite_message", {"id": message_id, **{field: columns[field] for field in FIELDS}})
     for field, kind, value in exact:
-        values = {"owner": "message", "key": message_id, "field": field}
-        tx.run("put_exact", {**values, "kind": kind, "value": value})
+        put(tx, "message", message_id, field, kind, value)
     tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
 
 

@@ -46,8 +46,13 @@ def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
     batch, cut = found
     rows = tx.all("rewound_messages", {"batch": batch})
     _put_aside(ctx, tx, session_id, cut)
-    for *columns, kept in rows:
-        insert_row(tx, dict(zip(MESSAGE_COLUMNS, columns, strict=True)), json.loads(kept or "[]"))
+    for *row, hash_, kept in rows:
+        columns = dict(zip(MESSAGE_COLUMNS, row, strict=True))
+        insert_row(tx, columns, json.loads(kept or "[]"))
+        if (
+            hash_ is not None
+        ):  # the one it had: damage meanwhile must not get a fingerprint of its own
+            tx.run("put_hash", {"id": columns["id"], "hash": hash_})
     tx.run("forget_rewind", {"batch": batch})
     recount(tx, session_id)
     return len(rows)

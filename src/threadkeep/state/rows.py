@@ -3,23 +3,15 @@
 import json
 import logging
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any
 
-import msgspec
-
+from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, Context, Json
 from threadkeep.state.exact import overlay_messages, overlay_session
 from threadkeep.state.offload import inline_messages
 
 log = logging.getLogger(__name__)
-
-
-def fingerprint(fields: Sequence[Any]) -> int:
-    """Give 64 bits over the fields of a row as the database gives them back."""
-    digest = blake2b(msgspec.msgpack.encode(fields), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
 
 
 def session_of(row: Row) -> Json:

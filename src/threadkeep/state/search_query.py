@@ -1,6 +1,7 @@
 """A search as it was typed, made into what indexes are asked and texts are compared with."""
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -108,14 +109,28 @@ def matches(groups: Iterable[Group], text: str) -> bool:
 
 
 def _may_match(group: Group, lower: str) -> bool:
-    """Refuse most texts quickly; accents may hide a word, in a text that has such."""
+    """Refuse most texts quickly; accents and odd widths may hide a word, in a text with such."""
     plain = lower.isascii()
+    same = plain or unicodedata.is_normalized("NFKC", lower)
     return all(
         word in lower
         for term in group.wanted
         for word in term.words
-        if plain or contains_unspaced(word)
+        if plain or (same and contains_unspaced(word))
     )
+
+
+def may_be_in(groups: Iterable[Group], columns: bytes) -> bool:
+    """Refuse most rows even before they are decoded: for text in ASCII, without JSON escapes."""
+    if not columns.isascii() or b"\\u" in columns:
+        return True
+    lower = columns.lower()
+    return any(all(needle in lower for needle in _needles(group)) for group in groups)
+
+
+def _needles(group: Group) -> list[bytes]:
+    words = [word for term in group.wanted for word in term.words or (term.typed.lower(),)]
+    return [_encoded(word) for word in words]
 
 
 def _has(term: Term, padded: str, lower: str) -> bool:
@@ -127,13 +142,28 @@ def _has(term: Term, padded: str, lower: str) -> bool:
 # ---------------------------------------------------------------------- scores
 
 
-def counts(terms: Sequence[Term], text: str) -> list[int]:
-    """Count how often each term is in a text, roughly: as typed, else its rarest word."""
-    lower = text.lower()
+def counts(groups: Iterable[Group], texts: Iterable[bytes]) -> list[tuple[list[int], int]]:
+    """Count how often each term is in each text, roughly: as typed, else its rarest word.
+
+    Gives the counts and the length. Bytes are enough: only letters of ASCII are compared without
+    regard to case then, and 2,000 texts take 3 ms instead of 8.
+    """
+    terms = [term for group in groups for term in group.wanted]
+    asked = [(_encoded(term.typed), [_encoded(word) for word in term.words]) for term in terms]
     return [
-        lower.count(term.typed.lower()) or min(map(lower.count, term.words), default=0)
-        for term in terms
+        (
+            [
+                lower.count(typed) or min(map(lower.count, words), default=0)
+                for typed, words in asked
+            ],
+            len(lower),
+        )
+        for lower in map(bytes.lower, texts)
     ]
+
+
+def _encoded(text: str) -> bytes:
+    return text.lower().encode("utf-8", "replace")
 
 
 def scores(found: Sequence[tuple[list[int], int]]) -> list[float]:

@@ -111,21 +111,31 @@ def test_locked_error_names_the_file_the_cause_and_the_wait(path: Path) -> None:
         assert db.append_message("s", "user", "now it works") == 3
 
 
-def test_locked_out_by_our_own_process_says_which(path: Path) -> None:
-    """#74478: who holds the lock is part of the cause."""
-    script = """
+HOLDER = """
 from threadkeep.state.hermes_state import SessionDB
 db = SessionDB(sys.argv[1])
 db._conn.execute("BEGIN IMMEDIATE")
 say("held")
 hear()
 """
-    with Child(script, path) as child:
+
+
+def test_locked_by_one_of_ours_says_which(path: Path) -> None:
+    """#74478: who holds the lock is part of the cause."""
+    with SessionDB(path, timeout=0.05) as db, Child(HOLDER, path) as child:
+        child.expect("held")
+        look_at_everything(db)
+        with pytest.raises(Busy, match=f"process {child.pid}"):
+            db.append_message("s", "user", "x")
+        look_at_everything(db)
+
+
+def test_locked_by_one_of_ours_at_start_still_opens_and_searches(path: Path) -> None:
+    """#3139, #57921: a sibling's long write keeps nobody from opening and reading."""
+    with Child(HOLDER, path) as child:
         child.expect("held")
         with SessionDB(path, timeout=0.05) as db:
             look_at_everything(db)
-            with pytest.raises(Busy, match=str(child.pid)):
-                db.append_message("s", "user", "x")
 
 
 def test_locked_many_processes_write_at_once(path: Path) -> None:

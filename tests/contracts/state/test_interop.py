@@ -227,6 +227,21 @@ def test_we_work_in_a_file_that_hermes_made_and_hermes_goes_on(path: Path) -> No
     assert_sound(path)
 
 
+def test_hermes_may_switch_the_journal_under_us(path: Path) -> None:
+    make_old_state(path, 6, journal="DELETE")
+    with open_state(path) as db:
+        db.append_message("old2", "user", "before")
+        with HermesV6(path) as hermes:  # it asks for a write-ahead log whenever it opens
+            for turn in range(60):
+                hermes.append("old2", "user", f"question{turn}")
+                db.append_message("old2", "assistant", f"answer{turn}")
+        db.append_message("old2", "user", "after")
+        assert db.message_count("old2") == 12 + 122
+        assert found(db, "answer59") == found(db, "question0") == ["old2"]
+    assert ask(path, "PRAGMA journal_mode") == [("wal",)]
+    assert_sound(path)
+
+
 @pytest.mark.parametrize("version", [6, 2])
 def test_reindex_makes_hermess_index_ours_and_hermes_still_finds(path: Path, version: int) -> None:
     make_old_state(path, version)

@@ -2,7 +2,7 @@
 
 import sqlite3
 import stat
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tests.faults.old_state_files import (
     old_message,
     tables,
 )
+from tests.support.disks import read_only
 from tests.support.states import open_state, talk
 from threadkeep.errors import Damaged, Invalid, NotFound, ReadOnly, ThreadkeepError
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
@@ -278,7 +279,7 @@ def test_columns_that_are_missing_although_it_says_6_are_added(
 @pytest.mark.parametrize(
     "missing",
     [
-        "INDEX tk_messages_order",
+        "INDEX tk_sessions_roots",
         "INDEX idx_messages_session",
         "TRIGGER tk_message_gone",
         "TRIGGER tk_session_changed",
@@ -297,6 +298,29 @@ def test_what_is_missing_of_the_schema_comes_back(path: Path, missing: str) -> N
     assert objects(path).keys() == whole.keys()
     assert ask(path, "SELECT version FROM schema_version") == [(6,)]
     assert_sound(path)
+
+
+def test_an_index_and_a_side_table_that_are_both_missing_come_back(path: Path) -> None:
+    with open_state(path) as db:
+        talk(db, "s", "hello")
+    do(path, "DROP TABLE messages_fts", "DROP TABLE tk_dirty")
+    with open_state(path) as db:
+        talk(db, "s", "world")
+        assert len(db.search_messages("hello OR world")) == 2
+    assert_sound(path)
+
+
+def test_rows_without_a_parent_are_no_reason_to_refuse_an_older_file(path: Path) -> None:
+    make_old_state(path, 5)
+    do(
+        path,
+        "INSERT INTO messages(session_id, role, timestamp, content) VALUES ('gone', 'u', 1, 'x')",
+        "UPDATE sessions SET parent_session_id = 'gone' WHERE id = 'old3'",
+    )
+    with open_state(path) as db:
+        assert [message["content"] for message in db.get_messages("gone")] == ["x"]
+        db.append_message("old3", "user", "more")
+        assert (db.get_session("old3") or {})["parent_session_id"] == "gone"
 
 
 @pytest.mark.parametrize("rows", [(), (6, 6), (5, 6)], ids=str)
@@ -323,12 +347,12 @@ def assert_refused_and_untouched(path: Path, kind: type[ThreadkeepError]) -> Thr
     return caught.value
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-def test_another_programs_database_is_refused_and_untouched(path: Path, *, read_only: bool) -> None:
+@pytest.mark.parametrize("looking", [False, True])
+def test_another_programs_database_is_refused_and_untouched(path: Path, *, looking: bool) -> None:
     do(path, "CREATE TABLE bookmarks(url)", "INSERT INTO bookmarks VALUES ('x')")
     before = path.read_bytes()
     with pytest.raises(Invalid, match="not a state store") as caught:
-        open_state(path, read_only=read_only)
+        open_state(path, read_only=looking)
     assert "not touched" in caught.value.hint
     assert path.read_bytes() == before
 
@@ -441,6 +465,15 @@ def test_a_newer_file_is_only_read_and_keeps_every_byte(
     assert "read-only" in caplog.text
 
 
+def test_side_tables_of_a_newer_threadkeep_are_not_turned_back(path: Path) -> None:
+    open_state(path).close()
+    do(path, "UPDATE tk_meta SET value = '2' WHERE key = 'side_version'")
+    before = path.read_bytes()
+    with suppress(ThreadkeepError), open_state(path) as db:
+        talk(db, "s", "hello")
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("version", ODD)
 def test_read_only_reads_any_version_and_keeps_every_byte(path: Path, version: int) -> None:
     make_old_state(path, version)
@@ -463,6 +496,16 @@ def test_read_only_sees_what_is_written_meanwhile(path: Path) -> None:
         assert [m["content"] for m in reader.get_messages("s")] == ["hello"]
         talk(db, "s", "again")
         assert reader.message_count() == 2
+
+
+@pytest.mark.parametrize("version", [2, 6])
+def test_read_only_reads_in_a_folder_that_cannot_be_written(path: Path, version: int) -> None:
+    make_old_state(path, version)
+    with read_only(path.parent):
+        with open_state(path, read_only=True) as db:
+            look_around(db)
+        with pytest.raises(ReadOnly):
+            open_state(path)
 
 
 def test_read_only_does_not_make_a_file(path: Path) -> None:

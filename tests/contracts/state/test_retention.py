@@ -14,6 +14,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, ReadOnly
 from threadkeep.state import retention, sizes
 from threadkeep.state.check import check
+from threadkeep.state.drain import drain
 from threadkeep.state.session_db import SessionDB
 
 Make = Callable[..., list[int]]
@@ -354,7 +355,7 @@ def test_compact_gives_back_what_single_deletes_left(db: SessionDB) -> None:
 def test_second_index_forgets_deleted_messages(db: SessionDB) -> None:
     for number in range(4):
         talk(db, f"s{number}", f"海象{number}", "一只海象在游泳")
-    db.search_messages("海象")
+    drain(db.context)
     retention.delete_sessions(db.context, ["s0", "s1"])
     with db.context.db.read() as tx:
         assert tx.one("search_docs") == (4, 4)

@@ -51,7 +51,7 @@ def corpus(db: SessionDB, make: Make) -> SessionDB:
         ("docker kubernetes", set()),
         ("nowhere", set()),
         ('"docker deployment" OR "python only"', {"docker", "snake"}),
-        ('"unbalanced docker', {"docker"}),
+        ('"docker deployment', {"docker"}),
         ("(docker) {deployment}", {"docker"}),
         ("^docker", {"docker"}),
         ("*docker", {"docker"}),

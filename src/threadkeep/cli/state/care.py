@@ -15,7 +15,13 @@ from threadkeep.cli.output import (
     table,
     write,
 )
-from threadkeep.cli.state.group import changing, reading, sessions_argument, state_command
+from threadkeep.cli.state.group import (
+    changing,
+    joining,
+    reading,
+    sessions_argument,
+    state_command,
+)
 from threadkeep.cli.state.words import Json, days, plain, when
 from threadkeep.errors import Invalid
 from threadkeep.home import count_long_messages, find_state_session
@@ -190,10 +196,13 @@ def sizes(call: Call) -> None:
 
 @state_command("check", "threadkeep state check", "threadkeep state --db ./copy.db check --json")
 @click.option("--quick", is_flag=True, help="Without comparing every row with its fingerprint.")
-@click.option("--adopt", is_flag=True, help="Fingerprint rows that another program wrote.")
+@click.option("--adopt", is_flag=True, help="Take in a file that only Hermes wrote: it is changed.")
 def check(call: Call, *, quick: bool, adopt: bool) -> int:
-    """Check file, rows and search index; exit with 1 if anything is wrong."""
-    with changing(call) if adopt else reading(call) as store, progress("checking"):
+    """Check file, rows and search index; exit with 1 if anything is wrong.
+
+    In a file of ours, rows that another program wrote get a fingerprint when all is well.
+    """
+    with changing(call) if adopt else joining(call) as store, progress("checking"):
         problems = store.check(quick=quick)
     if call.as_json:
         document(ok=not problems, problems=problems)

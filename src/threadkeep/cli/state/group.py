@@ -82,23 +82,26 @@ def changing(call: Call) -> SessionDB:
     return store
 
 
-def searching(call: Call) -> SessionDB:
-    """Open the state store to search it.
+def joining(call: Call) -> SessionDB:
+    """Open a file of ours as a full member where that is possible, any other one to look.
 
-    In a file of ours searching brings the index up to date, which writes a little where that is
-    possible. A file that only Hermes wrote is read as it is.
+    Searching brings the index up to date, and checking the index needs a connection that writes;
+    a file that only Hermes wrote is read as it is.
     """
     store = reading(call)
     if not is_adopted(store):
-        count = store.message_count()
-        if count > _LARGE:
-            note(
-                f"{counted(count, 'message')} without an index of ours: some searches are slow;"
-                " `threadkeep state reindex` builds it"
-            )
         return store
     store.close()
     try:
         return call.home.state(call.db, must_exist=True)
     except (ReadOnly, SchemaMismatch):
         return reading(call)
+
+
+def searching(call: Call) -> SessionDB:
+    """Open the state store to search it; say so if that will take long."""
+    store = joining(call)
+    if not is_adopted(store) and (count := store.message_count()) > _LARGE:
+        told = f"{counted(count, 'message')} without an index of ours: some searches are slow"
+        note(f"{told}; `threadkeep state reindex` builds it")
+    return store

@@ -158,10 +158,10 @@ def bars(values: Sequence[float], width: int) -> list[str]:
     All have the same length, filled up with blanks; what is more than nothing can be seen.
     """
     most = max(values, default=0)
-    return [_bar(value / most if most > 0 else 0, width) for value in values]
+    return [_bar(value, most, width) for value in values]
 
 
-def _bar(share: float, width: int) -> str:
-    eighths = 0 if share <= 0 else max(1, round(share * width * 8))
+def _bar(value: float, most: float, width: int) -> str:
+    eighths = max(1, round(value / most * width * 8)) if value > 0 else 0
     whole, rest = divmod(min(eighths, width * 8), 8)
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)

@@ -58,6 +58,9 @@ SELECT count(*) FROM sessions WHERE CAST(:source AS TEXT) IS NULL OR source = :s
 -- name: count_sessions_by_source
 SELECT source, count(*) FROM sessions GROUP BY source ORDER BY 2 DESC, 1;
 
+-- name: children_of
+SELECT id FROM sessions WHERE parent_session_id = :id;
+
 -- name: orphan_children
 UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id = :id;
 
@@ -119,8 +122,9 @@ UPDATE sessions SET message_count = 0, tool_call_count = 0 WHERE id = :id;
 -- ---------------------------------------------------------------- exact values
 
 -- name: put_exact
-INSERT INTO tk_exact(owner, key, field, kind, value) VALUES (:owner, :key, :field, :kind, :value)
-ON CONFLICT(owner, key, field) DO UPDATE SET kind = excluded.kind, value = excluded.value;
+INSERT INTO tk_exact(owner, key, field, kind, value, hash) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT(owner, key, field) DO UPDATE SET
+  kind = excluded.kind, value = excluded.value, hash = excluded.hash;
 
 -- name: exact_messages
 SELECT key, field, kind, value FROM tk_exact
@@ -203,9 +207,10 @@ SELECT id FROM messages WHERE session_id = :session_id AND id >= :first ORDER BY
 -- name: copy_to_rewound
 INSERT INTO tk_rewound(
   id, batch, cut, rewound_at, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp,
-  token_count, finish_reason, reasoning, reasoning_details, codex_reasoning_items, exact)
+  token_count, finish_reason, reasoning, reasoning_details, codex_reasoning_items, hash, exact)
 SELECT id, :batch, :cut, :now, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp,
-  token_count, finish_reason, reasoning, reasoning_details, codex_reasoning_items, :exact
+  token_count, finish_reason, reasoning, reasoning_details, codex_reasoning_items,
+  (SELECT hash FROM tk_hashes h WHERE h.id = messages.id), :exact
 FROM messages WHERE id = :id;
 
 -- name: delete_messages_from
@@ -216,7 +221,7 @@ SELECT batch, cut FROM tk_rewound WHERE session_id = :session_id ORDER BY batch 
 
 -- name: rewound_messages
 SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items, exact
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items, hash, exact
 FROM tk_rewound WHERE batch = :batch ORDER BY id;
 
 -- name: forget_rewind
@@ -249,9 +254,20 @@ UPDATE sessions SET message_count = :messages, tool_call_count = :calls WHERE id
 -- The contract's rule: begun when the compressed parent had ended; of several the newest.
 SELECT c.id FROM sessions p JOIN sessions c ON c.parent_session_id = p.id
 WHERE p.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at
+  AND NOT EXISTS (SELECT 1 FROM tk_relations r WHERE r.session_id = c.id AND r.kind <> 'compression')
+ORDER BY c.started_at DESC LIMIT 1;
+
+-- name: compression_child_plain
+SELECT c.id FROM sessions p JOIN sessions c ON c.parent_session_id = p.id
+WHERE p.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at
 ORDER BY c.started_at DESC LIMIT 1;
 
 -- name: compression_parent
+SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
+WHERE c.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at
+  AND NOT EXISTS (SELECT 1 FROM tk_relations r WHERE r.session_id = c.id AND r.kind <> 'compression');
+
+-- name: compression_parent_plain
 SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
 WHERE c.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at;
 
@@ -409,8 +425,9 @@ SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.pa
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at
+  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
 FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+LEFT JOIN tk_relations r ON r.session_id = s.id
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_all_plain
@@ -418,53 +435,83 @@ SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.pa
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL
+  s.cost_source, s.pricing_version, s.title, NULL, NULL
 FROM sessions s
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_roots
+-- By the index: SQLite would rather collect all roots and sort them.
 SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at
-FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
-WHERE s.parent_session_id IS NULL ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+FROM sessions s INDEXED BY tk_sessions_roots LEFT JOIN tk_flags f ON f.session_id = s.id
+LEFT JOIN tk_relations r ON r.session_id = s.id
+WHERE s.parent_session_id IS NULL
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_roots_plain
 SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL
+  s.cost_source, s.pricing_version, s.title, NULL, NULL
 FROM sessions s
-WHERE s.parent_session_id IS NULL ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+WHERE s.parent_session_id IS NULL
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_branches
+-- Sessions with a parent that stand for themselves: there are few.
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+FROM tk_relations r JOIN sessions s ON s.id = r.session_id
+LEFT JOIN tk_flags f ON f.session_id = s.id
+WHERE r.kind = 'branch' AND s.parent_session_id IS NOT NULL
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+
+-- name: list_branches_plain
+SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
+  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
+  s.cost_source, s.pricing_version, s.title, NULL, NULL
+FROM sessions s
+WHERE 0
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_source
 SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at
-FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
-WHERE s.source = :source ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+FROM sessions s INDEXED BY tk_sessions_by_source LEFT JOIN tk_flags f ON f.session_id = s.id
+LEFT JOIN tk_relations r ON r.session_id = s.id
+WHERE s.source = :source
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_source_plain
 SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL
+  s.cost_source, s.pricing_version, s.title, NULL, NULL
 FROM sessions s
-WHERE s.source = :source ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
+WHERE s.source = :source
+ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_one
 SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at
+  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
 FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
+LEFT JOIN tk_relations r ON r.session_id = s.id
 WHERE s.id = :id;
 
 -- name: list_one_plain
@@ -472,7 +519,7 @@ SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.pa
   s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
   s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL
+  s.cost_source, s.pricing_version, s.title, NULL, NULL
 FROM sessions s
 WHERE s.id = :id;
 

@@ -7,18 +7,19 @@
 SELECT (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed'),
   (SELECT max(id) FROM messages), (SELECT count(*) FROM tk_dirty);
 
--- name: dirty_ids
-SELECT id FROM tk_dirty ORDER BY id LIMIT :limit;
-
--- name: ids_after
-SELECT id FROM messages WHERE id > :cursor ORDER BY id LIMIT :limit;
-
--- name: message_to_index
+-- name: messages_after
 SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
   CAST(m.tool_name AS BLOB),
   EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id),
   EXISTS (SELECT 1 FROM tk_hashes h WHERE h.id = m.id)
-FROM messages m WHERE m.id = :id;
+FROM messages m WHERE m.id > :cursor ORDER BY m.id LIMIT :limit;
+
+-- name: changed_messages
+SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
+  CAST(m.tool_name AS BLOB),
+  EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id),
+  EXISTS (SELECT 1 FROM tk_hashes h WHERE h.id = m.id)
+FROM tk_dirty d JOIN messages m ON m.id = d.id ORDER BY d.id LIMIT :limit;
 
 -- name: last_docs
 -- A number is never used again: the postings of a document that is gone stay in the index.
@@ -27,17 +28,18 @@ SELECT max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id < :names), 0
        max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id >= :names), :names),
            coalesce((SELECT max(doc) FROM tk_docs WHERE doc >= :names), :names));
 
--- name: forget_doc
-DELETE FROM tk_docs WHERE message_id = :id;
-
 -- name: put_doc
-INSERT INTO tk_docs(doc, message_id) VALUES (:doc, :id);
+INSERT INTO tk_docs(doc, message_id) VALUES (:doc, :id)
+ON CONFLICT(message_id) DO UPDATE SET doc = excluded.doc;
 
 -- name: index_doc
 INSERT INTO tk_search(rowid, text) VALUES (:doc, :text);
 
 -- name: clean
 DELETE FROM tk_dirty WHERE id = :id;
+
+-- name: clean_gone
+DELETE FROM tk_dirty WHERE id NOT IN (SELECT id FROM messages);
 
 -- name: forget_docs
 DELETE FROM tk_docs;
@@ -127,7 +129,8 @@ WHERE (CAST(:session_id AS TEXT) IS NULL OR m.session_id = :session_id)
        OR m.session_id NOT IN (SELECT value FROM json_each(:not_sessions)));
 
 -- name: texts_to_score
-SELECT m.id, CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB), CAST(m.tool_name AS BLOB)
+SELECT m.id, CAST(coalesce(m.content, '') || CASE WHEN m.tool_calls IS NULL AND m.tool_name IS NULL THEN ''
+  ELSE ' ' || coalesce(m.tool_calls, '') || ' ' || coalesce(m.tool_name, '') END AS BLOB)
 FROM json_each(:ids) c JOIN messages m ON m.id = c.value;
 
 -- name: hit

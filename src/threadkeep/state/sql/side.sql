@@ -30,6 +30,7 @@ CREATE TABLE tk_exact (
   field TEXT NOT NULL,                      -- the column that holds the readable form
   kind TEXT NOT NULL,                       -- 'json', or 'bytes' for a value that was bytes
   value ANY NOT NULL,
+  hash INTEGER NOT NULL,                    -- over the other five
   PRIMARY KEY (owner, key, field)
 ) STRICT, WITHOUT ROWID;
 
@@ -54,6 +55,7 @@ CREATE TABLE tk_relations (
   parent_id TEXT NOT NULL,                  -- kept when the parent is deleted
   kind TEXT NOT NULL                        -- 'compression', 'branch' or 'delegate'
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX tk_relations_kind ON tk_relations(kind);
 
 -- Messages taken back by a rewind: out of Hermes's sight, and there for an undo.
 CREATE TABLE tk_rewound (
@@ -73,6 +75,7 @@ CREATE TABLE tk_rewound (
   reasoning TEXT,
   reasoning_details TEXT,
   codex_reasoning_items TEXT,
+  hash INTEGER,                             -- the fingerprint it had
   exact TEXT                                -- its rows of tk_exact and tk_offloaded, as JSON
 );
 CREATE INDEX tk_rewound_session ON tk_rewound(session_id, batch);
@@ -157,11 +160,12 @@ CREATE TRIGGER tk_message_moved AFTER UPDATE OF timestamp, session_id ON message
   WHERE session_id IN (old.session_id, new.session_id);
 END;
 
-CREATE TRIGGER tk_message_content AFTER UPDATE OF content, reasoning, tool_name, tool_call_id,
+CREATE TRIGGER tk_message_content AFTER UPDATE OF role, content, reasoning, tool_name, tool_call_id,
   finish_reason, tool_calls, reasoning_details, codex_reasoning_items ON messages
 BEGIN
   DELETE FROM tk_exact WHERE owner = 'message' AND key = old.id AND (
     (field = 'content' AND old.content IS NOT new.content)
+    OR (field = 'role' AND old.role IS NOT new.role)
     OR (field = 'reasoning' AND old.reasoning IS NOT new.reasoning)
     OR (field = 'tool_name' AND old.tool_name IS NOT new.tool_name)
     OR (field = 'tool_call_id' AND old.tool_call_id IS NOT new.tool_call_id)
@@ -191,6 +195,7 @@ BEGIN
   DELETE FROM tk_exact WHERE owner = 'session' AND key = old.id AND (
     (field = 'system_prompt' AND old.system_prompt IS NOT new.system_prompt)
     OR (field = 'title' AND old.title IS NOT new.title)
+    OR (field = 'source' AND old.source IS NOT new.source)
     OR (field = 'user_id' AND old.user_id IS NOT new.user_id));
 END;
 

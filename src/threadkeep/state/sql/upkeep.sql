@@ -183,7 +183,7 @@ WHERE c.parent_session_id IS NOT NULL AND p.id IS NULL LIMIT :limit;
 
 -- name: exact_with_columns
 -- An offloaded column shows a marker, not the readable form of the value: nothing to compare.
-SELECT e.owner, e.key, e.field, e.kind, e.value, m.id IS NOT NULL OR s.id IS NOT NULL,
+SELECT e.owner, e.key, e.field, e.kind, e.value, e.hash, m.id IS NOT NULL OR s.id IS NOT NULL,
   o.field IS NOT NULL, CASE e.field
     WHEN 'role' THEN m.role WHEN 'content' THEN m.content WHEN 'tool_call_id' THEN m.tool_call_id
     WHEN 'tool_name' THEN m.tool_name WHEN 'finish_reason' THEN m.finish_reason
@@ -205,3 +205,15 @@ SELECT 1 FROM tk_blobs WHERE hash = :hash;
 
 -- name: blobs_with_data
 SELECT hash, codec, data FROM tk_blobs;
+
+-- name: hashed_rewound
+SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items, hash
+FROM tk_rewound WHERE id > :after ORDER BY id LIMIT :limit;
+
+-- name: next_rewound_id
+SELECT min(id) FROM tk_rewound WHERE id > :after;
+
+-- name: lost_rewound
+-- They have no fingerprints of their own that could outlive them.
+SELECT id FROM tk_rewound WHERE 0 LIMIT :limit;
