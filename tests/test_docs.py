@@ -1,5 +1,6 @@
 """The documentation tells the truth: examples run, commands exist, links lead somewhere."""
 
+import os
 import re
 import subprocess
 import sys
@@ -22,14 +23,32 @@ def _code(text: str) -> list[str]:
     return [*blocks, *re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))]
 
 
-def test_library_example_of_the_readme_runs(tmp_path: Path) -> None:
-    (example,) = python_blocks(REPO / "README.md")
+def output_of(example: str, folder: Path) -> list[str]:
     assert len(example.splitlines()) <= 25
     done = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", example],
+        cwd=folder,
+        env=os.environ | {"PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     )
-    assert done.stdout.splitlines() == ["Hello, world!", "['>>>Hello<<<, >>>world<<<!']"]
+    return done.stdout.splitlines()
+
+
+def test_library_examples_of_the_readme_run(tmp_path: Path) -> None:
+    chat, state = python_blocks(REPO / "README.md")
+    assert output_of(chat, tmp_path) == ["Hello, world!", "['>>>Hello<<<, >>>world<<<!']"]
     assert (tmp_path / "chat.db").exists()
+    assert output_of(state, tmp_path) == ["1 gateway/run.py", "1 error: timeout", "1 东京"]
+    assert (tmp_path / "state.db").exists()
+
+
+def test_library_example_of_the_state_store_runs(tmp_path: Path) -> None:
+    (example,) = python_blocks(REPO / "docs" / "state.md")
+    first, second = output_of(example, tmp_path)
+    assert ">>>gateway/run.py<<<" in first
+    assert ">>>东京<<<" in second
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -41,8 +60,9 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_every_command_named_in_the_documentation_exists() -> None:
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
     code = "\n".join(_code(text))
-    named = set(re.findall(r"(?<!from )threadkeep ((?:chat )?[a-z]+)", code)) - {"chat"}
-    assert len(named) > 8
+    named = set(re.findall(r"(?<!from )threadkeep ((?:chat |state )?[a-z]+)", code))
+    named -= {"chat", "state"}
+    assert len(named) > 20
     for command in sorted(named):
         done = subprocess.run(
             [sys.executable, "-m", "threadkeep", *command.split(), "--help"],

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import threadkeep
-from threadkeep import ChatStore, Home
-from threadkeep.errors import Conflict, Invalid, NotFound, UnsupportedEngine
-from threadkeep.home import follow, running_runs
+from tests.support.states import talk
+from threadkeep import ChatStore, Home, SessionDB
+from threadkeep.errors import Conflict, Invalid, NotFound, SchemaMismatch, UnsupportedEngine
+from threadkeep.home import find_state_session, follow, is_adopted, running_runs
 
 
 @pytest.fixture
@@ -207,3 +208,91 @@ def test_a_restore_leaves_the_database_of_another_program(home: Home, tmp_path: 
     saved = home.restore(made, path=garbage)  # what is damaged is moved aside, whole
     assert saved is not None
     assert saved.read_bytes() == b"no database" * 1000
+
+
+# ---------------------------------------------------------------------- the state store
+
+
+def test_the_state_store_is_begun_for_the_owner_alone(home: Home) -> None:
+    with home.state() as store:
+        assert store.db_path == home.paths().data / "state.db"
+        assert store.db_path.stat().st_mode & 0o777 == 0o600
+        assert is_adopted(store)
+
+
+@pytest.mark.parametrize("options", [{"read_only": True}, {"must_exist": True}])
+def test_a_state_store_that_must_be_there_is_not_begun(
+    options: dict[str, bool], home: Home
+) -> None:
+    with pytest.raises(NotFound, match="no state store"):
+        home.state(**options)  # type: ignore[arg-type]
+    assert not home.paths().data.exists()
+
+
+def test_the_order_in_which_the_state_store_is_looked_for(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "user"), "THREADKEEP_HOME": str(tmp_path / "home")}
+    own = tmp_path / "home" / "state.db"
+    usual, moved = (tmp_path / name / "state.db" for name in ("user/.hermes", "moved"))
+
+    def found(**more: str) -> Path:
+        return Home(environ=environ | more).state_path()
+
+    assert found() == own
+    for path in (usual, moved):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert found() == usual
+    assert found(HERMES_HOME="~/../moved") == tmp_path / "user/../moved/state.db"
+    assert found(HERMES_HOME=str(tmp_path / "nowhere")) == own
+    assert Home(tmp_path / "home", environ=environ).state_path() == own
+    own.parent.mkdir()
+    (own.parent / "config.toml").write_text('[stores]\nstate = "~/mine.db"\n')
+    assert found() == tmp_path / "user/mine.db"
+    assert Home(environ=environ).state_path("given.db") == Path("given.db")
+
+
+def test_a_newer_state_file_is_not_opened_for_writing(home: Home) -> None:
+    with home.state() as store:
+        talk(store, "one", "hello")
+    with sqlite3.connect(store.db_path) as database:
+        database.execute("UPDATE schema_version SET version = 7")
+    database.close()
+    with pytest.raises(SchemaMismatch, match="newer schema"):
+        home.state()
+    with home.state(read_only=True) as looked:
+        assert looked.message_count() == 1
+
+
+def test_a_backup_of_the_state_store_goes_round(home: Home, tmp_path: Path) -> None:
+    with home.state() as store:
+        talk(store, "one", "hello")
+    made = home.backup(store="state")
+    own = home.backup(tmp_path / "own.db", store="state")
+    assert [backup.path for backup in home.backups(store="state")] == [made]
+    assert home.backups() == []
+    with home.state() as store:
+        store.delete_session("one")
+    assert home.check_backup(own, store="state") == []
+    assert home.restore(own, store="state") is not None
+    with home.state(read_only=True) as store:
+        assert store.message_count("one") == 1
+
+
+def test_there_are_no_other_stores(home: Home) -> None:
+    with pytest.raises(Invalid, match="chat, state"):
+        home.backups(store="knowledge")
+
+
+def test_the_session_that_is_meant(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as store:
+        with pytest.raises(NotFound, match="no session yet"):
+            find_state_session(store, "last")
+        talk(store, "a_1", "hello")
+        talk(store, "ab1", "hello")
+        store.set_session_title("a_1", "100% sure")
+        assert find_state_session(store, "a_") == "a_1"
+        assert find_state_session(store, "100% sure") == "a_1"
+        with pytest.raises(Invalid, match="several sessions begin with 'a'"):
+            find_state_session(store, "a")
+        with pytest.raises(NotFound):
+            find_state_session(store, "a%")

@@ -64,6 +64,8 @@ class Finder:
         self._indexed = [group for group in groups if not is_literal(group)]
         self._order = "newest" if place.newest else "oldest"
         self._broken = False
+        self._cursor = LAST_ID  # behind it our index has every message but the changed ones
+        self._changed: set[int] = set()
 
     def rounds(self) -> Iterator[Found]:
         """Give more and more ids; what one round finds, the next finds as well."""
@@ -115,8 +117,10 @@ class Finder:
 
     def _spoilt(self, group: Group, raw: Collection[int]) -> set[int]:
         """Of hits of the contract's index: those with an unwanted word in what only ours has."""
-        spoilt: set[int] = set()
-        for term in group.unwanted if raw else ():
+        if not raw or not group.unwanted:
+            return set()
+        spoilt = {one for one in raw if one > self._cursor or one in self._changed}  # were read
+        for term in group.unwanted:
             span = self._span(raw)
             spoilt.update(self._docs(our_expression([*group.wanted, term]), _WHOLE, -1, span))
             spoilt.update(self._docs(our_expression([term]), _NAMES, -1, span))
@@ -172,8 +176,8 @@ class Finder:
             if len(self._tx.all("triggers_of_index")) < TRIGGERS:
                 self._give_up("its triggers are gone")
                 return self._scan(self._indexed)
-            unseen = self._scan(self._indexed, how_far(self._tx).cursor + 1)
-            return unseen | self._read_changed()
+            self._cursor = how_far(self._tx).cursor
+            return self._scan(self._indexed, self._cursor + 1) | self._read_changed()
         except FullTextError as error:
             self._give_up(str(error))
             return self._scan(self._indexed)

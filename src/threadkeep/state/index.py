@@ -126,7 +126,7 @@ def check_index(ctx: Context) -> list[str]:
 
 
 def _missing(ctx: Context, tx: Tx) -> list[str]:
-    tables = ["messages_fts", *(["tk_search"] if ctx.side else [])]
+    tables = ["messages_fts", "tk_search"] if ctx.side else []
     problems = [
         f"the full-text index {table} is missing: {_REPAIR}"
         for table in tables

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
@@ -16,7 +17,6 @@ from threadkeep.state.exact import put
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.messages import hash_of
 from threadkeep.state.offload import FIELDS, Cut, cut, inline_messages
-from threadkeep.state.rows import fingerprint
 from threadkeep.state.sessions import need_session
 from threadkeep.state.verbs import write
 

@@ -49,9 +49,7 @@ def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
     for *row, hash_, kept in rows:
         columns = dict(zip(MESSAGE_COLUMNS, row, strict=True))
         insert_row(tx, columns, json.loads(kept or "[]"))
-        if (
-            hash_ is not None
-        ):  # the one it had: damage meanwhile must not get a fingerprint of its own
+        if hash_ is not None:  # the one it had: damage meanwhile must not get a new one
             tx.run("put_hash", {"id": columns["id"], "hash": hash_})
     tx.run("forget_rewind", {"batch": batch})
     recount(tx, session_id)

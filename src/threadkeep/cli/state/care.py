@@ -88,9 +88,8 @@ def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> No
         named = [f"{one} {one_line(store.get_session_title(one) or '', _TITLE)}" for one in ids]
     if not dry_run:
         confirm(f"delete {', '.join(name.strip() for name in named)}?", yes=yes)
-        with changing(call) as store:
-            for session_id in ids:
-                store.delete_session(session_id)
+        with changing(call) as store, progress("deleting"):
+            store.delete_sessions(ids)
     if call.as_json:
         document(deleted=list(ids), dry_run=dry_run)
         return
