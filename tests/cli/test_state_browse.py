@@ -140,3 +140,14 @@ def test_the_group_explains_itself(run: Run) -> None:
     assert "Example" in run("state").stdout
     for name in ("ls", "show", "search", "export", "import", "prune", "stats", "title", "lineage"):
         assert "Example" in run("state", name, "--help").stdout
+
+
+def test_a_large_file_without_our_index_is_told_to_be_slow(
+    run: Run, state: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(state, "one", "hello")
+    theirs = str(hermes_file(tmp_path / "theirs.db"))
+    assert "index" not in run("state", "--db", theirs, "search", "hello").stderr
+    monkeypatch.setattr("threadkeep.cli.state.group._LARGE", 0)
+    assert "1 message without an index" in run("state", "--db", theirs, "search", "hello").stderr
+    assert "index" not in run("state", "search", "hello").stderr

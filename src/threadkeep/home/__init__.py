@@ -15,6 +15,7 @@ from threadkeep.home.sessions import (
     is_adopted,
     session_as_lines,
     session_as_object,
+    session_lines,
 )
 from threadkeep.home.status import StateStatus, Status, StoreStatus
 
@@ -42,4 +43,5 @@ __all__ = [
     "running_runs",
     "session_as_lines",
     "session_as_object",
+    "session_lines",
 ]

@@ -34,7 +34,6 @@ from threadkeep.home.places import (
     refuse_url,
     same_file,
 )
-from threadkeep.home.sessions import session_lines
 from threadkeep.home.status import Status, chat_status, state_status
 from threadkeep.state.session_db import SessionDB
 
@@ -179,13 +178,6 @@ class Home:
         if first is None:
             raise Invalid("there is no session in the input", hint="pass what `export` wrote")
         return chain(seen, rest)
-
-    def checked_sessions(self, lines: Iterable[bytes]) -> Iterator[str | bytes]:
-        """Give lines to import into the state store, from what we or Hermes exported.
-
-        The first session of them is checked, for the same reason.
-        """
-        return session_lines(lines)
 
     # ------------------------------------------------------------------ care
 

@@ -212,6 +212,9 @@ def heal(database: Database) -> None:
 def build_index(tx: Tx) -> None:
     """Make the contract's index with its triggers, and fill it from the messages."""
     for statement in split_statements(INDEX):
+        kind, name = _created(statement)
+        if kind in ("TRIGGER", "VIEW"):  # what an interrupted or damaged index left behind
+            tx.execute(f"DROP {kind} IF EXISTS {name}")
         tx.execute(statement)
     tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
 
@@ -233,11 +236,15 @@ def _all_names(tx: Tx) -> set[str]:
 
 
 def _created_name(statement: str) -> str:
+    return _created(statement)[1]
+
+
+def _created(statement: str) -> tuple[str, str]:
+    """Give the kind and the name of what a statement creates."""
     lines = (line for line in statement.splitlines() if not line.lstrip().startswith("--"))
-    found = re.match(
-        r"CREATE (?:\w+ )?(?:TABLE|INDEX|TRIGGER|VIEW) (\w+)", "\n".join(lines).strip()
-    )
-    return found[1] if found else ""
+    code = "\n".join(lines).strip()
+    found = re.match(r"CREATE (?:\w+ )?(TABLE|INDEX|TRIGGER|VIEW) (\w+)", code)
+    return (found[1], found[2]) if found else ("", "")
 
 
 # ---------------------------------------------------------------------- looking only

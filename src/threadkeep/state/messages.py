@@ -1,6 +1,7 @@
 """Messages: appended one by one or a turn at once, read back as rows or as a conversation."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from threadkeep.state.rows import decode_json, messages_of
 _TEXTS = ("role", "content", "tool_call_id", "tool_name", "finish_reason", "reasoning")
 _JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items")
 _FIELDS = frozenset({*_TEXTS, *_JSON, "token_count", "timestamp", "idempotency_key"})
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _LAST_ID = (1 << 63) - 1
 _PAGE = 500
 
@@ -169,8 +171,8 @@ def hash_of(message_id: int, columns: Mapping[str, Any]) -> int:
 
 def find_key(tx: Tx, session_id: str, kind: str, key: str) -> tuple[int, ...] | None:
     """Tell what was done under a caller's key: None if nothing was."""
-    if not isinstance(key, str) or not key:
-        msg = f"an idempotency key must be text, not {key!r}"
+    if not isinstance(key, str) or not key or _SURROGATES.search(key):
+        msg = f"an idempotency key must be valid text, not {key!a}"
         raise Invalid(msg, hint="pass the same short text for the same message, a UUID for example")
     return tx.one("get_key", {"session_id": session_id, "kind": kind, "key": key})
 

@@ -14,6 +14,7 @@ from threadkeep.state.layout import (
     QUERIES,
     SCHEMA,
     SCHEMA_VERSION,
+    SIDE_VERSION,
     TUNING,
     heal,
     read_side_version,
@@ -50,14 +51,12 @@ def _is_newer(path: Path) -> bool:
     if not path.is_file() or path.stat().st_size == 0:
         return False
     with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
-        version = read_version(tx)
-    if version is None or version <= SCHEMA_VERSION:
+        version, side = read_version(tx), read_side_version(tx)
+    if version is None or (version <= SCHEMA_VERSION and side <= SIDE_VERSION):
         return False
+    known = (version, SCHEMA_VERSION) if version > SCHEMA_VERSION else (side, SIDE_VERSION)
     log.warning(
-        "%s has schema version %d, this program writes %d: it is opened read-only",
-        path,
-        version,
-        SCHEMA_VERSION,
+        "%s has schema version %d, this program writes %d: it is opened read-only", path, *known
     )
     return True
 

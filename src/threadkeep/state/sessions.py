@@ -14,6 +14,7 @@ from threadkeep.state.rows import (
 )
 
 RELATIONS = ("compression", "branch", "delegate")
+_LONGEST_PATTERN = 10_000  # SQLite refuses a LIKE of more than 50,000 bytes
 
 
 def create_session(
@@ -78,7 +79,8 @@ def ensure_session(
 
 def end_session(ctx: Context, tx: Tx, session_id: str, end_reason: str | None) -> None:
     """End a session; the first end of a session is the one that counts."""
-    tx.run("end_session", {"id": session_id, "now": ctx.clock(), "end_reason": end_reason})
+    reason = to_column(end_reason, "end_reason").column
+    tx.run("end_session", {"id": session_id, "now": ctx.clock(), "end_reason": reason})
 
 
 def reopen_session(_ctx: Context, tx: Tx, session_id: str) -> None:
@@ -110,6 +112,8 @@ def need_session(tx: Tx, session_id: str) -> None:
 def resolve_session_id(_ctx: Context, tx: Tx, session_id_or_prefix: str) -> str | None:
     """Give the id that is meant: the exact one, or the only one that begins so."""
     given = session_id_or_prefix
+    if len(given) > _LONGEST_PATTERN:
+        return None
     if tx.one("session_exists", {"id": given}) is not None:
         return given
     escaped = given.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -107,6 +107,8 @@ def get_session_by_title(ctx: Context, tx: Tx, title: str) -> Json | None:
 def resolve_session_by_title(_ctx: Context, tx: Tx, title: str) -> str | None:
     """Give the id that a title means: the newest of its numbered variants, else its own."""
     column = to_column(title, "title").column or ""
+    if len(column) > MAX_TITLE_LENGTH:
+        return None
     row = tx.one("newest_variant", {"pattern": f"{_escaped(column)} #%"})
     if row is None:
         row = tx.one("title_owner", {"title": column})

@@ -6,6 +6,7 @@ from typing import Final
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Context, Json
+from threadkeep.state.exact import to_column
 from threadkeep.state.messages import find_key, remember_key
 
 COUNTERS: Final = (
@@ -50,7 +51,7 @@ def update_token_counts(
     before = tx.one("usage_of", {"id": session_id})
     if before is None:
         return
-    values = {
+    values: Json = {
         "id": session_id,
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
@@ -59,17 +60,17 @@ def update_token_counts(
         "reasoning_tokens": reasoning_tokens,
         "estimated_cost_usd": estimated_cost_usd,
         "actual_cost_usd": actual_cost_usd,
-        "cost_status": cost_status,
-        "cost_source": cost_source,
-        "pricing_version": pricing_version,
-        "billing_provider": billing_provider,
-        "billing_base_url": billing_base_url,
-        "billing_mode": billing_mode,
-        "model": model,
+        "cost_status": to_column(cost_status, "cost_status").column,
+        "cost_source": to_column(cost_source, "cost_source").column,
+        "pricing_version": to_column(pricing_version, "pricing_version").column,
+        "billing_provider": to_column(billing_provider, "billing_provider").column,
+        "billing_base_url": to_column(billing_base_url, "billing_base_url").column,
+        "billing_mode": to_column(billing_mode, "billing_mode").column,
+        "model": to_column(model, "model").column,
     }
     tx.run("set_usage" if absolute else "add_usage", values)
     after = tx.one("usage_of", {"id": session_id}) or before
-    _note_change(ctx, tx, session_id, model, before, after)
+    _note_change(ctx, tx, session_id, values["model"], before, after)
 
 
 def _note_change(

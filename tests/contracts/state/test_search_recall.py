@@ -52,7 +52,7 @@ calls = st.builds(
     texts,
     st.booleans(),
 )
-long = texts.map(lambda text: Said(f"{text} {'x' * 33_000}"))
+long = texts.map(lambda text: Said(f"{text} {'q ' * 17_000}"))
 pictures = texts.map(lambda text: Said(f"{text} data:image/png;base64,{'QUJD' * 400}"))
 messages = st.one_of(plain, plain, results, calls, long, pictures)
 
@@ -66,7 +66,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionDB]:
 
 def write(db: SessionDB, said: Said) -> int:
     arguments = None if said.call is None else json.dumps({"note": said.call})
-    calls = arguments and [{"id": "c", "function": {"name": "do", "arguments": arguments}}]
+    calls = arguments and [{"id": "c", "function": {"name": "0", "arguments": arguments}}]
     if said.by_us:
         return db.append_message("s", said.role, said.content, said.tool, calls)
     with closing(sqlite3.connect(db.db_path)) as other, other:

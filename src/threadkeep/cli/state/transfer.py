@@ -14,7 +14,12 @@ from threadkeep.cli.complete import complete_state_session
 from threadkeep.cli.output import counted, document, is_terminal, note, progress, safe_json
 from threadkeep.cli.state.group import reading, state_command, writing
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.home import find_state_session, session_as_lines, session_as_object
+from threadkeep.home import (
+    find_state_session,
+    session_as_lines,
+    session_as_object,
+    session_lines,
+)
 
 _PAGE = 500
 _FORMATS = ("jsonl", "sessions")
@@ -162,7 +167,7 @@ def import_(call: Call, *, file: str, on_conflict: str) -> None:
     at all.
     """
     with click.open_file(file, "rb") as given, progress("importing") as advance:
-        lines = call.home.checked_sessions(given)
+        lines = session_lines(given)
         with writing(call) as store:
             counts = store.import_sessions(
                 lines,

@@ -19,7 +19,7 @@ SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS
   CAST(m.tool_name AS BLOB),
   EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id),
   EXISTS (SELECT 1 FROM tk_hashes h WHERE h.id = m.id)
-FROM tk_dirty d JOIN messages m ON m.id = d.id ORDER BY d.id LIMIT :limit;
+FROM tk_dirty d CROSS JOIN messages m ON m.id = d.id ORDER BY d.id LIMIT :limit;
 
 -- name: last_docs
 -- A number is never used again: the postings of a document that is gone stay in the index.
