@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.fts import snippet
+from threadkeep.base.fts import FullTextError, snippet
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.candidates import LAST_ID, Finder, Found, Place
@@ -35,6 +35,7 @@ _LARGEST_TIER: Final = 32_000
 _SCORED_CHARACTERS: Final = 8_000_000
 _SNIPPET: Final = 240  # characters: about 40 words
 _CONTEXT: Final = 200
+_SHOWN: Final = ("id", "timestamp", "role", "content", "tool_calls", "tool_name")
 # So few unseen messages are read faster than indexed, and without the writer lock.
 _FEW_WAITING: Final = 64
 _PATIENCE: Final = 0.05
@@ -230,7 +231,12 @@ def _hit(ctx: Context, tx: Tx, hit: Hit, query: str) -> Json:
 def _around(ctx: Context, tx: Tx, message_id: int, session_id: str) -> list[Json]:
     """Read a message and its neighbours in the session."""
     params = {"id": message_id, "session_id": session_id}
-    return messages_of(ctx, tx, tx.all("message_with_neighbours", params))
+    try:
+        return messages_of(ctx, tx, tx.all("message_with_neighbours", params))
+    except FullTextError as error:  # another program wrote text that is no UTF-8
+        log.debug("around message %d: %s", message_id, error)
+        rows = tx.all("message_as_bytes", {"id": message_id})
+        return [dict(zip(_SHOWN, (*row[:2], *map(text_of, row[2:])), strict=True)) for row in rows]
 
 
 def _readable(content: Any) -> str:

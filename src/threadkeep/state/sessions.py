@@ -112,11 +112,11 @@ def need_session(tx: Tx, session_id: str) -> None:
 def resolve_session_id(_ctx: Context, tx: Tx, session_id_or_prefix: str) -> str | None:
     """Give the id that is meant: the exact one, or the only one that begins so."""
     given = session_id_or_prefix
-    if len(given) > _LONGEST_PATTERN:
-        return None
     if tx.one("session_exists", {"id": given}) is not None:
         return given
     escaped = given.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    if len(escaped) > _LONGEST_PATTERN:
+        return None
     found = tx.all("sessions_by_prefix", {"pattern": f"{escaped}%"})
     return str(found[0][0]) if len(found) == 1 else None
 

@@ -145,3 +145,8 @@ FROM messages WHERE id IN (
   (SELECT max(id) FROM messages WHERE session_id = :session_id AND id < :id),
   (SELECT min(id) FROM messages WHERE session_id = :session_id AND id > :id))
 ORDER BY id;
+
+-- name: message_as_bytes
+SELECT id, timestamp, CAST(role AS BLOB), CAST(content AS BLOB), CAST(tool_calls AS BLOB),
+  CAST(tool_name AS BLOB)
+FROM messages WHERE id = :id;
