@@ -31,7 +31,12 @@ def load_queries(package: str, *files: str) -> Mapping[str, str]:
     """Load the named queries of a package's `sql/` folder, `queries.sql` unless files are given."""
     queries: dict[str, str] = {}
     for file in files or ("queries.sql",):
-        queries |= parse_queries(load_text(package, file))
+        found = parse_queries(load_text(package, file))
+        twice = sorted(set(found) & set(queries))
+        if twice:
+            msg = f"query {twice[0]!r} is defined twice"
+            raise ValueError(msg)
+        queries |= found
     return queries
 
 

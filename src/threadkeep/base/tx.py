@@ -27,6 +27,9 @@ class _Ended:
         msg = "this transaction has ended"
         raise Closed(msg, hint="use a transaction inside its `with` block only")
 
+    def executemany(self, *_: object) -> NoReturn:
+        self.execute()
+
     def backup(self, *_: object, **__: object) -> NoReturn:
         self.execute()
 
@@ -65,6 +68,10 @@ class Tx:
         """Run a named query once for each set of parameters."""
         for row in rows:
             self.execute(self._queries[name], row)
+
+    def run_bulk(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a named query for many rows of values that are fit to be stored: half the time."""
+        self._connection.executemany(self._queries[name], rows)
 
     def one(self, name: str, params: Params = ()) -> Row | None:
         """Give the first row of a named query, None if there is none."""

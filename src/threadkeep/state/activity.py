@@ -46,7 +46,7 @@ def _stored(tx: Tx, fresh: dict[str, float]) -> Iterator[tuple[float, str]]:
 
 def write_down(tx: Tx) -> None:
     """Store the last activity of every session that got messages since the last time."""
-    last = tx.value("last_message_id") or 0
+    last = tx.value("newest_message_id") or 0
     for session_id, at in _behind_cursor(tx).items():
         tx.run("put_activity", {"id": session_id, "at": at})
     tx.run("set_meta", {"key": "active", "value": str(last)})

@@ -211,7 +211,7 @@ def _adopt_page(ctx: Context, kind: _Kind, put: Callable[[Tx, Any], None]) -> in
 def _put_message_hash(tx: Tx, message_id: int) -> None:
     row = tx.one("get_message", {"id": message_id})
     if row is not None:
-        tx.run("put_hash", {"id": message_id, "hash": fingerprint(row)})
+        tx.run("put_hash", (message_id, fingerprint(row)))
 
 
 # ---------------------------------------------------------------------- what lies beside

@@ -3,9 +3,8 @@
 from typing import Any
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Json
 from threadkeep.state.exact import put
-from threadkeep.state.messages import put_hash
+from threadkeep.state.messages import Columns, put_hash
 
 Beside = list[list[Any]]
 
@@ -34,13 +33,12 @@ def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
             tx.run("put_offloaded", values)
 
 
-def insert_row(tx: Tx, columns: Json, kept: Beside) -> int:
-    """Insert a message by its columns, under its own id or a new one; give the id."""
-    if columns.get("id") is None:
+def insert_row(tx: Tx, message_id: int | None, columns: Columns, kept: Beside) -> int:
+    """Insert a message by its columns, under its old id or a new one; give the id."""
+    if message_id is None:
         message_id = tx.insert("insert_message", columns)
     else:
-        message_id = columns["id"]
-        tx.run("restore_message", columns)
+        tx.run("restore_message", (message_id, *columns))
         tx.run("mark_dirty", {"id": message_id})  # the second index has passed this id already
     put_hash(tx, message_id, columns)
     put_beside(tx, message_id, kept)

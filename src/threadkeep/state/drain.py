@@ -11,21 +11,21 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError
+from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.activity import write_down
-from threadkeep.state.context import MESSAGE_COLUMNS, Context
+from threadkeep.state.context import Context
 from threadkeep.state.exact import readable_text
 from threadkeep.state.index_text import NAMES_FROM, Document, Parts, document_of
 from threadkeep.state.layout import QUERIES
-from threadkeep.state.messages import hash_of
 from threadkeep.state.rows import messages_of
 
 log = logging.getLogger(__name__)
 
-_BATCH: Final = 500
+_BATCH: Final = 1_100
 _BATCH_CHARACTERS: Final = 4_000_000  # a batch of pictures must not fill the memory
-_EVERY: Final = 256
+_EVERY: Final = 1024
 _PATIENCE: Final = 0.05
 _NO_LIMIT: Final = float("inf")
 
@@ -116,9 +116,9 @@ def _put(tx: Tx, documents: Sequence[tuple[int, Document]]) -> None:
     whole = [(id_, document.text) for id_, document in documents if document.whole]
     names = [(id_, document.text) for id_, document in documents if not document.whole]
     # Whole messages have the smaller numbers: FTS5 writes a segment when a number is not the next.
-    for number, (id_, text) in (*enumerate(whole, last + 1), *enumerate(names, last_name + 1)):
-        tx.run("put_doc", {"doc": number, "id": id_})
-        tx.run("index_doc", {"doc": number, "text": text})
+    numbered = [*enumerate(whole, last + 1), *enumerate(names, last_name + 1)]
+    tx.run_bulk("put_doc", ((number, id_) for number, (id_, _) in numbered))
+    tx.run_bulk("index_doc", ((number, text) for number, (_, text) in numbered))
 
 
 def parts_of(ctx: Context, tx: Tx, row: Row) -> Parts:
@@ -149,8 +149,7 @@ def _hash(tx: Tx, message_id: int) -> None:
         log.debug("message %d cannot be read: %s", message_id, error)
         return
     if row is not None:
-        columns = dict(zip(MESSAGE_COLUMNS, row, strict=True))
-        tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
+        tx.run("put_hash", (message_id, fingerprint(row)))
 
 
 def after_append(ctx: Context, ids: Sequence[int]) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Conflict
-from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
+from threadkeep.state.context import Context, Json
 from threadkeep.state.copying import beside, insert_row
 from threadkeep.state.messages import append_messages
 from threadkeep.state.rewind import recount
@@ -147,9 +147,7 @@ def branch_session(
         if up_to_id is not None and message_id > up_to_id:
             break
         row = tx.one("get_message", {"id": message_id}) or ()
-        columns = dict(zip(MESSAGE_COLUMNS, row, strict=True))
-        columns |= {"id": None, "session_id": new_session_id}
-        insert_row(tx, columns, beside(tx, message_id))
+        insert_row(tx, None, (new_session_id, *row[2:]), beside(tx, message_id))
     recount(tx, new_session_id)
     refresh_session_hash(tx, new_session_id)
     return new_session_id

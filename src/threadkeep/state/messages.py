@@ -19,6 +19,9 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _LAST_ID = (1 << 63) - 1
 _PAGE = 500
 
+# The columns of a message in their order, without the id.
+Columns = tuple[Any, ...]
+
 
 def append_message(
     ctx: Context,
@@ -42,6 +45,11 @@ def append_message(
 
     A second call with the same `idempotency_key` in the session stores nothing and gives that id.
     """
+    known = None
+    if idempotency_key is not None:
+        known = find_key(tx, session_id, "message", idempotency_key)
+    if known is not None:
+        return known[0]
     message = {
         "role": role,
         "content": content,
@@ -54,9 +62,12 @@ def append_message(
         "reasoning_details": reasoning_details,
         "codex_reasoning_items": codex_reasoning_items,
         "timestamp": timestamp,
-        "idempotency_key": idempotency_key,
     }
-    return append_messages(ctx, tx, session_id, [message])[0]
+    message_id = insert(ctx, tx, session_id, message)
+    tx.run("count_message", (1, call_count(tool_calls), session_id))
+    if idempotency_key is not None:
+        remember_key(tx, session_id, "message", idempotency_key, message_id)
+    return message_id
 
 
 def append_messages(
@@ -82,7 +93,7 @@ def append_messages(
         if key is not None:
             remember_key(tx, session_id, "message", key, ids[-1])
     if stored:
-        tx.run("count_message", {"id": session_id, "messages": stored, "calls": calls})
+        tx.run("count_message", (stored, calls, session_id))
     return ids
 
 
@@ -105,13 +116,22 @@ def call_count(tool_calls: Any) -> int:
 
 def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) -> int:
     """Store one message without counting it; give its id."""
-    columns: Json = {"session_id": session_id, "token_count": message.get("token_count")}
     timestamp = message.get("timestamp")
-    columns["timestamp"] = ctx.clock() if timestamp is None else float(timestamp) + 0.0
-    exact = _set_texts(ctx, columns, message)
-    for field in _JSON:
-        value = message.get(field)
-        columns[field] = dump(clean(ctx, value), field) if value else None
+    exact: dict[str, Stored] = {}
+    columns: Columns = (
+        session_id,
+        _text(ctx, message, "role", exact),
+        _text(ctx, message, "content", exact),
+        _text(ctx, message, "tool_call_id", exact),
+        _json(ctx, message, "tool_calls"),
+        _text(ctx, message, "tool_name", exact),
+        ctx.clock() if timestamp is None else float(timestamp) + 0.0,
+        message.get("token_count"),
+        _text(ctx, message, "finish_reason", exact),
+        _text(ctx, message, "reasoning", exact),
+        _json(ctx, message, "reasoning_details"),
+        _json(ctx, message, "codex_reasoning_items"),
+    )
     message_id = tx.insert("insert_message", columns)
     put_hash(tx, message_id, columns)
     if exact:
@@ -119,51 +139,35 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) ->
     return message_id
 
 
-def _set_texts(ctx: Context, columns: Json, message: Mapping[str, Any]) -> dict[str, Stored]:
-    """Set the text columns; give the values that need more than their column."""
-    exact = {}
-    for field in _TEXTS:
-        value = message.get(field)
-        if ctx.redact is not None:
-            value = clean(ctx, value)
-        if value is None or (type(value) is str and value.isascii()):
-            columns[field] = value
-            continue
-        stored = to_column(value, field)
-        columns[field] = stored.column
-        if stored.exact is not None:
-            exact[field] = stored
-    return exact
+def _text(
+    ctx: Context, message: Mapping[str, Any], field: str, exact: dict[str, Stored]
+) -> str | None:
+    """Give the text of a column; a value that needs more than its column is noted in `exact`."""
+    value = message.get(field)
+    if value is None:
+        return None
+    if ctx.redact is not None:
+        value = clean(ctx, value)
+    if type(value) is str and value.isascii():
+        return value
+    stored = to_column(value, field)
+    if stored.exact is not None:
+        exact[field] = stored
+    return stored.column
 
 
-def put_hash(tx: Tx, message_id: int, columns: Mapping[str, Any]) -> None:
-    """Write the fingerprint of a message that was just stored."""
-    if type(columns["session_id"]) is str and isinstance(columns["token_count"], int | None):
-        value = hash_of(message_id, columns)
-    else:  # the column turned it into something else: take what it gives back
+def _json(ctx: Context, message: Mapping[str, Any], field: str) -> str | None:
+    value = message.get(field)
+    return dump(clean(ctx, value), field) if value else None
+
+
+def put_hash(tx: Tx, message_id: int, columns: Columns) -> None:
+    """Write the fingerprint of a message that was just stored, by its columns after the id."""
+    if type(columns[0]) is str and isinstance(columns[7], int | None):
+        value = fingerprint((message_id, *columns))
+    else:  # a column turned it into something else: take what it gives back
         value = fingerprint(tx.one("get_message", {"id": message_id}) or ())
-    tx.run("put_hash", {"id": message_id, "hash": value})
-
-
-def hash_of(message_id: int, columns: Mapping[str, Any]) -> int:
-    """Give the fingerprint of a message whose columns are about to be, or were, stored."""
-    return fingerprint(
-        (
-            message_id,
-            columns["session_id"],
-            columns["role"],
-            columns["content"],
-            columns["tool_call_id"],
-            columns["tool_calls"],
-            columns["tool_name"],
-            columns["timestamp"],
-            columns["token_count"],
-            columns["finish_reason"],
-            columns["reasoning"],
-            columns["reasoning_details"],
-            columns["codex_reasoning_items"],
-        )
-    )
+    tx.run("put_hash", (message_id, value))
 
 
 # ---------------------------------------------------------------------- keys

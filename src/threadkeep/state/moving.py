@@ -15,7 +15,6 @@ from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
 from threadkeep.state.exact import put
 from threadkeep.state.layout import QUERIES
-from threadkeep.state.messages import hash_of
 from threadkeep.state.offload import FIELDS, Cut, cut, inline_messages
 from threadkeep.state.sessions import need_session
 from threadkeep.state.verbs import write
@@ -154,7 +153,7 @@ def _rewrite(tx: Tx, message: Json, changes: dict[str, str | None]) -> None:
     tx.run("rewrite_message", {"id": message_id, **{field: columns[field] for field in FIELDS}})
     for field, kind, value in exact:
         put(tx, "message", message_id, field, kind, value)
-    tx.run("put_hash", {"id": message_id, "hash": hash_of(message_id, columns)})
+    tx.run("put_hash", (message_id, fingerprint([columns[name] for name in MESSAGE_COLUMNS])))
 
 
 # ---------------------------------------------------------------------- back

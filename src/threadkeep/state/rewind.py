@@ -4,7 +4,7 @@ import json
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import NotFound
-from threadkeep.state.context import MESSAGE_COLUMNS, Context
+from threadkeep.state.context import Context
 from threadkeep.state.copying import beside, insert_row
 from threadkeep.state.messages import call_count
 from threadkeep.state.sessions import need_session
@@ -46,11 +46,10 @@ def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
     batch, cut = found
     rows = tx.all("rewound_messages", {"batch": batch})
     _put_aside(ctx, tx, session_id, cut)
-    for *row, hash_, kept in rows:
-        columns = dict(zip(MESSAGE_COLUMNS, row, strict=True))
-        insert_row(tx, columns, json.loads(kept or "[]"))
+    for message_id, *columns, hash_, kept in rows:
+        insert_row(tx, message_id, tuple(columns), json.loads(kept or "[]"))
         if hash_ is not None:  # the one it had: damage meanwhile must not get a new one
-            tx.run("put_hash", {"id": columns["id"], "hash": hash_})
+            tx.run("put_hash", (message_id, hash_))
     tx.run("forget_rewind", {"batch": batch})
     recount(tx, session_id)
     return len(rows)

@@ -1,7 +1,7 @@
 """Full-text search over messages: what a person types is found, and never fails.
 
 Candidates come newest first, and only the first thousand of each index are ranked: ranking
-every match of a common word took 149 ms in 200,000 messages, this takes about ten. If filters leave
+every match of a common word takes 230 ms in 200,000 messages, this 20. If filters leave
 too few, or pages go deeper, older candidates follow as further tiers, ranked among themselves. So
 no filter loses a message, and pages neither overlap nor skip while nothing is written.
 """

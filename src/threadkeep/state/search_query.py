@@ -145,8 +145,8 @@ def _has(term: Term, padded: str, lower: str) -> bool:
 def counts(groups: Iterable[Group], texts: Iterable[bytes]) -> list[tuple[list[int], int]]:
     """Count how often each term is in each text, roughly: as typed, else its rarest word.
 
-    Gives the counts and the length. Bytes are enough: only letters of ASCII are compared without
-    regard to case then, and 2,000 texts take 3 ms instead of 8.
+    Gives the counts and the length. Bytes are enough: they need not be UTF-8, and only letters of
+    ASCII are compared without regard to case.
     """
     terms = [term for group in groups for term in group.wanted]
     asked = [(_encoded(term.typed), [_encoded(word) for word in term.words]) for term in terms]

@@ -81,29 +81,32 @@ ON CONFLICT(session_id) DO UPDATE SET hash = excluded.hash;
 INSERT INTO messages(
   session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
   finish_reason, reasoning, reasoning_details, codex_reasoning_items)
-VALUES (
-  :session_id, :role, :content, :tool_call_id, :tool_calls, :tool_name, :timestamp, :token_count,
-  :finish_reason, :reasoning, :reasoning_details, :codex_reasoning_items);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: count_message
-UPDATE sessions SET message_count = message_count + :messages,
-  tool_call_count = tool_call_count + :calls WHERE id = :id;
+UPDATE sessions SET message_count = message_count + ?, tool_call_count = tool_call_count + ?
+WHERE id = ?;
 
 -- name: put_hash
-INSERT INTO tk_hashes(id, hash) VALUES (:id, :hash) ON CONFLICT(id) DO UPDATE SET hash = excluded.hash;
+INSERT INTO tk_hashes(id, hash) VALUES (?, ?) ON CONFLICT(id) DO UPDATE SET hash = excluded.hash;
 
 -- name: get_messages
--- In the order they were written: the clock may have stepped back meanwhile.
+-- In the order they were written: the clock may have stepped back meanwhile. The pluses keep SQLite from reading
+-- all messages between two ids; the index of the session has the ids, and only they are sorted.
 SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
   finish_reason, reasoning, reasoning_details, codex_reasoning_items
-FROM messages WHERE session_id = :session_id AND id > :after AND id < :before
-ORDER BY id LIMIT :limit OFFSET :offset;
+FROM messages WHERE id IN (
+  SELECT id FROM messages WHERE session_id = :session_id AND +id > :after AND +id < :before
+  ORDER BY +id LIMIT :limit OFFSET :offset)
+ORDER BY id;
 
 -- name: get_latest_messages
 SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
   finish_reason, reasoning, reasoning_details, codex_reasoning_items
-FROM messages WHERE session_id = :session_id AND id > :after AND id < :before
-ORDER BY id DESC LIMIT :limit OFFSET :offset;
+FROM messages WHERE id IN (
+  SELECT id FROM messages WHERE session_id = :session_id AND +id > :after AND +id < :before
+  ORDER BY +id DESC LIMIT :limit OFFSET :offset)
+ORDER BY id DESC;
 
 -- name: get_message
 SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
@@ -202,7 +205,7 @@ SELECT 1 FROM messages WHERE id = :id AND session_id = :session_id;
 SELECT coalesce(max(batch), 0) + 1 FROM tk_rewound;
 
 -- name: message_ids_from
-SELECT id FROM messages WHERE session_id = :session_id AND id >= :first ORDER BY id;
+SELECT id FROM messages WHERE session_id = :session_id AND +id >= :first ORDER BY +id;
 
 -- name: copy_to_rewound
 INSERT INTO tk_rewound(
@@ -214,7 +217,7 @@ SELECT id, :batch, :cut, :now, session_id, role, content, tool_call_id, tool_cal
 FROM messages WHERE id = :id;
 
 -- name: delete_messages_from
-DELETE FROM messages WHERE session_id = :session_id AND id >= :first;
+DELETE FROM messages WHERE session_id = :session_id AND +id >= :first;
 
 -- name: last_rewind
 SELECT batch, cut FROM tk_rewound WHERE session_id = :session_id ORDER BY batch DESC LIMIT 1;
@@ -231,9 +234,7 @@ DELETE FROM tk_rewound WHERE batch = :batch;
 INSERT INTO messages(
   id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
   finish_reason, reasoning, reasoning_details, codex_reasoning_items)
-VALUES (
-  :id, :session_id, :role, :content, :tool_call_id, :tool_calls, :tool_name, :timestamp, :token_count,
-  :finish_reason, :reasoning, :reasoning_details, :codex_reasoning_items);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: offloaded_of
 SELECT field, pieces FROM tk_offloaded WHERE message_id = :id;
@@ -458,7 +459,7 @@ SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.pa
   s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
   s.cost_source, s.pricing_version, s.title, NULL, NULL
 FROM sessions s
-WHERE s.parent_session_id IS NULL
+WHERE +s.parent_session_id IS NULL
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_branches
@@ -551,7 +552,7 @@ ORDER BY last_active DESC, session_id DESC LIMIT :limit;
 INSERT INTO tk_activity(session_id, last_active) VALUES (:id, :at)
 ON CONFLICT(session_id) DO UPDATE SET last_active = excluded.last_active;
 
--- name: last_message_id
+-- name: newest_message_id
 SELECT max(id) FROM messages;
 
 -- ---------------------------------------------------------------- transfer

@@ -29,11 +29,11 @@ SELECT max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id < :names), 0
            coalesce((SELECT max(doc) FROM tk_docs WHERE doc >= :names), :names));
 
 -- name: put_doc
-INSERT INTO tk_docs(doc, message_id) VALUES (:doc, :id)
+INSERT INTO tk_docs(doc, message_id) VALUES (?, ?)
 ON CONFLICT(message_id) DO UPDATE SET doc = excluded.doc;
 
 -- name: index_doc
-INSERT INTO tk_search(rowid, text) VALUES (:doc, :text);
+INSERT INTO tk_search(rowid, text) VALUES (?, ?);
 
 -- name: clean
 DELETE FROM tk_dirty WHERE id = :id;
@@ -142,8 +142,8 @@ SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, times
   finish_reason, reasoning, reasoning_details, codex_reasoning_items
 FROM messages WHERE id IN (
   :id,
-  (SELECT max(id) FROM messages WHERE session_id = :session_id AND id < :id),
-  (SELECT min(id) FROM messages WHERE session_id = :session_id AND id > :id))
+  (SELECT max(+id) FROM messages WHERE session_id = :session_id AND +id < :id),
+  (SELECT min(+id) FROM messages WHERE session_id = :session_id AND +id > :id))
 ORDER BY id;
 
 -- name: message_as_bytes

@@ -1,0 +1,276 @@
+"""Search: pages and tiers, tools, stores that cannot be written, text of other programs."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.states import Clock, open_state
+from threadkeep.errors import Invalid
+from threadkeep.state import candidates, search
+from threadkeep.state.layout import HEAD
+from threadkeep.state.session_db import SessionDB
+
+Make = Callable[..., list[int]]
+
+
+def ids(db: SessionDB, query: str, **options: Any) -> list[int]:
+    return [hit["id"] for hit in db.search_messages(query, **options)]
+
+
+@pytest.fixture
+def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let bounds of thousands be reached with dozens."""
+    monkeypatch.setattr(candidates, "ROUNDS", (10, 40, -1))
+    monkeypatch.setattr(search, "_ENOUGH", 5)
+    monkeypatch.setattr(search, "_LARGEST_TIER", 30)
+
+
+# ---------------------------------------------------------------------- pages, tiers
+
+
+@pytest.mark.usefixtures("small_rounds")
+@pytest.mark.parametrize("sort", ["rank", "newest", "oldest"])
+@pytest.mark.parametrize("roles", [None, ["assistant"]])
+def test_pages_neither_overlap_nor_skip(
+    db: SessionDB, make: Make, sort: str, roles: list[str] | None
+) -> None:
+    texts = [f"walrus {'walrus ' * (number % 5)}{'一只' * (number % 3)}" for number in range(120)]
+    make("s", *texts)
+    pages: list[int] = []
+    while page := ids(db, "walrus", sort=sort, role_filter=roles, limit=7, offset=len(pages)):
+        pages += page
+    assert pages == ids(db, "walrus", sort=sort, role_filter=roles, limit=-1)
+    assert len(pages) == len(set(pages)) == (120 if roles is None else 60)
+
+
+@pytest.mark.usefixtures("small_rounds")
+def test_older_matches_come_after_the_ranked_ones(db: SessionDB, make: Make) -> None:
+    """The documented price of speed: the best of the newest candidates come first."""
+    make("s", "walrus walrus walrus", *["a walrus among other words"] * 50)
+    db.reindex()
+    found = ids(db, "walrus", limit=-1)
+    assert len(found) == 51
+    assert found[0] != 1
+    assert ids(db, "walrus", limit=-1, session_id="s") == found
+
+
+@pytest.mark.usefixtures("small_rounds")
+def test_a_flood_of_demoted_hits_does_not_fill_the_first_tier(db: SessionDB, make: Make) -> None:
+    make("mine", "the walrus of people")
+    make("job", *["the walrus of cron"] * 25, source="cron")
+    assert ids(db, "walrus", limit=1) == [1]
+    assert ids(db, "walrus", limit=1, source_weights={}) != [1]
+
+
+def test_a_rank_prefers_what_was_typed_and_short_texts(db: SessionDB, make: Make) -> None:
+    make("s", "run py in the gateway", "see gateway/run.py", f"gateway/run.py {'and more ' * 60}")
+    assert ids(db, "gateway/run.py") == [2, 3]
+    make("t", "one alpha", "alpha alpha alpha")
+    assert ids(db, "alpha") == [5, 4]
+
+
+def test_times_decide_newest_and_oldest(db: SessionDB, make: Make, clock: Clock) -> None:
+    make("s", "walrus")
+    clock.pass_days(-3)  # an import, or a clock that stepped
+    make("s", "walrus")
+    assert ids(db, "walrus", sort="newest") == [1, 2]
+    assert ids(db, "walrus", sort="oldest") == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "options", [{"sort": "best"}, {"limit": "5"}, {"offset": -1}, {"query": 5}]
+)
+def test_nonsense_is_refused(db: SessionDB, options: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        db.search_messages(**{"query": "walrus", **options})
+
+
+def test_filters_of_nothing(db: SessionDB, make: Make) -> None:
+    make("s", "walrus")
+    assert ids(db, "walrus", limit=0) == []
+    assert ids(db, "walrus", source_filter=[]) == []
+    assert ids(db, "walrus", exclude_sources=[], role_filter=[], exclude_sessions=[]) == [1]
+    assert ids(db, "walrus", session_id="nobody") == []
+    assert ids(db, "walrus", limit=-1) == [1]
+
+
+# ---------------------------------------------------------------------- tools
+
+
+@pytest.fixture
+def results(db: SessionDB) -> SessionDB:
+    db.create_session("s", "cli")
+    db.append_message("s", "tool", "the disk is full", tool_name="run_terminal")
+    db.append_message("s", "tool", "the disk is empty", tool_name="read_file")
+    db.append_message("s", "user", "what does the terminal say about the disk?")
+    db.append_message("s", "tool", "部署 failed on a full disk", tool_name="run_terminal")
+    return db
+
+
+@pytest.mark.parametrize(
+    "query, wanted",
+    [
+        ("terminal", {1, 3, 4}),
+        ("run_terminal", {1, 4}),
+        ("term*", {1, 3, 4}),
+        ("terminal disk", {1, 3, 4}),
+        ("disk terminal full", {1, 4}),
+        ("file disk", {2}),
+        ("run_terminal 部署", {4}),
+        ("terminal NOT full", {3}),
+        ("disk NOT terminal", {2}),
+        ("file OR 部署", {2, 4}),
+        ("read terminal", set()),
+    ],
+)
+def test_names_of_tools_and_their_results_are_one(
+    results: SessionDB, query: str, wanted: set[int]
+) -> None:
+    assert set(ids(results, query)) == wanted
+    results.reindex()
+    assert set(ids(results, query)) == wanted
+
+
+def test_a_hit_in_a_name_shows_the_name(results: SessionDB) -> None:
+    [hit] = results.search_messages("read_file")
+    assert hit["snippet"] == ">>>read_file<<<"
+    assert hit["tool_name"] == "read_file"
+
+
+def test_an_offloaded_output_is_still_found(db: SessionDB) -> None:
+    db.create_session("s", "cli")
+    db.append_message("s", "tool", f"the walrus {'lorem ipsum ' * 2_000}", tool_name="cat")
+    db.end_session("s", "done")
+    assert ids(db, "walrus") == [1]
+    db.offload_blobs()
+    [hit] = db.search_messages("walrus")
+    assert ">>>walrus<<<" in hit["snippet"]
+    db.reindex()
+    assert ids(db, "walrus") == [1]
+
+
+def test_rewound_messages_are_found_again_after_an_undo(db: SessionDB, make: Make) -> None:
+    make("s", "海象 one", "海象 two")
+    db.reindex()
+    db.rewind_to_message("s", 2)
+    assert ids(db, "海象") == [1]
+    db.undo_rewind("s")
+    assert sorted(ids(db, "海象")) == [1, 2]
+
+
+# ---------------------------------------------------------------------- symbols
+
+
+def test_symbols_are_found_by_reading(db: SessionDB, make: Make) -> None:
+    make("s", "fine 👍", "plain", "->> arrow", "👍👍 twice")
+    db.append_message("s", "assistant", tool_calls=[{"function": {"name": "x", "arguments": "👍"}}])
+    assert ids(db, "👍", sort="newest") == [5, 4, 1]
+    assert ids(db, "->>") == [3]
+    assert set(ids(db, "👍 OR plain")) == {1, 2, 4, 5}
+    assert ids(db, "¿¡") == []
+
+
+# ---------------------------------------------------------------------- only reading
+
+
+def test_a_store_open_for_reading_finds_what_no_index_has_seen(
+    db: SessionDB, make: Make, tmp_path: Path
+) -> None:
+    make("s", "部署 one", *["words"] * 100, "部署 two")
+    with open_state(tmp_path / "state.db", read_only=True) as reader:
+        assert set(ids(reader, "部署")) == {1, 102}
+        assert set(ids(reader, "部署 NOT two")) == {1}
+
+
+def test_a_search_does_not_wait_for_a_writer(db: SessionDB, make: Make, tmp_path: Path) -> None:
+    make("s")
+    db.append_messages("s", [{"role": "user", "content": "部署 now"}] * 100)
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert len(ids(db, "部署", limit=-1)) == 100
+        other.execute("ROLLBACK")
+
+
+INDEXES = {
+    "none": "",
+    "theirs": "CREATE VIRTUAL TABLE messages_fts USING fts5(content, content=messages,"
+    " content_rowid=id); INSERT INTO messages_fts(messages_fts) VALUES ('rebuild');",
+    "another": "CREATE VIRTUAL TABLE messages_fts USING fts5(content, tool_name,"
+    " tokenize='porter'); INSERT INTO messages_fts(rowid, content, tool_name)"
+    " SELECT id, content, tool_name FROM messages;",
+    "a plain table": "CREATE TABLE messages_fts (content)",
+}
+
+
+@pytest.fixture(params=INDEXES)
+def newer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionDB]:
+    """A file of a later version, in which nothing is ours."""
+    path = tmp_path / "newer.db"
+    with closing(sqlite3.connect(path)) as other, other:
+        other.executescript(f"{HEAD} INSERT INTO schema_version VALUES (9);")
+        other.execute("INSERT INTO sessions(id, source, started_at) VALUES ('s', 'cli', 1)")
+        other.executemany(
+            "INSERT INTO messages(session_id, role, content, tool_name, tool_calls, timestamp)"
+            " VALUES ('s', 'user', ?, ?, ?, 1)",
+            [
+                ("the walrus swims", None, None),
+                ("今天天气很好", None, None),
+                ("done", "run_terminal", None),
+                (
+                    None,
+                    None,
+                    '[{"function": {"name": "go", "arguments": "{\\"at\\": \\"noon\\"}"}}]',
+                ),
+            ],
+        )
+        other.executescript(INDEXES[str(request.param)])
+    with open_state(path) as db:
+        yield db
+
+
+@pytest.mark.parametrize(
+    "query, wanted",
+    [
+        ("walrus", {1}),
+        ("天气", {2}),
+        ("terminal", {3}),
+        ("noon", {4}),
+        ("swims OR 很好", {1, 2}),
+        ("walrus NOT swims", set()),
+        ("a:b'c\"(", set()),
+        ("👍", set()),
+    ],
+)
+def test_a_newer_file_is_searched_as_it_is(newer: SessionDB, query: str, wanted: set[int]) -> None:
+    assert set(ids(newer, query)) == wanted
+
+
+# ---------------------------------------------------------------------- odd rows
+
+
+def test_text_that_is_no_utf8_hides_nothing_else(db: SessionDB, make: Make, tmp_path: Path) -> None:
+    make("s", "the walrus", "between", "部署 walrus")
+    with closing(sqlite3.connect(tmp_path / "state.db")) as other, other:
+        other.execute(
+            "INSERT INTO messages(session_id, role, content, timestamp)"
+            " VALUES ('s', 'user', CAST(x'77616c72757320ff' AS TEXT), 1)"
+        )
+    assert set(ids(db, "walrus")) == {1, 3, 4}
+    db.reindex()
+    assert set(ids(db, "walrus")) == {1, 3, 4}
+    [hit] = [hit for hit in db.search_messages("walrus") if hit["id"] == 4]
+    assert hit["snippet"] == ">>>walrus<<< \ufffd"
+
+
+def test_content_of_any_kind_is_readable_in_a_hit(db: SessionDB) -> None:
+    db.create_session("s", "cli")
+    db.append_message("s", "user", "half \ud83d walrus")
+    db.append_message("s", "user", [{"type": "text", "text": "a walrus"}, {"type": "image_url"}])
+    hits = db.search_messages("walrus", sort="oldest")
+    assert [hit["id"] for hit in hits] == [1, 2]
+    assert hits[0]["context"][0]["content"] == "half \ud83d walrus"
+    assert hits[1]["context"][1]["content"] == "a walrus\n[image]"
