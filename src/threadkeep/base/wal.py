@@ -51,10 +51,8 @@ class WalKeeper:
     def after_commit(self, connection: sqlite3.Connection, durable: bool) -> None:  # noqa: FBT001
         """Look at the log every few commits; a durable one waits for the disk anyway (2 µs)."""
         self._commits += 1
-        if self._commits % _LOOK_EVERY == 1:
+        if durable or self._commits % _LOOK_EVERY == 1:
             self.look(connection)
-        elif durable:
-            self._look_at_log(connection)
 
     def begin(self) -> None:
         """Remember which files the writer opened, and what an earlier process left of the log."""
@@ -66,9 +64,6 @@ class WalKeeper:
     def look(self, connection: sqlite3.Connection) -> None:
         """Check that the files are still ours, and shorten a long log; needs the writer lock."""
         self._check(self._file)
-        self._look_at_log(connection)
-
-    def _look_at_log(self, connection: sqlite3.Connection) -> None:
         size = self._check(self._path)
         if size > _LARGE and not truncate(connection):
             self._complain(size)
