@@ -38,6 +38,7 @@ class Tuning(NamedTuple):
 
 
 PLAIN = Tuning()
+LOOKING = "ro"
 
 
 def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> Opened:
@@ -48,12 +49,19 @@ def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> Opene
     """
     if not read_only:
         return _open_or_alone(file, tuning)
+    mode = looking_mode(file)
+    return Opened(_open_reader(file, mode, tuning), reusable=mode == LOOKING)
+
+
+def looking_mode(file: Path) -> str:
+    """Give the mode to open a file that is only read.
+
+    A cleanly closed WAL file in a folder we cannot write has no log to look into; only then
+    may SQLite be told that the file cannot change.
+    """
     folder_writable = os.access(file.parent, os.W_OK)
-    # A cleanly closed WAL file in a folder we cannot write has no log to look into; only
-    # then may SQLite be told that the file cannot change.
     immutable = not folder_writable and not Path(f"{file}-wal").exists()
-    mode = "ro&immutable=1" if immutable else "ro"
-    return Opened(_open_reader(file, mode, tuning), reusable=not immutable)
+    return f"{LOOKING}&immutable=1" if immutable else LOOKING
 
 
 def _open_or_alone(file: Path, tuning: Tuning) -> Opened:

@@ -54,6 +54,7 @@ _NOT_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 # Base64 and its like: nobody asks for the middle of it, and it is what makes indexes large.
 # The look-behind lets a match start only where a run starts, which keeps the search linear.
 _BLOB: Final = re.compile(r"(?<![A-Za-z0-9+/=_-])([A-Za-z0-9+/=_-]{128})[A-Za-z0-9+/=_-]{896,}")
+_SHORTEST_BLOB: Final = 1024
 _QUERY_PIECE: Final = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)')
 _CURLY_QUOTES: Final = str.maketrans("“”„＂", '""""')
 
@@ -104,7 +105,7 @@ def index_words(text: str, limit: int = INDEX_LIMIT) -> list[str]:
 
 def shorten_blobs(text: str) -> str:
     """Cut long base64-like runs down to their start."""
-    return _BLOB.sub(r"\1", text)
+    return text if len(text) < _SHORTEST_BLOB else _BLOB.sub(r"\1", text)
 
 
 def match_query(text: str, *, split: bool = True) -> str | None:

@@ -4,20 +4,44 @@ Every statement that may write runs under the fair writer lock, from BEGIN to th
 transaction, so that such a caller neither jumps the queue nor meets a checkpoint of ours.
 """
 
+import os
+import re
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
+from weakref import WeakSet
 
 from threadkeep.base import pragmas
-from threadkeep.base.connect import Tuning, connect_uri
+from threadkeep.base.connect import LOOKING, Tuning, connect_uri, looking_mode
 from threadkeep.base.forks import refuse_shared
 from threadkeep.base.lock import Turn, WriterLock
+from threadkeep.errors import Closed
 
 R = TypeVar("R")
 
-_READING = ("SELECT", "EXPLAIN", "VALUES", "PRAGMA TABLE_INFO")
+_FIRST_WORD: Final = re.compile(r"(?:\s+|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]+)\s*(\w*)", re.DOTALL)
+_CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
+_READING: Final = ("SELECT", "EXPLAIN", "VALUES")
+# Settings that do something when they are asked for, and those that take an argument to answer.
+_ACTING: Final = ("WAL_CHECKPOINT", "INCREMENTAL_VACUUM", "OPTIMIZE")
+_ASKING: Final = (
+    *("TABLE_INFO", "TABLE_XINFO", "TABLE_LIST", "INDEX_LIST", "INDEX_INFO", "INDEX_XINFO"),
+    *("FOREIGN_KEY_LIST", "FOREIGN_KEY_CHECK", "INTEGRITY_CHECK", "QUICK_CHECK"),
+)
+
+
+def only_reads(sql: str) -> bool:
+    """Tell whether a statement surely changes nothing, so that it need not wait for writers."""
+    found = _FIRST_WORD.match(sql)
+    word, name = (found[1].upper(), found[2].upper()) if found else ("", "")
+    if word == "WITH":
+        return _CHANGES.search(sql) is None
+    if word == "PRAGMA":
+        return name in _ASKING or not (name in _ACTING or "=" in sql or "(" in sql)
+    return word in _READING
 
 
 class LiveConnection:
@@ -26,11 +50,17 @@ class LiveConnection:
     def __init__(self, file: Path, lock: WriterLock | None, budget: float, tuning: Tuning) -> None:
         """Open the file; without a lock only for reading."""
         refuse_shared(file)
-        mode = "ro" if lock is None else "rw"
-        self._connection = sqlite3.connect(
+        mode = looking_mode(file) if lock is None else "rw"
+        # Nothing tells a connection of later changes where the log cannot be shared.
+        self.lasting = mode in (LOOKING, "rw")
+        self.raw = sqlite3.connect(
             connect_uri(file, mode), uri=True, isolation_level=None, check_same_thread=False
         )
-        self._connection.row_factory = sqlite3.Row
+        self.raw.row_factory = sqlite3.Row
+        # Held while a thread is inside SQLite; a fork waits for it.
+        self.inside = threading.RLock()
+        self._file = file
+        self._pid = os.getpid()
         self._lock = lock
         self._budget = budget
         self._turn: Turn | None = None
@@ -38,7 +68,7 @@ class LiveConnection:
         self._set_up(tuning)
 
     def _set_up(self, tuning: Tuning) -> None:
-        connection = self._connection
+        connection = self.raw
         for statement in tuning.reader if self._lock is None else tuning.writer:
             connection.execute(statement)
         connection.execute(f"PRAGMA busy_timeout = {int(self._budget * 1000)}")
@@ -49,45 +79,68 @@ class LiveConnection:
         # Checkpoints belong to the writer, under its lock.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
 
-    def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+    def cursor(self) -> "LiveCursor":
+        """Give a cursor, whose writes keep our rules as well."""
+        self._refuse_inherited()
+        return LiveCursor(self, self.raw.cursor())
+
+    def execute(self, sql: str, parameters: Any = ()) -> "LiveCursor":
         """Run one statement."""
-        return self._guarded(sql, lambda: self._connection.execute(sql, parameters))
+        return self.cursor().execute(sql, parameters)
 
-    def executemany(self, sql: str, parameters: Iterable[Any]) -> sqlite3.Cursor:
+    def executemany(self, sql: str, parameters: Iterable[Any]) -> "LiveCursor":
         """Run one statement for each set of parameters."""
-        return self._guarded(sql, lambda: self._connection.executemany(sql, parameters))
+        return self.cursor().executemany(sql, parameters)
 
-    def executescript(self, script: str) -> sqlite3.Cursor:
+    def executescript(self, script: str) -> "LiveCursor":
         """Run several statements."""
-        return self._guarded(script, lambda: self._connection.executescript(script))
+        return self.cursor().executescript(script)
 
     def commit(self) -> None:
         """Commit what was begun, if anything was."""
-        self._guarded("COMMIT", self._connection.commit)
+        self._refuse_inherited()
+        if self.raw.in_transaction:
+            self.run("COMMIT", self.raw.commit)
 
     def rollback(self) -> None:
         """Take back what was begun, if anything was."""
-        self._guarded("ROLLBACK", self._connection.rollback)
+        self._refuse_inherited()
+        if self.raw.in_transaction:
+            self.run("ROLLBACK", self.raw.rollback)
 
     def close(self) -> None:
-        """Close it; what was begun and not committed is taken back."""
-        with self._guard:
-            self._connection.close()
-            self._let_go()
+        """Close it; what was begun and not committed is taken back.
 
-    def _guarded(self, sql: str, act: Callable[[], R]) -> R:
-        if self._lock is None or sql.lstrip()[:20].upper().startswith(_READING):
-            return act()
+        One that was inherited over a fork is not this process's to close: see forks.py.
+        """
+        if self._pid == os.getpid():
+            with self._guard:
+                with self.inside:
+                    self.raw.close()
+                self._let_go()
+
+    def run(self, sql: str, act: Callable[[], R]) -> R:
+        """Do something with the real connection, under the writer lock if it may write."""
+        self._refuse_inherited()
+        if self._lock is None or only_reads(sql):
+            with self.inside:
+                return act()
         with self._guard:
             if self._turn is None:
                 turn = Turn()
                 self._lock.acquire(turn, self._budget)
                 self._turn = turn
             try:
-                return act()
+                with self.inside:
+                    return act()
             finally:
-                if not self._connection.in_transaction:
+                if not self.raw.in_transaction:
                     self._let_go()
+
+    def _refuse_inherited(self) -> None:
+        if self._pid != os.getpid():
+            msg = f"this connection to {self._file} was opened before a fork, in another process"
+            raise Closed(msg, hint="ask the store for its connection again")
 
     def _let_go(self) -> None:
         turn, self._turn = self._turn, None
@@ -105,6 +158,121 @@ class LiveConnection:
         else:
             self.rollback()
 
+    @property
+    def row_factory(self) -> Any:
+        """What makes a row; the connection's own."""
+        return self.raw.row_factory
+
+    @row_factory.setter
+    def row_factory(self, factory: Any) -> None:
+        """Choose another one."""
+        self.raw.row_factory = factory
+
+    @property
+    def text_factory(self) -> Any:
+        """What makes a text; the connection's own."""
+        return self.raw.text_factory
+
+    @text_factory.setter
+    def text_factory(self, factory: Any) -> None:
+        """Choose another one."""
+        self.raw.text_factory = factory
+
     def __getattr__(self, name: str) -> Any:
         """Everything else is the connection's own."""
-        return getattr(self._connection, name)
+        return getattr(self.raw, name)
+
+
+class LiveCursor:
+    """A cursor of a live connection; passes on what is not said here."""
+
+    def __init__(self, live: LiveConnection, raw: sqlite3.Cursor) -> None:
+        self.connection = live
+        self._raw = raw
+
+    def execute(self, sql: str, parameters: Any = ()) -> Self:
+        """Run one statement."""
+        self.connection.run(sql, lambda: self._raw.execute(sql, parameters))
+        return self
+
+    def executemany(self, sql: str, parameters: Iterable[Any]) -> Self:
+        """Run one statement for each set of parameters."""
+        self.connection.run(sql, lambda: self._raw.executemany(sql, parameters))
+        return self
+
+    def executescript(self, script: str) -> Self:
+        """Run several statements."""
+        self.connection.run("", lambda: self._raw.executescript(script))
+        return self
+
+    def fetchone(self) -> Any:
+        """Give the next row, None after the last."""
+        with self.connection.inside:
+            return self._raw.fetchone()
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        """Give the next rows."""
+        with self.connection.inside:
+            return self._raw.fetchmany(self._raw.arraysize if size is None else size)
+
+    def fetchall(self) -> list[Any]:
+        """Give all rows that are left."""
+        with self.connection.inside:
+            return self._raw.fetchall()
+
+    def __iter__(self) -> Self:
+        """Give the rows one by one."""
+        return self
+
+    def __next__(self) -> Any:
+        """Give the next row."""
+        with self.connection.inside:
+            return next(self._raw)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the cursor's own."""
+        return getattr(self._raw, name)
+
+
+class LiveConnections:
+    """Those of one database, as far as a fork must know of them."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._open: WeakSet[LiveConnection] = WeakSet()
+        self._paused: list[LiveConnection] | None = None
+        self.busy = False
+
+    def connect(
+        self, file: Path, lock: WriterLock | None, budget: float, tuning: Tuning
+    ) -> LiveConnection:
+        """Open one more; its caller closes it."""
+        with self._guard:
+            live = LiveConnection(file, lock, budget, tuning)
+            self._open.add(live)
+            return live
+
+    def pause(self, deadline: float) -> None:
+        """Wait until no other thread is inside SQLite, and let none begin; before a fork."""
+        self.busy = not self._guard.acquire(timeout=max(deadline - time.monotonic(), 0))
+        if self.busy:
+            return
+        self._paused = []
+        for live in list(self._open):
+            if live.inside.acquire(timeout=max(deadline - time.monotonic(), 0)):
+                self._paused.append(live)
+            else:
+                self.busy = True
+
+    def resume(self) -> None:
+        """Take back a `pause`, on either side of a fork."""
+        paused, self._paused = self._paused, None
+        if paused is not None:
+            for live in paused:
+                live.inside.release()
+            self._guard.release()
+
+    def inherited(self) -> list[sqlite3.Connection]:
+        """Give the connections a forked child has from its parent."""
+        self.resume()
+        return [live.raw for live in self._open]

@@ -12,7 +12,7 @@ from typing import Self
 from threadkeep.base import forks, pragmas
 from threadkeep.base.connect import PLAIN, Opened, Tuning, open_reader, outside_writer
 from threadkeep.base.files import create_private_file, make_private_dir, set_aside
-from threadkeep.base.live import LiveConnection
+from threadkeep.base.live import LiveConnection, LiveConnections
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.readers import Readers
 from threadkeep.base.trouble import is_busy, translate
@@ -82,6 +82,7 @@ class Database:
         self._follows = 0
         self._follows_guard = threading.Lock()
         self._readers = Readers(self._connect_reader)
+        self._lives = LiveConnections()
         self._wakeup = Wakeup(self.changes)
         self.wal = WalKeeper(self)
         self.writer = Writer(self.file, self.queries, self.wal, self.tuning)
@@ -122,9 +123,12 @@ class Database:
 
     # ------------------------------------------------------------------ transactions
 
-    def read(self) -> ReadTransaction:
-        """Begin a read transaction: one consistent snapshot."""
-        return ReadTransaction(self)
+    def read(self, *, lenient: bool = False) -> ReadTransaction:
+        """Begin a read transaction: one consistent snapshot.
+
+        Text that is no UTF-8 raises NoText; with `lenient` it is read with U+FFFD in it, slower.
+        """
+        return ReadTransaction(self, lenient)
 
     def write(
         self, *, durable: bool = True, budget: float | None = None, foreign_keys: bool = True
@@ -266,7 +270,7 @@ class Database:
         self._check_alive()
         lock = None if self.read_only else self.writer_lock()
         try:
-            return LiveConnection(self.file, lock, self.budget, self.tuning)
+            return self._lives.connect(self.file, lock, self.budget, self.tuning)
         except sqlite3.Error as error:
             raise self.trouble(error) from error
 
@@ -302,17 +306,21 @@ class Database:
     def pause(self, deadline: float) -> None:
         """Let no thread begin to read, and wait for those that do; before a fork."""
         self._readers.pause(deadline)
+        self._lives.pause(deadline)
 
     def resume(self) -> None:
         """Take back a `pause`."""
+        self._lives.resume()
         self._readers.resume()
 
     def leave_to_parent(self) -> None:
         """Begin anew in a forked child, which inherited our connections but none of their locks."""
         closed, writer, lock = self._closed, self.writer, self._lock
         idle, lent = self._readers.inherited()
-        connections = [*idle, *([] if writer.connection is None else [writer.connection])]
-        if self._readers.busy or (lock is not None and lock.writing):
+        connections = [*idle, *self._lives.inherited()]
+        if writer.connection is not None:
+            connections.append(writer.connection)
+        if self._readers.busy or self._lives.busy or (lock is not None and lock.writing):
             forks.keep_for_ever(self.file, [*connections, *lent])
         else:
             for connection in connections:

@@ -22,6 +22,10 @@ class BrokenRule(Conflict, sqlite3.IntegrityError):
     """A row breaks a rule of the schema; also SQLite's own error, for callers who expect that."""
 
 
+class NoText(Damaged):
+    """A text in the file is no UTF-8: a flipped bit, or another program's doing."""
+
+
 class _Meaning(NamedTuple):
     kind: type[ThreadkeepError]
     said: str
@@ -112,6 +116,9 @@ def _translate_misuse(error: sqlite3.Error, path: Path) -> ThreadkeepError:
     """Errors without a meaning come from Python's driver, or from SQL that should not be."""
     if "closed database" in str(error):
         return Closed(f"{path} was closed", hint="open the store again")
+    if str(error).startswith("Could not decode to UTF-8"):
+        where = str(error).partition(" with text")[0]  # the text itself may be long, or secret
+        return NoText(f"{path}: {where}", hint="run check to find the row")
     if "binding" in str(error):
         return Invalid(f"{path}: {error}", hint="pass text, bytes, numbers or None")
     return ThreadkeepError(f"{path}: {error}", hint="please report this with what you did")

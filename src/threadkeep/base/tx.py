@@ -122,10 +122,11 @@ def _too_large(error: OverflowError) -> Invalid:
 class ReadTransaction:
     """A read transaction: one snapshot, on a connection that never waits for the writer."""
 
-    __slots__ = ("_connection", "_database", "_tx")
+    __slots__ = ("_connection", "_database", "_lenient", "_tx")
 
-    def __init__(self, database: "Database") -> None:
+    def __init__(self, database: "Database", lenient: bool = False) -> None:  # noqa: FBT001, FBT002
         self._database = database
+        self._lenient = lenient
         self._connection: sqlite3.Connection | None = None
         self._tx: Tx | None = None
 
@@ -136,6 +137,8 @@ class ReadTransaction:
         except sqlite3.Error as error:
             self._finish()
             raise self._database.trouble(error) from error
+        if self._lenient:
+            connection.text_factory = _decoded
         self._tx = tx = Tx(connection, self._database.queries)
         return tx
 
@@ -159,7 +162,13 @@ class ReadTransaction:
         if self._tx is not None:
             self._tx.end()
         if connection is not None:
+            if self._lenient:
+                connection.text_factory = str
             self._database.give_reader(connection)
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 class WriteTransaction:

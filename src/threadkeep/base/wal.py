@@ -87,7 +87,7 @@ class WalKeeper:
         """Raise if a file was found replaced: what is written now would go nowhere."""
         if self.lost:
             msg = f"{self.lost} was removed or replaced while the database was open"
-            hint = "close every program that uses the file, then run `threadkeep chat verify`"
+            hint = "close every program that uses it, then run `chat verify` or `state check`"
             raise Damaged(msg, hint=hint)
 
     def _complain(self, size: int) -> None:

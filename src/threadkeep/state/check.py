@@ -113,8 +113,8 @@ def _noting(found: list[str], database: Database) -> Iterator[None]:
 
 
 def _is_damage(error: ThreadkeepError) -> bool:
-    """Tell damage from a lock or a full disk; text that is none has no error class of its own."""
-    return type(error) in (Damaged, ThreadkeepError)
+    """Tell damage from a lock or a full disk; some of it SQLite gives no code of its own."""
+    return type(error) is ThreadkeepError or isinstance(error, Damaged)
 
 
 def _cause(error: ThreadkeepError) -> str:

@@ -1,14 +1,17 @@
 """What every verb of the session store works with, and the names of the contract's columns."""
 
 import logging
+import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.redacting import Redact, redact_texts
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.trouble import NoText
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R")
 Json = dict[str, Any]
 # Unix seconds, as the contract keeps them.
 Seconds = Callable[[], float]
@@ -26,6 +29,11 @@ MESSAGE_COLUMNS: Final = (
     *("timestamp", "token_count", "finish_reason", "reasoning", "reasoning_details"),
     "codex_reasoning_items",
 )
+
+
+def now() -> float:
+    """Give the time, as programs may have replaced `time.time` in their tests."""
+    return time.time()
 
 
 class Notices:
@@ -56,6 +64,17 @@ class Context(NamedTuple):
     notices: Notices
     redact: Redact | None = None
     side: bool = True
+
+
+def reading(ctx: Context, act: Callable[[Tx], R]) -> R:
+    """Do something in one read transaction; one damaged text does not hide all others."""
+    try:
+        with ctx.db.read() as tx:
+            return act(tx)
+    except NoText as error:
+        ctx.notices.warn("text", "%s; where it is no text, U+FFFD is read", error)
+    with ctx.db.read(lenient=True) as tx:
+        return act(tx)
 
 
 def clean(ctx: Context, value: Any) -> Any:

@@ -30,18 +30,27 @@ def to_column(value: Any, what: str) -> Stored:
     if value is None:
         return Stored(None)
     if isinstance(value, str):
-        if value.isascii():
-            return Stored(value)
-        readable = _SURROGATE.sub("\ufffd", value)
-        return Stored(value) if readable == value else Stored(readable, ("json", json.dumps(value)))
+        text = str.__str__(value)  # a subclass, such as an enum of roles, is stored as its text
+        if text.isascii():
+            return Stored(text)
+        readable = _SURROGATE.sub("\ufffd", text)
+        return Stored(text) if readable == text else Stored(readable, ("json", json.dumps(text)))
     if isinstance(value, bytes):
         return Stored(value.decode("utf-8", "replace"), ("bytes", value))
     exact = dump(value, what)
     return Stored(_SURROGATE.sub("\ufffd", readable_text(value)), ("json", exact))
 
 
+class JsonText(str):
+    """Text that is JSON already, or was taken for it: stored as it is."""
+
+    __slots__ = ()
+
+
 def dump(value: Any, what: str) -> str:
     """Write a value as JSON, in ASCII: any text fits, half characters too."""
+    if isinstance(value, JsonText):
+        return str(value)
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -99,6 +108,11 @@ def overlay_messages(tx: Tx, messages: Sequence[Json]) -> None:
 
 
 def overlay_session(tx: Tx, session: Json) -> None:
-    """Put the exact values into a session that was read from its columns."""
+    """Put the exact values into a session that was read from its columns.
+
+    Only where the column still has its readable form: another program may have changed it.
+    """
     for field, kind, value in tx.all("exact_session", {"key": session["id"]}):
-        session[field] = load(kind, value)
+        exact = load(kind, value)
+        if to_column(exact, field).column == session.get(field):
+            session[field] = exact

@@ -9,8 +9,9 @@ of two forms:
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from threadkeep.base.fts import INDEX_LIMIT, contains_unspaced, index_text, shorten_blobs
 
@@ -97,37 +98,46 @@ def calls_text(tool_calls: str | None) -> str:
     """Give the names and the arguments in the JSON of tool calls; text that is no JSON as it is."""
     if not tool_calls:
         return ""
+    texts: list[str] = []
     try:
-        calls = json.loads(tool_calls)
+        calls = _decoded(tool_calls)
         # A caller who passed JSON text had it encoded a second time.
-        return " ".join(_texts(json.loads(calls) if isinstance(calls, str) else calls))
+        _collect(_decoded(calls) if isinstance(calls, str) else calls, texts)
     except (ValueError, RecursionError):
         return tool_calls
+    return " ".join(texts)
 
 
-def _texts(value: Any, *, inside: bool = False) -> Iterator[str]:
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):  # half characters and NaN: slower, but taken
+        return json.loads(text)
+
+
+def _collect(value: Any, texts: list[str], *, inside: bool = False) -> None:
     """Walk over calls; `inside` their arguments every key is somebody's data, `id` and all."""
     if isinstance(value, str):
-        yield from (value,) if inside else _texts_of_text(value)
+        if inside:
+            texts.append(value)
+        else:
+            _collect_text(value, texts)
     elif isinstance(value, dict):
         for key, item in value.items():
             if inside or key not in _SKIPPED_KEYS:
-                yield from _texts(item, inside=inside or _is_data(key, item))
+                data = inside or (key in _ARGUMENTS and not isinstance(item, str))
+                _collect(item, texts, inside=data)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item, inside=inside)
+            _collect(item, texts, inside=inside)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield str(value)
+        texts.append(str(value))
 
 
-def _is_data(key: str, item: Any) -> bool:
-    return key in _ARGUMENTS and not isinstance(item, str)
-
-
-def _texts_of_text(text: str) -> Iterator[str]:
+def _collect_text(text: str, texts: list[str]) -> None:
     """Arguments are JSON inside the JSON, as a rule."""
     try:
-        decoded = json.loads(text) if text[:1] in ("{", "[") else text
+        decoded = _decoded(text) if text[:1] in ("{", "[") else text
     except (ValueError, RecursionError):
         decoded = text
-    yield from _texts(decoded, inside=True)
+    _collect(decoded, texts, inside=True)

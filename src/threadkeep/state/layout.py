@@ -24,7 +24,8 @@ SIDE: Final = load_text(PACKAGE, "side.sql")
 # tables that a trigger of an untrusted schema may use, and the contract's triggers use it.
 TUNING: Final = Tuning(
     fresh=("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"),
-    writer=("PRAGMA trusted_schema = ON",),
+    # A log of 500 such pages is as long as SQLite's usual 1,000 of the usual size.
+    writer=("PRAGMA trusted_schema = ON", "PRAGMA wal_autocheckpoint = 500"),
 )
 
 _BILLING: Final = {
@@ -170,6 +171,34 @@ SCHEMA: Final = Schema(
 # ---------------------------------------------------------------------- healing, adopting
 
 
+def finish_making(database: Database) -> None:
+    """Finish a file that another program has begun: Hermes makes its tables one by one.
+
+    Only one without a row in it; `heal` brings the rest.
+    """
+    with database.read() as tx:
+        if not _is_begun(tx):
+            return
+    with database.write() as tx:
+        if _is_begun(tx):
+            present = _names(tx, "table")
+            for statement in split_statements(HEAD):
+                kind, name = _created(statement)
+                if kind == "TABLE" and name not in present:
+                    tx.execute(statement)
+            write_version(tx, SCHEMA_VERSION)
+
+
+def _is_begun(tx: Tx) -> bool:
+    tables = {name for name in _names(tx, "table") if not name.startswith("sqlite_")}
+    return (
+        bool(tables)
+        and tables < {"schema_version", "sessions", "messages"}
+        and not {"sessions", "messages"} <= tables
+        and not any(tx.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
+    )
+
+
 def is_whole(tx: Tx) -> bool:
     """Tell whether a file has every column, index and table that we rely on."""
     return (
@@ -204,7 +233,7 @@ def heal(database: Database) -> None:
         tx.execute("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0'), ('active', '0')")
         tx.execute(
             "INSERT OR IGNORE INTO tk_activity(session_id, last_active)"
-            " SELECT id, started_at FROM sessions"
+            " SELECT id, CAST(started_at AS REAL) FROM sessions"
         )
         tx.run("set_meta", {"key": "side_version", "value": str(SIDE_VERSION)})
 

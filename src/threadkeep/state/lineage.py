@@ -7,8 +7,9 @@ from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Conflict
 from threadkeep.state.context import Context, Json
 from threadkeep.state.copying import beside, insert_row
+from threadkeep.state.exact import put
 from threadkeep.state.messages import append_messages
-from threadkeep.state.rewind import recount
+from threadkeep.state.rewind import need_message, recount
 from threadkeep.state.rows import refresh_session_hash
 from threadkeep.state.sessions import check_id, need_session, set_relation
 
@@ -38,16 +39,24 @@ def compression_chain(ctx: Context, tx: Tx, session_id: str) -> list[str]:
 
 def get_compression_lineage(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     """Give the whole chain of compressions that a session is part of, the oldest first."""
-    before: list[str] = []
-    current = session_id
+    return [*_compressed(ctx, tx, session_id)[:0:-1], *compression_chain(ctx, tx, session_id)]
+
+
+def compression_root(ctx: Context, tx: Tx, session_id: str) -> str:
+    """Give the session that a chain of compressions began with."""
+    return _compressed(ctx, tx, session_id)[-1]
+
+
+def _compressed(ctx: Context, tx: Tx, session_id: str) -> list[str]:
+    """Follow compressions from a session back to the first, which comes last."""
+    chain = [session_id]
     name = "compression_parent" if ctx.side else "compression_parent_plain"
-    while len(before) < _HOPS:
-        parent = tx.value(name, {"id": current})
-        if parent is None or parent in before or parent == session_id:
+    while len(chain) <= _HOPS:
+        parent = tx.value(name, {"id": chain[-1]})
+        if parent is None or parent in chain:
             break
-        before.append(str(parent))
-        current = str(parent)
-    return [*reversed(before), *compression_chain(ctx, tx, session_id)]
+        chain.append(str(parent))
+    return chain
 
 
 def resolve_resume_session_id(ctx: Context, tx: Tx, session_id: str) -> str:
@@ -132,7 +141,7 @@ def compress_session(
     _begin_child(ctx, tx, session_id, new_session_id, "compression")
     now = ctx.clock()
     tx.run("end_compressed", {"id": session_id, "now": now})
-    tx.run("set_started", {"id": new_session_id, "now": now})
+    tx.run("start_after", {"id": new_session_id, "parent": session_id, "now": now})
     append_messages(ctx, tx, new_session_id, messages)
     refresh_session_hash(tx, new_session_id)
     return new_session_id
@@ -142,6 +151,8 @@ def branch_session(
     ctx: Context, tx: Tx, session_id: str, new_session_id: str, *, up_to_id: int | None = None
 ) -> str:
     """Begin a new session with a copy of another's messages, up to and with `up_to_id`."""
+    if up_to_id is not None:
+        need_message(tx, session_id, up_to_id)
     _begin_child(ctx, tx, session_id, new_session_id, "branch")
     for (message_id,) in tx.all("message_ids_from", {"session_id": session_id, "first": 0}):
         if up_to_id is not None and message_id > up_to_id:
@@ -160,4 +171,7 @@ def _begin_child(ctx: Context, tx: Tx, parent: str, child: str, relation: str) -
         raise Conflict(msg, hint="choose another id for the new session")
     check_id(child)
     tx.run("insert_child", {"id": child, "parent": parent, "now": ctx.clock()})
+    for field, kind, value in tx.all("exact_session", {"key": parent}):
+        if field != "title":
+            put(tx, "session", child, field, kind, value)
     set_relation(ctx, tx, child, parent, relation)

@@ -6,40 +6,38 @@ last activity come from indexes on the messages, which SQLite itself keeps right
 
 import heapq
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.activity import newest_first
 from threadkeep.state.context import SESSION_COLUMNS, Context, Json
-from threadkeep.state.lineage import compression_chain
-from threadkeep.state.rows import complete_session, read_session
+from threadkeep.state.lineage import compression_chain, compression_root
+from threadkeep.state.rows import complete_session, session_of
 
 _PREVIEW: Final = 60
 _BATCH: Final = 32
+_FEW: Final = 2_000  # sessions that are sorted in 60 ms
 _PROJECTED: Final = (
     *("id", "ended_at", "end_reason", "message_count", "tool_call_count", "title", "last_active"),
     *("preview", "model", "system_prompt"),
 )
+_PARENT: Final = SESSION_COLUMNS.index("parent_session_id")
+_STARTED: Final = SESSION_COLUMNS.index("started_at")
+_REASON: Final = SESSION_COLUMNS.index("end_reason")
+_ARCHIVED: Final = len(SESSION_COLUMNS)  # behind the columns, then the relation
 
 
-class Wanted:
-    """Which sessions a listing is about."""
+class Wanted(NamedTuple):
+    """Which sessions a listing is about, and whether a chain of compressions is shown as one."""
 
-    def __init__(
-        self,
-        ctx: Context,
-        sources: Sequence[str] | None,
-        *,
-        children: bool,
-        archived: bool,
-        least: int,
-    ) -> None:
-        self.sources = sources
-        self.children = children
-        self.archived = archived or not ctx.side
-        self.least = least
+    sources: Sequence[str] | None
+    children: bool
+    archived: bool
+    least: int
+    project: bool
 
     def takes(self, row: Row) -> bool:
         """Tell whether a session belongs into the list."""
@@ -71,24 +69,22 @@ def list_sessions_rich(
 
     Sessions with a parent are left out unless `include_children`, but for branches. A compressed
     session is shown as its newest continuation, with the start of its first one and
-    `_lineage_root_id`.
+    `_lineage_root_id`; by last activity it stands where that one does.
     """
     if not isinstance(limit, int) or not isinstance(offset, int) or offset < 0:
         msg = f"a page has a limit and an offset, not {limit!r} and {offset!r}"
         raise Invalid(msg, hint="pass whole numbers")
     wanted = Wanted(
-        ctx,
         _sources(tx, source, exclude_sources),
         children=include_children,
-        archived=include_archived,
+        archived=include_archived or not ctx.side,
         least=min_message_count,
+        project=project_compression_tips and not include_children,
     )
     rows = _by_activity(ctx, tx, wanted) if order_by_last_active else _by_start(ctx, tx, wanted)
-    page = islice(rows, offset, None if limit < 0 else offset + limit)
-    listed = [_rich(ctx, tx, row) for row in page]
-    if include_children or not project_compression_tips:
-        return listed
-    return [_projected(ctx, tx, session) for session in listed]
+    shown = _with_tips(ctx, tx, wanted, rows)
+    page = islice(shown, offset, None if limit < 0 else offset + limit)
+    return [_listed(ctx, tx, row, tip) for row, tip in page]
 
 
 def _sources(tx: Tx, source: str | None, excluded: Sequence[str] | None) -> Sequence[str] | None:
@@ -125,7 +121,7 @@ def _by_start(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
 
 
 def _start(row: Row) -> Any:
-    return row[SESSION_COLUMNS.index("started_at")]
+    return row[_STARTED]
 
 
 def _along(tx: Tx, name: str, wanted: Wanted, params: Json) -> Iterator[Row]:
@@ -142,20 +138,79 @@ def _along(tx: Tx, name: str, wanted: Wanted, params: Json) -> Iterator[Row]:
 
 
 def _by_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
-    name = "list_one" if ctx.side else "list_one_plain"
+    """Sort the sessions of a source that has few: they may lie behind all others in the order."""
+    if wanted.sources is not None and _are_few(tx, wanted.sources):
+        key = partial(_last_active, ctx, tx, wanted)
+        return iter(sorted(_by_start(ctx, tx, wanted), key=key, reverse=True))
+    return _along_activity(ctx, tx, wanted)
+
+
+def _are_few(tx: Tx, sources: Sequence[str]) -> bool:
+    some = (tx.value("count_some", {"source": source, "limit": _FEW}) for source in sources)
+    return sum(some) < _FEW
+
+
+def _last_active(ctx: Context, tx: Tx, wanted: Wanted, row: Row) -> Any:
+    tip = _tip(ctx, tx, wanted, row)
+    return tx.value("activity_of", {"id": (tip or row)[0]})
+
+
+def _along_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
     for session_id in newest_first(ctx, tx):
-        row = tx.one(name, {"id": session_id})
+        row = _row(ctx, tx, session_id)
+        if row is not None and wanted.project and _in_chain(row):
+            row = _shown_as(ctx, tx, session_id)
         if row is not None and wanted.takes(row):
             yield row
+
+
+def _row(ctx: Context, tx: Tx, session_id: str) -> Row | None:
+    return tx.one("list_one" if ctx.side else "list_one_plain", {"id": session_id})
+
+
+def _in_chain(row: Row) -> bool:
+    return row[_PARENT] is not None or row[_REASON] == "compression"
+
+
+def _shown_as(ctx: Context, tx: Tx, session_id: str) -> Row | None:
+    """Give the first session of a chain in the place of the one that stands for it, its last."""
+    root = compression_root(ctx, tx, session_id)
+    stands_for_it = compression_chain(ctx, tx, root)[-1] == session_id
+    return _row(ctx, tx, root) if stands_for_it else None
 
 
 # ---------------------------------------------------------------------- what is shown
 
 
+def _with_tips(
+    ctx: Context, tx: Tx, wanted: Wanted, rows: Iterator[Row]
+) -> Iterator[tuple[Row, Row | None]]:
+    """Give sessions with the one in which they go on; archiving that one archives what is shown."""
+    for row in rows:
+        tip = _tip(ctx, tx, wanted, row)
+        if tip is None or wanted.archived or tip[_ARCHIVED] is None:
+            yield row, tip
+
+
+def _tip(ctx: Context, tx: Tx, wanted: Wanted, row: Row) -> Row | None:
+    if not wanted.project or row[_REASON] != "compression":
+        return None
+    tip_id = compression_chain(ctx, tx, row[0])[-1]
+    return None if tip_id == row[0] else _row(ctx, tx, tip_id)
+
+
+def _listed(ctx: Context, tx: Tx, row: Row, tip: Row | None) -> Json:
+    """Show a session, a compressed one as the session in which it goes on."""
+    session = _rich(ctx, tx, row)
+    if tip is None:
+        return session
+    last = _rich(ctx, tx, tip)
+    shown = {**session, **{name: last[name] for name in _PROJECTED}}
+    return {**shown, "_lineage_root_id": session["id"]}
+
+
 def _rich(ctx: Context, tx: Tx, row: Row) -> Json:
-    session = complete_session(
-        ctx, tx, dict(zip(SESSION_COLUMNS, row[: len(SESSION_COLUMNS)], strict=True))
-    )
+    session = complete_session(ctx, tx, session_of(row[: len(SESSION_COLUMNS)]))
     session["preview"] = preview_of(tx, session["id"])
     last = tx.value("last_active", {"session_id": session["id"]})
     session["last_active"] = session["started_at"] if last is None else last
@@ -169,18 +224,3 @@ def preview_of(tx: Tx, session_id: str) -> str:
         return ""
     line = str(text).replace("\r", " ").replace("\n", " ").strip()
     return line[:_PREVIEW] + ("..." if len(line) > _PREVIEW else "")
-
-
-def _projected(ctx: Context, tx: Tx, session: Json) -> Json:
-    """Show a compressed session as the one in which it goes on."""
-    if session["end_reason"] != "compression":
-        return session
-    tip_id = compression_chain(ctx, tx, session["id"])[-1]
-    tip = None if tip_id == session["id"] else read_session(ctx, tx, tip_id)
-    if tip is None:
-        return session
-    tip["preview"] = preview_of(tx, tip_id)
-    last = tx.value("last_active", {"session_id": tip_id})
-    tip["last_active"] = tip["started_at"] if last is None else last
-    shown = {**session, **{name: tip[name] for name in _PROJECTED}}
-    return {**shown, "_lineage_root_id": session["id"]}

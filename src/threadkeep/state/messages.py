@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.context import Context, Json, clean, reading
 from threadkeep.state.exact import Stored, dump, keep, to_column
 from threadkeep.state.rows import decode_json, messages_of
 
@@ -125,7 +126,7 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) ->
         _text(ctx, message, "tool_call_id", exact),
         _json(ctx, message, "tool_calls"),
         _text(ctx, message, "tool_name", exact),
-        ctx.clock() if timestamp is None else float(timestamp) + 0.0,
+        _seconds(ctx.clock() if timestamp is None else timestamp),
         message.get("token_count"),
         _text(ctx, message, "finish_reason", exact),
         _text(ctx, message, "reasoning", exact),
@@ -137,6 +138,15 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) ->
     if exact:
         keep(tx, "message", message_id, exact)
     return message_id
+
+
+def _seconds(timestamp: Any) -> float:
+    """Give a time as its column gives it back: a number with a point, zero without a sign."""
+    try:
+        return float(timestamp) + 0.0
+    except (TypeError, ValueError, OverflowError):
+        msg = f"a timestamp must be Unix seconds, not {timestamp!a}"
+        raise Invalid(msg, hint="pass a number, such as datetime.timestamp() gives") from None
 
 
 def _text(
@@ -163,7 +173,7 @@ def _json(ctx: Context, message: Mapping[str, Any], field: str) -> str | None:
 
 def put_hash(tx: Tx, message_id: int, columns: Columns) -> None:
     """Write the fingerprint of a message that was just stored, by its columns after the id."""
-    if type(columns[0]) is str and isinstance(columns[7], int | None):
+    if type(columns[0]) is str and type(columns[7]) in (int, type(None)):
         value = fingerprint((message_id, *columns))
     else:  # a column turned it into something else: take what it gives back
         value = fingerprint(tx.one("get_message", {"id": message_id}) or ())
@@ -229,10 +239,10 @@ def iter_messages(ctx: Context, session_id: str, page: int = _PAGE) -> Iterator[
     """Give the messages of a session one by one, holding a page of them in memory at a time."""
     after = 0
     while True:
-        with ctx.db.read() as tx:
-            messages = get_messages(ctx, tx, session_id, page, after_id=after)
+        rest = partial(get_messages, ctx, session_id=session_id, limit=page, after_id=after)
+        messages = reading(ctx, rest)
         yield from messages
-        if len(messages) < page:
+        if len(messages) < max(page, 1):
             return
         after = messages[-1]["id"]
 

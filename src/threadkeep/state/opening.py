@@ -16,6 +16,7 @@ from threadkeep.state.layout import (
     SCHEMA_VERSION,
     SIDE_VERSION,
     TUNING,
+    finish_making,
     heal,
     read_side_version,
     read_version,
@@ -39,6 +40,7 @@ def open_context(
         return _open_to_look(path, budget, redact, clock)
     database = Database(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)
     try:
+        finish_making(database)
         prepare(database, SCHEMA, lambda reason: make_backup(database, reason=reason))
         heal(database)
     except BaseException:

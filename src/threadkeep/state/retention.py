@@ -8,6 +8,7 @@ from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.context import Context, Json
 from threadkeep.state.index import blames_index, reindex_ours
+from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.moving import offload_blobs, sweep_blobs
 from threadkeep.state.sessions import delete_session
 from threadkeep.state.verbs import write
@@ -49,10 +50,10 @@ def prune_candidates(
 
     A session is as old as its newest message, or as its start if it has none. One that never ended
     counts as abandoned when it has messages; without any, only `include_active` takes it. Pinned
-    sessions are never among them.
+    sessions are never among them, nor the others of their chain of compressions.
     """
     rule = _rule(ctx, older_than_days, source, include_active=include_active)
-    pinned = {row[0] for row in tx.all("pinned_sessions")} if ctx.side else set()
+    pinned = _pinned(ctx, tx)
     # Every text sorts before any blob: these are all sessions.
     rows = tx.all("idle_sessions", {"first": "", "last": b"", **rule._asdict()})
     return [_candidate(row) for row in rows if row[0] not in pinned]
@@ -65,6 +66,12 @@ def _rule(
         msg = f"sessions cannot be older than {older_than_days!r} days"
         raise Invalid(msg, hint="give the number of days since the last message")
     return _Rule(ctx.clock() - older_than_days * _DAY, source, bool(include_active))
+
+
+def _pinned(ctx: Context, tx: Tx) -> set[str]:
+    """A list shows a chain of compressions as its last session, and that one gets the pin."""
+    pins = tx.all("pinned_sessions") if ctx.side else ()
+    return {member for (pin,) in pins for member in get_compression_lineage(ctx, tx, pin)}
 
 
 def _candidate(row: Row) -> Json:
@@ -97,7 +104,8 @@ def prune_sessions(
     def still_due(tx: Tx, session_id: str) -> bool:
         params = {"first": session_id, "last": session_id, **rule._asdict()}
         idle = tx.one("idle_sessions", params) is not None
-        return idle and tx.one("is_pinned", {"id": session_id}) is None
+        chain = get_compression_lineage(ctx, tx, session_id) if idle else ()
+        return idle and not any(tx.one("is_pinned", {"id": member}) for member in chain)
 
     return _delete_all(ctx, chosen, still_due)
 

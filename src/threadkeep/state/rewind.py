@@ -15,11 +15,16 @@ def rewind_to_message(ctx: Context, tx: Tx, session_id: str, message_id: int) ->
 
     They are out of every reader's sight, Hermes's too, until `undo_rewind`.
     """
+    need_message(tx, session_id, message_id)
+    return _put_aside(ctx, tx, session_id, message_id)
+
+
+def need_message(tx: Tx, session_id: str, message_id: int) -> None:
+    """Raise if there is no such session, or no such message in it."""
     need_session(tx, session_id)
     if tx.one("message_of_session", {"id": message_id, "session_id": session_id}) is None:
         msg = f"session {session_id!r} has no message {message_id}"
         raise NotFound(msg, hint="`threadkeep state show` numbers the messages")
-    return _put_aside(ctx, tx, session_id, message_id)
 
 
 def _put_aside(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
@@ -52,6 +57,8 @@ def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
             tx.run("put_hash", (message_id, hash_))
     tx.run("forget_rewind", {"batch": batch})
     recount(tx, session_id)
+    at = tx.value("activity_of", {"id": session_id})  # its cursor has passed these ids, too
+    tx.run("put_activity", {"id": session_id, "at": at})
     return len(rows)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Self
 
@@ -10,7 +9,7 @@ from threadkeep.base.backup import Kept, Progress, make_backup
 from threadkeep.base.live import LiveConnection
 from threadkeep.base.redacting import Redact
 from threadkeep.base.sqlite import DEFAULT_BUDGET
-from threadkeep.base.verbs import calls, reads
+from threadkeep.base.verbs import calls
 from threadkeep.state import (
     check as check_,
     index as index_,
@@ -27,10 +26,17 @@ from threadkeep.state import (
     transfer as transfer_,
     usage as usage_,
 )
-from threadkeep.state.context import Seconds
+from threadkeep.state.context import Seconds, now
 from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
-from threadkeep.state.opening import default_path, open_context
-from threadkeep.state.verbs import appends, writes
+from threadkeep.state.opening import open_context
+from threadkeep.state.verbs import appends, reads, writes
+
+
+def _default_path() -> Path:
+    """Give the default of the stand-in module, also where a program has put another one there."""
+    from threadkeep.state import hermes_state  # noqa: PLC0415  (it imports this module)
+
+    return hermes_state.DEFAULT_DB_PATH
 
 
 class SessionDB:
@@ -50,14 +56,14 @@ class SessionDB:
         *,
         timeout: float = DEFAULT_BUDGET,
         redact: Redact | None = None,
-        clock: Seconds = time.time,
+        clock: Seconds = now,
     ) -> None:
         """Open the file, and create it for the owner alone if it is missing.
 
         A writer waits its turn with a patience of up to 30 seconds (timeout=30.0) while other
         processes write; readers never wait. A file of a newer schema is opened read-only.
         """
-        self.db_path = Path(default_path() if db_path is None else db_path)
+        self.db_path = Path(_default_path() if db_path is None else db_path)
         self.context = open_context(
             self.db_path, read_only=read_only, budget=timeout, redact=redact, clock=clock
         )
@@ -70,12 +76,11 @@ class SessionDB:
         if self.context.db.closed:
             return None
         with self._lock:
-            if self._live is not None and self._live[0] != os.getpid():
-                self._live[1].close()  # inherited over a fork: its locks stayed with the parent
-                self._live = None
-            if self._live is None:
-                self._live = (os.getpid(), self.context.db.live())
-            return self._live[1]
+            pid, live = self._live or (0, None)
+            if live is None or pid != os.getpid() or not live.lasting:
+                live = self.context.db.live()
+                self._live = (os.getpid(), live)
+            return live
 
     def close(self) -> None:
         """Close the store; twice is fine."""

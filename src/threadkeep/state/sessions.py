@@ -79,8 +79,9 @@ def ensure_session(
 
 def end_session(ctx: Context, tx: Tx, session_id: str, end_reason: str | None) -> None:
     """End a session; the first end of a session is the one that counts."""
-    reason = to_column(end_reason, "end_reason").column
-    tx.run("end_session", {"id": session_id, "now": ctx.clock(), "end_reason": reason})
+    reason = to_column(end_reason, "end_reason")
+    if tx.run("end_session", {"id": session_id, "now": ctx.clock(), "end_reason": reason.column}):
+        keep(tx, "session", session_id, {"end_reason": reason})
 
 
 def reopen_session(_ctx: Context, tx: Tx, session_id: str) -> None:
@@ -174,11 +175,26 @@ def _set_flag(ctx: Context, tx: Tx, session_id: str, query: str, on: bool) -> bo
 def set_relation(
     _ctx: Context, tx: Tx, session_id: str, parent_id: str | None, relation: str
 ) -> None:
-    """Say what a session is to its parent: compression, branch or delegate."""
+    """Say what a session is to its parent, which it gets: compression, branch or delegate."""
     if relation not in RELATIONS:
         msg = f"a session's relation to its parent is not {relation!r}"
         raise Invalid(msg, hint=f"use one of {', '.join(RELATIONS)}")
     if parent_id is None:
         msg = f"session {session_id!r} has a relation, but no parent"
         raise Invalid(msg, hint="pass parent_session_id, too")
+    need_session(tx, session_id)
+    need_session(tx, parent_id)
+    _refuse_circle(tx, session_id, parent_id)
+    if tx.run("set_parent", {"id": session_id, "parent_id": parent_id}) > 0:
+        refresh_session_hash(tx, session_id)
     tx.run("put_relation", {"id": session_id, "parent_id": parent_id, "kind": relation})
+
+
+def _refuse_circle(tx: Tx, session_id: str, parent_id: str) -> None:
+    above, seen = parent_id, set[str]()
+    while above is not None and above not in seen:
+        if above == session_id:
+            msg = f"session {parent_id!r} comes from {session_id!r}, and cannot be its parent"
+            raise Invalid(msg, hint="`threadkeep state lineage` shows the family")
+        seen.add(above)
+        above = tx.value("parent_of", {"id": above})

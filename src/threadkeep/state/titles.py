@@ -33,7 +33,7 @@ def sanitize_title(title: str | None) -> str | None:
     """Clean a title: no control or invisible characters, single spaces; None if nothing is left."""
     if not title:
         return None
-    cleaned = _SPACE.sub(" ", _UNSEEN.sub("", title)).strip()
+    cleaned = _cleaned(title)
     if len(cleaned) > MAX_TITLE_LENGTH:
         msg = f"Title too long ({len(cleaned)} chars, max {MAX_TITLE_LENGTH})"
         raise TitleTooLong(msg)
@@ -65,9 +65,12 @@ def set_auto_title(ctx: Context, tx: Tx, session_id: str, title: str) -> str | N
     return wanted
 
 
+def _cleaned(title: str) -> str:
+    return _SPACE.sub(" ", _UNSEEN.sub("", title)).strip()
+
+
 def _shortened(title: str) -> str:
-    collapsed = _SPACE.sub(" ", _UNSEEN.sub("", title)).strip()
-    return collapsed[:MAX_TITLE_LENGTH].strip()
+    return _cleaned(title)[:MAX_TITLE_LENGTH].strip()
 
 
 def _column(title: str) -> str:
@@ -124,10 +127,9 @@ def get_next_title_in_lineage(_ctx: Context, tx: Tx, base_title: str) -> str:
 
 
 def _next_title(tx: Tx, title: str) -> str:
-    found = _NUMBERED.fullmatch(title)
-    base = _column(found[1] if found else title)
-    if len(base) > MAX_TITLE_LENGTH:
-        base = _shortened(base)
+    cleaned = _cleaned(title)
+    found = _NUMBERED.fullmatch(cleaned)
+    base = _column(_shortened(found[1] if found else cleaned))
     rows = tx.all("titles_like", {"title": base, "pattern": f"{_escaped(base)} #%"})
     if not rows:
         return base

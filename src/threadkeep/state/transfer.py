@@ -7,19 +7,25 @@ from typing import Any, Final
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.state.context import SESSION_COLUMNS, Context, Json, clean
-from threadkeep.state.exact import dump, keep, to_column
+from threadkeep.state.exact import JsonText, dump, keep, to_column
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.messages import get_messages, insert, iter_messages
 from threadkeep.state.rewind import recount
 from threadkeep.state.rows import complete_session, read_session, refresh_session_hash, session_of
 from threadkeep.state.sessions import RELATIONS, check_id
-from threadkeep.state.titles import get_next_title_in_lineage, sanitize_title
+from threadkeep.state.titles import (
+    MAX_TITLE_LENGTH,
+    get_next_title_in_lineage,
+    sanitize_title,
+)
 from threadkeep.state.verbs import write
 
 _MOST: Final = 100_000
 _PAGE: Final = 200
 _CHOICES: Final = ("skip", "error", "replace")
-_TEXTS: Final = ("source", "user_id", "model", "system_prompt")
+_TEXTS: Final = ("source", "user_id", "model", "system_prompt", "title")
+_FLAGS: Final = ("pinned_at", "archived_at", "title_source")
+_HINT: Final = "pass what `export` wrote; nothing of this session was stored"
 
 
 # ---------------------------------------------------------------------- out
@@ -83,15 +89,35 @@ def side_of(tx: Tx, session_id: str) -> Json:
 
 
 def line(value: Json) -> str:
-    """Write a value as one line of JSON, in ASCII, whatever text it holds."""
-    return json.dumps(value, default=_marked)
+    """Write a session, a message, or a session with its messages as one line of JSON, in ASCII."""
+    return json.dumps(_in_fields(value, _marked))
 
 
-def _marked(value: object) -> Any:
+def _in_fields(value: Mapping[str, Any], turn: Callable[[Any], Any]) -> Json:
+    """Turn every field of the sessions and messages in a line; what is inside a field stays."""
+    return {name: _turned(name, item, turn) for name, item in value.items()}
+
+
+def _turned(name: str, item: Any, turn: Callable[[Any], Any]) -> Any:
+    if name in ("session", "message") and isinstance(item, Mapping):
+        return {field: turn(inner) for field, inner in item.items()}
+    if name == "messages" and isinstance(item, list):
+        return [_turned("message", message, turn) for message in item]
+    return turn(item)
+
+
+def _marked(value: Any) -> Any:
+    """Bytes are no JSON; a dict that looks like what stands for them is marked, too."""
     if isinstance(value, bytes):
         return {"$bytes": value.hex()}
-    msg = f"{type(value).__name__} is no JSON"
-    raise TypeError(msg)
+    is_like_it = isinstance(value, dict) and set(value) in ({"$bytes"}, {"$value"})
+    return {"$value": value} if is_like_it else value
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {"$bytes"}:
+        return bytes.fromhex(value["$bytes"])
+    return value["$value"] if isinstance(value, dict) and set(value) == {"$value"} else value
 
 
 # ---------------------------------------------------------------------- in
@@ -112,30 +138,29 @@ def read_lines(lines: Iterable[str | bytes | Mapping[str, Any]]) -> Iterator[Jso
             continue
         if current is not None:
             yield current
-        current = {**value.get("session", value), "side": value.get("side") or {}}
-        current["messages"] = list(current.get("messages") or [])
+        current = _session(value, number)
     if current is not None:
         yield current
 
 
+def _session(value: Mapping[str, Any], number: int) -> Json:
+    session, side = value.get("session", value), value.get("side") or {}
+    if not isinstance(session, Mapping) or not isinstance(side, Mapping):
+        raise Invalid(f"line {number} has no session in it", hint=_HINT)
+    messages = session.get("messages") or []
+    if not isinstance(messages, (list, tuple)):
+        raise Invalid(f"line {number} has messages that are no list", hint=_HINT)
+    return {**session, "side": side, "messages": list(messages)}
+
+
 def _parse(raw: str | bytes, number: int) -> Mapping[str, Any]:
     try:
-        value = json.loads(raw, object_hook=_unmarked)
-    except (ValueError, RecursionError) as error:
-        msg = f"line {number} is no JSON: {error}"
-        raise Invalid(
-            msg, hint="pass what `export` wrote; nothing of this session was stored"
-        ) from None
-    if not isinstance(value, Mapping):
-        msg = f"line {number} is no JSON object"
-        raise Invalid(msg, hint="pass what `export` wrote; nothing of this session was stored")
-    return value
-
-
-def _unmarked(value: Json) -> Any:
-    if len(value) == 1 and isinstance(value.get("$bytes"), str):
-        return bytes.fromhex(value["$bytes"])
-    return value
+        value = json.loads(raw)
+        if isinstance(value, dict):
+            return _in_fields(value, _unmarked)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Invalid(f"line {number} is no JSON: {error}", hint=_HINT) from None
+    raise Invalid(f"line {number} is no JSON object", hint=_HINT)
 
 
 def import_sessions(
@@ -190,72 +215,89 @@ def import_session(ctx: Context, tx: Tx, session: Json, on_conflict: str = "skip
         if on_conflict == "error":
             msg = f"there is a session {session_id!r} already"
             raise Conflict(msg, hint="import with on_conflict='skip' or 'replace'")
-        tx.run("delete_messages", {"session_id": session_id})
+        _empty(tx, session_id)
         outcome = "replaced"
     _store(ctx, tx, session_id, session)
     return outcome
 
 
+def _empty(tx: Tx, session_id: str) -> None:
+    """Take out what a session is to be replaced of; flags stay unless the new one has some."""
+    tx.run("delete_messages", {"session_id": session_id})
+    for name in ("forget_rewinds", "drop_session_exact", "drop_relation"):
+        tx.run(name, {"id": session_id})
+
+
 def _store(ctx: Context, tx: Tx, session_id: str, session: Json) -> None:
-    texts = {field: to_column(clean(ctx, session.get(field)), field) for field in _TEXTS}
+    values = {field: clean(ctx, session.get(field)) for field in _TEXTS}
+    values["title"] = _free_title(ctx, tx, session_id, values["title"])
+    texts = {field: to_column(value, field) for field, value in values.items()}
     columns: Json = {name: session.get(name) for name in SESSION_COLUMNS}
     columns |= {field: stored.column for field, stored in texts.items()}
-    config = session.get("model_config")
+    config = clean(ctx, session.get("model_config"))
     if not isinstance(config, str):
-        columns["model_config"] = dump(config, "model_config") if config else None
-    columns["source"] = columns["source"] or "unknown"
+        config = dump(config, "model_config") if config else None
+    columns["model_config"] = config
+    columns["source"] = "unknown" if columns["source"] is None else columns["source"]
     columns["started_at"] = ctx.clock() if columns["started_at"] is None else columns["started_at"]
-    columns["title"] = _free_title(ctx, tx, session_id, session.get("title"))
     parent = columns["parent_session_id"]
-    if parent is not None and tx.one("session_exists", {"id": parent}) is None:
+    if parent == session_id or tx.one("session_exists", {"id": parent}) is None:
         columns["parent_session_id"] = None
-    _check_numbers(session_id, columns)
+    side = session["side"]
+    _check_numbers(session_id, {**columns, **side})
     tx.run("put_session", columns)
     keep(tx, "session", session_id, texts)
     for message in session["messages"]:
-        insert(ctx, tx, session_id, _message(session_id, message))
+        insert(ctx, tx, session_id, _message(ctx, session_id, message))
     recount(tx, session_id)
-    _put_side(tx, session_id, parent, session.get("side") or {})
+    _put_side(tx, session_id, parent, side)
     refresh_session_hash(tx, session_id)
 
 
-def _put_side(tx: Tx, session_id: str, parent: Any, side: Json) -> None:
-    if {"pinned_at", "archived_at", "title_source"} & set(side):
-        names = ("pinned_at", "archived_at", "title_source")
-        tx.run("put_flags", {"id": session_id, **{name: side.get(name) for name in names}})
+def _put_side(tx: Tx, session_id: str, parent: Any, side: Mapping[str, Any]) -> None:
+    if set(_FLAGS) & set(side):
+        tx.run("put_flags", {"id": session_id, **{name: side.get(name) for name in _FLAGS}})
     if side.get("relation") in RELATIONS and isinstance(parent, str):
         tx.run("put_relation", {"id": session_id, "parent_id": parent, "kind": side["relation"]})
 
 
 def _free_title(ctx: Context, tx: Tx, session_id: str, title: Any) -> str | None:
     """Take the title along; if another session has it by now, with a number."""
-    wanted = sanitize_title(str(title)[:100]) if title else None
-    owner = None if wanted is None else tx.value("title_owner", {"title": wanted})
-    if wanted is None or owner in (None, session_id):
-        return None if wanted is None else to_column(wanted, "title").column
-    return get_next_title_in_lineage(ctx, tx, wanted)
+    wanted = sanitize_title(str(title)[:MAX_TITLE_LENGTH]) if title else None
+    column = to_column(wanted, "title").column
+    if column is None or tx.value("title_owner", {"title": column}) in (None, session_id):
+        return wanted
+    return get_next_title_in_lineage(ctx, tx, column)
 
 
-def _check_numbers(session_id: str, columns: Json) -> None:
-    for name, value in columns.items():
-        numeric = name.endswith(("_at", "_tokens", "_count", "_usd"))
-        if numeric and value is not None and not isinstance(value, (int, float)):
-            msg = f"session {session_id!r}: {name} must be a number, not {value!r}"
-            raise Invalid(msg, hint="pass what `export` wrote")
+def _check_numbers(session_id: str, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        numeric = name.endswith(("_at", "_tokens", "_count", "_usd", "timestamp"))
+        if numeric and value is not None and not _is_number(value):
+            msg = f"session {session_id!r}: {name} must be a number, not {str(value)[:40]!r}"
+            raise Invalid(msg, hint=_HINT)
 
 
-def _message(session_id: str, message: Any) -> Json:
+def _is_number(value: Any) -> bool:
+    fits = not isinstance(value, int) or abs(value) < 1 << 63
+    return isinstance(value, (int, float)) and value == value and fits  # noqa: PLR0124  (no NaN)
+
+
+def _message(ctx: Context, session_id: str, message: Any) -> Json:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         msg = f"session {session_id!r} has a message that is no object with a role"
-        raise Invalid(msg, hint="pass what `export` wrote; nothing of this session was stored")
+        raise Invalid(msg, hint=_HINT)
+    _check_numbers(session_id, {name: message.get(name) for name in ("timestamp", "token_count")})
     decoded = dict(message)
     for field in ("reasoning_details", "codex_reasoning_items", "tool_calls"):
         if isinstance(decoded.get(field), str):
-            decoded[field] = _decoded(decoded[field])
+            as_it_is = ctx.redact is None and field != "tool_calls"
+            decoded[field] = JsonText(decoded[field]) if as_it_is else _decoded(decoded[field])
     return decoded
 
 
 def _decoded(text: str) -> Any:
+    """Exports have tool calls decoded; other programs may write them as the text they are."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -6,7 +6,7 @@ from typing import Final
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Context, Json
-from threadkeep.state.exact import to_column
+from threadkeep.state.exact import keep, to_column
 from threadkeep.state.messages import find_key, remember_key
 
 COUNTERS: Final = (
@@ -51,7 +51,17 @@ def update_token_counts(
     before = tx.one("usage_of", {"id": session_id})
     if before is None:
         return
+    texts = {
+        "cost_status": to_column(cost_status, "cost_status"),
+        "cost_source": to_column(cost_source, "cost_source"),
+        "pricing_version": to_column(pricing_version, "pricing_version"),
+        "billing_provider": to_column(billing_provider, "billing_provider"),
+        "billing_base_url": to_column(billing_base_url, "billing_base_url"),
+        "billing_mode": to_column(billing_mode, "billing_mode"),
+        "model": to_column(model, "model"),
+    }
     values: Json = {
+        **{field: stored.column for field, stored in texts.items()},
         "id": session_id,
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
@@ -60,15 +70,9 @@ def update_token_counts(
         "reasoning_tokens": reasoning_tokens,
         "estimated_cost_usd": estimated_cost_usd,
         "actual_cost_usd": actual_cost_usd,
-        "cost_status": to_column(cost_status, "cost_status").column,
-        "cost_source": to_column(cost_source, "cost_source").column,
-        "pricing_version": to_column(pricing_version, "pricing_version").column,
-        "billing_provider": to_column(billing_provider, "billing_provider").column,
-        "billing_base_url": to_column(billing_base_url, "billing_base_url").column,
-        "billing_mode": to_column(billing_mode, "billing_mode").column,
-        "model": to_column(model, "model").column,
     }
     tx.run("set_usage" if absolute else "add_usage", values)
+    keep(tx, "session", session_id, texts)
     after = tx.one("usage_of", {"id": session_id}) or before
     _note_change(ctx, tx, session_id, values["model"], before, after)
 
@@ -79,13 +83,13 @@ def _note_change(
     """Write the difference to the day's account of the model that made it."""
     width = len(COUNTERS) + len(COSTS)
     pairs = zip(before[:width], after[:width], strict=True)
-    change = [(new or 0) - (old or 0) for old, new in pairs]
+    change = [new - old for old, new in pairs]
     if not any(change):
         return
     values: Json = dict(zip((*COUNTERS, *COSTS), change, strict=True))
     values |= {
         "session_id": session_id,
-        "day": time.strftime("%Y-%m-%d", time.localtime(ctx.clock())),
+        "day": _day(ctx.clock()),
         "model": model or after[width] or "",
         "source": after[width + 1],
     }
@@ -117,7 +121,7 @@ def usage(
     rows = tx.all("usage_rows" if ctx.side else "usage_rows_plain", params)
     sums: dict[str, Json] = {}
     for session_id, day, model, row_source, *amounts in rows:
-        keys = {"model": model or "unknown", "source": row_source, "day": day}
+        keys = {"model": model or "unknown", "source": row_source, "day": day or "unknown"}
         key = str(keys.get(by, session_id))
         total = sums.setdefault(key, _nothing(by, key))
         total["ids"].add(session_id)

@@ -1,4 +1,4 @@
-"""Verbs that write, and go on when the full-text index is what stands in the way.
+"""Verbs that go on: past text that is none, and past a full-text index that stands in the way.
 
 The contract's index is filled by triggers inside the transaction of a message, and a damaged one
 would refuse every message. So a write that SQLite refuses for no reason of the contract's tables is
@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.verbs import show_as_method
 from threadkeep.errors import ThreadkeepError
-from threadkeep.state.context import Context
+from threadkeep.state.context import Context, reading
 from threadkeep.state.drain import after_append
 from threadkeep.state.index import blames_index, detach_index, warn_detached
 
@@ -25,6 +25,18 @@ Ids = TypeVar("Ids", int, list[int])
 log = logging.getLogger(__name__)
 
 _PLAIN = frozenset({str, int, float, bool, list, dict, type(None)})
+
+
+def reads(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb that runs in one read transaction."""
+
+    @wraps(function)
+    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        ctx: Context = store.context
+        return reading(ctx, lambda tx: function(ctx, tx, *args, **kwargs))
+
+    show_as_method(verb, function, given=2)
+    return verb
 
 
 def writes(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:

@@ -84,8 +84,8 @@ INSERT INTO messages(
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: count_message
-UPDATE sessions SET message_count = message_count + ?, tool_call_count = tool_call_count + ?
-WHERE id = ?;
+UPDATE sessions SET message_count = coalesce(message_count, 0) + ?,
+  tool_call_count = coalesce(tool_call_count, 0) + ? WHERE id = ?;
 
 -- name: put_hash
 INSERT INTO tk_hashes(id, hash) VALUES (?, ?) ON CONFLICT(id) DO UPDATE SET hash = excluded.hash;
@@ -162,6 +162,9 @@ ON CONFLICT(session_id) DO UPDATE SET pinned_at = excluded.pinned_at;
 -- name: set_archived
 INSERT INTO tk_flags(session_id, archived_at) VALUES (:id, :at)
 ON CONFLICT(session_id) DO UPDATE SET archived_at = excluded.archived_at;
+
+-- name: set_parent
+UPDATE sessions SET parent_session_id = :parent_id WHERE id = :id AND parent_session_id IS NOT :parent_id;
 
 -- name: put_relation
 INSERT INTO tk_relations(session_id, parent_id, kind) VALUES (:id, :parent_id, :kind)
@@ -252,10 +255,12 @@ UPDATE sessions SET message_count = :messages, tool_call_count = :calls WHERE id
 -- ---------------------------------------------------------------- lineage
 
 -- name: compression_child
--- The contract's rule: begun when the compressed parent had ended; of several the newest.
+-- The contract's rule: begun when the compressed parent had ended; of several the newest. Where the
+-- relation was said, it counts: a clock that stepped back in between must not hide a continuation.
 SELECT c.id FROM sessions p JOIN sessions c ON c.parent_session_id = p.id
-WHERE p.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at
-  AND NOT EXISTS (SELECT 1 FROM tk_relations r WHERE r.session_id = c.id AND r.kind <> 'compression')
+LEFT JOIN tk_relations r ON r.session_id = c.id
+WHERE p.id = :id AND p.end_reason = 'compression'
+  AND coalesce(r.kind = 'compression', c.started_at >= p.ended_at)
 ORDER BY c.started_at DESC LIMIT 1;
 
 -- name: compression_child_plain
@@ -265,8 +270,9 @@ ORDER BY c.started_at DESC LIMIT 1;
 
 -- name: compression_parent
 SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
-WHERE c.id = :id AND p.end_reason = 'compression' AND c.started_at >= p.ended_at
-  AND NOT EXISTS (SELECT 1 FROM tk_relations r WHERE r.session_id = c.id AND r.kind <> 'compression');
+LEFT JOIN tk_relations r ON r.session_id = c.id
+WHERE c.id = :id AND p.end_reason = 'compression'
+  AND coalesce(r.kind = 'compression', c.started_at >= p.ended_at);
 
 -- name: compression_parent_plain
 SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
@@ -310,24 +316,28 @@ FROM sessions WHERE id = :parent;
 -- Also one that ended before: it goes on in its child, and that must be found.
 UPDATE sessions SET ended_at = coalesce(ended_at, :now), end_reason = 'compression' WHERE id = :id;
 
--- name: set_started
-UPDATE sessions SET started_at = :now WHERE id = :id;
+-- name: start_after
+-- Not before its parent ended, whatever the clock says: Hermes tells a continuation by that.
+UPDATE sessions SET started_at = (SELECT max(:now, p.ended_at) FROM sessions p WHERE p.id = :parent)
+WHERE id = :id;
 
 -- ---------------------------------------------------------------- usage
 
 -- name: usage_of
-SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,
-  estimated_cost_usd, actual_cost_usd, model, source
+SELECT coalesce(CAST(input_tokens AS NUMERIC), 0), coalesce(CAST(output_tokens AS NUMERIC), 0),
+  coalesce(CAST(cache_read_tokens AS NUMERIC), 0), coalesce(CAST(cache_write_tokens AS NUMERIC), 0),
+  coalesce(CAST(reasoning_tokens AS NUMERIC), 0), coalesce(CAST(estimated_cost_usd AS NUMERIC), 0),
+  coalesce(CAST(actual_cost_usd AS NUMERIC), 0), model, source
 FROM sessions WHERE id = :id;
 
 -- name: add_usage
 -- Estimated costs become a number with the first update; actual costs only when there are some.
 UPDATE sessions SET
-  input_tokens = input_tokens + :input_tokens,
-  output_tokens = output_tokens + :output_tokens,
-  cache_read_tokens = cache_read_tokens + :cache_read_tokens,
-  cache_write_tokens = cache_write_tokens + :cache_write_tokens,
-  reasoning_tokens = reasoning_tokens + :reasoning_tokens,
+  input_tokens = coalesce(input_tokens, 0) + coalesce(:input_tokens, 0),
+  output_tokens = coalesce(output_tokens, 0) + coalesce(:output_tokens, 0),
+  cache_read_tokens = coalesce(cache_read_tokens, 0) + coalesce(:cache_read_tokens, 0),
+  cache_write_tokens = coalesce(cache_write_tokens, 0) + coalesce(:cache_write_tokens, 0),
+  reasoning_tokens = coalesce(reasoning_tokens, 0) + coalesce(:reasoning_tokens, 0),
   estimated_cost_usd = coalesce(estimated_cost_usd, 0) + coalesce(:estimated_cost_usd, 0),
   actual_cost_usd = CASE WHEN :actual_cost_usd IS NULL THEN actual_cost_usd
     ELSE coalesce(actual_cost_usd, 0) + :actual_cost_usd END,
@@ -342,11 +352,11 @@ WHERE id = :id;
 
 -- name: set_usage
 UPDATE sessions SET
-  input_tokens = :input_tokens,
-  output_tokens = :output_tokens,
-  cache_read_tokens = :cache_read_tokens,
-  cache_write_tokens = :cache_write_tokens,
-  reasoning_tokens = :reasoning_tokens,
+  input_tokens = coalesce(:input_tokens, 0),
+  output_tokens = coalesce(:output_tokens, 0),
+  cache_read_tokens = coalesce(:cache_read_tokens, 0),
+  cache_write_tokens = coalesce(:cache_write_tokens, 0),
+  reasoning_tokens = coalesce(:reasoning_tokens, 0),
   estimated_cost_usd = coalesce(:estimated_cost_usd, 0),
   actual_cost_usd = coalesce(:actual_cost_usd, actual_cost_usd),
   cost_status = coalesce(:cost_status, cost_status),
@@ -363,8 +373,9 @@ INSERT INTO tk_usage(
   session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
   cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd)
 VALUES (
-  :session_id, :day, :model, :source, :input_tokens, :output_tokens, :cache_read_tokens,
-  :cache_write_tokens, :reasoning_tokens, :estimated_cost_usd, :actual_cost_usd)
+  :session_id, :day, :model, :source, CAST(:input_tokens AS INTEGER), CAST(:output_tokens AS INTEGER),
+  CAST(:cache_read_tokens AS INTEGER), CAST(:cache_write_tokens AS INTEGER),
+  CAST(:reasoning_tokens AS INTEGER), CAST(:estimated_cost_usd AS REAL), CAST(:actual_cost_usd AS REAL))
 ON CONFLICT(session_id, day, model) DO UPDATE SET
   input_tokens = input_tokens + excluded.input_tokens,
   output_tokens = output_tokens + excluded.output_tokens,
@@ -411,7 +422,9 @@ FROM sessions
 WHERE (CAST(:first AS TEXT) IS NULL OR day >= :first) AND (CAST(:last AS TEXT) IS NULL OR day <= :last)
   AND (CAST(:source AS TEXT) IS NULL OR source = :source)
   AND (coalesce(input_tokens, 0) <> 0 OR coalesce(output_tokens, 0) <> 0
-       OR coalesce(estimated_cost_usd, 0) <> 0);
+       OR coalesce(cache_read_tokens, 0) <> 0 OR coalesce(cache_write_tokens, 0) <> 0
+       OR coalesce(reasoning_tokens, 0) <> 0 OR coalesce(estimated_cost_usd, 0) <> 0
+       OR coalesce(actual_cost_usd, 0) <> 0);
 
 -- ---------------------------------------------------------------- listing
 
@@ -420,6 +433,9 @@ SELECT min(source) FROM sessions;
 
 -- name: next_source
 SELECT min(source) FROM sessions WHERE source > :source;
+
+-- name: count_some
+SELECT count(*) FROM (SELECT 1 FROM sessions WHERE source = :source LIMIT :limit);
 
 -- name: list_all
 SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
@@ -532,11 +548,13 @@ WHERE session_id = :session_id AND role = 'user' AND content IS NOT NULL ORDER B
 SELECT max(timestamp) FROM messages WHERE session_id = :session_id;
 
 -- name: activity_of
-SELECT coalesce((SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at)
+SELECT CAST(coalesce(
+  (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at) AS REAL)
 FROM sessions s WHERE s.id = :id;
 
 -- name: all_activity
-SELECT s.id, coalesce((SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at)
+SELECT s.id, CAST(coalesce(
+  (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at) AS REAL)
 FROM sessions s;
 
 -- name: sessions_after
@@ -587,6 +605,15 @@ ON CONFLICT(id) DO UPDATE SET
   estimated_cost_usd = excluded.estimated_cost_usd, actual_cost_usd = excluded.actual_cost_usd,
   cost_status = excluded.cost_status, cost_source = excluded.cost_source,
   pricing_version = excluded.pricing_version, title = excluded.title;
+
+-- name: forget_rewinds
+DELETE FROM tk_rewound WHERE session_id = :id;
+
+-- name: drop_session_exact
+DELETE FROM tk_exact WHERE owner = 'session' AND key = :id;
+
+-- name: drop_relation
+DELETE FROM tk_relations WHERE session_id = :id;
 
 -- name: side_of
 SELECT f.pinned_at, f.archived_at, f.title_source, r.kind

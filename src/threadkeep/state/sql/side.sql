@@ -133,6 +133,7 @@ CREATE TABLE tk_activity (
 CREATE INDEX tk_activity_order ON tk_activity(last_active, session_id);
 
 -- ---------------------------------------------------------------- kept right, whoever writes
+-- The casts are for programs that write a time as text: STRICT would refuse their rows.
 
 CREATE TRIGGER tk_message_gone AFTER DELETE ON messages BEGIN
   DELETE FROM tk_hashes WHERE id = old.id;
@@ -140,9 +141,9 @@ CREATE TRIGGER tk_message_gone AFTER DELETE ON messages BEGIN
   DELETE FROM tk_offloaded WHERE message_id = old.id;
   DELETE FROM tk_docs WHERE message_id = old.id;
   DELETE FROM tk_dirty WHERE id = old.id;
-  UPDATE tk_activity SET last_active = coalesce(
+  UPDATE tk_activity SET last_active = CAST(coalesce(
     (SELECT max(timestamp) FROM messages WHERE session_id = old.session_id),
-    (SELECT started_at FROM sessions WHERE id = old.session_id), last_active)
+    (SELECT started_at FROM sessions WHERE id = old.session_id), last_active) AS REAL)
   WHERE session_id = old.session_id AND last_active <= old.timestamp;
 END;
 
@@ -155,8 +156,9 @@ CREATE TRIGGER tk_message_changed AFTER UPDATE ON messages BEGIN
 END;
 
 CREATE TRIGGER tk_message_moved AFTER UPDATE OF timestamp, session_id ON messages BEGIN
-  UPDATE tk_activity SET last_active = coalesce(
-    (SELECT max(timestamp) FROM messages m WHERE m.session_id = tk_activity.session_id), last_active)
+  UPDATE tk_activity SET last_active = CAST(coalesce(
+    (SELECT max(timestamp) FROM messages m WHERE m.session_id = tk_activity.session_id),
+    (SELECT started_at FROM sessions s WHERE s.id = tk_activity.session_id), last_active) AS REAL)
   WHERE session_id IN (old.session_id, new.session_id);
 END;
 
@@ -188,6 +190,33 @@ CREATE TRIGGER tk_session_gone AFTER DELETE ON sessions BEGIN
   DELETE FROM tk_activity WHERE session_id = old.id;
 END;
 
+-- What another program counted is noted when the session goes: spent is spent, whoever wrote it down.
+CREATE TRIGGER tk_session_spent AFTER DELETE ON sessions WHEN typeof(old.id) = 'text' BEGIN
+  INSERT INTO tk_usage(session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd)
+  SELECT old.id, coalesce(date(old.started_at, 'unixepoch', 'localtime'), ''),
+    CAST(coalesce(old.model, '') AS TEXT), CAST(old.source AS TEXT), i, o, cr, cw, r, e, a
+  FROM (
+    SELECT CAST(coalesce(old.input_tokens, 0) - coalesce(sum(input_tokens), 0) AS INTEGER) AS i,
+      CAST(coalesce(old.output_tokens, 0) - coalesce(sum(output_tokens), 0) AS INTEGER) AS o,
+      CAST(coalesce(old.cache_read_tokens, 0) - coalesce(sum(cache_read_tokens), 0) AS INTEGER) AS cr,
+      CAST(coalesce(old.cache_write_tokens, 0) - coalesce(sum(cache_write_tokens), 0) AS INTEGER) AS cw,
+      CAST(coalesce(old.reasoning_tokens, 0) - coalesce(sum(reasoning_tokens), 0) AS INTEGER) AS r,
+      CAST(coalesce(old.estimated_cost_usd, 0) - coalesce(sum(estimated_cost_usd), 0) AS REAL) AS e,
+      CAST(coalesce(old.actual_cost_usd, 0) - coalesce(sum(actual_cost_usd), 0) AS REAL) AS a
+    FROM tk_usage WHERE session_id = old.id
+  )
+  WHERE i <> 0 OR o <> 0 OR cr <> 0 OR cw <> 0 OR r <> 0 OR abs(e) > 1e-9 OR abs(a) > 1e-9
+  ON CONFLICT(session_id, day, model) DO UPDATE SET
+    input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens,
+    cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
+    cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
+    reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
+    estimated_cost_usd = estimated_cost_usd + excluded.estimated_cost_usd,
+    actual_cost_usd = actual_cost_usd + excluded.actual_cost_usd;
+END;
+
 CREATE TRIGGER tk_session_changed AFTER UPDATE OF id, source, user_id, model_config, system_prompt,
   parent_session_id, started_at, title ON sessions
 BEGIN
@@ -197,15 +226,17 @@ BEGIN
     OR (field = 'title' AND old.title IS NOT new.title)
     OR (field = 'source' AND old.source IS NOT new.source)
     OR (field = 'user_id' AND old.user_id IS NOT new.user_id));
+  UPDATE tk_flags SET title_source = NULL
+  WHERE session_id = old.id AND old.title IS NOT new.title;  -- we say again who gave ours
 END;
 
 CREATE TRIGGER tk_session_new AFTER INSERT ON sessions BEGIN
   DELETE FROM tk_activity WHERE session_id = new.id;
-  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, new.started_at);
+  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, CAST(new.started_at AS REAL));
 END;
 
 CREATE TRIGGER tk_session_moved AFTER UPDATE OF id, started_at ON sessions BEGIN
   DELETE FROM tk_activity WHERE session_id IN (old.id, new.id);
-  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, coalesce(
-    (SELECT max(timestamp) FROM messages WHERE session_id = new.id), new.started_at));
+  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, CAST(coalesce(
+    (SELECT max(timestamp) FROM messages WHERE session_id = new.id), new.started_at) AS REAL));
 END;

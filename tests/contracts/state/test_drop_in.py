@@ -1,0 +1,158 @@
+"""What programs of Hermes's time do around the store: other defaults, odd types, a shared start."""
+
+import enum
+import sqlite3
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.old_state_files import FULL_TEXT, TITLE_INDEX, tables
+from tests.support.states import Clock, open_state, talk
+from threadkeep.errors import Invalid
+from threadkeep.state import hermes_state
+from threadkeep.state.hermes_state import SessionDB
+
+
+class Role(str, enum.Enum):  # noqa: UP042  (what programs have; StrEnum is another type)
+    USER = "user"
+
+
+class Markup(str):
+    __slots__ = ()
+
+
+class Size(enum.IntEnum):
+    SMALL = 3
+
+
+# ---------------------------------------------------------------------- what tests replace
+
+
+def test_a_default_path_put_into_the_module_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hermes_state, "DEFAULT_DB_PATH", tmp_path / "elsewhere" / "state.db")
+    with SessionDB() as db:
+        assert db.db_path == tmp_path / "elsewhere" / "state.db"
+    assert (tmp_path / "elsewhere" / "state.db").exists()
+
+
+def test_a_clock_put_into_the_time_module_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        monkeypatch.setattr(time, "time", lambda: 1234.5)
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "hello")
+        assert (db.get_session("s") or {})["started_at"] == 1234.5
+        assert db.get_messages("s")[0]["timestamp"] == 1234.5
+
+
+# ---------------------------------------------------------------------- odd types
+
+
+def test_a_clock_of_whole_seconds_leaves_messages_sound(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db", clock=lambda: 1_760_000_000) as db:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "hello")
+        assert isinstance(db.get_messages("s")[0]["timestamp"], float)
+        assert db.check() == []
+
+
+@pytest.mark.parametrize(
+    "fields, stored",
+    [
+        ({"role": Role.USER}, {"role": "user"}),
+        ({"content": Markup("<b>")}, {"content": "<b>"}),
+        ({"content": Markup("é")}, {"content": "é"}),
+        ({"content": Markup("\ud800")}, {"content": "\ud800"}),
+        ({"token_count": True}, {"token_count": 1}),
+        ({"token_count": Size.SMALL}, {"token_count": 3}),
+        ({"token_count": "7"}, {"token_count": 7}),
+    ],
+    ids=repr,
+)
+def test_a_subtype_is_stored_as_what_it_is(
+    db: SessionDB, fields: dict[str, Any], stored: dict[str, Any]
+) -> None:
+    db.create_session("s", "cli")
+    db.append_message("s", **{"role": "user", "content": "x"} | fields)
+    message = db.get_messages("s")[0]
+    assert {name: message[name] for name in stored} == stored
+    assert type(message["content"]) is str
+    assert db.check() == []
+
+
+@pytest.mark.parametrize(
+    "timestamp", ["2026-01-01", datetime(2026, 1, 1, tzinfo=UTC), [1], 10**400]
+)
+def test_a_timestamp_that_is_none_is_refused(db: SessionDB, timestamp: Any) -> None:
+    db.create_session("s", "cli")
+    with pytest.raises(Invalid, match="Unix seconds"):
+        db.append_message("s", "user", "x", timestamp=timestamp)
+    assert db.message_count() == 0
+
+
+@pytest.mark.parametrize("page, given", [(1, 3), (3, 3), (500, 3), (-1, 3), (0, 0)])
+def test_any_size_of_page_ends(db: SessionDB, page: int, given: int) -> None:
+    talk(db, "s", "one", "two", "three")
+    assert len(list(db.iter_messages("s", page))) == given
+
+
+# ---------------------------------------------------------------------- damaged text
+
+
+def test_one_damaged_text_does_not_hide_the_others(
+    db: SessionDB, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A flipped bit, or another program, leaves text that is no UTF-8."""
+    talk(db, "s", "one", "two", "three")
+    talk(db, "t", "four")
+    connection = db._conn
+    assert connection is not None
+    connection.execute("UPDATE messages SET content = CAST(x'74ff6f' AS TEXT) WHERE id = 2")
+    connection.execute("UPDATE sessions SET system_prompt = CAST(x'ff' AS TEXT) WHERE id = 't'")
+    wanted = ["one", "t\ufffdo", "three"]
+    assert [m["content"] for m in db.get_messages("s")] == wanted
+    assert [m["content"] for m in db.get_messages_as_conversation("s")] == wanted
+    assert [m["content"] for m in db.iter_messages("s", page=2)] == wanted
+    assert [m["content"] for m in db.get_messages_around(2)] == wanted
+    assert {row["id"] for row in db.list_sessions_rich()} == {"s", "t"}
+    assert (db.get_session("t") or {})["system_prompt"] == "\ufffd"
+    assert len(db.export_all()) == 2
+    assert caplog.text.count("decode") == 1
+    assert "t\ufffdo" not in caplog.text
+    db.append_message("s", "user", "more")
+    assert [problem.split(" cannot")[0] for problem in db.check()] == ["message 2", "session 't'"]
+
+
+# ---------------------------------------------------------------------- made at the same time
+
+
+STEPS = (*tables(6), "INSERT INTO schema_version(version) VALUES (6)", TITLE_INDEX, *FULL_TEXT)
+
+
+@pytest.mark.parametrize("done", range(len(STEPS) + 1))
+def test_a_file_that_hermes_is_about_to_make_is_finished(tmp_path: Path, done: int) -> None:
+    """Hermes commits each statement; one of ours may open between any two, or after a crash."""
+    path = tmp_path / "state.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as hermes:
+        hermes.execute("PRAGMA journal_mode = WAL")
+        for statement in STEPS[:done]:
+            hermes.execute(statement)
+        with open_state(path, Clock()) as db:
+            for statement in STEPS[done:]:  # Hermes goes on where it was
+                later = statement.replace("INSERT INTO", "INSERT OR IGNORE INTO")
+                assert "IF NOT EXISTS" in later or later.startswith("INSERT")
+                hermes.execute(later)
+            db.create_session("s", "cli")
+            db.append_message("s", "user", "hello there")
+            assert [hit["session_id"] for hit in db.search_messages("hello")] == ["s"]
+            assert db.check() == []
+        assert {row[0] for row in hermes.execute("SELECT version FROM schema_version")} == {6}
+    with open_state(path) as db:
+        assert db.message_count() == 1
