@@ -92,3 +92,26 @@ commented = st.text(alphabet="a;'\" ", max_size=12).map(lambda s: f"1 -- {s}\n")
 def test_what_is_inside_a_statement_never_cuts_it(values: list[str]) -> None:
     statements = [f"SELECT {value};" for value in values]
     assert split_statements("\n".join(statements)) == statements
+
+
+def test_a_piece_stands_once_and_is_put_into_every_query_that_names_it() -> None:
+    text = """
+-- piece: columns
+id,
+  title
+-- name: one
+SELECT {columns} FROM t WHERE id = :id;
+-- name: all
+SELECT {columns} FROM t;
+"""
+    assert parse_queries(text) == {
+        "one": "SELECT id,\n  title FROM t WHERE id = :id",
+        "all": "SELECT id,\n  title FROM t",
+    }
+
+
+def test_a_piece_that_is_not_there_or_there_twice_is_an_error() -> None:
+    with pytest.raises(KeyError, match="columns"):
+        parse_queries("-- name: one\nSELECT {columns};\n")
+    with pytest.raises(ValueError, match="piece 'a' is defined twice"):
+        parse_queries("-- piece: a\n1\n-- piece: a\n2\n")

@@ -1,25 +1,36 @@
-"""Named queries: plain `.sql` files, each query under a line `-- name: its_name`."""
+"""Named queries: plain `.sql` files, each query under a line `-- name: its_name`.
 
+What several queries share stands once, under a line `-- piece: its_name`, before them; a query puts
+it in with `{its_name}`. A table's list of columns is the usual piece.
+"""
+
+import re
 from collections.abc import Mapping
 from importlib import resources
 
-_MARK = "-- name:"
+_MARK = re.compile(r"-- (name|piece): *(\w+)\s*")
+_PIECE = re.compile(r"\{(\w+)\}")
 
 
 def parse_queries(text: str) -> dict[str, str]:
     """Split a file of named queries into a mapping from name to SQL."""
-    queries: dict[str, list[str]] = {}
+    found: dict[str, dict[str, list[str]]] = {"name": {}, "piece": {}}
     current: list[str] = []
     for line in text.splitlines():
-        if line.startswith(_MARK):
-            name = line.removeprefix(_MARK).strip()
-            if name in queries:
-                msg = f"query {name!r} is defined twice"
+        mark = _MARK.fullmatch(line)
+        if mark is not None:
+            kind, name = mark.groups()
+            if name in found[kind]:
+                msg = f"{'query' if kind == 'name' else kind} {name!r} is defined twice"
                 raise ValueError(msg)
-            current = queries.setdefault(name, [])
+            current = found[kind].setdefault(name, [])
         elif line.strip() and not line.lstrip().startswith("--"):
             current.append(line)
-    return {name: "\n".join(lines).strip().rstrip(";") for name, lines in queries.items()}
+    pieces = {name: "\n".join(lines).strip() for name, lines in found["piece"].items()}
+    return {
+        name: _PIECE.sub(lambda use: pieces[use[1]], "\n".join(lines).strip().rstrip(";"))
+        for name, lines in found["name"].items()
+    }
 
 
 def load_text(package: str, file: str) -> str:

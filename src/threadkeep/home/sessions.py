@@ -6,13 +6,14 @@ from itertools import chain
 from typing import Any
 
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.state.moving import long_messages
 from threadkeep.state.session_db import SessionDB
+from threadkeep.state.sessions import two_that_begin
 from threadkeep.state.transfer import line, side_of
 
 Json = dict[str, Any]
 
 _LAST = "last"
-_PAGE = 500
 _SQLITE = b"SQLite format 3\0"
 _EXPORTED = "pass what `export` wrote, or the JSON of Hermes's own export"
 
@@ -32,8 +33,7 @@ def find_state_session(store: SessionDB, ref: str) -> str:
     if found is not None:
         return found
     with store.context.db.read() as tx:
-        pattern = ref.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        several = [str(row[0]) for row in tx.all("sessions_by_prefix", {"pattern": pattern})]
+        several = two_that_begin(tx, ref)
     if several:
         msg = f"several sessions begin with {ref!r}: {', '.join(several)} among them"
         raise Invalid(msg, hint="give more of the id")
@@ -69,17 +69,9 @@ def flags_of(store: SessionDB, session_ids: Iterable[str]) -> dict[str, Json]:
         return {session_id: side_of(tx, session_id) for session_id in session_ids}
 
 
-def count_long_messages(store: SessionDB, min_chars: int = 4096) -> int:
+def count_long_messages(store: SessionDB, older_than_days: float = 0) -> int:
     """Count the messages of ended sessions that are long enough to be looked at for offloading."""
-    count = after = 0
-    params: Json = {"min_chars": min_chars, "cutoff": None, "limit": _PAGE}
-    while True:
-        with store.context.db.read() as tx:
-            rows = tx.all("long_messages", {**params, "after": after})
-        count += len(rows)
-        if len(rows) < _PAGE:
-            return count
-        after = int(rows[-1][0])
+    return sum(1 for _ in long_messages(store.context, older_than_days=older_than_days))
 
 
 # ---------------------------------------------------------------------- out

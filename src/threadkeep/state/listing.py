@@ -146,8 +146,8 @@ def _by_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
 
 
 def _are_few(tx: Tx, sources: Sequence[str]) -> bool:
-    some = (tx.value("count_some", {"source": source, "limit": _FEW}) for source in sources)
-    return sum(some) < _FEW
+    each = (tx.value("count_some", {"source": source, "limit": _FEW}) for source in sources)
+    return sum(map(int, each)) < _FEW
 
 
 def _last_active(ctx: Context, tx: Tx, wanted: Wanted, row: Row) -> Any:

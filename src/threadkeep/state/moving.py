@@ -22,6 +22,8 @@ from threadkeep.state.verbs import write
 _DAY: Final = 86_400.0
 # A marker has 85 characters: below this, moving costs more than it gives.
 _LEAST: Final = 256
+# What is moved unless told otherwise, in characters.
+_LONG: Final = 4096
 _PAGE: Final = 200
 # Characters in one transaction: some tens of milliseconds under the lock.
 _AT_ONCE: Final = 4_000_000
@@ -39,7 +41,7 @@ class _Move(NamedTuple):
 # ---------------------------------------------------------------------- out
 
 
-def offload_blobs(ctx: Context, *, min_chars: int = 4096, older_than_days: float = 0) -> Json:
+def offload_blobs(ctx: Context, *, min_chars: int = _LONG, older_than_days: float = 0) -> Json:
     """Move base64, long tool output and long reasoning of ended sessions out of their messages.
 
     Each is kept once, compressed, and our readers get it back as it was; Hermes sees a marker.
@@ -49,13 +51,17 @@ def offload_blobs(ctx: Context, *, min_chars: int = 4096, older_than_days: float
         msg = f"blobs of {min_chars} characters are too small to be kept apart"
         raise Invalid(msg, hint=f"give min_chars of at least {_LEAST}")
     done = {"messages": 0, "blobs": 0, "characters": 0, "bytes": 0}
-    for moves in _batches(ctx, _long_messages(ctx, min_chars, older_than_days), min_chars):
+    long = long_messages(ctx, min_chars=min_chars, older_than_days=older_than_days)
+    for moves in _batches(ctx, long, min_chars):
         for name, count in write(ctx, _move_all, moves).items():
             done[name] += count
     return done
 
 
-def _long_messages(ctx: Context, min_chars: int, older_than_days: float) -> Iterator[int]:
+def long_messages(
+    ctx: Context, *, min_chars: int = _LONG, older_than_days: float = 0
+) -> Iterator[int]:
+    """Give the messages of ended sessions, idle for so many days, that are worth looking at."""
     cutoff = ctx.clock() - older_than_days * _DAY if older_than_days > 0 else None
     params = {"after": 0, "min_chars": min_chars, "cutoff": cutoff, "limit": _PAGE}
     while True:

@@ -61,7 +61,7 @@ def search_messages(
     *,
     since: float | None = None,
     until: float | None = None,
-    sort: str = "rank",
+    sort: str | None = "rank",
     exclude_sessions: Sequence[str] | None = None,
     session_id: str | None = None,
     source_weights: Mapping[str, float] | None = None,
@@ -94,18 +94,18 @@ def search_messages(
         rounds = Finder(ctx, tx, groups, place).rounds()
         wanted = LAST_ID if limit < 0 else offset + limit
         tiers = _tiers(tx, rounds, filters, weights)
-        hits = _in_order(tx, tiers, groups, sort, weights, wanted)
+        hits = _in_order(tx, tiers, groups, sort or "rank", weights, wanted)
         return [_hit(ctx, tx, hit, query) for hit in hits[offset:wanted]]
 
 
-def _check(query: object, limit: object, offset: object, sort: str) -> None:
+def _check(query: object, limit: object, offset: object, sort: str | None) -> None:
     if query is not None and not isinstance(query, str):
         msg = f"a search is text, not {type(query).__name__}"
         raise Invalid(msg, hint="pass the words to look for")
     if not isinstance(limit, int) or not isinstance(offset, int) or offset < 0:
         msg = f"a page of hits is not limit={limit!r}, offset={offset!r}"
         raise Invalid(msg, hint="pass whole numbers; limit=-1 gives all hits")
-    if sort not in SORTS:
+    if sort is not None and sort not in SORTS:
         msg = f"hits are not sorted by {sort!r}"
         raise Invalid(msg, hint=f"use one of {', '.join(SORTS)}")
 

@@ -115,11 +115,16 @@ def resolve_session_id(_ctx: Context, tx: Tx, session_id_or_prefix: str) -> str 
     given = session_id_or_prefix
     if tx.one("session_exists", {"id": given}) is not None:
         return given
-    escaped = given.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    found = two_that_begin(tx, given)
+    return found[0] if len(found) == 1 else None
+
+
+def two_that_begin(tx: Tx, prefix: str) -> list[str]:
+    """Give the ids that begin so, two at most: enough to tell whether it is the only one."""
+    escaped = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     if len(escaped) > _LONGEST_PATTERN:
-        return None
-    found = tx.all("sessions_by_prefix", {"pattern": f"{escaped}%"})
-    return str(found[0][0]) if len(found) == 1 else None
+        return []
+    return [str(row[0]) for row in tx.all("sessions_by_prefix", {"pattern": f"{escaped}%"})]
 
 
 def search_sessions(
@@ -184,17 +189,18 @@ def set_relation(
         raise Invalid(msg, hint="pass parent_session_id, too")
     need_session(tx, session_id)
     need_session(tx, parent_id)
-    _refuse_circle(tx, session_id, parent_id)
+    if comes_from(tx, parent_id, session_id):
+        msg = f"session {parent_id!r} comes from {session_id!r}, and cannot be its parent"
+        raise Invalid(msg, hint="`threadkeep state lineage` shows the family")
     if tx.run("set_parent", {"id": session_id, "parent_id": parent_id}) > 0:
         refresh_session_hash(tx, session_id)
     tx.run("put_relation", {"id": session_id, "parent_id": parent_id, "kind": relation})
 
 
-def _refuse_circle(tx: Tx, session_id: str, parent_id: str) -> None:
-    above, seen = parent_id, set[str]()
-    while above is not None and above not in seen:
-        if above == session_id:
-            msg = f"session {parent_id!r} comes from {session_id!r}, and cannot be its parent"
-            raise Invalid(msg, hint="`threadkeep state lineage` shows the family")
+def comes_from(tx: Tx, session_id: str, ancestor: str) -> bool:
+    """Tell whether a session is another one, or a child of a child … of it."""
+    above, seen = session_id, set[str]()
+    while above is not None and above not in seen and above != ancestor:
         seen.add(above)
         above = tx.value("parent_of", {"id": above})
+    return above == ancestor

@@ -12,7 +12,7 @@ from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.messages import get_messages, insert, iter_messages
 from threadkeep.state.rewind import recount
 from threadkeep.state.rows import complete_session, read_session, refresh_session_hash, session_of
-from threadkeep.state.sessions import RELATIONS, check_id
+from threadkeep.state.sessions import RELATIONS, check_id, comes_from
 from threadkeep.state.titles import (
     MAX_TITLE_LENGTH,
     get_next_title_in_lineage,
@@ -186,8 +186,8 @@ def import_sessions(
         counts[outcome] += 1
         if outcome != "skipped":
             counts["messages"] += len(session["messages"])
-            if isinstance(session.get("parent_session_id"), str):
-                parents.append((session["id"], session["parent_session_id"]))
+        if isinstance(session.get("parent_session_id"), str):  # an import may have stopped half-way
+            parents.append((session["id"], session["parent_session_id"]))
         if progress is not None:
             progress(number)
     write(ctx, _join_families, parents)
@@ -197,7 +197,9 @@ def import_sessions(
 def _join_families(_ctx: Context, tx: Tx, parents: list[tuple[str, str]]) -> None:
     """Give children their parents, which may have come after them."""
     for child, parent in parents:
-        if tx.run("adopt_parent", {"id": child, "parent": parent}):
+        if not comes_from(tx, parent, child) and tx.run(
+            "adopt_parent", {"id": child, "parent": parent}
+        ):
             refresh_session_hash(tx, child)
 
 
@@ -241,7 +243,8 @@ def _store(ctx: Context, tx: Tx, session_id: str, session: Json) -> None:
     columns["source"] = "unknown" if columns["source"] is None else columns["source"]
     columns["started_at"] = ctx.clock() if columns["started_at"] is None else columns["started_at"]
     parent = columns["parent_session_id"]
-    if parent == session_id or tx.one("session_exists", {"id": parent}) is None:
+    known = parent is not None and tx.one("session_exists", {"id": parent}) is not None
+    if not known or comes_from(tx, parent, session_id):
         columns["parent_session_id"] = None
     side = session["side"]
     _check_numbers(session_id, {**columns, **side})

@@ -124,7 +124,7 @@ def compact(
     age = 0.0 if older_than is None else days(older_than)
     if dry_run:
         with reading(call) as store:
-            _tell_work(call, store, offload=offload, inline=inline)
+            _tell_work(call, store, age if offload else None, inline=inline)
         return
     with changing(call) as store, progress("compacting"):
         restored = store.inline_blobs() if inline else 0
@@ -140,18 +140,18 @@ def compact(
     note(f"{size_text(report['bytes_before'])} before, {size_text(report['bytes_after'])} now")
 
 
-def _tell_work(call: Call, store: SessionDB, *, offload: bool, inline: bool) -> None:
+def _tell_work(call: Call, store: SessionDB, age: float | None, *, inline: bool) -> None:
     report = store.size_report()
     work: Json = {"file_bytes": report["file_bytes"], "free_bytes": report["free_bytes"]}
-    if offload:
-        work["long_messages"] = count_long_messages(store)
+    if age is not None:
+        work["long_messages"] = count_long_messages(store, age)
     if inline:
         work["offloaded_values"] = report["counts"].get("offloaded_values", 0)
     if call.as_json:
         document(compact=work, dry_run=True)
         return
     note(f"would give back about {size_text(work['free_bytes'])} that are free inside")
-    if offload:
+    if age is not None:
         note(f"would look at {counted(work['long_messages'], 'long message')} of ended sessions")
     if inline:
         note(f"would put back {counted(work['offloaded_values'], 'value')}")

@@ -2,6 +2,7 @@
 
 import click
 
+from threadkeep import SessionDB
 from threadkeep.cli.command import Call
 from threadkeep.cli.output import counted, document, note, write
 from threadkeep.cli.state.group import (
@@ -28,7 +29,7 @@ def title(call: Call, *, session: str, text: str | None, clear: bool) -> None:
     """
     if clear and text is not None:
         raise Invalid("a title is given or cleared, not both", hint="leave one out")
-    if text is not None and not text.strip():
+    if text is not None and SessionDB.sanitize_title(text) is None:
         raise Invalid("the title is empty", hint="add --clear to take the title away")
     with changing(call) if clear or text is not None else reading(call) as store:
         session_id = find_state_session(store, session)

@@ -200,14 +200,11 @@ def _relation(node: Json) -> str:
 
 def branches(depths: Sequence[int]) -> list[str]:
     """Draw the lines of a tree, given how deep each node is, parents before children."""
-    leads = []
-    for place, depth in enumerate(depths):
-        after = depths[place + 1 :]
-        lead = ""
-        for level in range(1, depth + 1):
-            # Does a sibling follow on this level before the tree goes back above it?
-            below = next((deep for deep in after if deep <= level), 0) == level
-            joint = ("├─ ", "└─ ") if level == depth else ("│  ", "   ")
-            lead += joint[0] if below else joint[1]
-        leads.append(lead)
-    return leads
+    leads: list[str] = []
+    below: dict[int, None] = {}  # the levels on which a sibling follows, seen from the end
+    for depth in reversed(depths):
+        joint = "├─ " if depth in below else "└─ "
+        lead = "".join("│  " if level in below else "   " for level in range(1, depth))
+        leads.append(lead + joint if depth else "")
+        below = dict.fromkeys([*(level for level in below if level < depth), depth])
+    return leads[::-1]

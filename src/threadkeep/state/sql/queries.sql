@@ -1,5 +1,16 @@
 -- Named queries of the session store. Every SELECT names its columns: other programs may add some.
 
+-- piece: session
+s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
+  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens,
+  s.billing_provider, s.billing_base_url, s.billing_mode, s.estimated_cost_usd,
+  s.actual_cost_usd, s.cost_status, s.cost_source, s.pricing_version, s.title
+
+-- piece: message
+id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+
 -- name: get_meta
 SELECT value FROM tk_meta WHERE key = :key;
 
@@ -16,11 +27,8 @@ INSERT OR IGNORE INTO sessions(
 VALUES (:id, :source, :user_id, :model, :model_config, :system_prompt, :parent_session_id, :now);
 
 -- name: get_session
-SELECT id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at,
-  ended_at, end_reason, message_count, tool_call_count, input_tokens, output_tokens,
-  cache_read_tokens, cache_write_tokens, reasoning_tokens, billing_provider, billing_base_url,
-  billing_mode, estimated_cost_usd, actual_cost_usd, cost_status, cost_source, pricing_version, title
-FROM sessions WHERE id = :id;
+SELECT {session}
+FROM sessions s WHERE id = :id;
 
 -- name: session_exists
 SELECT 1 FROM sessions WHERE id = :id;
@@ -39,18 +47,12 @@ UPDATE sessions SET system_prompt = :system_prompt WHERE id = :id;
 SELECT id FROM sessions WHERE id LIKE :pattern ESCAPE '\' LIMIT 2;
 
 -- name: sessions_newest
-SELECT id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at,
-  ended_at, end_reason, message_count, tool_call_count, input_tokens, output_tokens,
-  cache_read_tokens, cache_write_tokens, reasoning_tokens, billing_provider, billing_base_url,
-  billing_mode, estimated_cost_usd, actual_cost_usd, cost_status, cost_source, pricing_version, title
-FROM sessions ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
+SELECT {session}
+FROM sessions s ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: sessions_newest_of_source
-SELECT id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at,
-  ended_at, end_reason, message_count, tool_call_count, input_tokens, output_tokens,
-  cache_read_tokens, cache_write_tokens, reasoning_tokens, billing_provider, billing_base_url,
-  billing_mode, estimated_cost_usd, actual_cost_usd, cost_status, cost_source, pricing_version, title
-FROM sessions WHERE source = :source ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
+SELECT {session}
+FROM sessions s WHERE source = :source ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: count_sessions
 SELECT count(*) FROM sessions WHERE CAST(:source AS TEXT) IS NULL OR source = :source;
@@ -93,24 +95,21 @@ INSERT INTO tk_hashes(id, hash) VALUES (?, ?) ON CONFLICT(id) DO UPDATE SET hash
 -- name: get_messages
 -- In the order they were written: the clock may have stepped back meanwhile. The pluses keep SQLite from reading
 -- all messages between two ids; the index of the session has the ids, and only they are sorted.
-SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+SELECT {message}
 FROM messages WHERE id IN (
   SELECT id FROM messages WHERE session_id = :session_id AND +id > :after AND +id < :before
   ORDER BY +id LIMIT :limit OFFSET :offset)
 ORDER BY id;
 
 -- name: get_latest_messages
-SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+SELECT {message}
 FROM messages WHERE id IN (
   SELECT id FROM messages WHERE session_id = :session_id AND +id > :after AND +id < :before
   ORDER BY +id DESC LIMIT :limit OFFSET :offset)
 ORDER BY id DESC;
 
 -- name: get_message
-SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+SELECT {message}
 FROM messages WHERE id = :id;
 
 -- name: count_messages
@@ -187,11 +186,8 @@ INSERT INTO tk_flags(session_id, title_source) VALUES (:id, :source)
 ON CONFLICT(session_id) DO UPDATE SET title_source = excluded.title_source;
 
 -- name: session_by_title
-SELECT id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at,
-  ended_at, end_reason, message_count, tool_call_count, input_tokens, output_tokens,
-  cache_read_tokens, cache_write_tokens, reasoning_tokens, billing_provider, billing_base_url,
-  billing_mode, estimated_cost_usd, actual_cost_usd, cost_status, cost_source, pricing_version, title
-FROM sessions WHERE title = :title;
+SELECT {session}
+FROM sessions s WHERE title = :title;
 
 -- name: newest_variant
 SELECT id FROM sessions WHERE title LIKE :pattern ESCAPE '\' ORDER BY started_at DESC LIMIT 1;
@@ -226,8 +222,7 @@ DELETE FROM messages WHERE session_id = :session_id AND +id >= :first;
 SELECT batch, cut FROM tk_rewound WHERE session_id = :session_id ORDER BY batch DESC LIMIT 1;
 
 -- name: rewound_messages
-SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items, hash, exact
+SELECT {message}, hash, exact
 FROM tk_rewound WHERE batch = :batch ORDER BY id;
 
 -- name: forget_rewind
@@ -438,105 +433,65 @@ SELECT min(source) FROM sessions WHERE source > :source;
 SELECT count(*) FROM (SELECT 1 FROM sessions WHERE source = :source LIMIT :limit);
 
 -- name: list_all
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+SELECT {session}, f.archived_at, r.kind
 FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
 LEFT JOIN tk_relations r ON r.session_id = s.id
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_all_plain
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL, NULL
+SELECT {session}, NULL, NULL
 FROM sessions s
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_roots
 -- By the index: SQLite would rather collect all roots and sort them.
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+SELECT {session}, f.archived_at, r.kind
 FROM sessions s INDEXED BY tk_sessions_roots LEFT JOIN tk_flags f ON f.session_id = s.id
 LEFT JOIN tk_relations r ON r.session_id = s.id
 WHERE s.parent_session_id IS NULL
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_roots_plain
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL, NULL
+SELECT {session}, NULL, NULL
 FROM sessions s
 WHERE +s.parent_session_id IS NULL
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_branches
 -- Sessions with a parent that stand for themselves: there are few.
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+SELECT {session}, f.archived_at, r.kind
 FROM tk_relations r JOIN sessions s ON s.id = r.session_id
 LEFT JOIN tk_flags f ON f.session_id = s.id
 WHERE r.kind = 'branch' AND s.parent_session_id IS NOT NULL
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_branches_plain
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL, NULL
+SELECT {session}, NULL, NULL
 FROM sessions s
 WHERE 0
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_source
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+SELECT {session}, f.archived_at, r.kind
 FROM sessions s INDEXED BY tk_sessions_by_source LEFT JOIN tk_flags f ON f.session_id = s.id
 LEFT JOIN tk_relations r ON r.session_id = s.id
 WHERE s.source = :source
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_source_plain
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL, NULL
+SELECT {session}, NULL, NULL
 FROM sessions s
 WHERE s.source = :source
 ORDER BY s.started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: list_one
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, f.archived_at, r.kind
+SELECT {session}, f.archived_at, r.kind
 FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
 LEFT JOIN tk_relations r ON r.session_id = s.id
 WHERE s.id = :id;
 
 -- name: list_one_plain
-SELECT s.id, s.source, s.user_id, s.model, s.model_config, s.system_prompt, s.parent_session_id,
-  s.started_at, s.ended_at, s.end_reason, s.message_count, s.tool_call_count, s.input_tokens,
-  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.billing_provider,
-  s.billing_base_url, s.billing_mode, s.estimated_cost_usd, s.actual_cost_usd, s.cost_status,
-  s.cost_source, s.pricing_version, s.title, NULL, NULL
+SELECT {session}, NULL, NULL
 FROM sessions s
 WHERE s.id = :id;
 
@@ -628,7 +583,7 @@ ON CONFLICT(session_id) DO UPDATE SET pinned_at = excluded.pinned_at,
 
 -- name: adopt_parent
 UPDATE sessions SET parent_session_id = :parent
-WHERE id = :id AND id <> :parent AND parent_session_id IS NULL
+WHERE id = :id AND parent_session_id IS NULL
   AND EXISTS (SELECT 1 FROM sessions p WHERE p.id = :parent);
 
 -- name: mark_dirty

@@ -3,6 +3,10 @@
 
 -- ---------------------------------------------------------------- filling our index
 
+-- piece: message
+id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+
 -- name: index_state
 SELECT (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed'),
   (SELECT max(id) FROM messages), (SELECT count(*) FROM tk_dirty);
@@ -138,8 +142,7 @@ SELECT m.session_id, s.source, s.model, s.started_at
 FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.id = :id;
 
 -- name: message_with_neighbours
-SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+SELECT {message}
 FROM messages WHERE id IN (
   :id,
   (SELECT max(+id) FROM messages WHERE session_id = :session_id AND +id < :id),

@@ -2,6 +2,14 @@
 
 -- ---------------------------------------------------------------- retention
 
+-- piece: message
+id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
+  finish_reason, reasoning, reasoning_details, codex_reasoning_items
+
+-- piece: m_message
+m.id, m.session_id, m.role, m.content, m.tool_call_id, m.tool_calls, m.tool_name, m.timestamp,
+  m.token_count, m.finish_reason, m.reasoning, m.reasoning_details, m.codex_reasoning_items
+
 -- name: idle_sessions
 -- All sessions lie between '' and x'': SQLite sorts every text before any blob. For one, both are its id.
 -- A session that never ended and never had a message may have begun a moment ago: it has to be asked for.
@@ -141,8 +149,7 @@ GROUP BY m.session_id ORDER BY bytes DESC, s.id LIMIT :limit;
 -- ---------------------------------------------------------------- checks
 
 -- name: hashed_messages
-SELECT m.id, m.session_id, m.role, m.content, m.tool_call_id, m.tool_calls, m.tool_name, m.timestamp,
-  m.token_count, m.finish_reason, m.reasoning, m.reasoning_details, m.codex_reasoning_items, h.hash
+SELECT {m_message}, h.hash
 FROM messages m LEFT JOIN tk_hashes h ON h.id = m.id
 WHERE m.id > :after ORDER BY m.id LIMIT :limit;
 
@@ -207,8 +214,7 @@ SELECT 1 FROM tk_blobs WHERE hash = :hash;
 SELECT hash, codec, data FROM tk_blobs;
 
 -- name: hashed_rewound
-SELECT id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items, hash
+SELECT {message}, hash
 FROM tk_rewound WHERE id > :after ORDER BY id LIMIT :limit;
 
 -- name: next_rewound_id
