@@ -36,6 +36,9 @@ def open_context(
     path: Path, *, read_only: bool, budget: float, redact: Redact | None, clock: Seconds
 ) -> Context:
     """Open a state file for writing if that is possible, else for reading."""
+    if str(path) == ":memory:":
+        msg = "a session store is a file: other connections of it could not see it in memory"
+        raise Invalid(msg, hint="give a path in a temporary folder")
     if path.exists() and (read_only or _is_newer(path)):
         return _open_to_look(path, budget, redact, clock)
     database = Database(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)

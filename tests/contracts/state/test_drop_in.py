@@ -156,3 +156,12 @@ def test_a_file_that_hermes_is_about_to_make_is_finished(tmp_path: Path, done: i
         assert {row[0] for row in hermes.execute("SELECT version FROM schema_version")} == {6}
     with open_state(path) as db:
         assert db.message_count() == 1
+
+
+def test_a_store_in_memory_is_refused_and_no_file_of_that_name_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Invalid, match="memory"):
+        SessionDB(":memory:")
+    assert list(tmp_path.iterdir()) == []
