@@ -9,6 +9,7 @@ need not count them, and what it did is no damage.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -229,13 +230,21 @@ def _exact_problems(tx: Tx) -> Iterator[str]:
             yield f"{what} is not as it was written"
             continue
         try:
-            readable = to_column(load(kind, value), field).column
-        except (ValueError, TypeError, RecursionError):
-            yield f"{what} cannot be read"
+            readable = to_column(load(kind, value, partial(_blob_text, tx)), field).column
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            yield f"{what} cannot be read: {error}"
             continue
         # Of a session another program may have changed the column; messages stay as they are.
         if owner == "message" and not apart and readable != column:
             yield f"{what} does not fit the text beside it"
+
+
+def _blob_text(tx: Tx, blob_hash: str) -> str:
+    row = tx.execute(QUERIES["get_blob"], {"hash": blob_hash}).fetchone()
+    if row is None:
+        msg = f"the blob {blob_hash} is missing"
+        raise ValueError(msg)
+    return checked_text(blob_hash, *row)
 
 
 def _offload_problems(tx: Tx) -> Iterator[str]:

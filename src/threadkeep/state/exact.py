@@ -5,16 +5,22 @@ can read, `tk_exact` the value itself, and reading gives the value back.
 """
 
 import json
+import logging
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json
+from threadkeep.state.offload import Piece, cut_json, read_blob, rebuild
+
+log = logging.getLogger(__name__)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG: Final = 4096  # characters of a string that is worth being kept apart
 _PICTURES = ("image", "image_url", "input_image")
 
 
@@ -58,9 +64,17 @@ def dump(value: Any, what: str) -> str:
         raise Invalid(msg, hint="pass text, numbers, lists and dicts") from error
 
 
-def load(kind: str, value: str | bytes) -> Any:
-    """Give the value back that `to_column` kept."""
-    return value if kind == "bytes" else json.loads(value)
+def load(kind: str, value: str | bytes, read_blob: Callable[[str], str]) -> Any:
+    """Give the value back that `to_column` kept; ValueError if that cannot be done."""
+    if kind == "bytes":
+        return value
+    if kind == "cut":
+        rest = json.loads(value)
+        pieces = [Piece(*piece) for piece in rest["pieces"]]
+        value = rebuild(
+            rest["text"], pieces, {piece.hash: read_blob(piece.hash) for piece in pieces}
+        )
+    return json.loads(value)
 
 
 def readable_text(value: Any) -> str:
@@ -89,9 +103,20 @@ def keep(tx: Tx, owner: str, key: int | str, fields: dict[str, Stored]) -> None:
 
 
 def put(tx: Tx, owner: str, key: int | str, field: str, kind: str, value: str | bytes) -> None:
-    """Write one exact value, with a fingerprint of its own."""
+    """Write one exact value, with a fingerprint of its own; pictures in it are kept once."""
+    if kind == "json" and isinstance(value, str) and len(value) >= _LONG:
+        kind, value = _without_blobs(tx, value)
     row = (owner, key, field, kind, value)
     tx.run("put_exact", (*row, fingerprint(row)))
+
+
+def _without_blobs(tx: Tx, value: str) -> tuple[str, str]:
+    found = cut_json(value, _LONG)
+    if found is None:
+        return "json", value
+    for blob in found.blobs:
+        tx.run("put_blob", blob._asdict())
+    return "cut", json.dumps({"text": found.column, "pieces": found.pieces})
 
 
 def overlay_messages(tx: Tx, messages: Sequence[Json]) -> None:
@@ -104,7 +129,15 @@ def overlay_messages(tx: Tx, messages: Sequence[Json]) -> None:
         by_id = {message["id"]: message for message in messages}
         for key, field, kind, value in found:
             if key in by_id:
-                by_id[key][field] = load(kind, value)
+                _overlay(tx, by_id[key], field, kind, value)
+
+
+def _overlay(tx: Tx, message: Json, field: str, kind: str, value: str | bytes) -> None:
+    """A picture that is lost must not take the conversation with it: the readable form stays."""
+    try:
+        message[field] = load(kind, value, partial(read_blob, tx))
+    except ValueError as error:
+        log.warning("message %s: %s is given as text only: %s", message["id"], field, error)
 
 
 def overlay_session(tx: Tx, session: Json) -> None:
@@ -113,6 +146,6 @@ def overlay_session(tx: Tx, session: Json) -> None:
     Only where the column still has its readable form: another program may have changed it.
     """
     for field, kind, value in tx.all("exact_session", {"key": session["id"]}):
-        exact = load(kind, value)
+        exact = load(kind, value, partial(read_blob, tx))
         if to_column(exact, field).column == session.get(field):
             session[field] = exact

@@ -103,12 +103,17 @@ def cut(field: str, role: str, text: str, min_chars: int) -> Cut | None:
     if field == "content":
         return _take_out(text, content_spans(text, role, min_chars))
     if field == "tool_calls":
-        found = _take_out(text, json_spans(text, max(min_chars, LONG)))
-        return found if found is not None and _is_json(found.column or "") else None
+        return cut_json(text, max(min_chars, LONG))
     if len(text) < min_chars:
         return None
     blob = pack(text)  # a model must not be shown a marker for its own thoughts
     return Cut(None, (Piece(0, 0, blob.hash),), (blob,))
+
+
+def cut_json(text: str, min_chars: int) -> Cut | None:
+    """Cut the long strings out of a JSON text, which stays JSON; None if it has none."""
+    found = _take_out(text, json_spans(text, min_chars))
+    return found if found is not None and _is_json(found.column or "") else None
 
 
 def content_spans(text: str, role: str, min_chars: int) -> list[Span]:

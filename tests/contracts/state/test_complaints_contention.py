@@ -257,7 +257,9 @@ def test_handles_are_given_back_at_close(path: Path) -> None:
 def test_handles_are_bounded_with_many_readers(path: Path) -> None:
     """#84233, #88033, #94736."""
     with SessionDB(path) as db:
-        for _ in range(3):  # SQLite itself keeps what 32 threads at once had open, for the next ones
+        for _ in range(
+            3
+        ):  # SQLite itself keeps what 32 threads at once had open, for the next ones
             with ThreadPoolExecutor(32) as pool:
                 list(pool.map(lambda _: look_at_everything(db), range(128)))
             assert descriptors(path.parent) <= 3 * (32 + 2)

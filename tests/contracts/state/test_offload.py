@@ -262,12 +262,13 @@ def test_limit_below_a_markers_length_is_refused(full: SessionDB) -> None:
 
 def test_blobs_come_back_for_good(full: SessionDB) -> None:
     before, columns = shown(full), raw(full, "SELECT * FROM messages ORDER BY id")
+    blobs = raw(full, "SELECT hash FROM tk_blobs")  # of exact values, which stay there
     offload(full)
     assert inline_blobs(full.context, "running") == 0
     assert inline_blobs(full.context, "done") == 4
     assert raw(full, "SELECT * FROM messages ORDER BY id") == columns
     assert raw(full, "SELECT count(*) FROM tk_offloaded") == [(0,)]
-    assert raw(full, "SELECT count(*) FROM tk_blobs") == [(0,)]
+    assert raw(full, "SELECT hash FROM tk_blobs") == blobs
     assert shown(full) == before
     assert inline_blobs(full.context) == 0
     assert check(full.context) == []
@@ -444,3 +445,42 @@ def test_damaged_message_is_not_blessed_by_moving_it(full: SessionDB) -> None:
         other.execute(sql)
     offload(full)
     assert any("message 2" in problem for problem in check(full.context))
+
+
+def test_a_picture_in_a_list_of_parts_is_kept_once_and_comes_back(db: SessionDB) -> None:
+    picture = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 200).decode()
+    parts = [
+        {"type": "text", "text": "look at this"},
+        {"type": "image_url", "image_url": {"url": picture}},
+    ]
+    db.create_session("s", "cli")
+    for _ in range(5):
+        db.append_message("s", "user", parts)
+    assert [message["content"] for message in db.get_messages("s")] == [parts] * 5
+    with db.context.db.read() as tx:
+        blobs, size = tx.execute("SELECT count(*), sum(length(data)) FROM tk_blobs").fetchone()
+        beside = tx.execute("SELECT sum(length(value)) FROM tk_exact").fetchone()[0]
+    assert blobs == 1
+    assert size + beside < len(picture)
+    assert db.check() == []
+    db.rewind_to_message("s", db.get_messages("s")[1]["id"])
+    db.compact()
+    db.undo_rewind("s")
+    assert [message["content"] for message in db.get_messages("s")] == [parts] * 5
+    db.delete_session("s")
+    db.compact()
+    with db.context.db.read() as tx:
+        assert tx.execute("SELECT count(*) FROM tk_blobs").fetchone()[0] == 0
+
+
+def test_a_lost_picture_leaves_the_text(db: SessionDB, caplog: pytest.LogCaptureFixture) -> None:
+    db.create_session("s", "cli")
+    db.append_message(
+        "s", "user", [{"type": "text", "text": "see"}, {"type": "image", "d": "A" * 9999}]
+    )
+    db.append_message("s", "user", "next")
+    with db.context.db.write() as tx:
+        tx.execute("DELETE FROM tk_blobs")
+    assert [message["content"] for message in db.get_messages("s")] == ["see\n[image]", "next"]
+    assert "text only" in caplog.text
+    assert any("missing" in problem for problem in db.check())

@@ -28,7 +28,7 @@ CREATE TABLE tk_exact (
   owner TEXT NOT NULL,                      -- 'message' or 'session'
   key ANY NOT NULL,                         -- its id
   field TEXT NOT NULL,                      -- the column that holds the readable form
-  kind TEXT NOT NULL,                       -- 'json', or 'bytes' for a value that was bytes
+  kind TEXT NOT NULL,                       -- 'json', 'cut' (with its long strings in tk_blobs), 'bytes'
   value ANY NOT NULL,
   hash INTEGER NOT NULL,                    -- over the other five
   PRIMARY KEY (owner, key, field)
@@ -96,7 +96,7 @@ CREATE TABLE tk_usage (
   PRIMARY KEY (session_id, day, model)
 ) STRICT, WITHOUT ROWID;
 
--- Blobs moved out of ended sessions, each kept once.
+-- Pictures in exact values, and what was moved out of ended sessions, each kept once.
 CREATE TABLE tk_blobs (
   hash TEXT PRIMARY KEY,                    -- of the original text
   codec TEXT NOT NULL,                      -- how `data` becomes the text again

@@ -92,6 +92,7 @@ ORDER BY o.message_id LIMIT :limit;
 
 -- name: all_pieces
 SELECT pieces FROM tk_offloaded
+UNION ALL SELECT value FROM tk_exact WHERE kind = 'cut'
 UNION ALL SELECT exact FROM tk_rewound WHERE exact IS NOT NULL;
 
 -- name: all_blobs
