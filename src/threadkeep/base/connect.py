@@ -4,8 +4,9 @@ import logging
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from threadkeep.base import pragmas
@@ -30,11 +31,15 @@ class Opened(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """Statements a contract wants run: on a new file, on the writer, on each reader."""
+    """What a contract wants: statements for a new file, for the writer, for each reader.
+
+    `guard` looks at the file before a write whenever its schema has changed, and may refuse.
+    """
 
     fresh: tuple[str, ...] = ()
     writer: tuple[str, ...] = ()
     reader: tuple[str, ...] = ()
+    guard: Callable[[Any], None] | None = None
 
 
 PLAIN = Tuning()

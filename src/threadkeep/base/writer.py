@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Writer:
         self._wal = wal
         self._tuning = tuning
         self._level = pragmas.FULL
+        self._cookie = -1
         self._wrote = False
         self._closed = False
 
@@ -59,7 +60,18 @@ class Writer:
         if self.journal_mode != "wal":  # readers may be in the way of any statement
             connection.execute(f"PRAGMA busy_timeout = {pragmas.BUSY_MS}")
         self.tx = tx = Tx(connection, self._queries)
+        if self._tuning.guard is not None:
+            self._look_at_schema(connection, tx, self._tuning.guard)
         return tx
+
+    def _look_at_schema(
+        self, connection: sqlite3.Connection, tx: Tx, guard: Callable[[Tx], None]
+    ) -> None:
+        """Another program may have brought the file up while we had it open (2 µs to ask)."""
+        cookie = connection.execute("PRAGMA schema_version").fetchone()[0]
+        if cookie != self._cookie:
+            guard(tx)
+            self._cookie = cookie
 
     def commit(self, budget: float, durable: bool) -> None:  # noqa: FBT001
         """Commit what was begun."""

@@ -7,7 +7,7 @@ from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite import Database, Tx
-from threadkeep.errors import Damaged
+from threadkeep.errors import Damaged, SchemaMismatch
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
 
 PACKAGE: Final = "threadkeep.state"
@@ -19,13 +19,25 @@ HEAD: Final = load_text(PACKAGE, "head.sql")
 INDEX: Final = load_text(PACKAGE, "index.sql")
 SIDE: Final = load_text(PACKAGE, "side.sql")
 
+
 # Rows of one to four kilobytes waste a third of a page of 4 KB, a sixth of one of 8 KB; and a file
 # that may shrink in small steps never has to be written anew. FTS5 is not on SQLite 3.40's list of
 # tables that a trigger of an untrusted schema may use, and the contract's triggers use it.
+def refuse_newer_now(tx: Tx) -> None:
+    """Raise if another program brought the file to a newer version while we had it open."""
+    version, side = read_version(tx) or 0, read_side_version(tx)
+    if version > SCHEMA_VERSION or side > SIDE_VERSION:
+        msg = f"another program has brought the file to schema version {max(version, side)}"
+        raise SchemaMismatch(
+            msg, hint="open it again, which is read-only then; or upgrade threadkeep"
+        )
+
+
 TUNING: Final = Tuning(
     fresh=("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"),
     # A log of 500 such pages is as long as SQLite's usual 1,000 of the usual size.
     writer=("PRAGMA trusted_schema = ON", "PRAGMA wal_autocheckpoint = 500"),
+    guard=refuse_newer_now,
 )
 
 _BILLING: Final = {

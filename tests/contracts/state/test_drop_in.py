@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.old_state_files import FULL_TEXT, TITLE_INDEX, tables
 from tests.support.states import Clock, open_state, talk
-from threadkeep.errors import Invalid
+from threadkeep.errors import Invalid, SchemaMismatch
 from threadkeep.state import hermes_state
 from threadkeep.state.hermes_state import SessionDB
 
@@ -165,3 +165,16 @@ def test_a_store_in_memory_is_refused_and_no_file_of_that_name_made(
     with pytest.raises(Invalid, match="memory"):
         SessionDB(":memory:")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_becomes_newer_while_it_is_open_is_written_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with open_state(path) as db:
+        talk(db, "s", "hello")
+        with closing(sqlite3.connect(path)) as newer:
+            newer.execute("ALTER TABLE messages ADD COLUMN reasoning_content TEXT")
+            newer.execute("UPDATE schema_version SET version = 7")
+            newer.commit()
+        with pytest.raises(SchemaMismatch, match="version 7"):
+            db.append_message("s", "user", "too late")
+        assert [message["content"] for message in db.get_messages("s")] == ["hello"]
