@@ -161,7 +161,17 @@ def snippet(text: str, query: str, width: int = 160, mark: tuple[str, str] = (">
     Without any match it is the head of the text. A cut end shows as `...`.
     """
     text = text[:INDEX_LIMIT]
+    return _marked(text, _find(text, query), width, mark)
+
+
+def snippet_of_match(text: str, query: str, width: int = 160) -> str | None:
+    """Cut a snippet as `snippet` does; None if nothing of the query is in the text."""
+    text = text[:INDEX_LIMIT]
     spans = _find(text, query)
+    return _marked(text, spans, width, (">>>", "<<<")) if spans else None
+
+
+def _marked(text: str, spans: "list[_Span]", width: int, mark: tuple[str, str]) -> str:
     start, end = _window(text, spans, width)
     pieces = ["..." if start else ""]
     at = start
@@ -261,10 +271,11 @@ _SUFFIX: Final = re.compile(r"(?:ations?|ments?|ings?|ness|ies|ied|ed|es|ers?|ly
 def _find(text: str, query: str) -> list[_Span]:
     """Find the terms in the text: (start, end, number of the term), in order, not overlapping."""
     folded = _fold(text)
-    spans: list[_Span] = []
-    for number, term in enumerate(parse_query(query)):
-        if term.words and term.operator != "NOT":
-            spans += _find_term(folded, term, number)
+    asked = [(n, term) for n, term in enumerate(parse_query(query)) if term.operator != "NOT"]
+    spans = [span for n, term in asked if term.words for span in _find_term(folded, term, n)]
+    # Emoji and symbols are what was looked for only where no word is: `a - b` is not about hyphens.
+    for n, term in asked if not spans else ():
+        spans += [] if term.words else _find_pattern(folded, re.escape(_fold(term.typed)), n)
     kept: list[_Span] = []
     for span in sorted(spans, key=lambda span: (span[0], -span[1])):
         if not kept or span[0] >= kept[-1][1]:
@@ -278,11 +289,15 @@ def _find_term(folded: str, term: Term, number: int) -> list[_Span]:
     exact = _pattern(words, rest=term.prefix)
     near = _pattern([_stem(word) for word in words], rest=True)
     for pattern in (exact, near):
-        found = islice(re.finditer(pattern, folded), _MAX_SPANS_PER_TERM)
-        spans = [(match.start(), match.end(), number) for match in found]
+        spans = _find_pattern(folded, pattern, number)
         if spans:
             return spans
     return []
+
+
+def _find_pattern(folded: str, pattern: str, number: int) -> list[_Span]:
+    found = islice(re.finditer(pattern, folded), _MAX_SPANS_PER_TERM)
+    return [(match.start(), match.end(), number) for match in found]
 
 
 def _pattern(words: list[str], *, rest: bool) -> str:

@@ -66,18 +66,19 @@ class Finder:
         self._broken = False
         self._cursor = LAST_ID  # behind it our index has every message but the changed ones
         self._changed: set[int] = set()
+        self._unread = place  # what the last reading left out
 
     def rounds(self) -> Iterator[Found]:
         """Give more and more ids; what one round finds, the next finds as well."""
         literal = [group for group in self._groups if is_literal(group)]
         read = self._scan(literal) if literal else set()
         read |= self._read_unindexed()
-        trusted = not self._broken
         for limit in ROUNDS:
+            trusted = not self._broken
             found = [self._ask(group, limit) for group in self._indexed]
             if self._broken and trusted:
-                read |= self._scan(self._indexed)
-                trusted = False
+                read |= self._read_all()
+                found = [self._ask(group, limit) for group in self._indexed]
             cut = any(each.cut for each in found)
             yield Found(read.union(*(each.ids for each in found)), cut)
             if not cut:
@@ -171,21 +172,37 @@ class Finder:
         if not self._indexed:
             return set()
         if not self._ctx.side:
-            return self._scan(self._indexed)
+            return self._read_all()
         try:
             if len(self._tx.all("triggers_of_index")) < TRIGGERS:
                 self._give_up("its triggers are gone")
-                return self._scan(self._indexed)
+                return self._read_all()
+            if self._tx.one("emptied_index") is not None:
+                self._give_up("it was emptied")
+                return self._read_all()
             self._cursor = how_far(self._tx).cursor
             return self._scan(self._indexed, self._cursor + 1) | self._read_changed()
         except FullTextError as error:
             self._give_up(str(error))
-            return self._scan(self._indexed)
+            return self._read_all()
+
+    def _read_all(self) -> set[int]:
+        """Read as many messages as is bearable; from now on indexes are asked for the rest only.
+
+        One index alone would give hits that the other would have refused: for `NOT`, for example.
+        """
+        found = self._scan(self._indexed)
+        self._place = self._unread
+        return found
 
     def _read_changed(self) -> set[int]:
         first, last, _ = self._place
-        rows = self._tx.execute(QUERIES["changed_messages"], {"limit": _SCANNED_ROWS})
-        return {row[0] for row in rows if first <= row[0] <= last and self._has(self._indexed, row)}
+        found: set[int] = set()
+        for row in self._tx.execute(QUERIES["changed_messages"], {"limit": _SCANNED_ROWS}):
+            self._changed.add(row[0])
+            if first <= row[0] <= last and self._has(self._indexed, row):
+                found.add(row[0])
+        return found
 
     def _scan(self, groups: Sequence[Group], first: int = 0) -> set[int]:
         """Read messages from one end and give those that match; a bounded number of them."""
@@ -193,6 +210,7 @@ class Finder:
         params = {"first": first, "last": self._place.last, "limit": _SCANNED_ROWS + 1}
         found: set[int] = set()
         characters = 0
+        self._unread = self._place._replace(first=LAST_ID, last=0)
         rows = self._tx.execute(QUERIES[f"scan_{self._order}"], params)
         for number, row in enumerate(rows):
             characters += len(row[2] or b"")
@@ -205,6 +223,8 @@ class Finder:
                     self._ctx.db.path,
                     number,
                 )
+                behind = {"last": row[0] - 1} if self._place.newest else {"first": row[0] + 1}
+                self._unread = self._place._replace(**behind)
                 break
         return found
 

@@ -231,7 +231,7 @@ def _exact_problems(tx: Tx) -> Iterator[str]:
             continue
         try:
             readable = to_column(load(kind, value, partial(_blob_text, tx)), field).column
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except ValueError as error:
             yield f"{what} cannot be read: {error}"
             continue
         # Of a session another program may have changed the column; messages stay as they are.

@@ -65,16 +65,19 @@ def dump(value: Any, what: str) -> str:
 
 
 def load(kind: str, value: str | bytes, read_blob: Callable[[str], str]) -> Any:
-    """Give the value back that `to_column` kept; ValueError if that cannot be done."""
+    """Give the value back that `to_column` kept; ValueError if it is damaged."""
     if kind == "bytes":
         return value
-    if kind == "cut":
-        rest = json.loads(value)
-        pieces = [Piece(*piece) for piece in rest["pieces"]]
-        value = rebuild(
-            rest["text"], pieces, {piece.hash: read_blob(piece.hash) for piece in pieces}
-        )
-    return json.loads(value)
+    try:
+        return json.loads(_uncut(value, read_blob) if kind == "cut" else value)
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(repr(error)) from error
+
+
+def _uncut(value: str | bytes, read_blob: Callable[[str], str]) -> str:
+    rest = json.loads(value)
+    pieces = [Piece(*piece) for piece in rest["pieces"]]
+    return rebuild(rest["text"], pieces, {piece.hash: read_blob(piece.hash) for piece in pieces})
 
 
 def readable_text(value: Any) -> str:
@@ -146,6 +149,10 @@ def overlay_session(tx: Tx, session: Json) -> None:
     Only where the column still has its readable form: another program may have changed it.
     """
     for field, kind, value in tx.all("exact_session", {"key": session["id"]}):
-        exact = load(kind, value, partial(read_blob, tx))
+        try:
+            exact = load(kind, value, partial(read_blob, tx))
+        except ValueError as error:
+            log.warning("session %s: %s is given as text only: %s", session["id"], field, error)
+            continue
         if to_column(exact, field).column == session.get(field):
             session[field] = exact

@@ -239,7 +239,9 @@ def heal(database: Database) -> None:
         add_missing_columns(tx, "messages", _MESSAGE_TYPES)
         _separate_equal_titles(tx)
         _create_missing(tx, HEAD)
-        _create_missing(tx, SIDE)
+        _drop_leftovers(tx)
+        if _create_missing(tx, SIDE) & {"tk_search", "tk_docs", "tk_dirty"}:
+            tx.execute("DELETE FROM tk_meta WHERE key = 'indexed'")  # our index begins anew
         if "messages_fts" not in _names(tx, "table"):
             build_index(tx)
         tx.execute("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0'), ('active', '0')")
@@ -260,12 +262,23 @@ def build_index(tx: Tx) -> None:
     tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
 
 
-def _create_missing(tx: Tx, script: str) -> None:
+def _drop_leftovers(tx: Tx) -> None:
+    """An index whose entry in the schema is gone leaves tables that would be in its way."""
+    if "tk_search" not in _all_names(tx):
+        for shadow in ("data", "idx", "content", "docsize", "config"):
+            tx.execute(f"DROP TABLE IF EXISTS tk_search_{shadow}")
+
+
+def _create_missing(tx: Tx, script: str) -> set[str]:
+    """Create what a file lacks; give the names."""
     present = _all_names(tx)
+    made = set[str]()
     for statement in split_statements(script):
         name = _created_name(statement)
         if name and name not in present:
             tx.execute(statement)
+            made.add(name)
+    return made
 
 
 def _wanted(script: str) -> set[str]:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.fts import FullTextError, snippet
+from threadkeep.base.fts import FullTextError, snippet_of_match
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.candidates import LAST_ID, Finder, Found, Place
@@ -73,6 +73,7 @@ def search_messages(
     newest or oldest; `source_weights` multiplies scores by source, {"cron": 0.3} unless given.
     """
     _check(query, limit, offset, sort)
+    _check_times(since, until)
     groups = groups_of(query) if query else []
     if not groups or limit == 0 or (source_filter is not None and not source_filter):
         return []
@@ -108,6 +109,13 @@ def _check(query: object, limit: object, offset: object, sort: str | None) -> No
     if sort is not None and sort not in SORTS:
         msg = f"hits are not sorted by {sort!r}"
         raise Invalid(msg, hint=f"use one of {', '.join(SORTS)}")
+
+
+def _check_times(*times: object) -> None:
+    for each in times:
+        if each is not None and not isinstance(each, (int, float)):
+            msg = f"a time is not {each!r}"
+            raise Invalid(msg, hint="pass Unix seconds, as time.time() gives them")
 
 
 def _listed(values: Sequence[str] | None) -> str | None:
@@ -159,7 +167,12 @@ def _tiers(
 
 def _filtered(tx: Tx, ids: Iterable[int], filters: Json) -> list[Hit]:
     rows = tx.all("filter_candidates", {**filters, "ids": json.dumps(sorted(ids, reverse=True))})
-    return [Hit(int(row[0]), float(row[1] or 0), text_of(row[2]) or "") for row in rows]
+    return [Hit(int(row[0]), _seconds(row[1]), text_of(row[2]) or "") for row in rows]
+
+
+def _seconds(value: object) -> float:
+    """Read a time; another program may have written anything."""
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def _in_order(
@@ -251,5 +264,5 @@ def _snippet(message: Json, query: str) -> str:
     """Show the place of the hit: in the content, else in the tool calls or the tool's name."""
     content = _readable(message["content"])
     texts = (content, calls_text(message["tool_calls"]), message["tool_name"] or "")
-    shown = (snippet(text, query, _SNIPPET) for text in texts if text)
-    return next((text for text in shown if ">>>" in text), "") or content[:_SNIPPET]
+    shown = (snippet_of_match(text, query, _SNIPPET) for text in texts if text)
+    return next(filter(None, shown), content[:_SNIPPET])

@@ -259,3 +259,19 @@ def test_damaged_index_stands_in_nobodys_way(db: SessionDB, clock: Clock, what: 
     assert retention.prune_sessions(db.context) == 1
     assert retention.compact(db.context)["bytes_after"] > 0
     assert db.session_count() == 1
+
+
+@pytest.mark.parametrize(
+    "damaged", ['"\\ud8', "[1", '{"text": 1}', '{"pieces": []}', '{"text": "1", "pieces": [[1]]}']
+)
+def test_damaged_exact_values_leave_the_text_and_are_found(db: SessionDB, damaged: str) -> None:
+    db.create_session("s", "cli", user_id="half \ud800")
+    db.append_message("s", "user", [{"type": "text", "text": "see"}, "A" * 9999])
+    before = [message["content"] for message in db.get_messages("s")]
+    with db.context.db.write() as tx:
+        tx.execute("UPDATE tk_exact SET value = ?", (damaged,))
+    after = [message["content"] for message in db.get_messages("s")]
+    assert after == ["see\n" + "A" * 9999]
+    assert before != after
+    assert (db.get_session("s") or {})["user_id"] == "half \ufffd"
+    assert len(db.check()) == 2

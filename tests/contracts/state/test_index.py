@@ -13,7 +13,7 @@ import pytest
 from tests.support.states import open_state
 from threadkeep.base.fts import INDEX_LIMIT
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError
-from threadkeep.state import drain as drain_, verbs
+from threadkeep.state import candidates, drain as drain_, verbs
 from threadkeep.state.context import Context
 from threadkeep.state.drain import drain, how_far
 from threadkeep.state.index import TRIGGERS, check_index
@@ -235,6 +235,56 @@ def test_each_side_of_the_damage_is_told_once(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "DELETE FROM tk_search_data",
+        "DROP TABLE tk_search_idx",
+        "INSERT INTO tk_search(tk_search) VALUES ('delete-all')",
+        "INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')",
+        (
+            "DROP TABLE messages_fts; CREATE VIRTUAL TABLE messages_fts"
+            " USING fts5(content, content=messages, content_rowid=id)"
+        ),
+        "DELETE FROM messages_fts_docsize",
+    ],
+)
+def test_a_damaged_index_makes_no_search_wrong(
+    db: SessionDB, make: Make, script: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """One index alone does not know what the other has: neither hits nor what `NOT` takes away."""
+    make("s", "the walrus swims", "walrus 今天天气", "plain")
+    drain(db.context)
+    damage(db, script)
+    with open_state(tmp_path / "state.db") as opened, caplog.at_level(logging.WARNING):
+        for query, wanted in (("walrus", {1, 2}), ("walrus NOT 天气", {1}), ("天气", {2})):
+            assert {hit["id"] for hit in opened.search_messages(query)} == wanted
+        assert len(caplog.records) == 1
+        opened.reindex()
+        assert [hit["id"] for hit in opened.search_messages("walrus NOT 天气")] == [1]
+        assert len(caplog.records) == 1
+
+
+def test_a_long_reading_leaves_the_rest_to_the_index(
+    db: SessionDB, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "_SCANNED_ROWS", 1)
+    make("s", "walrus", "walrus", "walrus 今天", "walrus")
+    drain(db.context)
+    damage(db, "DELETE FROM tk_search_data")
+    assert {hit["id"] for hit in db.search_messages("walrus NOT 今天")} == {1, 2, 4}
+    oldest = db.search_messages("walrus", sort="oldest")
+    assert [hit["id"] for hit in oldest] == [1, 2, 3, 4]
+
+
+def test_reindex_takes_away_what_stands_in_the_place_of_an_index(db: SessionDB, make: Make) -> None:
+    make("s", "the walrus")
+    damage(db, "DROP TABLE messages_fts; CREATE VIEW messages_fts AS SELECT 1 AS content")
+    assert len(db.search_messages("walrus")) == 1
+    db.reindex()
+    assert check_index(db.context) == []
+
+
 # ---------------------------------------------------------------------- repair, check
 
 
@@ -266,6 +316,10 @@ def test_reindex_turns_an_index_as_hermes_makes_it_into_ours(db: SessionDB, make
         ("DELETE FROM messages_fts_config", "messages_fts has lost its settings"),
         ("UPDATE messages_fts_data SET block = x'00' WHERE id > 10", "messages_fts is damaged"),
         ("INSERT INTO tk_docs VALUES (900, 900)", "tk_search lacks 1 messages"),
+        ("DELETE FROM tk_docs", "tk_search lacks 1 messages"),
+        ("DELETE FROM messages_fts_idx", "messages_fts has lost its way"),
+        ("DELETE FROM tk_search_idx", "tk_search has lost its way"),
+        ("UPDATE tk_search_data SET block = zeroblob(length(block))", "tk_search lacks"),
         ("UPDATE tk_meta SET value = '77' WHERE key = 'indexed'", "it has seen message 77"),
         ("DELETE FROM tk_meta WHERE key = 'indexed'", "cannot be read"),
     ],
@@ -274,6 +328,7 @@ def test_check_names_the_damage_and_reindex_mends_it(
     db: SessionDB, make: Make, script: str, said: str
 ) -> None:
     make("s", "the walrus", "一只海象")
+    db.append_message("s", "tool", "done", "terminal")
     drain(db.context)
     assert check_index(db.context) == []
     damage(db, script)

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.states import Clock, open_state
 from threadkeep.errors import Invalid
 from threadkeep.state import candidates, search
+from threadkeep.state.drain import drain
 from threadkeep.state.layout import HEAD
 from threadkeep.state.session_db import SessionDB
 
@@ -274,3 +276,62 @@ def test_content_of_any_kind_is_readable_in_a_hit(db: SessionDB) -> None:
     assert [hit["id"] for hit in hits] == [1, 2]
     assert hits[0]["context"][0]["content"] == "half \ud83d walrus"
     assert hits[1]["context"][1]["content"] == "a walrus\n[image]"
+
+
+def test_not_sees_a_change_at_once(db: SessionDB, make: Make, tmp_path: Path) -> None:
+    make("s", "walrus")
+    drain(db.context)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as other, other:
+        other.execute("UPDATE messages SET content = 'walrus 今天天气'")
+    assert ids(db, "walrus NOT 天气") == []
+    assert ids(db, "walrus 天气") == [1]
+
+
+def test_a_time_that_is_none_hides_no_message(db: SessionDB, make: Make, tmp_path: Path) -> None:
+    make("s", "the walrus")
+    with closing(sqlite3.connect(tmp_path / "state.db")) as other, other:
+        other.execute(
+            "INSERT INTO messages(session_id, role, content, timestamp)"
+            " VALUES ('s', 'user', 'walrus', 'yesterday')"
+        )
+    for sort in ("rank", "newest", "oldest"):
+        assert set(ids(db, "walrus", sort=sort)) == {1, 2}
+
+
+@pytest.mark.parametrize("time", ["2026-01-01", datetime(2026, 1, 1, tzinfo=UTC)])
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_times_are_numbers(db: SessionDB, make: Make, name: str, time: Any) -> None:
+    make("s", "the walrus")
+    with pytest.raises(Invalid, match="a time is not") as refused:
+        db.search_messages("walrus", **{name: time})
+    assert "Unix seconds" in str(refused.value.hint)
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def test_symbols_are_marked_where_they_are(db: SessionDB, make: Make) -> None:
+    make("s", f"{'before ' * 60}👍 after", "a::b")
+    [hit] = db.search_messages("👍")
+    assert ">>>👍<<< after" in hit["snippet"]
+    [hit] = db.search_messages("::")
+    assert hit["snippet"] == "a>>>::<<<b"
+
+
+def test_marks_that_were_in_the_text_are_no_match(db: SessionDB) -> None:
+    db.create_session("s", "cli")
+    calls = [{"function": {"name": "open_walrus", "arguments": "{}"}}]
+    db.append_message("s", "assistant", ">>> import os", None, calls)
+    [hit] = db.search_messages("walrus")
+    assert hit["snippet"] == "open_>>>walrus<<<"
+
+
+def test_neighbours_far_away_are_found(db: SessionDB, make: Make) -> None:
+    make("s", "first", "walrus")
+    make("other", *["between"] * 100)
+    make("s", "walrus", "last")
+    shown = [
+        [each["content"] for each in hit["context"]]
+        for hit in db.search_messages("walrus", sort="oldest")
+    ]
+    assert shown == [["first", "walrus", "walrus"], ["walrus", "walrus", "last"]]

@@ -193,6 +193,10 @@ def test_changes_of_other_programs_count_at_once(store: SessionDB, data: st.Data
     del stored[gone]
     word = data.draw(st.sampled_from((*LATIN, *"天部デ배")))
     assert found(store, word) == {at for at, said in stored.items() if has(said, word)}
+    unwanted = data.draw(st.sampled_from(("beta", *"天部デ배")))
+    assert found(store, f"{word} NOT {unwanted}") == {
+        at for at, said in stored.items() if has(said, word) and not has(said, unwanted)
+    }
 
 
 @settings(max_examples=60)

@@ -57,6 +57,16 @@ DELETE FROM tk_dirty;
 SELECT name FROM sqlite_master
 WHERE type = 'trigger' AND tbl_name = 'messages' AND sql LIKE '%messages\_fts%' ESCAPE '\';
 
+-- name: emptied_index
+-- Gives a row if the contract's index lacks the oldest message that must be in it (Hermes makes an empty index where it
+-- finds none), or ours lacks all. The limits bound the look in a file that begins with many long messages.
+SELECT 1 WHERE (
+  SELECT id FROM (SELECT id, role, content FROM messages ORDER BY id LIMIT 16)
+  WHERE content IS NOT NULL AND length(content) <= CASE role WHEN 'tool' THEN 8192 ELSE 32768 END
+    AND instr(content, ';base64,') = 0 LIMIT 1
+) NOT IN (SELECT id FROM messages_fts_docsize)
+OR (EXISTS (SELECT 1 FROM tk_docs) AND NOT EXISTS (SELECT 1 FROM tk_search_docsize));
+
 -- name: schema_entry
 SELECT type FROM sqlite_master WHERE name = :name;
 
@@ -64,7 +74,30 @@ SELECT type FROM sqlite_master WHERE name = :name;
 SELECT seq FROM sqlite_sequence WHERE name = 'messages';
 
 -- name: lost_docs
-SELECT count(*) FROM tk_docs d WHERE NOT EXISTS (SELECT 1 FROM tk_search_docsize z WHERE z.id = d.doc);
+-- Documents without an entry, and messages of tools without a document.
+SELECT (SELECT count(*) FROM tk_docs d
+        WHERE NOT EXISTS (SELECT 1 FROM tk_search_docsize z WHERE z.id = d.doc))
+  + (SELECT count(*) FROM messages m
+     WHERE m.id <= (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed')
+       AND (m.tool_calls <> '' OR m.tool_name <> '')
+       AND NOT EXISTS (SELECT 1 FROM tk_docs d WHERE d.message_id = m.id)
+       AND NOT EXISTS (SELECT 1 FROM tk_dirty c WHERE c.id = m.id));
+
+-- name: sample_of_docs
+-- Some documents, with their messages as in `messages_after`.
+SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
+  CAST(m.tool_name AS BLOB),
+  EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id), d.doc
+FROM tk_docs d JOIN messages m ON m.id = d.message_id ORDER BY d.doc % 97, d.doc LIMIT 20;
+
+-- name: lost_segments_of_messages_fts
+-- Segments whose pages cannot be found by a word: the number of a page has that of its segment in front.
+SELECT count(*) FROM (SELECT DISTINCT id >> 37 AS segment FROM messages_fts_data WHERE id > 10)
+WHERE segment NOT IN (SELECT segid FROM messages_fts_idx);
+
+-- name: lost_segments_of_tk_search
+SELECT count(*) FROM (SELECT DISTINCT id >> 37 AS segment FROM tk_search_data WHERE id > 10)
+WHERE segment NOT IN (SELECT segid FROM tk_search_idx);
 
 -- name: version_of_messages_fts
 SELECT v FROM messages_fts_config WHERE k = 'version';
@@ -142,11 +175,16 @@ SELECT m.session_id, s.source, s.model, s.started_at
 FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.id = :id;
 
 -- name: message_with_neighbours
+-- Neighbours are near, as a rule: looking through all of a session of 50,000 messages takes 7 ms, near by 0.05.
 SELECT {message}
 FROM messages WHERE id IN (
   :id,
-  (SELECT max(+id) FROM messages WHERE session_id = :session_id AND +id < :id),
-  (SELECT min(+id) FROM messages WHERE session_id = :session_id AND +id > :id))
+  coalesce(
+    (SELECT max(id) FROM messages WHERE id >= :id - 64 AND id < :id AND +session_id = :session_id),
+    (SELECT max(+id) FROM messages WHERE session_id = :session_id AND +id < :id)),
+  coalesce(
+    (SELECT min(id) FROM messages WHERE id > :id AND id <= :id + 64 AND +session_id = :session_id),
+    (SELECT min(+id) FROM messages WHERE session_id = :session_id AND +id > :id)))
 ORDER BY id;
 
 -- name: message_as_bytes
