@@ -217,9 +217,9 @@ def test_permissions_that_exist_are_left_alone(tmp_path: Path) -> None:
 
 def test_an_existing_file_is_not_created_again(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    assert files.create_private_file(path)
+    assert files.create_private_file(path, lambda _: None)
     path.write_text("kept")
-    assert not files.create_private_file(path)
+    assert not files.create_private_file(path, lambda _: None)
     assert path.read_text() == "kept"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -232,8 +232,8 @@ def test_a_file_system_without_hard_links_will_do(
 
     monkeypatch.setattr(os, "link", refuse)
     path = tmp_path / "a"
-    assert files.create_private_file(path)
-    assert not files.create_private_file(path)
+    assert files.create_private_file(path, lambda _: None)
+    assert not files.create_private_file(path, lambda _: None)
     assert list(tmp_path.iterdir()) == [path]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

@@ -668,3 +668,20 @@ def test_waiting_keeps_no_snapshot(database: Database) -> None:
     assert database.truncate_log()
     add(database, "x")
     thread.join()
+
+
+def test_a_new_file_has_its_journal_mode_before_anybody_can_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that began to read an empty file would keep it from ever getting one."""
+    path, seen = tmp_path / "a.db", list[int]()
+    link = os.link
+
+    def look_after(source: Path, target: Path) -> None:
+        link(source, target)
+        seen.append(target.stat().st_size)
+
+    monkeypatch.setattr(os, "link", look_after)
+    with Database(path, {}) as database:
+        assert database.journal_mode == "wal"
+    assert seen == [4096]

@@ -93,6 +93,20 @@ def _open_reader(
     return connection
 
 
+def shape_new_file(spare: Path, file: Path, tuning: Tuning) -> None:
+    """Give a new file its journal mode before it has its name.
+
+    A program that found it empty, and kept reading, would keep it from ever getting one.
+    """
+    if wal_allowed(file)[0]:
+        connection = sqlite3.connect(connect_uri(spare, "rw"), uri=True, isolation_level=None)
+        try:
+            for statement in (*tuning.fresh, "PRAGMA journal_mode = WAL"):
+                connection.execute(statement).fetchone()
+        finally:
+            connection.close()
+
+
 def open_writer(file: Path, tuning: Tuning = PLAIN) -> sqlite3.Connection:
     """Open the connection that writes; a new file gets its journal mode here."""
     connection = _open(file, "rw", pragmas.CONNECTION)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from threadkeep.base.trouble import translate_os
@@ -79,11 +80,11 @@ def make_private_dir(path: Path) -> None:
             raise translate_os(error, folder, "cannot create the folder") from error
 
 
-def create_private_file(path: Path) -> bool:
-    """Create an empty file for the owner alone; False if it exists already.
+def create_private_file(path: Path, shape: Callable[[Path], None]) -> bool:
+    """Create a file for the owner alone, as `shape` makes it; False if it exists already.
 
-    The file gets its name only after it is closed, so no descriptor of a visible database file
-    is ever closed here. SQLite gives -wal and -shm the same permissions.
+    The file gets its name only after it is shaped and closed, so no descriptor of a visible
+    database file is ever closed here. SQLite gives -wal and -shm the same permissions.
     """
     spare = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
     try:
@@ -92,6 +93,7 @@ def create_private_file(path: Path) -> bool:
         raise translate_os(error, path, "cannot create") from error
     os.close(descriptor)
     try:
+        shape(spare)
         return _give_name(spare, path)
     except OSError as error:
         raise translate_os(error, path, "cannot create") from error

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Self
 
 from threadkeep.base import forks, pragmas
-from threadkeep.base.connect import PLAIN, Opened, Tuning, open_reader, outside_writer
+from threadkeep.base.connect import (
+    PLAIN,
+    Opened,
+    Tuning,
+    open_reader,
+    outside_writer,
+    shape_new_file,
+)
 from threadkeep.base.files import create_private_file, make_private_dir, set_aside
 from threadkeep.base.live import LiveConnection, LiveConnections
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
@@ -119,7 +126,12 @@ class Database:
         orphan = set_aside(self.file, f"orphan-{secrets.token_hex(4)}")
         if orphan is not None:
             log.warning("a log without its database was kept as %s", orphan)
-        return create_private_file(self.file)
+        try:
+            return create_private_file(
+                self.file, lambda spare: shape_new_file(spare, self.file, self.tuning)
+            )
+        except sqlite3.Error as error:
+            raise self.trouble(error) from error
 
     # ------------------------------------------------------------------ transactions
 
