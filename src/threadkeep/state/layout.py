@@ -35,8 +35,9 @@ def refuse_newer_now(tx: Tx) -> None:
 
 TUNING: Final = Tuning(
     fresh=("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"),
-    # A log of 500 such pages is as long as SQLite's usual 1,000 of the usual size.
-    writer=("PRAGMA trusted_schema = ON", "PRAGMA wal_autocheckpoint = 500"),
+    # 900 such pages stay just below the length from which a log is cut off; each copy into the file
+    # then serves more commits: 3 % of an append's CPU against 500 pages.
+    writer=("PRAGMA trusted_schema = ON", "PRAGMA wal_autocheckpoint = 900"),
     guard=refuse_newer_now,
 )
 
