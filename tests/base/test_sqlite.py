@@ -243,7 +243,7 @@ def test_named_queries(tmp_path: Path) -> None:
         with database.write() as tx:
             tx.run("make")
             assert tx.run("put", {"a": 1, "b": "x"}) == 1
-            tx.run_many("put", [{"a": 2, "b": "y"}, {"a": 3, "b": "z"}])
+            tx.run_bulk("put", [{"a": 2, "b": "y"}, {"a": 3, "b": "z"}])
         with database.read() as tx:
             assert tx.one("get", (2,)) == (2, "y")
             assert tx.one("get", (9,)) is None

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from threadkeep.aio.pools import Pools, pieces, reads, to_the_end, writes
+from threadkeep.aio.pools import Pools, reads, to_the_end, writes
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Event, Json, SessionRef, ref_id
 from threadkeep.chat.store import ChatStore
@@ -25,24 +25,16 @@ class AsyncChatStore:
     def __init__(self, store: ChatStore) -> None:
         """Give an open store an async face; it is closed with it."""
         self.store = store
-        self._pools = Pools(store.path)
+        self.pools = Pools(store.path)
 
     @classmethod
     async def open(cls, path: str | Path, **options: Any) -> Self:
         """Open a chat file, with the options of `ChatStore.open`."""
         return cls(await asyncio.to_thread(partial(ChatStore.open, path, **options)))
 
-    async def run(self, call: Callable[[], R]) -> R:
-        """Run something that only reads in a thread of this store."""
-        return await self._pools.read(call)
-
-    def begin_write(self, call: Callable[[], R]) -> asyncio.Future[R]:
-        """Start something that writes in a thread of this store."""
-        return self._pools.write(call)
-
     async def close(self) -> None:
         """Close the store; once is enough."""
-        await self._pools.close(self.store.close)
+        await self.pools.close(self.store.close)
 
     async def __aenter__(self) -> Self:
         """Use the store in an `async with` block, which closes it."""
@@ -75,8 +67,10 @@ class AsyncChatStore:
         try:
             quiet_since = time.monotonic()
             while True:
-                seen = await self.run(context.db.changes)
-                events, running = await self.run(partial(read_events, context, session_id, after))
+                seen = await self.pools.read(context.db.changes)
+                events, running = await self.pools.read(
+                    partial(read_events, context, session_id, after)
+                )
                 for event in events:
                     yield event
                 if events:
@@ -95,7 +89,7 @@ class AsyncChatStore:
     async def _changed(self, seen: int, deadline: float) -> None:
         """Wait for a commit on the loop's time: a waiting tail holds no thread."""
         pause = _POLL_FIRST
-        while await self.run(self.store.context.db.changes) == seen:
+        while await self.pools.read(self.store.context.db.changes) == seen:
             if time.monotonic() >= deadline:
                 return
             await asyncio.sleep(pause)
@@ -103,12 +97,12 @@ class AsyncChatStore:
 
     async def export(self, session: SessionRef, format: str = "jsonl") -> AsyncIterator[str]:  # noqa: A002
         """Give a session as text, piece by piece; see `ChatStore.export`."""
-        async for piece in pieces(self.run, partial(self.store.export, session, format)):
+        async for piece in self.pools.pieces(partial(self.store.export, session, format)):
             yield piece
 
     async def export_all(self, format: str = "jsonl", **filters: Any) -> AsyncIterator[str]:  # noqa: A002
         """Give many sessions as text, piece by piece; see `ChatStore.export_all`."""
-        async for piece in pieces(self.run, partial(self.store.export_all, format, **filters)):
+        async for piece in self.pools.pieces(partial(self.store.export_all, format, **filters)):
             yield piece
 
     create_session = writes(ChatStore.create_session)
@@ -169,7 +163,7 @@ class AsyncRecorder:
     async def _call(self, act: Callable[[Recorder], R]) -> R:
         """Run one step of the recorder; a cancelled step is let finish before the next begins."""
         async with self._turn:
-            return await to_the_end(self._store.begin_write(lambda: act(self._opened())))
+            return await to_the_end(self._store.pools.write(lambda: act(self._opened())))
 
     def _opened(self) -> Recorder:
         if self._recorder is None:

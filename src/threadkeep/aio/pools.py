@@ -1,7 +1,7 @@
 """Threads for the verbs of a store, and how a verb becomes one that is awaited."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from itertools import islice
@@ -43,6 +43,13 @@ class Pools:
             raise Closed(f"{self._path} was closed", hint="open the store again")
         return asyncio.get_running_loop().run_in_executor(pool, call)
 
+    async def pieces(self, begin: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+        """Give what an iterator gives, a batch of it read in a thread at a time."""
+        found = await self.read(begin)
+        while batch := await self.read(lambda: list(islice(found, _BATCH))):
+            for piece in batch:
+                yield piece
+
     async def close(self, close_store: Callable[[], None]) -> None:
         """Close the store in a thread; once is enough."""
         if self._closing is None:
@@ -58,7 +65,7 @@ def reads(verb: Callable[Concatenate[Any, P], R]) -> AsyncVerb[P, R]:
 
     @wraps(verb)
     async def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        found: R = await self.run(partial(verb, self.store, *args, **kwargs))
+        found: R = await self.pools.read(partial(verb, self.store, *args, **kwargs))
         return found
 
     return twin
@@ -69,20 +76,10 @@ def writes(verb: Callable[Concatenate[Any, P], R]) -> AsyncVerb[P, R]:
 
     @wraps(verb)
     async def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        done: R = await self.begin_write(partial(verb, self.store, *args, **kwargs))
+        done: R = await self.pools.write(partial(verb, self.store, *args, **kwargs))
         return done
 
     return twin
-
-
-async def pieces(
-    run: Callable[[Callable[[], Any]], Awaitable[Any]], begin: Callable[[], Iterator[T]]
-) -> AsyncIterator[T]:
-    """Give what an iterator gives, a batch of it read in a thread at a time."""
-    found: Iterator[T] = await run(begin)
-    while batch := await run(lambda: list(islice(found, _BATCH))):
-        for piece in batch:
-            yield piece
 
 
 async def to_the_end(step: asyncio.Future[R]) -> R:

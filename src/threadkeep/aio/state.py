@@ -1,16 +1,14 @@
 """The async face of the session store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from threadkeep.aio.pools import Pools, pieces, reads, writes
+from threadkeep.aio.pools import Pools, reads, writes
 from threadkeep.state.context import Json
 from threadkeep.state.session_db import SessionDB
-
-R = TypeVar("R")
 
 
 class AsyncSessionDB:
@@ -19,24 +17,16 @@ class AsyncSessionDB:
     def __init__(self, store: SessionDB) -> None:
         """Give an open store an async face; it is closed with it."""
         self.store = store
-        self._pools = Pools(store.db_path)
+        self.pools = Pools(store.db_path)
 
     @classmethod
     async def open(cls, path: str | Path | None = None, **options: Any) -> Self:
         """Open a state file, with the options of `SessionDB`."""
         return cls(await asyncio.to_thread(partial(SessionDB, path, **options)))
 
-    async def run(self, call: Callable[[], R]) -> R:
-        """Run something that only reads in a thread of this store."""
-        return await self._pools.read(call)
-
-    def begin_write(self, call: Callable[[], R]) -> asyncio.Future[R]:
-        """Start something that writes in a thread of this store."""
-        return self._pools.write(call)
-
     async def close(self) -> None:
         """Close the store; once is enough."""
-        await self._pools.close(self.store.close)
+        await self.pools.close(self.store.close)
 
     async def __aenter__(self) -> Self:
         """Use the store in an `async with` block, which closes it."""
@@ -49,12 +39,12 @@ class AsyncSessionDB:
     async def iter_messages(self, session_id: str, page: int = 500) -> AsyncIterator[Json]:
         """Give the messages of a session one by one; see `SessionDB.iter_messages`."""
         begin = partial(self.store.iter_messages, session_id, page)
-        async for message in pieces(self.run, begin):
+        async for message in self.pools.pieces(begin):
             yield message
 
     async def iter_export(self, source: str | None = None) -> AsyncIterator[str]:
         """Give all sessions as lines of JSON; see `SessionDB.iter_export`."""
-        async for text in pieces(self.run, partial(self.store.iter_export, source)):
+        async for text in self.pools.pieces(partial(self.store.iter_export, source)):
             yield text
 
     create_session = writes(SessionDB.create_session)

@@ -64,12 +64,7 @@ class Tx:
         # RETURNING would do the same and costs 4 to 10 µs: SQLite keeps the row aside for it.
         return self.execute(self._queries[name], params).lastrowid or 0
 
-    def run_many(self, name: str, rows: Iterable[Params]) -> None:
-        """Run a named query once for each set of parameters."""
-        for row in rows:
-            self.execute(self._queries[name], row)
-
-    def run_bulk(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
+    def run_bulk(self, name: str, rows: Iterable[Params]) -> None:
         """Run a named query for many rows of values that are fit to be stored: half the time."""
         self._connection.executemany(self._queries[name], rows)
 

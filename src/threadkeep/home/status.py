@@ -1,7 +1,9 @@
 """The state of a home: what its files are like, found out without changing them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -54,6 +56,9 @@ class StateStatus(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+S = TypeVar("S", StoreStatus, StateStatus)
+
+
 class Status(msgspec.Struct, frozen=True):
     """The state of a home."""
 
@@ -66,13 +71,22 @@ class Status(msgspec.Struct, frozen=True):
 
 def chat_status(path: Path) -> StoreStatus:
     """Look at a chat store without changing anything."""
+    return _status(StoreStatus, path, _look_into_chat)
+
+
+def state_status(path: Path) -> StateStatus:
+    """Look at a state store without changing anything."""
+    return _status(StateStatus, path, _look_into_state)
+
+
+def _status(kind: type[S], path: Path, look: Callable[[Path], S]) -> S:
+    """Look into a store if there is one; what cannot be looked into has a problem."""
     if not path.exists():
-        return StoreStatus(path=path, exists=False)
+        return kind(path=path, exists=False)
     try:
-        return _look_into_chat(path)
+        return look(path)
     except ThreadkeepError as error:
-        size = os.stat(path).st_size
-        return StoreStatus(path=path, exists=True, bytes=size, problem=str(error))
+        return kind(path=path, exists=True, bytes=os.stat(path).st_size, problem=str(error))
 
 
 def _look_into_chat(path: Path) -> StoreStatus:
@@ -101,17 +115,6 @@ def _look_into_chat(path: Path) -> StoreStatus:
             backups=len(backups),
             last_backup=backups[0] if backups else None,
         )
-
-
-def state_status(path: Path) -> StateStatus:
-    """Look at a state store without changing anything."""
-    if not path.exists():
-        return StateStatus(path=path, exists=False)
-    try:
-        return _look_into_state(path)
-    except ThreadkeepError as error:
-        size = os.stat(path).st_size
-        return StateStatus(path=path, exists=True, bytes=size, problem=str(error))
 
 
 def _look_into_state(path: Path) -> StateStatus:

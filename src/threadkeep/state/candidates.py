@@ -13,6 +13,7 @@ from threadkeep.base.fts import FullTextError
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.state.context import Context
 from threadkeep.state.drain import how_far, parts_of
+from threadkeep.state.index import warn_of_damage
 from threadkeep.state.index_text import LAST_DOC, NAMES_FROM, whole_text
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.search_query import (
@@ -157,13 +158,7 @@ class Finder:
 
     def _give_up(self, why: str) -> None:
         self._broken = True
-        self._ctx.notices.warn(
-            "search",
-            "the full-text index of %s does not answer (%s); the newest messages are read instead,"
-            " which is slower: run reindex()",
-            self._ctx.db.path,
-            why,
-        )
+        warn_of_damage(self._ctx, why)
 
     # ------------------------------------------------------------------ reading
 

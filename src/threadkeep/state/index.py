@@ -46,13 +46,14 @@ def detach_index(tx: Tx) -> bool:
     return bool(triggers)
 
 
-def warn_detached(ctx: Context, error: ThreadkeepError) -> None:
-    """Say once that messages are stored without the index."""
+def warn_of_damage(ctx: Context, why: object) -> None:
+    """Say once per store that the index fails, whoever finds out first: a write or a search."""
     ctx.notices.warn(
         "index",
-        "the full-text index of %s is damaged (%s); messages are stored without it: run reindex()",
+        "the full-text index of %s is damaged (%s); messages are stored without it and a search"
+        " reads them instead, which is slower: run reindex()",
         ctx.db.path,
-        error.__cause__,
+        why,
     )
 
 
@@ -74,7 +75,7 @@ def reindex(ctx: Context, progress: Callable[[int, int], None] | None = None) ->
         tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
     reindex_ours(ctx, progress)
     ctx.notices.settle("index")
-    ctx.notices.settle("search")
+    ctx.notices.settle("scan")
 
 
 def reindex_ours(ctx: Context, progress: Callable[[int, int], None] | None = None) -> None:

@@ -27,13 +27,18 @@ def get_compression_tip(ctx: Context, tx: Tx, session_id: str) -> str:
 
 def compression_chain(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     """Follow compressions from a session to its newest continuation."""
+    return _follow(ctx, tx, session_id, "compression_child")
+
+
+def _follow(ctx: Context, tx: Tx, session_id: str, query: str) -> list[str]:
+    """Go from session to session as a query says, up to the last one."""
     chain = [session_id]
-    name = "compression_child" if ctx.side else "compression_child_plain"
+    name = query if ctx.side else f"{query}_plain"
     while len(chain) <= _HOPS:
-        child = tx.value(name, {"id": chain[-1]})
-        if child is None or child in chain:
+        found = tx.value(name, {"id": chain[-1]})
+        if found is None or found in chain:
             break
-        chain.append(str(child))
+        chain.append(str(found))
     return chain
 
 
@@ -49,14 +54,7 @@ def compression_root(ctx: Context, tx: Tx, session_id: str) -> str:
 
 def _compressed(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     """Follow compressions from a session back to the first, which comes last."""
-    chain = [session_id]
-    name = "compression_parent" if ctx.side else "compression_parent_plain"
-    while len(chain) <= _HOPS:
-        parent = tx.value(name, {"id": chain[-1]})
-        if parent is None or parent in chain:
-            break
-        chain.append(str(parent))
-    return chain
+    return _follow(ctx, tx, session_id, "compression_parent")
 
 
 def resolve_resume_session_id(ctx: Context, tx: Tx, session_id: str) -> str:

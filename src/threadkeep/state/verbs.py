@@ -16,7 +16,7 @@ from threadkeep.base.verbs import show_as_method
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.context import Context, reading
 from threadkeep.state.drain import after_append
-from threadkeep.state.index import blames_index, detach_index, warn_detached
+from threadkeep.state.index import blames_index, detach_index, warn_of_damage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,5 +100,5 @@ def _without_index(ctx: Context, error: ThreadkeepError, act: Callable[[Tx], R])
     except ThreadkeepError as again:
         log.debug("without its index %s refuses the write, too: %s", ctx.db.path, again)
         raise error from error.__cause__
-    warn_detached(ctx, error)
+    warn_of_damage(ctx, error.__cause__)
     return result

@@ -217,7 +217,7 @@ def test_messages_given_one_by_one_are_all_stored_on_the_second_try(
     assert triggers(db) == set()
 
 
-def test_each_side_of_the_damage_is_told_once(
+def test_damage_is_told_once_whoever_finds_it(
     db: SessionDB, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     make("s", "walrus")
@@ -227,8 +227,9 @@ def test_each_side_of_the_damage_is_told_once(
             make("s", "walrus")
             assert db.search_messages("walrus")
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
-    assert all("state.db" in text and "reindex()" in text for text in said)
+    assert len(said) == 1
+    assert "state.db" in said[0]
+    assert "reindex()" in said[0]
     db.reindex()
     caplog.clear()
     assert len(db.search_messages("walrus")) == 4
