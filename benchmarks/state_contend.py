@@ -1,17 +1,16 @@
 """`state-contend`: four processes append to one file as fast as they can; how long each waits."""
 
-import multiprocessing
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from benchmarks.contend_ways import Step, Waits, write_for
-from benchmarks.measure import in_turn, percentile
+from benchmarks.contend_ways import Step, Way
+from benchmarks.contest import Contest, contest
+from benchmarks.measure import in_turn
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure, ratio
 from benchmarks.state_corpus import Session, sessions
@@ -21,23 +20,10 @@ from threadkeep.state.hermes_state import SessionDB
 
 PROCESSES = 4
 _TAIL, _LONGEST_MS = 40, 1000
-_MILLI = 1e3
 _COLUMNS = (
     f"{PROCESSES} processes, on disk",
     *("calls/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "p99.9 : p50", "fairness", "refused"),
 )
-
-
-class Contest(NamedTuple):
-    """What the processes got done, and how long they waited (milliseconds)."""
-
-    rate: float
-    p50: float
-    p99: float
-    p999: float
-    longest: float
-    fairness: float  # writes of the unluckiest process to those of the luckiest
-    refused: float
 
 
 def run(place: Place) -> Result:
@@ -46,20 +32,20 @@ def run(place: Place) -> Result:
     ways = {name: partial(_contest, place, name, seconds) for name in WAYS}
     runs = in_turn(ways, place.either(3, 1))
     found = {name: _together(contests) for name, contests in runs.items()}
-    rows = [_row(name, contest) for name, contest in found.items()]
+    rows = [_row(name, each) for name, each in found.items()]
     title = f"state-contend: {PROCESSES} processes saturating one file, {seconds} s each"
     return Result([Table(title, _COLUMNS, rows)], _goals(found))
 
 
 def _goals(found: Mapping[str, Contest]) -> list[Goal]:
     goals = []
-    for name, contest in found.items():
+    for name, each in found.items():
         if "threadkeep" in name:
-            tail = ratio(contest.p999, contest.p50)
+            tail = ratio(each.p999, each.p50)
             goals += [
                 Goal(f"state-contend: p99.9 to the median, {name}", _TAIL, tail),
-                Goal(f"state-contend: longest wait, {name}", _LONGEST_MS, contest.longest, " ms"),
-                Goal(f"state-contend: writes refused, {name}", 0, contest.refused, ""),
+                Goal(f"state-contend: longest wait, {name}", _LONGEST_MS, each.longest, " ms"),
+                Goal(f"state-contend: writes refused, {name}", 0, each.refused, ""),
             ]
     return goals
 
@@ -116,7 +102,7 @@ def _over(session: Session, append: Callable[[Any], object], size: int) -> Step:
     return step
 
 
-WAYS: Final[Mapping[str, Callable[[Path, int], AbstractContextManager[Step]]]] = {
+WAYS: Final[Mapping[str, Way]] = {
     "version 6's way": by_hand,
     "threadkeep append_message()": by_store,
     "threadkeep append_messages() of 5": turns_by_store,
@@ -133,71 +119,27 @@ def _contest(place: Place, name: str, seconds: float) -> Contest:
             SessionDB(path).close()
         else:
             Plain.create(path).close()
-        return _summary(_let_contend(path, name, seconds), seconds)
-
-
-def _let_contend(path: Path, name: str, seconds: float) -> list[Waits]:
-    """Start the processes, wait until each has written once, then let them all go at once."""
-    server = multiprocessing.get_context("forkserver")
-    pipes = [server.Pipe() for _ in range(PROCESSES)]
-    workers = [
-        server.Process(target=_work, args=(theirs, path, name, number, seconds))
-        for number, (_, theirs) in enumerate(pipes)
-    ]
-    for worker, (_, theirs) in zip(workers, pipes, strict=True):
-        worker.start()
-        theirs.close()  # the worker has its own: if it dies, `recv` says so
-    for ours, _ in pipes:
-        ours.recv()
-    for ours, _ in pipes:
-        ours.send("go")
-    found: list[Waits] = [ours.recv() for ours, _ in pipes]
-    for worker in workers:
-        worker.join()
-    return found
-
-
-def _work(pipe: "Connection[Any, Any]", path: Path, name: str, number: int, seconds: float) -> None:
-    with WAYS[name](path, number) as step:
-        step()
-        pipe.send("ready")
-        pipe.recv()
-        waits = write_for(seconds, step)
-    pipe.send(waits)
-
-
-def _summary(found: list[Waits], seconds: float) -> Contest:
-    ordered = sorted(wait * _MILLI for waits in found for wait in waits.seconds)
-    counts = [len(waits.seconds) - waits.refused for waits in found]
-    return Contest(
-        sum(counts) / seconds,
-        percentile(ordered, 0.5),
-        percentile(ordered, 0.99),
-        percentile(ordered, 0.999),
-        ordered[-1],
-        ratio(min(counts), max(counts)),
-        sum(waits.refused for waits in found),
-    )
+        return contest(path, WAYS[name], PROCESSES, seconds)
 
 
 def _together(contests: list[Contest]) -> Contest:
     """Take medians, but the longest wait of all: a goal speaks about it."""
     middle = Contest(*(median(values) for values in zip(*contests, strict=True)))
     return middle._replace(
-        longest=max(contest.longest for contest in contests),
-        refused=sum(contest.refused for contest in contests),
+        longest=max(each.longest for each in contests),
+        refused=sum(each.refused for each in contests),
     )
 
 
-def _row(name: str, contest: Contest) -> tuple[str, ...]:
+def _row(name: str, found: Contest) -> tuple[str, ...]:
     return (
         name,
-        figure(contest.rate, 0),
-        figure(contest.p50, 2),
-        figure(contest.p99, 1),
-        figure(contest.p999, 1),
-        figure(contest.longest, 0),
-        figure(ratio(contest.p999, contest.p50), 0),
-        figure(contest.fairness, 2),
-        figure(contest.refused, 0),
+        figure(found.rate, 0),
+        figure(found.p50, 2),
+        figure(found.p99, 1),
+        figure(found.p999, 1),
+        figure(found.longest, 0),
+        figure(ratio(found.p999, found.p50), 0),
+        figure(found.fairness, 2),
+        figure(found.refused, 0),
     )
