@@ -10,6 +10,7 @@ from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure
 
 PROCESSES = 8
+WAYS_IN = "benchmarks.contend_ways"
 _COLUMNS = ("8 processes", "ops/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "fairness", "refused")
 
 
@@ -31,7 +32,7 @@ def run(place: Place) -> Result:
 
 def _contest(place: Place, name: str, seconds: float) -> Contest:
     with place.fresh() as folder:
-        return contest(folder / "shared.db", WAYS[name], PROCESSES, seconds)
+        return contest(folder / "shared.db", (WAYS_IN, name), PROCESSES, seconds)
 
 
 def _median(contests: list[Contest]) -> Contest:

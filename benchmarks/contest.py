@@ -1,6 +1,7 @@
 """Processes that write to one file as fast as they can, and how long each waits."""
 
 import multiprocessing
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +25,11 @@ class Contest(NamedTuple):
     refused: float
 
 
-def contest(path: Path, way: Way, processes: int, seconds: float) -> Contest:
-    """Start the processes, wait until each has written once, then let them all go at once."""
+def contest(path: Path, way: tuple[str, str], processes: int, seconds: float) -> Contest:
+    """Start the processes, wait until each has written once, then let them all go at once.
+
+    `way` names a module with WAYS, and one of them: a function in a function has no way there.
+    """
     server = multiprocessing.get_context("forkserver")  # which has imported everything already
     pipes = [server.Pipe() for _ in range(processes)]
     workers = [
@@ -45,8 +49,12 @@ def contest(path: Path, way: Way, processes: int, seconds: float) -> Contest:
     return _summary(found, seconds)
 
 
-def _work(pipe: "Connection[Any, Any]", path: Path, way: Way, number: int, seconds: float) -> None:
-    with way(path, number) as step:
+def _work(
+    pipe: "Connection[Any, Any]", path: Path, way: tuple[str, str], number: int, seconds: float
+) -> None:
+    module, name = way
+    open_file: Way = import_module(module).WAYS[name]
+    with open_file(path, number) as step:
         step()
         pipe.send("ready")
         pipe.recv()

@@ -119,7 +119,7 @@ def _contest(place: Place, name: str, seconds: float) -> Contest:
             SessionDB(path).close()
         else:
             Plain.create(path).close()
-        return contest(path, WAYS[name], PROCESSES, seconds)
+        return contest(path, (__name__, name), PROCESSES, seconds)
 
 
 def _together(contests: list[Contest]) -> Contest:
