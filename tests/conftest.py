@@ -5,6 +5,7 @@ import platform
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,9 +28,13 @@ def pytest_report_header() -> str:
 def need_tool(name: str) -> str:
     """Give the path of a program; without it skip the test, or fail it when CI=true."""
     path = shutil.which(name)
-    if path is not None:
-        return path
-    reason = f"needs {name}, which is not installed (`make test` as root on Debian installs it)"
+    if path is None:
+        cannot_run(f"needs {name}, which is not here (`make test` as root on Debian installs it)")
+    return path
+
+
+def cannot_run(reason: str) -> NoReturn:
+    """Skip the test with a reason, or fail it when CI=true: there nothing is skipped."""
     if IN_CI:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

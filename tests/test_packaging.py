@@ -12,9 +12,6 @@ import pytest
 from tests.conftest import REPO
 
 SRC = REPO / "src"
-needs_cli = pytest.mark.skipif(
-    not (SRC / "threadkeep" / "cli").is_dir(), reason="threadkeep.cli is not written yet"
-)
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +60,11 @@ def test_every_contract_brings_its_sql(unpacked: Path) -> None:
     assert [n for n in stores if not (package / n / "sql" / "head.sql").is_file()] == []
 
 
-@needs_cli
 def test_the_demo_conversation_is_in_the_wheel(unpacked: Path) -> None:
     data = {name for name in files_below(unpacked / "threadkeep") if not name.endswith(".py")}
     assert [name for name in data if "demo" in name] != []
 
 
-@needs_cli
 def test_the_module_runs_from_the_wheel_and_tells_the_version(unpacked: Path) -> None:
     version = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert version in run(unpacked, "--version")

@@ -1,64 +1,32 @@
-"""The chat store behind the line protocol of the fault tools.
+"""The chat store behind the line protocol of the fault tools (protocol.py).
 
-    chat_adapter.py write   --db P [--mode M] --iter I --w W --n N
-    chat_adapter.py verify  --db P
-    chat_adapter.py old     --db P --version V
-    chat_adapter.py migrate --db P
-    chat_adapter.py fresh   --db P
-
-A writer prints `TRY key rev sha` before a save and `ACK key rev sha microseconds` after it, or
-`ERR key rev Class` when the store refused it. The verifier prints `HAVE key rev sha [session:seq]`
-for every message and one `CHECK`. A key is a message id.
-
-Any error that is not one of threadkeep's own is a bug: it ends the program by a signal, which
-every tool counts as a failure.
+A key is a message id.
 """
 
 import argparse
 import contextlib
-import os
 import random
 import sys
 import time
-import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
 from urllib.parse import quote
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from tests.faults.old_files import make_old_file  # noqa: E402
+from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from tests.faults.replies import Chunk, digest, moments, revision_of, story, words  # noqa: E402
 from threadkeep.chat.records import Session  # noqa: E402
 from threadkeep.chat.store import ChatStore  # noqa: E402
-from threadkeep.errors import Conflict, ThreadkeepError  # noqa: E402
+from threadkeep.errors import Conflict  # noqa: E402
 
-ATTEMPTS = 3
 PACE = 0.002
 FLUSH_EVERY = 40
 SHARED = "shared"
-BUGS = "THREADKEEP_FAULT_BUGS"
-
-
-def tell(*words_: object) -> None:
-    """Print one line in one system call: a killed process has said it whole or not at all."""
-    line = " ".join(map(str, words_)).encode("utf-8", "backslashreplace")
-    os.write(1, line.replace(b"\n", b" ") + b"\n")
-
-
-class GaveUp(Exception):
-    """The store refused the same save several times."""
-
-
-class Save(NamedTuple):
-    """One save as the tools know it: which message, which revision of it, what it looks like."""
-
-    key: str
-    rev: int
-    sha: str
 
 
 class Writer:
@@ -78,19 +46,6 @@ class Writer:
                 self.store.create_session(agent="faults", model="p/m", session_id=name)
         return name
 
-    def save(self, what: Save, action: Callable[[Chunk], object], chunk: Chunk) -> int:
-        """Try a save until the store takes it; give the microseconds it took."""
-        for _ in range(ATTEMPTS):
-            tell("TRY", *what)
-            began = time.perf_counter()
-            try:
-                action(chunk)
-            except ThreadkeepError as error:
-                tell("ERR", what.key, what.rev, type(error).__name__, error.message[:200])
-            else:
-                return int((time.perf_counter() - began) * 1e6)
-        raise GaveUp
-
     def say(self, session: str, place: int) -> None:
         """Say something as the user: one message, durable when acknowledged."""
         key = f"u{self.name}-{session}-{place}"
@@ -99,12 +54,8 @@ class Writer:
         metadata = {"writer": self.name, "n": place, "order": self.order + place}
         shown = {**metadata, "schema_version": 1}
         what = Save(key, 0, digest({"role": "user", "metadata": shown, "parts": [part]}))
-        took = self.save(
-            what,
-            lambda said: self.store.say(session, said, metadata=metadata, message_id=key),
-            part,
-        )
-        tell("ACK", *what, took)
+        say = partial(self.store.say, session, part, metadata=metadata, message_id=key)
+        tell("ACK", *what, patiently([what], say))
 
 
 # Streams ----------------------------------------------------------------------------------
@@ -135,7 +86,7 @@ def relaxed(writer: Writer, count: int) -> None:
         with writer.store.record(writer.own) as recorder:
             for moment, chunk in zip(moments(told), told.segments[0], strict=True):
                 what = Save(key, *moment)
-                teller.stored(what, writer.save(what, recorder.feed, chunk))
+                teller.stored(what, patiently([what], partial(recorder.feed, chunk)))
                 time.sleep(PACE)
 
 
@@ -230,7 +181,7 @@ def reply(writer: Writer, place: int, teller: Eager | Patient) -> None:
                 saves.insert(1, results)
                 results = None
             for what, chunk in saves:
-                took = writer.save(what, recorder.feed, chunk)
+                took = patiently([what], partial(recorder.feed, chunk))
                 if teller.stored(what, took, chunk):
                     recorder.flush()
                     teller.durable()
@@ -256,12 +207,8 @@ MODES = {
 
 
 def write(options: argparse.Namespace) -> None:
-    try:
-        with ChatStore.open(options.db) as store, contextlib.suppress(GaveUp):
-            MODES[options.mode](Writer(store, options.iter, options.w), options.n)
-    except ThreadkeepError as error:  # not even opening, or ending the last reply, was possible
-        tell("ERR", f"end{options.iter}-{options.w}", 0, type(error).__name__, error.message)
-    tell("DONE")
+    with ChatStore.open(options.db) as store:
+        MODES[options.mode](Writer(store, options.iter, options.w), options.n)
 
 
 # Reading back -----------------------------------------------------------------------------
@@ -278,17 +225,10 @@ def all_sessions(store: ChatStore) -> Iterator[Session]:
             return
 
 
-def verify(options: argparse.Namespace) -> None:
-    try:
-        with ChatStore.open(options.db) as store:
-            problems = [problem for s in all_sessions(store) for problem in show_session(store, s)]
-            problems += store.verify().problems
-    except ThreadkeepError as error:
-        problems = [f"{type(error).__name__}: {error.message}"]
-    if problems:
-        tell("CHECK fail", len(problems), problems[0])
-    else:
-        tell("CHECK ok")
+def show(database: str) -> list[str]:
+    with ChatStore.open(database) as store:
+        problems = [problem for s in all_sessions(store) for problem in show_session(store, s)]
+        return [*problems, *store.verify().problems]
 
 
 def show_session(store: ChatStore, session: Session) -> list[str]:
@@ -316,45 +256,14 @@ def show_session(store: ChatStore, session: Session) -> list[str]:
 # Schemas ----------------------------------------------------------------------------------
 
 
-def old(options: argparse.Namespace) -> None:
-    make_old_file(Path(options.db), options.version)
+def migrate(path: Path) -> None:
+    ChatStore.open(path).close()
 
 
-def migrate(options: argparse.Namespace) -> None:
-    ChatStore.open(options.db).close()
-
-
-COMMANDS = {"write": write, "verify": verify, "old": old, "migrate": migrate, "fresh": migrate}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="The chat store behind the fault tools.")
-    parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--db", required=True)
-    parser.add_argument("--mode", choices=MODES, default="stream")
-    parser.add_argument("--iter", type=int, default=0)
-    parser.add_argument("--w", type=int, default=0)
-    parser.add_argument("--n", type=int, default=1_000_000)
-    parser.add_argument("--version", type=int, default=0)
-    options = parser.parse_args()
-    try:
-        COMMANDS[options.command](options)
-    except ThreadkeepError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
-    except Exception:  # noqa: BLE001
-        report_bug(traceback.format_exc())
-
-
-def report_bug(trace: str) -> NoReturn:
-    """Note an error that is not one of ours where the test looks, and end by a signal."""
-    place = os.environ.get(BUGS)
-    if place:
-        with Path(place).open("a", encoding="utf-8", errors="backslashreplace") as notes:
-            notes.write(f"{' '.join(sys.argv)}\n{trace}\n")
-    sys.stderr.write(trace)
-    sys.stderr.flush()
-    os.abort()
+def fresh(path: Path, _: int) -> None:
+    """Every version ends as a file that never was an older one."""
+    migrate(path)
 
 
 if __name__ == "__main__":
-    main()
+    speak(Adapter("chat store", list(MODES), write, show, make_old_file, migrate, fresh))

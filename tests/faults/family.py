@@ -53,6 +53,15 @@ def _winner(*, fired: bool, cancelled: bool) -> str:
     return "fire" if fired else "cancel"
 
 
+def record_and_kill(path: Path, key: str, count: int) -> None:
+    """Record a reply and die when so many chunks were acknowledged and no more is asked for."""
+    with Child("record", path, key) as child:
+        child.tell(count)
+        for _ in range(count):
+            child.hear()
+        child.kill()
+
+
 class Child:
     """A process of `children.py`; leaving the `with` block hangs up and waits for its end."""
 

@@ -1,16 +1,6 @@
-"""Hostile values for every field of the chat store, one JSON object per line.
+"""Hostile values for every field of the chat store (see hostile_protocol.py)."""
 
-Takes `{"id": n, "slot": …, "value": …}` on stdin and answers `{"id": n, "ok": true, "back": value}`
-with what the store gives back, or `{"id": n, "ok": false, "error": …}` when it refused the value.
-A value goes through every field it could stand in, and every field must give it back the same.
-After each value the store must pass its own check.
-"""
-
-import argparse
-import json
-import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +8,9 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.chat_adapter import report_bug  # noqa: E402
+from tests.faults.hostile_protocol import Target, serve  # noqa: E402
 from threadkeep.chat.records import Session  # noqa: E402
 from threadkeep.chat.store import ChatStore  # noqa: E402
-from threadkeep.errors import ThreadkeepError  # noqa: E402
 
 CALL = {"toolCallId": "c", "toolName": "t"}
 
@@ -119,17 +108,8 @@ SLOTS: dict[str, Callable[[ChatStore, Any], Iterator[Any]]] = {
 }
 
 
-def answer(store: ChatStore, slot: str, value: Any) -> dict[str, Any]:
-    """Pass a value through every field of a slot; the first that changed it is the answer."""
-    try:
-        given = list(SLOTS[slot](store, value))
-    except ThreadkeepError as error:
-        return {"ok": False, "error": f"{type(error).__name__}: {error}"[:200]}
-    problems = store.verify().problems
-    if problems:
-        return {"ok": True, "back": f"the store fails its check: {problems[0]}"}
-    changed = [back for back in given if json.dumps(back) != json.dumps(value)]
-    return {"ok": True, "back": changed[0] if changed else given[0]}
+def problems(store: ChatStore) -> list[str]:
+    return store.verify().problems
 
 
 def clear(store: ChatStore) -> None:
@@ -137,23 +117,5 @@ def clear(store: ChatStore) -> None:
         store.delete(session)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Hostile values for the chat store.")
-    parser.add_argument("--db", required=True)
-    parser.add_argument("--root", required=True)
-    options = parser.parse_args()
-    inside = ChatStore.open(Path(options.root) / "inside.db")
-    with ChatStore.open(options.db) as store, inside:
-        for line in sys.stdin:
-            asked = json.loads(line)
-            used = inside if asked["slot"] == "filename" else store
-            said = answer(used, asked["slot"], asked["value"])
-            os.write(1, json.dumps({"id": asked["id"], **said}).encode() + b"\n")
-            clear(store)
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception:  # noqa: BLE001
-        report_bug(traceback.format_exc())
+    serve(Target("chat store", ChatStore.open, SLOTS, problems, clear))

@@ -98,13 +98,7 @@ def skipped(run: tools.Run, work: Path) -> str:
     """Say why a run cannot be made here; empty if it can."""
     if not tools.tools_folder().is_dir():
         return f"there are no fault tools in {tools.tools_folder()} (THREADKEEP_SHARED)"
-    kinds = {"powerloss": ("ext4", "xfs"), "diskfull": ("tmpfs",)}.get(run.tool, ())
-    needs = next((kind for kind in kinds if kind in run.name), "")
-    if needs and not tools.can_mount(work, needs):
-        return f"needs root, mounts and mkfs for {needs}"
-    if run.tool == "migcrash" and shutil.which("strace") is None:
-        return "needs strace"
-    return ""
+    return tools.missing(run, work)
 
 
 def do(run: tools.Run, folder: Path) -> bool:

@@ -1,14 +1,8 @@
-"""The session store behind the line protocol of the fault tools.
+"""The session store behind the line protocol of the fault tools (protocol.py).
 
-    state_adapter.py write   --db P [--mode M] --iter I --w W --n N
-    state_adapter.py verify  --db P
-    state_adapter.py old     --db P --version V
-    state_adapter.py migrate --db P
-    state_adapter.py fresh   --db P --version V
-
-The protocol is that of chat_adapter.py. A key is kept in a message's tool_call_id and says who
-wrote it where and when: `session.iteration-writer-place`, with a `b` behind it if it was stored
-together with two others. Such three are there all or none.
+A key is kept in a message's tool_call_id and says who wrote it where and when:
+`session.iteration-writer-place`, with a `b` behind it if it was stored together with two others.
+Such three are there all or none.
 
 Files of other versions keep the order of their columns and Hermes's form of the index. So `fresh`
 makes a file of the version and brings it up undisturbed: that is how an interrupted one must end.
@@ -20,10 +14,7 @@ import json
 import random
 import re
 import sys
-import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -31,10 +22,9 @@ from urllib.parse import quote
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.chat_adapter import ATTEMPTS, GaveUp, Save, report_bug, tell  # noqa: E402
 from tests.faults.old_state_files import make_old_state  # noqa: E402
+from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from tests.faults.replies import words  # noqa: E402
-from threadkeep.errors import ThreadkeepError  # noqa: E402
 from threadkeep.state.layout import is_whole  # noqa: E402
 from threadkeep.state.session_db import SessionDB  # noqa: E402
 
@@ -102,7 +92,7 @@ class Writer:
         messages = [message_of(key) for key in self.keys(session, count)]
         saves = [Save(message["tool_call_id"], 0, digest(message)) for message in messages]
         keyed = [{**m, "idempotency_key": m["tool_call_id"]} for m in messages]
-        took = self.patiently(saves, lambda: self._append(session, keyed))
+        took = patiently(saves, lambda: self._append(session, keyed))
         for save in saves:
             tell("ACK", *save, took)
 
@@ -111,22 +101,6 @@ class Writer:
             self.db.append_message(session, **messages[0])
         else:
             self.db.append_messages(session, messages)
-
-    def patiently(self, saves: Iterable[Save], action: Callable[[], None]) -> int:
-        """Try an action until the store takes it; give the microseconds it took."""
-        saves = list(saves)
-        for _ in range(ATTEMPTS):
-            for save in saves:
-                tell("TRY", *save)
-            began = time.perf_counter()
-            try:
-                action()
-            except ThreadkeepError as error:
-                for save in saves:
-                    tell("ERR", save.key, save.rev, type(error).__name__, error.message[:200])
-            else:
-                return int((time.perf_counter() - began) * 1e6)
-        raise GaveUp
 
 
 def say(writer: Writer, count: int) -> None:
@@ -155,40 +129,24 @@ def turns(writer: Writer, count: int) -> None:
             db.delete_session(passing)
 
 
-MODES = {"say": say, "turns": turns}
+MODES = {"turns": turns, "say": say}
 
 
 def write(options: argparse.Namespace) -> None:
-    try:
-        with SessionDB(options.db) as db:
-            MODES[options.mode](Writer(db, options.iter, options.w), options.n)
-    except GaveUp:
-        pass
-    except ThreadkeepError as error:  # not even opening, or what comes between, was possible
-        tell("ERR", f"end{options.iter}-{options.w}", 0, type(error).__name__, error.message)
-    tell("DONE")
+    with SessionDB(options.db) as db:
+        MODES[options.mode](Writer(db, options.iter, options.w), options.n)
 
 
 # Reading back -----------------------------------------------------------------------------
 
 
-def verify(options: argparse.Namespace) -> None:
-    try:
-        with SessionDB(options.db) as db:
-            problems = [
-                problem
-                for session in db.search_sessions(limit=-1)
-                for problem in show_session(db, session)
-            ]
-            problems += db.check()
-            with db.context.db.read() as tx:
-                problems += [] if is_whole(tx) else ["something of the schema is missing"]
-    except ThreadkeepError as error:
-        problems = [f"{type(error).__name__}: {error.message}"]
-    if problems:
-        tell("CHECK fail", len(problems), problems[0])
-    else:
-        tell("CHECK ok")
+def show(database: str) -> list[str]:
+    with SessionDB(database) as db:
+        sessions = db.search_sessions(limit=-1)
+        problems = [problem for session in sessions for problem in show_session(db, session)]
+        problems += db.check()
+        with db.context.db.read() as tx:
+            return problems + ([] if is_whole(tx) else ["something of the schema is missing"])
 
 
 def show_session(db: SessionDB, session: Message) -> list[str]:
@@ -260,41 +218,16 @@ class Order:
 # Schemas ----------------------------------------------------------------------------------
 
 
-def old(options: argparse.Namespace) -> None:
-    make_old_state(Path(options.db), options.version)
-
-
-def migrate(options: argparse.Namespace) -> None:
+def migrate(path: Path) -> None:
     """Bring a file up, and let the check put fingerprints on its rows, as the verifier will."""
-    with SessionDB(options.db) as db:
+    with SessionDB(path) as db:
         db.check()
 
 
-def fresh(options: argparse.Namespace) -> None:
-    old(options)
-    migrate(options)
-
-
-COMMANDS = {"write": write, "verify": verify, "old": old, "migrate": migrate, "fresh": fresh}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="The session store behind the fault tools.")
-    parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--db", required=True)
-    parser.add_argument("--mode", choices=MODES, default="turns")
-    parser.add_argument("--iter", type=int, default=0)
-    parser.add_argument("--w", type=int, default=0)
-    parser.add_argument("--n", type=int, default=1_000_000)
-    parser.add_argument("--version", type=int, default=0)
-    options = parser.parse_args()
-    try:
-        COMMANDS[options.command](options)
-    except ThreadkeepError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
-    except Exception:  # noqa: BLE001
-        report_bug(traceback.format_exc())
+def fresh(path: Path, version: int) -> None:
+    make_old_state(path, version)
+    migrate(path)
 
 
 if __name__ == "__main__":
-    main()
+    speak(Adapter("session store", list(MODES), write, show, make_old_state, migrate, fresh))

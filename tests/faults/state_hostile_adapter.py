@@ -1,14 +1,7 @@
-"""Hostile values for every field of the session store, one JSON object per line.
+"""Hostile values for every field of the session store (see hostile_protocol.py)."""
 
-The protocol is that of hostile_adapter.py: a value goes through every field it could stand in,
-every field must give it back the same, and after each value the store must pass its own check.
-"""
-
-import argparse
 import json
-import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +9,7 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.chat_adapter import report_bug  # noqa: E402
-from threadkeep.errors import ThreadkeepError  # noqa: E402
+from tests.faults.hostile_protocol import Target, serve  # noqa: E402
 from threadkeep.state.session_db import SessionDB  # noqa: E402
 
 TEXTS = ("content", "tool_name", "tool_call_id", "finish_reason", "reasoning")
@@ -140,50 +132,10 @@ SLOTS: dict[str, Callable[[SessionDB, Any], Iterator[Any]]] = {
 }
 
 
-def answer(db: SessionDB, slot: str, value: Any) -> dict[str, Any]:
-    """Pass a value through every field of a slot; the first that changed it is the answer."""
-    try:
-        given = list(SLOTS[slot](db, value))
-    except ThreadkeepError as error:
-        return {"ok": False, "error": f"{type(error).__name__}: {error}"[:200]}
-    problems = db.check()
-    if problems:
-        return {"ok": True, "back": f"the store fails its check: {problems[0]}"}
-    changed = [back for back in given if dumped(back) != dumped(value)]
-    return {"ok": True, "back": shown(changed[0]) if changed else given[0]}
-
-
-def dumped(value: Any) -> str:
-    return json.dumps(value, default=repr)
-
-
-def shown(value: Any) -> Any:
-    """Make what cannot be told in JSON tellable; it is a change in any case."""
-    return repr(value) if isinstance(value, bytes) else value
-
-
 def clear(db: SessionDB) -> None:
     for session in db.search_sessions(limit=-1):
         db.delete_session(session["id"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Hostile values for the session store.")
-    parser.add_argument("--db", required=True)
-    parser.add_argument("--root", required=True)
-    options = parser.parse_args()
-    inside = SessionDB(Path(options.root) / "inside.db")
-    with SessionDB(options.db) as db, inside:
-        for line in sys.stdin:
-            asked = json.loads(line)
-            used = inside if asked["slot"] == "filename" else db
-            said = answer(used, asked["slot"], asked["value"])
-            os.write(1, json.dumps({"id": asked["id"], **said}).encode() + b"\n")
-            clear(used)
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception:  # noqa: BLE001
-        report_bug(traceback.format_exc())
+    serve(Target("session store", SessionDB, SLOTS, SessionDB.check, clear))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.family import Child, new_store
+from tests.faults.family import new_store, record_and_kill
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
 
@@ -33,14 +33,6 @@ DAMAGE = {
 }
 
 
-def crash(path: Path) -> None:
-    with Child("record", path, KEY) as child:
-        child.tell(BEFORE_THE_END)
-        for _ in range(BEFORE_THE_END):
-            child.hear()
-        child.kill()
-
-
 def damage(path: Path, sql: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA foreign_keys = OFF")
@@ -53,7 +45,7 @@ def damage(path: Path, sql: str) -> None:
 @pytest.mark.parametrize("sql", DAMAGE.values(), ids=DAMAGE.keys())
 def test_damage_to_an_unfinished_reply_is_reported_not_folded_in(tmp_path: Path, sql: str) -> None:
     path = new_store(tmp_path / "damaged.db")
-    crash(path)
+    record_and_kill(path, KEY, BEFORE_THE_END)
     damage(path, sql)
     for _ in range(2):  # opening must not repair the evidence away
         try:
@@ -68,7 +60,7 @@ def test_a_damaged_reply_does_not_keep_the_others_from_being_read(tmp_path: Path
     with ChatStore.open(path) as store:
         other = store.create_session(agent="coder", model="p/m")
         store.say(other, "still here")
-    crash(path)
+    record_and_kill(path, KEY, BEFORE_THE_END)
     damage(path, DAMAGE["a chunk in the journal"])
     with ChatStore.open(path) as store:
         assert [m["parts"][0]["text"] for m in store.ui_messages(other)] == ["still here"]

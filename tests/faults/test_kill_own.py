@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import SESSION
-from tests.faults.family import Child, new_store
+from tests.faults.family import Child, new_store, record_and_kill
 from tests.faults.replies import digest, moments, story
 from threadkeep.chat.store import ChatStore
 
@@ -39,11 +39,7 @@ def test_killed_after_an_acknowledgement_the_state_is_exactly_that_of_the_chunk(
     chosen = first_of_each_kind(key)
     for count in chosen[:: max(1, len(chosen) // 8)]:
         path = new_store(tmp_path / f"{count}.db")
-        with Child("record", path, key) as child:
-            child.tell(count)
-            for _ in range(count):
-                child.hear()
-            child.kill()  # it has nothing to do: it waits for the next command
+        record_and_kill(path, key, count)
         assert seen_after_crash(path, key) == expected[count - 1]
 
 
@@ -68,11 +64,7 @@ def test_killed_again_and_again_while_others_are_left_behind(tmp_path: Path) -> 
     wanted: dict[str, str] = {}
     for key in KEYS:
         count = sum(map(len, story(key).segments)) // 2
-        with Child("record", path, key) as child:
-            child.tell(count)
-            for _ in range(count):
-                child.hear()
-            child.kill()
+        record_and_kill(path, key, count)
         wanted[key] = [moment.digest for moment in moments(story(key))][count - 1]
     with ChatStore.open(path) as store:
         assert {m["id"]: digest(m) for m in store.ui_messages(SESSION)} == wanted
@@ -83,11 +75,7 @@ def test_a_reader_of_a_crashed_store_needs_no_recovery(tmp_path: Path) -> None:
     path = new_store(tmp_path / "readonly.db")
     key = KEYS[0]
     count = sum(map(len, story(key).segments)) // 2
-    with Child("record", path, key) as child:
-        child.tell(count)
-        for _ in range(count):
-            child.hear()
-        child.kill()
+    record_and_kill(path, key, count)
     expected = [moment.digest for moment in moments(story(key))][count - 1]
     with ChatStore.open(path, read_only=True) as store:
         assert digest(store.message(SESSION, key)) == expected

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.faults.children import SESSION
-from tests.faults.family import Child, new_store, race_for_queue
+from tests.faults.family import Child, new_store, race_for_queue, record_and_kill
 from tests.faults.replies import story
 from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.store import ChatStore
@@ -107,11 +107,7 @@ def test_the_tables_are_complete_for_plain_sqlite_after_a_crash_was_settled(
     state = StreamState(message_id=key)
     for chunk in story(key).segments[0][:count]:
         state.apply(chunk)
-    with Child("record", path, key) as child:
-        child.tell(count)
-        for _ in range(count):
-            child.hear()
-        child.kill()
+    record_and_kill(path, key, count)
     ChatStore.open(path).close()
     with closing(sqlite3.connect(path)) as plain:
         rows = plain.execute('SELECT data_json FROM chat_parts ORDER BY "index"').fetchall()

@@ -1,18 +1,15 @@
-"""The session store in trouble, without the fault tools: kills, forks, a full disk, live files."""
+"""The session store in trouble, without the fault tools: kills, forks, a full disk."""
 
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import need_tool
-from tests.faults import tools
 from tests.faults.old_state_files import make_old_state
+from tests.faults.programs import acknowledged, run_python, writing
+from tests.faults.tools import STATE
 from tests.support.disks import fill, small_disk
 from tests.support.states import open_state, talk
 from threadkeep.errors import StorageFull
@@ -20,46 +17,7 @@ from threadkeep.state.session_db import SessionDB
 
 pytestmark = pytest.mark.faults
 
-ADAPTER = str(tools.HERE / "state_adapter.py")
-# The database and its sidecars, but neither the lock file nor a backup.
-LIVE = re.compile(r'open(?:at)?\(.*"[^"]*/live\.db(?:-wal|-shm|-journal)?", (\S+)')
-
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
-
-
-@contextmanager
-def writing(path: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    """Start a writer; it is killed at the end of the block."""
-    command = [sys.executable, ADAPTER, "write", "--db", str(path), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def acknowledged(process: "subprocess.Popen[str]", count: int) -> set[str]:
-    """Listen until so many messages were acknowledged; give their keys."""
-    keys: set[str] = set()
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("ACK "):
-            keys.add(line.split()[1])
-        if len(keys) >= count:
-            break
-    return keys
-
-
-def run_python(script: str, path: Path, *before: str) -> None:
-    """Run a script on a file, in a process of its own."""
-    done = subprocess.run(
-        [*before, sys.executable, "-c", script, str(path)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(tools.REPO / "src")},
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def keys_of(db: SessionDB) -> set[str]:
@@ -75,7 +33,7 @@ def keys_of(db: SessionDB) -> set[str]:
 def test_killed_in_full_flow_nothing_acknowledged_is_lost(tmp_path: Path, mode: str) -> None:
     path, said = tmp_path / "state.db", set[str]()
     for iteration in range(3):
-        with writing(path, "--mode", mode, "--iter", str(iteration)) as process:
+        with writing(STATE, path, "--mode", mode, "--iter", str(iteration)) as process:
             said |= acknowledged(process, 5 + 20 * iteration)
         with open_state(path) as db:
             assert said <= keys_of(db)
@@ -150,25 +108,3 @@ def test_both_sides_of_a_fork_write_and_nothing_is_lost(tmp_path: Path) -> None:
             assert [text for text in said if side in text] == [f"{side} {n}" for n in range(10)]
         assert len(said) == (db.get_session("s") or {})["message_count"] == 20
         assert db.check() == []
-
-
-@pytest.mark.parametrize(
-    "command", [("write", "--n", "2"), ("verify",), ("migrate",)], ids=" ".join
-)
-def test_every_open_of_a_live_database_is_sqlite_s_own(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    strace = need_tool("strace")
-    database, trace = tmp_path / "live.db", tmp_path / "trace"
-    make_old_state(database, 2)
-    subprocess.run(
-        [
-            *(strace, "-f", "-qq", "-o", str(trace), "-e", "trace=open,openat"),
-            *(sys.executable, ADAPTER, *command, "--iter", "2", "--db", str(database)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    flags = LIVE.findall(trace.read_text(errors="replace"))
-    assert len(flags) >= 3  # the database, its log and the index of the log
-    assert [found for found in flags if "O_NOFOLLOW" not in found] == []

@@ -5,31 +5,15 @@ skip, and those in test_state_faults_own.py remain.
 """
 
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import need_tool
 from tests.faults import tools
+from tests.faults.conftest import Check
 from tests.faults.old_state_files import WITHOUT_INDEX
 from tests.faults.tools import STATE
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def fault_tools(shared_data: Path) -> Path:
-    folder = shared_data / "faults"
-    if not folder.is_dir():
-        pytest.skip(f"needs the fault tools in {folder}; set THREADKEEP_SHARED to their parent")
-    return folder
-
-
-def check(run: tools.Run, tmp_path: Path) -> str:
-    outcome = tools.run(run, tmp_path / "work")
-    print(outcome.line())
-    assert outcome.passed, f"{run.name}\n{outcome.output}"
-    return outcome.output
 
 
 @pytest.mark.parametrize(
@@ -40,24 +24,20 @@ def check(run: tools.Run, tmp_path: Path) -> str:
     ],
     ids=["one writer", "one of four"],
 )
-def test_kill_loses_nothing_that_was_acknowledged(run: tools.Run, tmp_path: Path) -> None:
-    check(run, tmp_path)
+def test_kill_loses_nothing_that_was_acknowledged(run: tools.Run, check: Check) -> None:
+    check(run)
 
 
-def test_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    if not tools.can_mount(tmp_path, "ext4"):
-        pytest.skip("needs root and loop mounts to cut the power of a file system")
-    check(tools.powerloss(5, mode="turns", seed=203, store=STATE), tmp_path)
+def test_power_cut_loses_nothing_that_was_acknowledged(check: Check) -> None:
+    check(tools.powerloss(5, mode="turns", seed=203, store=STATE))
 
 
 @pytest.mark.parametrize("limit", [False, True], ids=["tmpfs", "file-size limit"])
 def test_full_disk_refuses_stays_readable_and_goes_on_with_room(
-    tmp_path: Path, *, limit: bool
+    check: Check, *, limit: bool
 ) -> None:
-    if not limit and not tools.can_mount(tmp_path, "tmpfs"):
-        pytest.skip("needs root to mount a small tmpfs")
     run = tools.diskfull(2, limit=limit, mode="turns", kilobytes=2048, seed=204, store=STATE)
-    output = check(run, tmp_path)
+    output = check(run)
     assert re.search(r"disk really filled in [12]", output), output
     assert re.search(r"unreadable while full +0$", output, re.MULTILINE), output
 
@@ -72,28 +52,26 @@ def test_full_disk_refuses_stays_readable_and_goes_on_with_room(
     ],
     ids=["outsider", "long reader"],
 )
-def test_eight_processes_from_a_cold_start(run: tools.Run, tmp_path: Path) -> None:
-    check(run, tmp_path)
+def test_eight_processes_from_a_cold_start(run: tools.Run, check: Check) -> None:
+    check(run)
 
 
 # Two points of some versions here, every point of every version in the long form.
 @pytest.mark.parametrize("version", [1, 6])
-def test_upgrade_survives_two_kills_at_any_system_call(tmp_path: Path, version: int) -> None:
-    need_tool("strace")
+def test_upgrade_survives_two_kills_at_any_system_call(check: Check, version: int) -> None:
     run = tools.migcrash((version,), "syscall", "--twice", "--max-points", "2", store=STATE)
-    check(run, tmp_path)
+    check(run)
 
 
 @pytest.mark.parametrize("version", [3, WITHOUT_INDEX])
-def test_upgrade_survives_a_full_disk_at_any_system_call(tmp_path: Path, version: int) -> None:
-    need_tool("strace")
+def test_upgrade_survives_a_full_disk_at_any_system_call(check: Check, version: int) -> None:
     words = ("--errno", "ENOSPC", "--max-points", "2")
-    check(tools.migcrash((version,), "error", *words, store=STATE), tmp_path)
+    check(tools.migcrash((version,), "error", *words, store=STATE))
 
 
-def test_hostile_input_comes_back_unchanged_or_is_refused(tmp_path: Path) -> None:
-    check(tools.hostile(STATE), tmp_path)
+def test_hostile_input_comes_back_unchanged_or_is_refused(check: Check) -> None:
+    check(tools.hostile(STATE))
 
 
-def test_damaged_files_are_never_read_as_sound(tmp_path: Path) -> None:
-    check(tools.tear(27, mode="say", seed=205, store=STATE), tmp_path)
+def test_damaged_files_are_never_read_as_sound(check: Check) -> None:
+    check(tools.tear(27, mode="say", seed=205, store=STATE))

@@ -1,4 +1,4 @@
-"""The fault tools and how they are pointed at the chat store and at the session store.
+"""The fault tools and how they are pointed at each store.
 
 The tools are not part of this project: they live in the folder `faults` of the optional test data
 (see tests/conftest.py). Here is what each is asked to do, short for every test run and long for
@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.faults.protocol import BUGS
+
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
-BUGS = "THREADKEEP_FAULT_BUGS"
 
 
 class Run(NamedTuple):
@@ -27,6 +28,10 @@ class Run(NamedTuple):
     name: str
     tool: str
     arguments: tuple[str, ...]
+    mounts: str = ""
+    """The kind of file system that the tool mounts."""
+    program: str = ""
+    """The program that the tool runs ours under."""
 
 
 class Outcome(NamedTuple):
@@ -82,6 +87,10 @@ class Store(NamedTuple):
     hostile: str
     prefix: str = ""
 
+    def command(self, *words: str) -> list[str]:
+        """Give the adapter's command for these words, to be run without the tools."""
+        return [sys.executable, str(HERE / self.adapter), *words]
+
     def writer(self, mode: str, *words: str) -> str:
         """Write the command of a writer in one of the adapter's modes."""
         return adapter(self.adapter, "write", "--db {db} --w {w}", f"--mode {mode}", *words)
@@ -116,6 +125,15 @@ def run(what: Run, work: Path) -> Outcome:
     output = done.stdout + (f"\nerrors that are not threadkeep's own:\n{found}" if found else "")
     passed = done.returncode == 0 and not found
     return Outcome(what, passed, time.monotonic() - began, output)
+
+
+def missing(what: Run, work: Path) -> str:
+    """Say what of this machine a run would miss; empty if nothing."""
+    if what.mounts and not can_mount(work, what.mounts):
+        return f"needs root, mounts and mkfs for {what.mounts}"
+    if what.program and shutil.which(what.program) is None:
+        return f"needs {what.program} (`make test` as root on Debian installs it)"
+    return ""
 
 
 def can_mount(work: Path, kind: str) -> bool:
@@ -176,7 +194,8 @@ def powerloss(
         *("--max-ms", str(longest)),
         *("--writer", command, "--verifier", store.verifier()),
     )
-    return Run(f"{store.prefix}powerloss {filesystem} {mode}", "powerloss", arguments)
+    name = f"{store.prefix}powerloss {filesystem} {mode}"
+    return Run(name, "powerloss", arguments, mounts=filesystem)
 
 
 def diskfull(
@@ -196,8 +215,8 @@ def diskfull(
         *(("--rlimit",) if limit else ()),
         *("--writer", command, "--verifier", store.verifier()),
     )
-    place = "limit" if limit else "tmpfs"
-    return Run(f"{store.prefix}diskfull {mode}, {place}", "diskfull", arguments)
+    name = f"{store.prefix}diskfull {mode}, {'limit' if limit else 'tmpfs'}"
+    return Run(name, "diskfull", arguments, mounts="" if limit else "tmpfs")
 
 
 def concurrency(mode: str, *words: str, store: Store = CHAT) -> Run:
@@ -213,19 +232,19 @@ def concurrency(mode: str, *words: str, store: Store = CHAT) -> Run:
 def migcrash(versions: Iterable[int], method: str, *words: str, store: Store = CHAT) -> Run:
     """Stop the upgrade of an old file at every system call that changes something.
 
-    The session store takes one version at a time: what it must end as depends on the version.
+    A store whose files end differently by version (see `fresh`) takes one version at a time.
     """
-    versions = list(versions)
+    chosen = list(map(str, versions))
     old = adapter(store.adapter, "old", "--db {db} --version {version}")
     migrate = adapter(store.adapter, "migrate", "--db {db}")
-    fresh = adapter(store.adapter, "fresh", f"--db {{db}} --version {versions[0]}")
+    fresh = adapter(store.adapter, "fresh", f"--db {{db}} --version {chosen[0]}")
     arguments = (
-        *("--versions", ",".join(map(str, versions)), "--method", method, *words),
+        *("--versions", ",".join(chosen), "--method", method, *words),
         *("--make-old", old, "--migrate", migrate, "--fresh", fresh),
         *("--verifier", store.verifier()),
     )
-    of = f"{versions[0]} " if store is STATE else ""
-    return Run(f"{store.prefix}migcrash {of}{method} {' '.join(words)}", "migcrash", arguments)
+    name = f"{store.prefix}migcrash {','.join(chosen)} {method} {' '.join(words)}"
+    return Run(name, "migcrash", arguments, program="strace")
 
 
 def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -> Run:

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.conftest import IN_CI, REPO, need_tool
+from tests.conftest import IN_CI, REPO, cannot_run, need_tool
 
 VERSION = "6.0.326"
 FOLDER = REPO / ".cache" / "ai-sdk"
@@ -41,9 +39,7 @@ def _install(npm: str) -> None:
     if done.returncode == 0:
         return
     reason = f"needs the npm package ai@{VERSION}, and `npm install` failed (is there a network?)"
-    if IN_CI:
-        pytest.fail(f"{reason}\n{done.stderr}", pytrace=False)
-    pytest.skip(reason)
+    cannot_run(f"{reason}\n{done.stderr}" if IN_CI else reason)
 
 
 def judge(cases: Iterable[dict[str, Any]], modules: Path, folder: Path) -> list[dict[str, Any]]:

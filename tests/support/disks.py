@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.conftest import cannot_run
 
 
 def _mount(*args: str) -> None:
     done = subprocess.run(["mount", *args], capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+        cannot_run(f"cannot mount here: {done.stderr.strip()}")
 
 
 @contextmanager
 def small_disk(folder: Path, size: str = "2m") -> Iterator[Path]:
     """Mount a file system of a few megabytes; needs root."""
     if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
+        cannot_run("needs root to mount a small file system")
     folder.mkdir()
     _mount("-t", "tmpfs", "-o", f"size={size}", "threadkeep-test", str(folder))
     try:
