@@ -59,6 +59,7 @@ MAY_OPEN_FILES = {
     "base/config.py": "reads the configuration file, and writes its default once",
     "base/files.py": "reads the mount table, creates empty private files, syncs folders",
     "base/lock.py": "opens the lock file beside a database, never the database",
+    "base/nofollow.py": "reads and writes attachments, with a look at each before it is opened",
     "base/processes.py": "reads what /proc says about a process",
     "base/sql.py": "reads the packaged .sql files",
 }

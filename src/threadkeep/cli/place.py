@@ -8,7 +8,7 @@ import click
 from threadkeep.cli.backups import store_option
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, facts, fail, note, size_text
-from threadkeep.home import StateStatus, Status, StoreStatus, iso
+from threadkeep.home import MailStatus, StateStatus, Status, StoreStatus, iso
 
 
 @store_command("paths", "threadkeep paths", "threadkeep --home /tmp/try paths --json")
@@ -27,6 +27,7 @@ def paths(call: Call, *, init: bool, store: str) -> None:
         "runtime": found.runtime,
         "chat": call.home.chat_path(call.db if store == "chat" else None),
         "state_db": call.home.state_path(call.db if store == "state" else None),
+        "mailbox_db": call.home.mail_path(call.db if store == "mailbox" else None),
     }
     if call.as_json:
         document(paths=shown)
@@ -38,19 +39,20 @@ def paths(call: Call, *, init: bool, store: str) -> None:
 @store_option
 def status(call: Call, *, store: str) -> int:
     """Show the files, their sizes and health, and who records right now."""
-    named = {"path" if store == "chat" else "state_path": call.db}
-    found = call.home.status(**named)
+    named = {"chat": "path", "state": "state_path", "mailbox": "mail_path"}[store]
+    found = call.home.status(**{named: call.db})
     if call.as_json:
         document(**as_json(found))
     else:
         facts(_words(found))
-    problems = {"chat": found.chat.problem, "state": found.state.problem}
+    stores = {"chat": found.chat, "state": found.state, "mailbox": found.mailbox}
+    problems = {name: looked.problem for name, looked in stores.items()}
     for name, problem in problems.items():
         if problem:
             fail(f"the {name} store cannot be read: {problem}")
     if any(problems.values()):
         return PROBLEMS
-    if not found.chat.exists and not found.state.exists:
+    if not any(looked.exists for looked in stores.values()):
         note("there is no store yet; `threadkeep demo` shows one at work")
     return 0
 
@@ -63,6 +65,7 @@ def as_json(found: Status) -> dict[str, Any]:
         "sqlite": found.sqlite,
         "chat": found.chat,
         "state": found.state,
+        "mailbox": found.mailbox,
     }
 
 
@@ -76,6 +79,7 @@ def _words(found: Status) -> dict[str, str]:
         "sqlite": f"{version} ({race})" if found.sqlite.wal_reset_race else version,
         **_chat_words(found.chat),
         **_state_words(found.state),
+        **_mail_words(found.mailbox),
     }
 
 
@@ -111,6 +115,19 @@ def _state_words(state: StateStatus) -> dict[str, str]:
     }
 
 
-def _backup_words(store: StoreStatus | StateStatus) -> str:
+def _mail_words(mail: MailStatus) -> dict[str, str]:
+    if not mail.exists or mail.problem:
+        return {"mailbox": f"{mail.path}{'' if mail.exists else ' (not there yet)'}"}
+    return {
+        "mailbox": str(mail.path),
+        "mailbox size": f"{size_text(mail.bytes)}, log {size_text(mail.wal_bytes)}",
+        "mailbox schema": str(mail.schema_version),
+        "mailbox sessions": f"{mail.sessions:,}, {mail.active:,} of them active, with "
+        f"{counted(mail.agents, 'agent')} and {counted(mail.chats, 'chat')}",
+        "mailbox backups": _backup_words(mail),
+    }
+
+
+def _backup_words(store: StoreStatus | StateStatus | MailStatus) -> str:
     last = store.last_backup
     return f"{store.backups}, last {last.at} ({last.reason})" if last else "none"

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.backup import Check, backup_folder, list_backups
+from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.chat import layout as chat_layout, verify as chat_verify
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
+from threadkeep.mailbox import index_layout
 from threadkeep.state import check as state_check, layout as state_layout
 
 _LAST = "last"
@@ -34,11 +36,18 @@ class Kind(NamedTuple):
     problems_of: Check
 
 
+def _index_problems(database: Database) -> list[str]:
+    with database.read() as tx:
+        return sqlite_problems(tx)
+
+
 KINDS: Final = {
     kind.name: kind
     for kind in (
         Kind("chat", chat_layout.QUERIES, chat_layout.read_version, chat_verify.problems_of),
         Kind("state", state_layout.QUERIES, state_layout.read_version, state_check.problems_of),
+        # The index alone: the folders of the sessions are the mail itself.
+        Kind("mailbox", index_layout.QUERIES, index_layout.read_version, _index_problems),
     )
 }
 

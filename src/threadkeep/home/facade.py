@@ -5,6 +5,8 @@ with home.chat() as chat:
     chat.sessions()
 with home.state() as state:
     state.list_sessions_rich()
+with home.mailroom() as room:
+    room.index.sessions()
 """
 
 import os
@@ -12,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +28,7 @@ from threadkeep.chat.importing import read_sessions
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Invalid, SchemaMismatch
 from threadkeep.home.backups import Backup, backups_of, find_backup, kind_of, refuse_foreign
+from threadkeep.home.mail import find_mail_session, is_folder
 from threadkeep.home.places import (
     environment,
     free_name,
@@ -34,11 +38,19 @@ from threadkeep.home.places import (
     refuse_url,
     same_file,
 )
-from threadkeep.home.status import Status, chat_status, state_status
+from threadkeep.home.status import Status, chat_status, mail_status, state_status
+from threadkeep.mailbox.folder import Folder, session_dir
+from threadkeep.mailbox.index import MailIndex
+from threadkeep.mailbox.recurrence import zone_name
 from threadkeep.state.session_db import SessionDB
+
+if TYPE_CHECKING:
+    from threadkeep.mailbox.mailroom import Mailroom
 
 _CHAT_FILE = "chat.db"
 _STATE_FILE = "state.db"
+_MAIL_FILE = "mailbox.db"
+_MAIL_FOLDER = "mailbox"
 _DEMO_FILE = "demo.db"
 
 
@@ -89,9 +101,14 @@ class Home:
         found = self._given(path, self.config.stores.state if path is None else None)
         return _regular(found or self._default_state(), "state")
 
+    def mail_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the index of mailboxes: the path given, or the default."""
+        return _regular(self._given(path, None) or self._paths.data / _MAIL_FILE, "mailbox")
+
     def store_path(self, store: str, path: str | Path | None = None) -> Path:
-        """Give the file of a store by the name of its kind: `chat` or `state`."""
-        return self.chat_path(path) if kind_of(store).name == "chat" else self.state_path(path)
+        """Give the file of a store by the name of its kind: `chat`, `state` or `mailbox`."""
+        paths = {"chat": self.chat_path, "state": self.state_path, "mailbox": self.mail_path}
+        return paths[kind_of(store).name](path)
 
     def _given(self, path: str | Path | None, configured: str | None) -> Path | None:
         for named in (path, configured):
@@ -164,6 +181,37 @@ class Home:
             raise SchemaMismatch(msg, hint="it can be read; update threadkeep to change it")
         return store
 
+    @cached_property
+    def zone(self) -> str:
+        """The time zone that times without one are meant in: TZ, else the system's."""
+        return zone_name(None, self._environ)
+
+    def mailroom(self, *, must_exist: bool = False, **options: Any) -> "Mailroom":
+        """Open the mailroom, which has the mailboxes of all sessions; close it after use.
+
+        See `Mailroom.open` for the options. A mailroom that is not there is begun, unless it
+        must exist.
+        """
+        from threadkeep.mailbox.mailroom import Mailroom  # noqa: PLC0415  (most runs need none)
+
+        if must_exist:
+            need_file(self.mail_path(), "mailbox")
+        return Mailroom.open(self._paths.data, **{"zone": self.zone, **options})
+
+    def mail_index(self, path: str | Path | None = None) -> MailIndex:
+        """Open the index of mailboxes to read it; close it after use."""
+        target = self.mail_path(path)
+        need_file(target, "mailbox")
+        return MailIndex.open(target, read_only=True)
+
+    def mail_folder(self, ref: str) -> Path:
+        """Give the folder of a mailbox: a path, the beginning of a session's id, or `last`."""
+        if is_folder(ref):
+            return Folder(ref).need().path
+        with self.mail_index() as index:
+            found = find_mail_session(index, ref)
+        return session_dir(self._paths.data / _MAIL_FOLDER, found.agent_group_id, found.id)
+
     def checked_input(
         self, lines: Iterable[bytes], *, path: str | Path | None = None
     ) -> Iterable[bytes]:
@@ -182,7 +230,11 @@ class Home:
     # ------------------------------------------------------------------ care
 
     def status(
-        self, path: str | Path | None = None, *, state_path: str | Path | None = None
+        self,
+        path: str | Path | None = None,
+        *,
+        state_path: str | Path | None = None,
+        mail_path: str | Path | None = None,
     ) -> Status:
         """Look at the home and its stores without changing anything."""
         return Status(
@@ -191,6 +243,7 @@ class Home:
             engine(),
             chat_status(self.chat_path(path)),
             state_status(self.state_path(state_path)),
+            mail_status(self.mail_path(mail_path)),
         )
 
     def backup(
@@ -213,7 +266,9 @@ class Home:
                 keep=kept,
             )
 
-    def _look(self, store: str, path: Path) -> ChatStore | SessionDB:
+    def _look(self, store: str, path: Path) -> ChatStore | SessionDB | MailIndex:
+        if store == "mailbox":
+            return self.mail_index(path)
         opens = self.chat if store == "chat" else self.state
         return opens(path, read_only=True)
 

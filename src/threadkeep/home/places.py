@@ -12,6 +12,7 @@ from threadkeep.errors import Conflict, Invalid, NotFound, UnsupportedEngine
 _HINTS = {
     "chat": "`threadkeep chat record` begins one, `threadkeep demo` shows it",
     "state": "`threadkeep state import` begins one; --db names another, such as Hermes's state.db",
+    "mailbox": "`threadkeep mail new NAME` begins one, `threadkeep mail demo` shows it",
 }
 
 

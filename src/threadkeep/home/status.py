@@ -17,6 +17,8 @@ from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
+from threadkeep.mailbox import index_layout
+from threadkeep.mailbox.index import MailIndex
 from threadkeep.state import layout as state_layout
 from threadkeep.state.session_db import SessionDB
 
@@ -56,7 +58,24 @@ class StateStatus(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-S = TypeVar("S", StoreStatus, StateStatus)
+class MailStatus(msgspec.Struct, frozen=True):
+    """What the index of mailboxes is like, and how many sessions have a mailbox."""
+
+    path: Path
+    exists: bool
+    bytes: int = 0
+    wal_bytes: int = 0
+    schema_version: int | None = None
+    agents: int = 0
+    chats: int = 0
+    sessions: int = 0
+    active: int = 0
+    backups: int = 0
+    last_backup: Backup | None = None
+    problem: str = ""
+
+
+S = TypeVar("S", StoreStatus, StateStatus, MailStatus)
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -67,6 +86,7 @@ class Status(msgspec.Struct, frozen=True):
     sqlite: Engine
     chat: StoreStatus
     state: StateStatus
+    mailbox: MailStatus
 
 
 def chat_status(path: Path) -> StoreStatus:
@@ -77,6 +97,11 @@ def chat_status(path: Path) -> StoreStatus:
 def state_status(path: Path) -> StateStatus:
     """Look at a state store without changing anything."""
     return _status(StateStatus, path, _look_into_state)
+
+
+def mail_status(path: Path) -> MailStatus:
+    """Look at an index of mailboxes without changing anything."""
+    return _status(MailStatus, path, _look_into_mail)
 
 
 def _status(kind: type[S], path: Path, look: Callable[[Path], S]) -> S:
@@ -130,6 +155,27 @@ def _look_into_state(path: Path) -> StateStatus:
             adopted=store.context.side,
             sessions=int(tx.value("count_sessions", {"source": None})),
             messages=int(tx.value("count_messages", {"session_id": None})),
+            backups=len(backups),
+            last_backup=backups[0] if backups else None,
+        )
+
+
+def _look_into_mail(path: Path) -> MailStatus:
+    backups = backups_of(path)
+    with MailIndex.open(path, read_only=True) as index:
+        sessions = index.sessions()
+        with index.context.db.read() as tx:
+            version = index_layout.read_version(tx)
+        return MailStatus(
+            path=path,
+            exists=True,
+            bytes=os.stat(path).st_size,
+            wal_bytes=index.context.db.wal.size(),
+            schema_version=version,
+            agents=len(index.agent_groups()),
+            chats=len(index.messaging_groups()),
+            sessions=len(sessions),
+            active=sum(one.status == "active" for one in sessions),
             backups=len(backups),
             last_backup=backups[0] if backups else None,
         )

@@ -1,0 +1,103 @@
+"""Signs of life in a shared folder: a file that is touched, and a lock that only one may hold."""
+
+import contextlib
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from threadkeep.base.files import PRIVATE_FILE
+from threadkeep.base.trouble import translate_os
+from threadkeep.errors import Conflict, Damaged
+
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def touch(path: Path) -> None:
+    """Set the time of a file to now, and create it if it is missing; a link is not followed."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | _FLAGS, PRIVATE_FILE)
+    except OSError as error:
+        raise translate_os(error, path, "cannot touch") from error
+    try:
+        os.utime(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def touched_ms(path: Path) -> int | None:
+    """Give when a file was last touched, in epoch milliseconds; None if there is no such file."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns // 1_000_000 if stat.S_ISREG(found.st_mode) else None
+
+
+def forget(path: Path) -> None:
+    """Remove a file, or the link in its place, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+
+class Alone:
+    """Holds a lock that only one holder has at a time; the kernel frees it when we die."""
+
+    def __init__(self, path: Path, who: str) -> None:
+        """Take the lock, or raise Conflict because somebody has it."""
+        self._path = path
+        self._descriptor = _open_lock(path)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            msg = f"{who} is at work in {path.parent} already"
+            raise Conflict(msg, hint="end the other one first; two would do the work twice") from None
+        except OSError as error:
+            self.close()
+            raise translate_os(error, path, "cannot lock") from error
+
+    def close(self) -> None:
+        """Let go."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> "Alone":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Let go when nobody remembers the lock."""
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether somebody holds the lock of a file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | _FLAGS)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, PRIVATE_FILE)
+    except OSError as error:
+        raise translate_os(error, path, "cannot create the lock file") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Damaged(f"{path} is no regular file", hint="look at the folder, then remove it")
+    return descriptor

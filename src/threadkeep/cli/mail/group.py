@@ -1,0 +1,69 @@
+"""The group that holds the commands of the mailbox, and how they open one."""
+
+import click
+
+from threadkeep.cli.command import Call, Function, example_text
+from threadkeep.cli.complete import complete_mail_session
+from threadkeep.home.mail import Container, Context, Host, is_folder, look_at
+
+
+@click.group(
+    "mail",
+    invoke_without_command=True,
+    epilog=example_text(
+        "threadkeep mail demo",
+        "threadkeep mail new helper --channel cli --chat me",
+        'threadkeep mail send last "Good morning"',
+        'threadkeep mail serve --agent "threadkeep mail echo"',
+        "threadkeep mail ls ./data/v2-sessions/ag-1/sess-1",
+    ),
+)
+@click.pass_context
+def mail(ctx: click.Context) -> None:
+    """Mail between a host and an agent in a sandbox, over two SQLite files in a folder.
+
+    Where a SESSION is asked for, the beginning of its id will do, the name of an agent with one
+    session, `last`, or the path of any session folder, also of one that NanoClaw made.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def session_argument(function: Function) -> Function:
+    """Add the argument that names a session."""
+    return click.argument("session", shell_complete=complete_mail_session)(function)
+
+
+def optional_session(function: Function) -> Function:
+    """Add the argument that names a session, or leaves all of them meant."""
+    argument = click.argument("session", required=False, shell_complete=complete_mail_session)
+    return argument(function)
+
+
+# ---------------------------------------------------------------------- opening
+
+
+def looking(call: Call, session: str) -> Context:
+    """Open a mailbox to look at it: nothing is added to it."""
+    return look_at(call.home.mail_folder(session), zone=call.home.zone)
+
+
+def hosting(call: Call, session: str, zone: str | None = None) -> Host:
+    """Open the host's side of a mailbox; one that NanoClaw made gets our side tables."""
+    return Host(call.home.mail_folder(session), zone=zone or call.home.zone)
+
+
+def containing(call: Call, session: str) -> Container:
+    """Open the agent's side of a mailbox."""
+    return Container(call.home.mail_folder(session), zone=call.home.zone)
+
+
+def is_of_mailroom(session: str) -> bool:
+    """Tell whether a name means a session of this home's mailroom, not a folder elsewhere."""
+    return not is_folder(session)
+
+
+def message_ref(text: str) -> str | int:
+    """Read what names a message: a number, or an id."""
+    plain = text.removeprefix("#")
+    return int(plain) if plain.isascii() and plain.isdigit() else text

@@ -1,0 +1,89 @@
+"""The container's word on inbound mail: taken, done, given up, given back."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from threadkeep.base.tx import Tx
+from threadkeep.errors import NotFound
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.policy import claims_allowed
+from threadkeep.mailbox.records import Mail
+
+Which = str | Mail
+_LEGACY: Final = "sdk_session_id"
+TOO_OFTEN: Final = "it was taken in hand {tries} times and never finished"
+
+
+def start(ctx: Context, provider: str) -> int:
+    """Release the claims of an earlier life, and adopt what it kept under an older name."""
+    with ctx.folder.outbound.write() as tx:
+        legacy = tx.value("state_value", {"key": _LEGACY})
+        if legacy is not None:
+            key = f"continuation:{provider.lower()}"
+            if tx.value("state_value", {"key": key}) is None:
+                tx.run("set_state", {"key": key, "value": legacy, "now": ctx.now_iso()})
+            tx.run("drop_state", {"key": _LEGACY})
+        return tx.run("release_all")
+
+
+def claim(ctx: Context, mails: Iterable[Which]) -> list[str]:
+    """Take mail that nobody has; the tries are counted now, in case we do not live to tell."""
+    wanted = list(mails)
+    if not wanted:
+        return []
+    now = ctx.now_sql()
+    with ctx.folder.outbound.write() as tx:
+        return [_id(mail) for mail in wanted if _claim(ctx, tx, mail, now)]
+
+
+def _claim(ctx: Context, tx: Tx, mail: Which, now: str) -> bool:
+    message_id = _id(mail)
+    if tx.run("claim", {"id": message_id, "now": now}) == 0:
+        return False
+    known = 0 if isinstance(mail, str) else mail.tries
+    tries = max(tx.value("tries", {"id": message_id}) or 0, known)
+    if tries >= claims_allowed(ctx.policy):
+        reason = TOO_OFTEN.format(tries=tries)
+        _finish(tx, message_id, "failed", reason, now)
+        return False
+    tx.run("count_claim", {"id": message_id, "tries": tries + 1, "now": now})
+    return True
+
+
+def finish(ctx: Context, mails: Iterable[Which], status: str, reason: str | None) -> None:
+    """Say what became of mail; the first word on it counts."""
+    ids = [_id(mail) for mail in mails]
+    if not ids:
+        return
+    _need(ctx, ids)
+    now = ctx.now_sql()
+    with ctx.folder.outbound.write() as tx:
+        for message_id in ids:
+            _finish(tx, message_id, status, reason, now)
+
+
+def _finish(tx: Tx, message_id: str, status: str, reason: str | None, now: str) -> None:
+    changed = tx.run("ack", {"id": message_id, "status": status, "now": now})
+    if changed and reason is not None:
+        tx.run("give_reason", {"id": message_id, "reason": reason, "now": now})
+
+
+def _need(ctx: Context, ids: list[str]) -> None:
+    """Raise for mail that was never there: an answer to it would wait for ever."""
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
+        for message_id in ids:
+            sql = """SELECT EXISTS (SELECT 1 FROM outbound.processing_ack WHERE message_id = :id)
+                         OR EXISTS (SELECT 1 FROM messages_in WHERE id = :id)"""
+            if not tx.execute(sql, {"id": message_id}).fetchone()[0]:
+                hint = "`poll` gives the mail there is"
+                raise NotFound(f"there is no inbound message {message_id[:80]!r}", hint=hint)
+
+
+def release(ctx: Context, mails: Iterable[Which]) -> int:
+    """Give mail back untouched."""
+    with ctx.folder.outbound.write() as tx:
+        return sum(tx.run("release", {"id": _id(mail)}) for mail in mails)
+
+
+def _id(mail: Which) -> str:
+    return mail if isinstance(mail, str) else mail.id

@@ -1,0 +1,267 @@
+"""Attachments of mail: files of a session's folder, in `inbox/<message>/` and `outbox/<message>/`.
+
+The agent may change anything in that folder while we work in it, so every access goes through
+`base.nofollow`. Files are on the disk before the row that names them is written.
+"""
+
+import binascii
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from threadkeep.base import nofollow
+from threadkeep.errors import Invalid, NotFound, ThreadkeepError, TooLarge
+from threadkeep.mailbox.names import attachment_name, free_name, is_safe_name
+from threadkeep.mailbox.records import Json
+
+INBOX: Final = "inbox"
+OUTBOX: Final = "outbox"
+
+log = logging.getLogger(__name__)
+
+# A file to send: from its path under its own name, or under a name of its own.
+Outgoing = Path | tuple[str, bytes | Path]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much one message may bring along; sizes in bytes."""
+
+    file: int = 50 * 1024 * 1024
+    message: int = 100 * 1024 * 1024
+    files: int = 32
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """The files of a message that can be sent, and those that cannot, each with the reason."""
+
+    files: list[tuple[str, bytes]]
+    skipped: list[tuple[str, str]]
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+def stage(
+    folder: Path,
+    message_id: str,
+    attachments: Sequence[Json],
+    ms: int,
+    limits: Limits = DEFAULT_LIMITS,
+) -> list[Json]:
+    """Write the base64 `data` of attachments as files of the inbox; give them without it.
+
+    All or none is written. A retry finds its files and is content, if `ms` is the same: it
+    names the nameless, so let it be the message's own time.
+    """
+    files: dict[str, bytes] = {}
+    staged: list[Json] = []
+    decoded = _decode_all(attachments, limits)
+    for attachment, data in zip(attachments, decoded, strict=True):
+        if data is None:
+            staged.append(attachment)
+            continue
+        name = free_name(attachment_name(attachment, ms), files)
+        files[name] = data
+        rest = {key: value for key, value in attachment.items() if key != "data"}
+        staged.append({**rest, "name": name, "localPath": _local_path(message_id, name)})
+    _place(folder, INBOX, message_id, files)
+    return staged
+
+
+def collect(
+    folder: Path, message_id: str, names: Sequence[object], limits: Limits = DEFAULT_LIMITS
+) -> Collected:
+    """Read the named files of the outbox; what is missing or not to be trusted is skipped."""
+    found = Collected(files=[], skipped=[])
+    room = limits.message
+    for name in names:
+        try:
+            data = _read_outgoing(folder, message_id, name, len(found.files), room, limits)
+        except (Invalid, NotFound) as error:
+            reason = error.message.removeprefix(f"{folder}/")  # the agent may be told it
+            found.skipped.append((name if isinstance(name, str) else _shown(name), reason))
+        else:
+            found.files.append((str(name), data))
+            room -= len(data)
+    return found
+
+
+def clear_outbox(folder: Path, message_id: str) -> bool:
+    """Remove the files of a message that was sent; False, and a warning, if some may be left."""
+    try:
+        nofollow.remove_tree(folder, OUTBOX, _checked_id(message_id))
+    except ThreadkeepError as error:
+        log.warning("the outbox keeps files of a message that was sent: %s", error)
+        return False
+    return True
+
+
+def put_outbox(
+    folder: Path, message_id: str, files: Sequence[Outgoing], limits: Limits = DEFAULT_LIMITS
+) -> list[str]:
+    """Copy files into the outbox, all or none, and give the names they have there."""
+    if len(files) > limits.files:
+        raise _too_many(len(files), limits)
+    placed: dict[str, bytes] = {}
+    room = limits.message
+    for given in files:
+        name, content = (given.name, given) if isinstance(given, Path) else given
+        if not is_safe_name(name):
+            raise Invalid(
+                f"{_shown(name)} is not a safe file name",
+                hint="give a name without slashes, of at most 255 bytes",
+            )
+        data = _content(name, content, min(limits.file, room))
+        placed[free_name(name, placed)] = data
+        room -= len(data)
+    _place(folder, OUTBOX, message_id, placed)
+    return list(placed)
+
+
+def hand_over(
+    source_folder: Path,
+    out_id: str,
+    target_folder: Path,
+    in_id: str,
+    names: Sequence[object],
+    limits: Limits = DEFAULT_LIMITS,
+) -> list[Json]:
+    """Copy files from one agent's outbox into another's inbox; give them as attachments.
+
+    A retry keeps what an earlier attempt handed over, even if the source is gone by now.
+    """
+    place = (INBOX, _checked_id(in_id))
+    safe = list(dict.fromkeys(name for name in names if is_safe_name(name)))
+    done = {name for name in safe if nofollow.is_file(target_folder, place, name)}
+    rest = [name for name in names if not (is_safe_name(name) and name in done)]
+    found = collect(source_folder, out_id, rest, limits)
+    for name, reason in found.skipped:
+        log.warning("%s of message %s is not handed over: %s", name, out_id, reason)
+    files = dict(found.files)
+    _place(target_folder, INBOX, in_id, files)
+    return [
+        {"name": name, "filename": name, "type": "file", "localPath": _local_path(in_id, name)}
+        for name in safe
+        if name in done or name in files
+    ]
+
+
+# ---------------------------------------------------------------------- what comes in
+
+
+def _decode_all(attachments: Sequence[Json], limits: Limits) -> list[bytes | None]:
+    """Refuse too much before any of it is decoded."""
+    labels = [_label(attachment, number) for number, attachment in enumerate(attachments, 1)]
+    texts = [_data_of(*pair) for pair in zip(attachments, labels, strict=True)]
+    present = [text for text in texts if text is not None]
+    if len(present) > limits.files:
+        raise _too_many(len(present), limits)
+    if sum(map(_decoded_size, present)) > limits.message:
+        raise TooLarge(
+            f"the attachments have more than {limits.message:,} bytes together",
+            hint="send them in several messages",
+        )
+    return [
+        None if text is None else _decode(text, label, limits.file)
+        for text, label in zip(texts, labels, strict=True)
+    ]
+
+
+def _label(attachment: object, number: int) -> str:
+    if not isinstance(attachment, dict):
+        raise Invalid(f"attachment {number} is not an object", hint='give {"name": …, "data": …}')
+    name = attachment.get("name")
+    return f"attachment {number} ({_shown(name)})" if name else f"attachment {number}"
+
+
+def _data_of(attachment: Json, label: str) -> str | None:
+    data = attachment.get("data")
+    if data is None or isinstance(data, str):
+        return data
+    raise Invalid(f"the data of {label} is not text", hint="encode it as base64")
+
+
+def _decoded_size(text: str) -> int:
+    return len(text) // 4 * 3 - text[-2:].count("=")
+
+
+def _decode(text: str, label: str, limit: int) -> bytes:
+    if _decoded_size(text) > limit:
+        raise TooLarge(f"{label} has more than {limit:,} bytes", hint="send a link to it")
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise Invalid(
+            f"the data of {label} is not base64: {error}",
+            hint="encode it with the standard alphabet and padding",
+        ) from error
+
+
+# ---------------------------------------------------------------------- what goes out
+
+
+def _read_outgoing(
+    folder: Path, message_id: str, name: object, count: int, room: int, limits: Limits
+) -> bytes:
+    if not is_safe_name(name):
+        raise Invalid("not a safe file name")
+    if count >= limits.files:
+        raise _too_many(count + 1, limits)
+    place = (OUTBOX, _checked_id(message_id))
+    return nofollow.read(folder, place, name, min(limits.file, room))
+
+
+def _content(name: str, content: bytes | Path, limit: int) -> bytes:
+    if isinstance(content, Path):
+        # The agent's own file, read with its own rights: a second name of it harms nobody.
+        return nofollow.read(content.parent, (), content.name, limit, hard_links=True)
+    if len(content) > limit:
+        raise TooLarge(f"{name!r} has more than {limit:,} bytes", hint="send a link to it")
+    return content
+
+
+# ---------------------------------------------------------------------- both ways
+
+
+def _place(folder: Path, box: str, message_id: str, files: Mapping[str, bytes]) -> None:
+    """Write the files of one message, all or none; those there with the same bytes may stay."""
+    if not files:
+        return
+    place = (box, _checked_id(message_id))
+    nofollow.make_dir(folder, *place)
+    try:
+        nofollow.write_files(folder, place, files)
+    except BaseException:
+        with suppress(ThreadkeepError):  # what went wrong first is what the caller must hear
+            nofollow.remove_empty(folder, *place)
+        raise
+
+
+def _checked_id(message_id: str) -> str:
+    if is_safe_name(message_id):
+        return message_id
+    raise Invalid(
+        f"the message id {_shown(message_id)} cannot name a folder",
+        hint="an id of mail with files has no slashes and at most 255 bytes",
+    )
+
+
+def _local_path(message_id: str, name: str) -> str:
+    return f"{INBOX}/{message_id}/{name}"
+
+
+def _too_many(count: int, limits: Limits) -> TooLarge:
+    return TooLarge(
+        f"the message has {count} files; {limits.files} are allowed",
+        hint="send them in several messages",
+    )
+
+
+def _shown(name: object) -> str:
+    """A name as messages show it: short, and harmless on a terminal."""
+    text = ascii(name)
+    return text if len(text) <= 80 else f"{text[:77]}…"  # noqa: PLR2004  (about one line)

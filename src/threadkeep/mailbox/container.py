@@ -1,0 +1,256 @@
+"""The container's side of one session folder: takes mail, answers for it, sends mail of its own."""
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.presence import Alone
+from threadkeep.mailbox import acks, asking, outbound, reading, sending
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.folder import Folder, bring_up_outbound
+from threadkeep.mailbox.policy import DEFAULT, Policy
+from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
+
+Moment = datetime | str | int
+Which = str | Mail
+
+
+class Container:
+    """The container's side of one session; several processes may each have one.
+
+    The one that runs the agent calls `start` first.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | Folder,
+        *,
+        clock: Clock = now_ms,
+        zone: str = "UTC",
+        policy: Policy = DEFAULT,
+    ) -> None:
+        """Open the container's side of a folder that the host has made."""
+        place = (folder if isinstance(folder, Folder) else Folder(folder)).need()
+        bring_up_outbound(place)
+        group, session = reading.names(place)
+        self.context = Context(place, clock, zone, policy, group, session)
+        self._first = True
+        self._alone: Alone | None = None
+
+    # ------------------------------------------------------------------ life
+
+    def start(self, provider: str = "claude") -> int:
+        """Begin to work for the session, alone; give how many orphaned claims were released.
+
+        Claims of an earlier life are released: the mail comes again. A second container in the
+        same folder is refused as long as this one lives.
+        """
+        if self._alone is None:
+            self._alone = Alone(self.context.folder.agent_lock_path, "an agent")
+        self._first = True
+        return acks.start(self.context, provider)
+
+    def stop(self) -> None:
+        """Let another container work in the folder."""
+        if self._alone is not None:
+            self._alone.close()
+            self._alone = None
+
+    def __enter__(self) -> "Container":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def beat(self) -> None:
+        """Show a sign of life; the host ends a container that shows none for long."""
+        self.context.folder.beat()
+
+    # ------------------------------------------------------------------ mail to the agent
+
+    def poll(self, limit: int | None = None) -> list[Mail]:
+        """Give the oldest mail that is due and in nobody's hands.
+
+        Mail for the moment of waking comes with the first poll only.
+        """
+        first, self._first = self._first, False
+        return reading.poll(self.context, limit or self.context.policy.prompt_mails, first=first)
+
+    def triggered(self) -> bool:
+        """Tell whether any mail that is due wants an answer, not only to be known."""
+        return reading.triggered(self.context, first=self._first)
+
+    def system_mail(self) -> list[Mail]:
+        """Give the open answers and other mail for the program itself."""
+        return reading.system_mail(self.context)
+
+    def claim(self, mails: Iterable[Which]) -> list[str]:
+        """Take mail in hand; give the ids that are ours now.
+
+        What somebody else has, or had often enough, is left out; the latter is given up.
+        """
+        return acks.claim(self.context, mails)
+
+    def complete(self, mails: Iterable[Which]) -> None:
+        """Say that mail was dealt with."""
+        acks.finish(self.context, mails, "completed", None)
+
+    def fail(self, mails: Iterable[Which], reason: str) -> None:
+        """Say that mail could not be dealt with, and why; it is not tried again by itself."""
+        acks.finish(self.context, mails, "failed", reason)
+
+    def release(self, mails: Iterable[Which]) -> int:
+        """Give mail back untouched, for the next poll."""
+        return acks.release(self.context, mails)
+
+    # ------------------------------------------------------------------ mail from the agent
+
+    def send(
+        self,
+        text: str,
+        *,
+        to: str | None = None,
+        files: Sequence[str | Path | tuple[str, bytes]] = (),
+        in_reply_to: str | None = None,
+        deliver_after: Moment | None = None,
+        unless_said: float | None = None,
+        id: str | None = None,  # noqa: A002  (the column's name)
+    ) -> OutMail:
+        """Send a chat message, to a name of `destinations` or to where the session's mail goes.
+
+        With `unless_said`, the same words to the same chat within so many seconds are sent once.
+        """
+        return sending.send(
+            self.context,
+            text,
+            to=to,
+            files=files,
+            in_reply_to=in_reply_to,
+            deliver_after=deliver_after,
+            unless_said=unless_said,
+            message_id=id,
+        )
+
+    def edit(self, seq: int, text: str) -> OutMail:
+        """Change a message by its number."""
+        return sending.edit(self.context, seq, text)
+
+    def react(self, seq: int, emoji: str) -> OutMail:
+        """React to a message by its number."""
+        return sending.react(self.context, seq, emoji)
+
+    def card(self, card: Json, fallback: str, *, to: str | None = None) -> OutMail:
+        """Send a card, with text for channels that cannot show one."""
+        said = {"type": "card", "card": card, "fallbackText": fallback}
+        return sending.send_content(self.context, "chat-sdk", said, to=to)
+
+    def insert_message(self, kind: str, content: Json | str, place: Place, **more: Any) -> OutMail:
+        """Write any outbound row; the other verbs are this with a shape."""
+        return outbound.put(self.context, kind, content, place, **more)
+
+    # ------------------------------------------------------------------ questions
+
+    def ask(
+        self,
+        question: str,
+        options: Sequence[str | Json],
+        *,
+        title: str = "Question",
+        to: str | None = None,
+    ) -> str:
+        """Ask a question with buttons; give its id, for `answer` and `wait_for_answer`."""
+        return asking.ask(self.context, question, options, title, to)
+
+    def answer(self, question_id: str) -> Json | None:
+        """Give the answer to a question if it is there, and be done with it."""
+        return asking.answer(self.context, question_id)
+
+    def wait_for_answer(self, question_id: str, timeout: float = 300.0) -> Json | None:
+        """Wait for the answer to a question; None if nobody answers in time."""
+        return asking.wait_for_answer(self.context, question_id, timeout)
+
+    # ------------------------------------------------------------------ tasks
+
+    def schedule(
+        self,
+        prompt: str,
+        *,
+        process_after: Moment | None = None,
+        recurrence: str | None = None,
+        script: str | None = None,
+    ) -> str:
+        """Ask the host for a task of our own, later or again and again; give its id."""
+        return sending.schedule(self.context, prompt, process_after, recurrence, script)
+
+    def cancel_task(self, task_id: str) -> OutMail:
+        """Ask the host to drop a task, with all its later runs."""
+        return sending.act(self.context, "cancel_task", taskId=task_id)
+
+    def pause_task(self, task_id: str) -> OutMail:
+        """Ask the host to hold a task."""
+        return sending.act(self.context, "pause_task", taskId=task_id)
+
+    def resume_task(self, task_id: str) -> OutMail:
+        """Ask the host to go on with a task."""
+        return sending.act(self.context, "resume_task", taskId=task_id)
+
+    def update_task(self, task_id: str, **changes: Any) -> OutMail:
+        """Ask the host to change prompt, script, process_after or recurrence of a task."""
+        return sending.update_task(self.context, task_id, changes)
+
+    def act(self, action: str, **fields: Any) -> OutMail:
+        """Ask the host for anything else it knows how to do."""
+        return sending.act(self.context, action, **fields)
+
+    def tasks(self) -> list[Mail]:
+        """List the tasks that are still to come."""
+        return reading.tasks(self.context)
+
+    # ------------------------------------------------------------------ what is known
+
+    def mail(self, which: str | int) -> Mail | OutMail:
+        """Give mail by its id or number: even numbers came in, odd ones went out."""
+        return reading.mail(self.context, which)
+
+    def destinations(self) -> list[Destination]:
+        """List the names that mail can be sent to."""
+        return reading.destinations(self.context)
+
+    def routing(self) -> Place:
+        """Give where mail goes that names no destination."""
+        return reading.routing(self.context)
+
+    def attachment(self, mail: Mail, name: str) -> bytes:
+        """Read a file that came with mail."""
+        return reading.attachment(self.context, mail, name)
+
+    # ------------------------------------------------------------------ memory
+
+    def get_state(self, key: str) -> str | None:
+        """Give a value that was kept between starts."""
+        return outbound.get_state(self.context, key)
+
+    def set_state(self, key: str, value: str | None) -> None:
+        """Keep a value between starts; None forgets it."""
+        outbound.set_state(self.context, key, value)
+
+    def clear(self) -> int:
+        """Forget the conversations that would be continued; give how many there were."""
+        return outbound.forget_conversations(self.context)
+
+    def tool_started(self, tool: str, timeout_ms: int | None = None) -> None:
+        """Tell the host which tool runs now, and for how long it may."""
+        outbound.set_tool(self.context, tool, timeout_ms)
+
+    def tool_ended(self) -> None:
+        """Tell the host that no tool runs."""
+        outbound.set_tool(self.context, None, None)
+
+
+def open_here(environ: dict[str, str] | None = None) -> Container:
+    """Open the mailbox of the sandbox this program runs in: THREADKEEP_MAIL, else /workspace."""
+    names = os.environ if environ is None else environ
+    return Container(names.get("THREADKEEP_MAIL", "/workspace"))

@@ -1,0 +1,247 @@
+"""The folder of one session: two databases, a heartbeat, and attachments on their way.
+
+    <root>/<agent group>/<session>/
+        inbound.db     the host writes, the container reads
+        outbound.db    the container writes, the host reads
+        .heartbeat     touched by the container
+        inbox/<id>/    attachments to the agent
+        outbox/<id>/   attachments from the agent
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from threadkeep.base.files import PRIVATE_DIR, create_private_file, make_private_dir, sync_dir
+from threadkeep.base.presence import forget, touch, touched_ms
+from threadkeep.base.shared_file import SharedFile
+from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.trouble import translate_os
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Damaged, Invalid, NotFound
+from threadkeep.mailbox.names import is_safe_name
+
+_HERE: Final = "threadkeep.mailbox"
+_IN_TABLES: Final = ("messages_in", "delivered", "destinations", "session_routing")
+_OUT_TABLES: Final = ("messages_out", "processing_ack", "session_state", "container_state")
+# What older builds lack, and what to write into rows that are there.
+_ADDED: Final = {
+    ("messages_in", "series_id"): "TEXT",
+    ("messages_in", "trigger"): "INTEGER NOT NULL DEFAULT 1",
+    ("messages_in", "source_session_id"): "TEXT",
+    ("messages_in", "on_wake"): "INTEGER NOT NULL DEFAULT 0",
+    ("delivered", "platform_message_id"): "TEXT",
+    ("delivered", "status"): "TEXT NOT NULL DEFAULT 'delivered'",
+}
+
+
+class Owner(NamedTuple):
+    """Whose files a sandboxed agent finds its own to write."""
+
+    uid: int
+    gid: int
+
+
+class Folder:
+    """The paths of one session folder, and its two databases."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path: Final = Path(os.path.abspath(path))
+        self.inbound_path: Final = self.path / "inbound.db"
+        self.outbound_path: Final = self.path / "outbound.db"
+        self.heartbeat_path: Final = self.path / ".heartbeat"
+        self.inbox_path: Final = self.path / "inbox"
+        self.outbox_path: Final = self.path / "outbox"
+        self.inbound: Final = SharedFile(self.inbound_path, inbound_queries())
+        self.outbound: Final = SharedFile(self.outbound_path, outbound_queries())
+
+    @property
+    def beside_inbound(self) -> Mapping[str, Path]:
+        """What a query on the inbound side needs to see of the other one."""
+        return {"outbound": self.outbound_path}
+
+    @property
+    def host_lock_path(self) -> Path:
+        """The lock of the host's loops: beside the folder, where the agent cannot reach it."""
+        return self.path.with_name(f".{self.path.name}.host.lock")
+
+    @property
+    def agent_lock_path(self) -> Path:
+        """The lock of the one container that works in the folder."""
+        return self.path / ".agent.lock"
+
+    def need(self) -> "Folder":
+        """Give the folder itself; raise if it is no session folder."""
+        if not self.inbound_path.exists() or not self.outbound_path.exists():
+            msg = f"{self.path} is no mailbox: inbound.db and outbound.db are not both there"
+            raise NotFound(msg, hint="`threadkeep mail new` makes one; `mail ls` shows all")
+        return self
+
+    def beat(self) -> None:
+        """Show a sign of life."""
+        touch(self.heartbeat_path)
+
+    def heartbeat_ms(self) -> int | None:
+        """Give the last sign of life, None if there was none since the last start."""
+        return touched_ms(self.heartbeat_path)
+
+    def forget_heartbeat(self) -> None:
+        """Take the old sign of life away: a new container has not shown any yet."""
+        forget(self.heartbeat_path)
+
+
+# ------------------------------------------------------------------ paths
+
+
+def session_dir(root: str | Path, agent_group_id: str, session_id: str) -> Path:
+    """Give the folder of a session below the root of all of them."""
+    for part in (agent_group_id, session_id):
+        if not is_safe_name(part):
+            raise Invalid(f"{part[:80]!r} cannot name a folder", hint="use letters, digits and -")
+    return Path(root) / agent_group_id / session_id
+
+
+def inbound_db_path(root: str | Path, agent_group_id: str, session_id: str) -> Path:
+    """Give the path of a session's inbound.db."""
+    return session_dir(root, agent_group_id, session_id) / "inbound.db"
+
+
+def outbound_db_path(root: str | Path, agent_group_id: str, session_id: str) -> Path:
+    """Give the path of a session's outbound.db."""
+    return session_dir(root, agent_group_id, session_id) / "outbound.db"
+
+
+def heartbeat_path(root: str | Path, agent_group_id: str, session_id: str) -> Path:
+    """Give the path of a session's heartbeat."""
+    return session_dir(root, agent_group_id, session_id) / ".heartbeat"
+
+
+# ------------------------------------------------------------------ making and mending
+
+
+def provision(path: str | Path, owner: Owner | None = None) -> Folder:
+    """Make a session folder, or complete one; what is there is kept.
+
+    With an `owner` (a host that runs as root, an agent that does not) everything belongs to it.
+    """
+    folder = Folder(path)
+    make_private_dir(folder.path)
+    _make_dir(folder.outbox_path)
+    create_private_file(folder.inbound_path, lambda spare: _shape(spare, INBOUND))
+    create_private_file(folder.outbound_path, lambda spare: _shape(spare, OUTBOUND))
+    bring_up_inbound(folder)
+    bring_up_outbound(folder)
+    if owner is not None:
+        for place in (folder.path, folder.outbox_path, folder.inbound_path, folder.outbound_path):
+            os.chown(place, owner.uid, owner.gid, follow_symlinks=False)
+    sync_dir(folder.path)
+    return folder
+
+
+def _make_dir(path: Path) -> None:
+    try:
+        path.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+    except OSError as error:
+        raise translate_os(error, path, "cannot create the folder") from error
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        raise Damaged(f"{path} is a link, not a folder", hint="look at it, then remove it")
+
+
+class Side(NamedTuple):
+    """How one of the two files is shaped: NanoClaw's tables, then what we add."""
+
+    head: str
+    side: str
+    tables: tuple[str, ...]
+    mark: str
+
+
+INBOUND: Final = Side("inbound.sql", "inbound_side.sql", _IN_TABLES, "tk_failed_stays")
+OUTBOUND: Final = Side("outbound.sql", "outbound_side.sql", _OUT_TABLES, "tk_row_hash")
+
+
+def bring_up_inbound(folder: Folder) -> None:
+    """Add to an inbound.db what older builds and NanoClaw leave out; only the host may."""
+    _bring_up(folder.inbound, INBOUND)
+
+
+def bring_up_outbound(folder: Folder) -> None:
+    """Add to an outbound.db what older builds and NanoClaw leave out; only the container may."""
+    _bring_up(folder.outbound, OUTBOUND)
+
+
+def _bring_up(file: SharedFile, shape: Side) -> None:
+    with file.read() as tx:
+        refuse_views(file, shape, tx)
+        if _is_complete(tx, shape):
+            return
+    with file.write() as tx:
+        _run_script(tx, shape.head)
+        for (table, column), declared in _missing_columns(tx, shape).items():
+            tx.execute(f"ALTER TABLE {table} ADD COLUMN {column} {declared}")
+            if column == "series_id":
+                tx.execute("UPDATE messages_in SET series_id = id WHERE series_id IS NULL")
+        _run_script(tx, shape.side)
+
+
+def _is_complete(tx: Tx, shape: Side) -> bool:
+    wanted = (*shape.tables, shape.mark)
+    marks = ", ".join("?" * len(wanted))
+    found = tx.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", wanted)
+    return found.fetchone()[0] == len(wanted) and not _missing_columns(tx, shape)
+
+
+def _missing_columns(tx: Tx, shape: Side) -> dict[tuple[str, str], str]:
+    return {
+        (table, column): declared
+        for (table, column), declared in _ADDED.items()
+        if table in shape.tables and column not in columns_of(tx, table)
+    }
+
+
+def columns_of(tx: Tx, table: str) -> frozenset[str]:
+    """Give the names of a table's columns."""
+    rows = tx.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    return frozenset(name for (name,) in rows)
+
+
+def refuse_views(file: SharedFile, shape: Side, tx: Tx) -> None:
+    """Refuse a file with something else in the place of a table: reading it would run it."""
+    marks = ", ".join("?" * len(shape.tables))
+    sql = f"SELECT name FROM sqlite_master WHERE name IN ({marks}) AND type <> 'table'"
+    odd = tx.execute(sql, shape.tables).fetchone()
+    if odd is not None:
+        msg = f"{odd[0]} in {file.path} is no table, and was not read"
+        raise Damaged(msg, hint="the other side may have put it there; look at the file")
+
+
+def _shape(spare: Path, shape: Side) -> None:
+    file = SharedFile(spare, {})
+    with file.write() as tx:
+        _run_script(tx, shape.head)
+        _run_script(tx, shape.side)
+
+
+def _run_script(tx: Tx, name: str) -> None:
+    for statement in _statements(name):
+        tx.execute(statement)
+
+
+@cache
+def _statements(name: str) -> tuple[str, ...]:
+    return tuple(split_statements(load_text(_HERE, name)))
+
+
+@cache
+def inbound_queries() -> Mapping[str, str]:
+    """Give the named queries on an inbound.db."""
+    return load_queries(_HERE, "in_queries.sql")
+
+
+@cache
+def outbound_queries() -> Mapping[str, str]:
+    """Give the named queries on an outbound.db."""
+    return load_queries(_HERE, "out_queries.sql")

@@ -1,0 +1,136 @@
+"""What the host writes into inbound.db: mail, tasks, places; all inside one transaction given."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.mailbox.records import Destination, Mail, Place
+from threadkeep.mailbox.rows import keep_in_hash, mail_of
+
+KINDS = frozenset(("chat", "chat-sdk", "task", "webhook", "system"))
+_DERIVED = 8
+
+
+class NewMail:
+    """Mail that is about to be written; everything but kind and content has a default."""
+
+    __slots__ = ("content", "fields", "id")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002  (the column's name)
+        kind: str,
+        content: str,
+        timestamp: str,
+        place: Place,
+        **more: Any,
+    ) -> None:
+        """Shape a row; `more` may give process_after, recurrence, series_id, trigger and others."""
+        if kind not in KINDS:
+            hint = "use one of " + ", ".join(sorted(KINDS))
+            raise Invalid(f"there is no kind of mail {kind[:40]!r}", hint=hint)
+        self.id = id
+        self.content = content
+        self.fields = {
+            "kind": kind,
+            "timestamp": timestamp,
+            "status": more.get("status", "pending"),
+            "process_after": more.get("process_after"),
+            "recurrence": more.get("recurrence"),
+            "series_id": more.get("series_id"),
+            "trigger": int(more.get("trigger", True)),
+            "platform_id": place.platform_id,
+            "channel_type": place.channel_type,
+            "thread_id": place.thread_id,
+            "source_session_id": more.get("source_session_id"),
+            "on_wake": int(more.get("on_wake", False)),
+        }
+
+
+def put(tx: Tx, new: NewMail) -> tuple[Mail, bool]:
+    """Write mail once; give it, and whether it is new.
+
+    The same id with the same content is the same mail, told twice. The same id with other
+    content is other mail whose platform reused the id: it is kept under an id derived from it.
+    """
+    row_id = new.id
+    there = find(tx, row_id)
+    if there is not None and not _same(there, new):
+        digest = blake2b(f"{new.fields['kind']}\0{new.content}".encode(), digest_size=_DERIVED // 2)
+        row_id = f"{new.id}~{digest.hexdigest()}"
+        there = find(tx, row_id)
+    if there is not None:
+        return there, False
+    fields = {**new.fields, "id": row_id, "content": new.content}
+    fields["series_id"] = fields["series_id"] or row_id
+    tx.run("insert_mail", fields)
+    mail = find(tx, row_id)
+    if mail is None:  # our own trigger left it out
+        msg = f"the series {fields['series_id']!r} has a run that is still to come"
+        raise Conflict(msg, hint="cancel or change that one")
+    keep_in_hash(tx, mail)
+    return mail, True
+
+
+def _same(there: Mail, new: NewMail) -> bool:
+    fields = new.fields
+    place = Place(fields["channel_type"], fields["platform_id"], fields["thread_id"])
+    return (there.kind, there.raw, there.place) == (fields["kind"], new.content, place)
+
+
+def find(tx: Tx, message_id: str) -> Mail | None:
+    """Give mail by its id, None if there is none."""
+    row = tx.one("mail", {"id": message_id})
+    return None if row is None else mail_of(row)
+
+
+def get(tx: Tx, message_id: str) -> Mail:
+    """Give mail by its id, or raise NotFound."""
+    mail = find(tx, message_id)
+    if mail is None:
+        msg = f"there is no inbound message {message_id[:80]!r}"
+        raise NotFound(msg, hint="`threadkeep mail ls` shows what is there")
+    return mail
+
+
+def bury(tx: Tx, mail: Mail, reason: str, tries: int, now: str) -> None:
+    """Give mail up: it stays failed, with the reason."""
+    tx.run("settle", {"id": mail.id, "status": "failed", "tries": tries})
+    tx.run("bury", {"id": mail.id, "reason": reason, "now": now})
+
+
+def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
+    """Replace all names the agent may write to; give how many there are."""
+    tx.run("clear_destinations")
+    rows = list(destinations)
+    for row in rows:
+        if row.type not in ("channel", "agent"):
+            msg = f"destination {row.name[:40]!r} has the type {row.type[:40]!r}"
+            raise Invalid(msg, hint="use channel or agent")
+        tx.run("add_destination", {name: getattr(row, name) for name in row.__struct_fields__})
+    return len(rows)
+
+
+def write_routing(tx: Tx, place: Place) -> None:
+    """Set where mail goes that names no destination."""
+    tx.run(
+        "set_routing",
+        {
+            "channel_type": place.channel_type,
+            "platform_id": place.platform_id,
+            "thread_id": place.thread_id,
+        },
+    )
+
+
+def look_up(tx: Tx, which: str | int) -> Mail:
+    """Give mail by its id or its number."""
+    if isinstance(which, str):
+        return get(tx, which)
+    row = tx.one("mail_by_seq", {"seq": which})
+    if row is None:
+        hint = "inbound numbers are even; `threadkeep mail ls` shows what is there"
+        raise NotFound(f"there is no inbound message number {which}", hint=hint)
+    return mail_of(row)

@@ -1,0 +1,72 @@
+"""Questions that wait for somebody to press a button."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from threadkeep.base import json
+from threadkeep.base.clock import iso
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.mailbox.index_records import Question
+from threadkeep.mailbox.index_rows import Context, need_session, need_text, optional_text
+
+
+def add_question(
+    ctx: Context,
+    tx: Tx,
+    question_id: str,
+    *,
+    session_id: str,
+    message_out_id: str,
+    title: str,
+    options: Sequence[Any],
+    platform_id: str | None = None,
+    channel_type: str | None = None,
+    thread_id: str | None = None,
+) -> bool:
+    """Keep a question until it is answered; False if it was kept before, which then stays."""
+    params = {
+        "question_id": need_text(question_id, "question id"),
+        "session_id": need_session(tx, session_id).id,
+        "message_out_id": need_text(message_out_id, "message id"),
+        "title": need_text(title, "question title"),
+        "options_json": json.encode(_need_options(options)),
+        "platform_id": optional_text(platform_id, "platform id"),
+        "channel_type": optional_text(channel_type, "channel type"),
+        "thread_id": optional_text(thread_id, "thread id"),
+        "now": iso(ctx.clock()),
+    }
+    return tx.run("insert_question", params) == 1
+
+
+def _need_options(options: object) -> list[Any]:
+    if not isinstance(options, (list, tuple)) or not options:
+        msg = "a question needs a list of options to choose from"
+        raise Invalid(msg, hint="pass options as a list with at least one entry")
+    return list(options)
+
+
+def question(_ctx: Context, tx: Tx, question_id: str) -> Question:
+    """Give a question that waits for its answer."""
+    return _need_question(tx, question_id)
+
+
+def take_question(_ctx: Context, tx: Tx, question_id: str) -> Question:
+    """Give a question and forget it: of two who press a button only one gets it."""
+    found = _need_question(tx, question_id)
+    tx.run("delete_question", {"question_id": found.question_id})
+    return found
+
+
+def forget_questions(_ctx: Context, tx: Tx, session_id: str) -> int:
+    """Forget every question of a session; give how many there were."""
+    return tx.run("delete_questions_of", {"session_id": need_session(tx, session_id).id})
+
+
+def _need_question(tx: Tx, question_id: object) -> Question:
+    row = tx.one("get_question", {"question_id": need_text(question_id, "question id")})
+    if row is None:
+        msg = f"no question {question_id!r} waits for an answer"
+        raise NotFound(msg, hint="it was answered before, or its session was cleared")
+    values = dict(zip(Question.__struct_fields__, row, strict=True))
+    return Question(**{**values, "options": json.decode(values["options"])})

@@ -1,0 +1,84 @@
+"""What the index of mailboxes gives back: groups, wirings, sessions, destinations, questions.
+
+Times are ISO text in UTC, as the tables keep them.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+SessionMode = Literal["shared", "per-thread", "agent-shared"]
+SessionStatus = Literal["active", "closed"]
+ContainerStatus = Literal["running", "idle", "stopped"]
+TargetType = Literal["channel", "agent"]
+
+
+class AgentGroup(msgspec.Struct, frozen=True):
+    """One agent with its own folder; each of its sessions has a mailbox."""
+
+    id: str
+    name: str
+    folder: str
+    agent_provider: str | None
+    created_at: str
+
+
+class MessagingGroup(msgspec.Struct, frozen=True):
+    """One chat of one platform."""
+
+    id: str
+    channel_type: str
+    platform_id: str
+    name: str | None
+    is_group: bool
+    created_at: str
+
+
+class Wiring(msgspec.Struct, frozen=True):
+    """An agent group that gets the mail of a chat, and how its sessions are cut."""
+
+    id: str
+    messaging_group_id: str
+    agent_group_id: str
+    session_mode: SessionMode
+    priority: int
+    created_at: str
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One conversation of an agent group, with a mailbox folder of its own."""
+
+    id: str
+    agent_group_id: str
+    messaging_group_id: str | None
+    thread_id: str | None
+    agent_provider: str | None
+    status: SessionStatus
+    container_status: ContainerStatus
+    last_active: str | None
+    created_at: str
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """Somewhere an agent may send to, as the agent's side of a mailbox sees it."""
+
+    name: str
+    display_name: str
+    type: TargetType
+    channel_type: str | None
+    platform_id: str | None
+    agent_group_id: str | None
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A question that an agent asked and nobody has answered yet."""
+
+    question_id: str
+    session_id: str
+    message_out_id: str
+    platform_id: str | None
+    channel_type: str | None
+    thread_id: str | None
+    title: str
+    options: list[Any]
+    created_at: str

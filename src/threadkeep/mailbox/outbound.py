@@ -1,0 +1,118 @@
+"""What the container writes into outbound.db besides its word on inbound mail."""
+
+from datetime import datetime
+
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Conflict, Invalid
+from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.records import Json, OutMail, Place
+from threadkeep.mailbox.rows import CAP, out_hash, out_of
+from threadkeep.mailbox.times import parse_moment, sqlite_form
+
+Moment = datetime | str | int
+KINDS = frozenset(("chat", "chat-sdk", "system"))
+
+
+def put(
+    ctx: Context,
+    kind: str,
+    content: Json | str,
+    place: Place,
+    *,
+    message_id: str | None = None,
+    in_reply_to: str | None = None,
+    deliver_after: Moment | None = None,
+    unless_said: float | None = None,
+) -> OutMail:
+    """Write an outbound row; it is on the disk when this returns.
+
+    The same id with the same content is written once; with other content it is refused.
+    """
+    if kind not in KINDS:
+        hint = "use one of " + ", ".join(sorted(KINDS))
+        raise Invalid(f"there is no kind of outbound mail {kind[:40]!r}", hint=hint)
+    row = {
+        "id": message_id or ctx.new_id("msg"),
+        "kind": kind,
+        "content": shapes.compact(content, ctx.policy.content_bytes),
+        "in_reply_to": in_reply_to,
+        "timestamp": ctx.now_sql(),
+        # As text in SQLite's form: that is how a NanoClaw host compares it.
+        "deliver_after": _after(ctx, deliver_after),
+        "platform_id": place.platform_id,
+        "channel_type": place.channel_type,
+        "thread_id": place.thread_id,
+    }
+    with ctx.folder.inbound.read() as tx:
+        row["seq_in"] = tx.value("max_seq_in") or 0
+    with ctx.folder.outbound.write() as tx:
+        return _said(ctx, tx, row, unless_said) or _there(tx, row) or _insert(tx, row)
+
+
+def _after(ctx: Context, given: Moment | None) -> str | None:
+    return None if given is None else sqlite_form(parse_moment(given, ctx.zone))
+
+
+def _said(ctx: Context, tx: Tx, row: Json, within: float | None) -> OutMail | None:
+    if within is None:
+        return None
+    since = sqlite_form(ctx.clock() - round(within * 1000))
+    seq = tx.value("said_lately", {**row, "since": since})
+    return None if seq is None else out_of(tx.one("out_by_seq", {"seq": seq, "cap": CAP}) or ())
+
+
+def _there(tx: Tx, row: Json) -> OutMail | None:
+    found = tx.one("out", {"id": row["id"], "cap": CAP})
+    if found is None:
+        return None
+    mail = out_of(found)
+    if (mail.kind, mail.raw) != (row["kind"], row["content"]):
+        msg = f"the outbound message {row['id'][:80]!r} was written before, with other content"
+        raise Conflict(msg, hint="give each message an id of its own")
+    return mail
+
+
+def _insert(tx: Tx, row: Json) -> OutMail:
+    tx.run("insert_out", row)
+    mail = out_of(tx.one("out", {"id": row["id"], "cap": CAP}) or ())
+    tx.run("keep_hash", {"id": mail.id, "hash": out_hash(mail)})
+    return mail
+
+
+# ------------------------------------------------------------------ memory
+
+
+def get_state(ctx: Context, key: str) -> str | None:
+    """Give a value that was kept between starts."""
+    with ctx.folder.outbound.read() as tx:
+        value: str | None = tx.value("state_value", {"key": key})
+        return value
+
+
+def set_state(ctx: Context, key: str, value: str | None) -> None:
+    """Keep a value between starts; None forgets it."""
+    if not key:
+        raise Invalid("a value needs a key", hint="such as continuation:claude")
+    with ctx.folder.outbound.write() as tx:
+        if value is None:
+            tx.run("drop_state", {"key": key})
+        else:
+            tx.run("set_state", {"key": key, "value": value, "now": ctx.now_iso()})
+
+
+def forget_conversations(ctx: Context) -> int:
+    """Drop what would continue the conversations so far."""
+    with ctx.folder.outbound.write() as tx:
+        return tx.run("forget_conversations")
+
+
+def set_tool(ctx: Context, tool: str | None, timeout_ms: int | None) -> None:
+    """Tell which tool runs now, None for none."""
+    now = ctx.now_iso()
+    with ctx.folder.outbound.write() as tx:
+        started = now if tool else None
+        tx.run(
+            "set_tool",
+            {"tool": tool, "timeout_ms": timeout_ms, "started_at": started, "now": now},
+        )

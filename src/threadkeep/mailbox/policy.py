@@ -1,0 +1,56 @@
+"""How patient a mailbox is: every number that decides about tries, times and sizes."""
+
+from typing import Final, Literal
+
+import msgspec
+
+CatchUp = Literal["collapse", "all", "skip"]
+KILO: Final = 1024
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The limits of one mailbox; the defaults are NanoClaw's where it has any."""
+
+    retries: int = 5
+    """How often unfinished mail is claimed again: six claims in all."""
+    backoff_s: int = 5
+    """The first pause before another claim; each one doubles: 5, 10, 20, 40, 80 s."""
+    delivery_attempts: int = 3
+    """How often a channel may refuse a message before it is given up."""
+    delivery_backoff_s: int = 5
+    """The first pause before another delivery; each one doubles."""
+    offline_s: int = 30
+    """The pause when a channel is not there at all; that spends no attempt."""
+    ceiling_ms: int = 30 * 60_000
+    """A container without a sign of life for so long is ended."""
+    claim_ms: int = 60_000
+    """A claim this old without a sign of life since is stuck."""
+    hops: int = 16
+    """How often agents may pass mail on among themselves before somebody else speaks."""
+    hop_memory_ms: int = 60 * 60_000
+    """After so long a silence between agents the count begins anew."""
+    content_bytes: int = 4 * KILO * KILO
+    """The largest content of one message."""
+    prompt_mails: int = 10
+    """How many messages one poll gives."""
+    drain: int = 100
+    """How many messages one look at the outbox takes over at once."""
+    catch_up: CatchUp = "collapse"
+    """What happens to runs that were missed: one run now, all of them, or none."""
+    catch_up_runs: int = 100
+    """The most missed runs that `all` makes up for."""
+
+
+DEFAULT: Final = Policy()
+
+
+def claims_allowed(policy: Policy) -> int:
+    """Give how often one message may be claimed in all."""
+    return policy.retries + 1
+
+
+def backoff_seconds(policy: Policy, claims: int) -> int | None:
+    """Give the pause after so many unfinished claims, None if that was the last one."""
+    if claims >= claims_allowed(policy):
+        return None
+    return int(policy.backoff_s * 2 ** max(claims - 1, 0))

@@ -1,0 +1,129 @@
+"""Mail to the agent: from what a caller gives to a row that is safe to keep."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+from threadkeep.base import json
+from threadkeep.errors import Conflict, Invalid
+from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox import inbound
+from threadkeep.mailbox.attachments import stage
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.ids import question_row_id
+from threadkeep.mailbox.inbound import NewMail
+from threadkeep.mailbox.names import is_safe_name
+from threadkeep.mailbox.records import Json, Mail, Place
+from threadkeep.mailbox.recurrence import check_recurrence, next_due
+from threadkeep.mailbox.times import iso, normal_moment
+
+Moment = datetime | str | int
+
+
+def insert_message(
+    ctx: Context,
+    kind: str,
+    content: Json | str,
+    *,
+    message_id: str | None = None,
+    place: Place | None = None,
+    timestamp: Moment | None = None,
+    process_after: Moment | None = None,
+    hops: int = 0,
+    **more: Any,
+) -> Mail:
+    """Write mail of any kind, its attachments first."""
+    row_id = ctx.new_id("msg") if message_id is None else checked_id(message_id)
+    said = ctx.now_iso() if timestamp is None else normal_moment(timestamp, ctx.zone) or ""
+    more["process_after"] = normal_moment(process_after, ctx.zone)
+    row_id, text = _with_files_kept(ctx, row_id, kind, content)
+    with ctx.folder.inbound.write() as tx:
+        where = place or Place(*(tx.one("routing") or ()))
+        mail, new = inbound.put(tx, NewMail(row_id, kind, text, said, where, **more))
+        if new and hops:
+            tx.run("set_hops", {"id": mail.id, "hops": hops})
+        return mail
+
+
+def checked_id(message_id: str) -> str:
+    """Refuse an id that could not be the name of a folder for attachments."""
+    if not is_safe_name(message_id):
+        msg = f"{message_id[:80]!r} cannot be the id of a message"
+        raise Invalid(msg, hint="no slashes, no NUL, at most 255 bytes")
+    return message_id
+
+
+def _with_files_kept(
+    ctx: Context, row_id: str, kind: str, content: Json | str
+) -> tuple[str, str]:
+    """Make files of the attachments; give the id of the row and its text."""
+    value = json.decode(content) if isinstance(content, str) else content
+    files = value.get("attachments") if isinstance(value, Mapping) else None
+    if not isinstance(files, list) or not any(_has_data(file) for file in files):
+        return row_id, shapes.compact(value, ctx.policy.content_bytes)
+    shapes.compact({**value, "attachments": []}, ctx.policy.content_bytes)
+    try:
+        staged = stage(ctx.folder.path, row_id, files, ctx.clock())
+    except Conflict:  # the platform reused an id for other files
+        digest = blake2b(f"{kind}\0{json.encode(value)}".encode(), digest_size=4).hexdigest()
+        row_id = f"{row_id}~{digest}"
+        staged = stage(ctx.folder.path, row_id, files, ctx.clock())
+    return row_id, shapes.compact({**value, "attachments": staged}, ctx.policy.content_bytes)
+
+
+def _has_data(file: Any) -> bool:
+    return isinstance(file, Mapping) and file.get("data") is not None
+
+
+def insert_task(
+    ctx: Context,
+    prompt: str,
+    process_after: Moment | None,
+    recurrence: str | None,
+    script: str | None,
+    *,
+    task_id: str | None = None,
+    place: Place | None = None,
+) -> Mail:
+    """Write a task; a recurring one without a time begins at its next due time."""
+    if not prompt.strip():
+        raise Invalid("a task needs a prompt", hint="say what the agent shall do")
+    row_id = ctx.new_id("task") if task_id is None else checked_id(task_id)
+    cron = None if recurrence is None else check_recurrence(recurrence, ctx.zone)
+    due = normal_moment(process_after, ctx.zone)
+    if cron is not None and due is None:
+        due = iso(round(next_due(cron, ctx.clock(), ctx.zone).timestamp() * 1000))
+    text = shapes.compact(shapes.task(prompt, script), ctx.policy.content_bytes)
+    with ctx.folder.inbound.write() as tx:
+        where = place or Place(*(tx.one("routing") or ()))
+        fields = {"process_after": due, "recurrence": cron}
+        new = NewMail(row_id, "task", text, ctx.now_sql(), where, **fields)
+        return inbound.put(tx, new)[0]
+
+
+def note(ctx: Context, text: str, *, trigger: bool) -> Mail:
+    """Write a word of the host itself."""
+    place = Place("agent", ctx.agent_group)
+    row_id = ctx.new_id("sys")
+    content = shapes.note(text)
+    return insert_message(
+        ctx, "chat", content, message_id=row_id, place=place, trigger=trigger
+    )
+
+
+def answer(
+    ctx: Context,
+    question_id: str,
+    option: str,
+    user_id: str,
+    place: Place | None,
+    asked_ms: int | None,
+) -> Mail:
+    """Write the answer to a question; it wakes nobody by itself, the one who asked is waiting."""
+    at = ctx.clock() if asked_ms is None else asked_ms
+    row_id = checked_id(question_row_id(question_id, at))
+    said = shapes.answer(question_id, option, user_id)
+    return insert_message(
+        ctx, "system", said, message_id=row_id, place=place, trigger=False
+    )

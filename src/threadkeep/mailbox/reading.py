@@ -1,0 +1,124 @@
+"""What the container reads: always through a fresh connection, never through an old snapshot."""
+
+import re
+from functools import cache
+from typing import Final
+
+from threadkeep.base import nofollow
+from threadkeep.base.tx import Tx
+from threadkeep.errors import NotFound
+from threadkeep.mailbox import inbound
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.folder import Folder, columns_of
+from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
+from threadkeep.mailbox.rows import CAP, mail_of, out_of
+
+_SYSTEM_ROWS: Final = 1000
+_FILE_LIMIT: Final = 1 << 30
+# What to read where an older folder has no such column: only its host may add one.
+_INSTEAD: Final = {
+    "on_wake": "0",
+    "trigger": "1",
+    "series_id": "m.id",
+    "source_session_id": "NULL",
+}
+
+
+def poll(ctx: Context, limit: int, *, first: bool) -> list[Mail]:
+    """Give the oldest due mail without an answer yet."""
+    return _mails(ctx, "poll", {"now": ctx.now_sql(), "first": first, "limit": limit})
+
+
+def triggered(ctx: Context, *, first: bool) -> bool:
+    """Tell whether any due mail without an answer wants one."""
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
+        asked = {"now": ctx.now_sql(), "first": first}
+        return bool(tx.execute(for_columns(tx, "triggered", ctx), asked).fetchone()[0])
+
+
+def system_mail(ctx: Context) -> list[Mail]:
+    """Give the open mail for the program itself; it takes no place from the agent's."""
+    return _mails(ctx, "poll_system", {"now": ctx.now_sql(), "limit": _SYSTEM_ROWS})
+
+
+def tasks(ctx: Context) -> list[Mail]:
+    """List the tasks that are still to come."""
+    return _mails(ctx, "all_live_tasks", {})
+
+
+def _mails(ctx: Context, query: str, asked: dict[str, object]) -> list[Mail]:
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+        return [mail_of(row) for row in tx.execute(for_columns(tx, query, ctx), asked)]
+
+
+def for_columns(tx: Tx, query: str, ctx: Context) -> str:
+    """Give a query as an older folder can answer it, which lacks some columns."""
+    missing = frozenset(_INSTEAD) - columns_of(tx, "messages_in")
+    return _without(ctx.folder.inbound.queries[query], missing)
+
+
+@cache
+def _without(sql: str, columns: frozenset[str]) -> str:
+    for column in columns:
+        sql = re.sub(rf"\bm\.{column}\b", _INSTEAD[column], sql)
+    return sql
+
+
+def mail(ctx: Context, which: str | int) -> Mail | OutMail:
+    """Give mail of either direction; parity tells the side, on foreign files the row does."""
+    folder = ctx.folder
+    with folder.inbound.read(folder.beside_inbound, lenient=True) as tx:
+        column = "id" if isinstance(which, str) else "seq"
+        asked = {column: which, "cap": CAP}
+        queries = folder.inbound.queries
+        name = "mail" if column == "id" else "mail_by_seq"
+        row = tx.execute(for_columns(tx, name, ctx), {column: which}).fetchone()
+        if row is not None:
+            return mail_of(row)
+        name = "out" if column == "id" else "out_by_seq"
+        sql = folder.outbound.queries[name].replace("messages_out", "outbound.messages_out")
+        row = tx.execute(sql, asked).fetchone()
+    assert queries  # noqa: S101
+    if row is None:
+        hint = "numbers are shown with each message: even came in, odd went out"
+        raise NotFound(f"there is no message {which!r}", hint=hint)
+    return out_of(row)
+
+
+def platform_id_of(ctx: Context, out_id: str) -> str | None:
+    """Give what the channel calls a message that was delivered."""
+    with ctx.folder.inbound.read() as tx:
+        row = tx.one("delivered", {"id": out_id})
+        return None if row is None else row[1]
+
+
+def destinations(ctx: Context) -> list[Destination]:
+    """List the names that mail can be sent to."""
+    with ctx.folder.inbound.read() as tx:
+        return [Destination(*row) for row in tx.all("destinations")]
+
+
+def routing(ctx: Context) -> Place:
+    """Give where mail goes that names no destination."""
+    with ctx.folder.inbound.read() as tx:
+        return Place(*(tx.one("routing") or ()))
+
+
+def attachment(ctx: Context, mail: Mail, name: str) -> bytes:
+    """Read a file that came with mail."""
+    return nofollow.read(ctx.folder.path, ("inbox", mail.id), name, _FILE_LIMIT)
+
+
+def names(folder: Folder) -> tuple[str | None, str]:
+    """Give the agent group and the session that the host wrote down, None and '' if it did not."""
+    with folder.inbound.read() as tx:
+        there = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'tk_meta'").fetchone()
+        if there is None:
+            return None, ""
+        group = tx.value("meta", {"key": "agent_group"})
+        return group, tx.value("meta", {"key": "session"}) or ""
+
+
+def find(tx: Tx, message_id: str) -> bool:
+    """Tell whether inbound mail of this id exists."""
+    return inbound.find(tx, message_id) is not None

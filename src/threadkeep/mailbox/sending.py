@@ -1,0 +1,180 @@
+"""Mail from the agent: where it goes, and in which shape."""
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from threadkeep.errors import Invalid
+from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox import outbound, reading
+from threadkeep.mailbox.attachments import put_outbox
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.ids import platform_part
+from threadkeep.mailbox.records import Destination, Json, OutMail, Place
+from threadkeep.mailbox.recurrence import check_recurrence
+from threadkeep.mailbox.times import normal_moment
+
+Moment = datetime | str | int
+# Nowhere: for mail to the host itself.
+_HOST: Final = Place()
+# An id of ours that had to differ, and the ending that tells agent groups apart.
+_DERIVED: Final = re.compile(r"~[0-9a-f]{8}$")
+_GROUP: Final = re.compile(r":ag-[0-9]+-[0-9a-z]+$")
+
+
+def send(
+    ctx: Context,
+    text: str,
+    *,
+    to: str | None,
+    files: Sequence[str | Path | tuple[str, bytes]],
+    message_id: str | None,
+    **more: Any,
+) -> OutMail:
+    """Send words, and files with them; the files are in the outbox before the message is."""
+    row_id = message_id or ctx.new_id("msg")
+    said: Json = {"text": text}
+    place, newest = where(ctx, to)
+    if files:
+        said["files"] = put_outbox(ctx.folder.path, row_id, _files(files))
+    more["in_reply_to"] = more.get("in_reply_to") or newest
+    return outbound.put(ctx, "chat", said, place, message_id=row_id, **more)
+
+
+def _files(files: Sequence[str | Path | tuple[str, bytes]]) -> list[tuple[str, bytes] | Path]:
+    return [Path(os.path.abspath(f)) if isinstance(f, str | Path) else f for f in files]
+
+
+def send_content(
+    ctx: Context, kind: str, said: Json, *, to: str | None, message_id: str | None = None
+) -> OutMail:
+    """Send content of another shape."""
+    place, newest = where(ctx, to)
+    return outbound.put(ctx, kind, said, place, message_id=message_id, in_reply_to=newest)
+
+
+def where(ctx: Context, to: str | None) -> tuple[Place, str | None]:
+    """Find where mail goes, and the newest message from there, which it answers."""
+    with ctx.folder.inbound.read() as tx:
+        routing = Place(*(tx.one("routing") or ()))
+        known = [Destination(*row) for row in tx.all("destinations")]
+        place = choose(to, routing, known)
+        asked = {"channel_type": place.channel_type, "platform_id": place.platform_id}
+        newest = tx.one("newest_of_place", asked)
+    return place, None if newest is None else newest[0]
+
+
+def choose(to: str | None, routing: Place, known: Sequence[Destination]) -> Place:
+    """Choose the place for a name; without one, the session's own, or the only one there is."""
+    if to is None:
+        if routing.known:
+            return routing
+        if len(known) == 1:
+            return known[0].place
+        raise Invalid(
+            "this session has no place of its own to send to", hint=_names(known) or _NOBODY
+        )
+    for destination in known:
+        if destination.name == to:
+            place = destination.place
+            return routing if place.same_chat(routing) else place
+    raise Invalid(f"there is no destination {to[:80]!r}", hint=_names(known) or _NOBODY)
+
+
+_NOBODY: Final = "the host has named nobody to write to"
+
+
+def _names(known: Sequence[Destination]) -> str:
+    return "name one of " + ", ".join(d.name for d in known) if known else ""
+
+
+# ------------------------------------------------------------------ edits and reactions
+
+
+def edit(ctx: Context, seq: int, text: str) -> OutMail:
+    """Change the words of a message."""
+    target, place = target_of(ctx, seq)
+    return outbound.put(ctx, "chat", shapes.edit(target, text), place)
+
+
+def react(ctx: Context, seq: int, emoji: str) -> OutMail:
+    """React to a message."""
+    if not emoji.strip():
+        raise Invalid("a reaction needs an emoji", hint="such as thumbs_up")
+    target, place = target_of(ctx, seq)
+    return outbound.put(ctx, "chat", shapes.reaction(target, emoji), place)
+
+
+def target_of(ctx: Context, seq: int) -> tuple[str, Place]:
+    """Give what the channel calls a message, and where it is."""
+    mail = reading.mail(ctx, seq)
+    if isinstance(mail, OutMail):
+        return reading.platform_id_of(ctx, mail.id) or mail.id, mail.place
+    return platform_name(mail.id, ctx.agent_group), mail.place
+
+
+def platform_name(message_id: str, agent_group: str | None) -> str:
+    """Give the platform's own id of inbound mail: without our endings, which no channel knows."""
+    plain = _DERIVED.sub("", message_id)
+    if agent_group:
+        return platform_part(plain, agent_group)
+    return _GROUP.sub("", plain)
+
+
+# ------------------------------------------------------------------ mail to the host
+
+
+def act(ctx: Context, action: str, **fields: Any) -> OutMail:
+    """Ask the host to do something."""
+    said = {"action": action, **fields}
+    return outbound.put(ctx, "system", said, _HOST, message_id=ctx.new_id("sys"))
+
+
+def schedule(
+    ctx: Context,
+    prompt: str,
+    process_after: Moment | None,
+    recurrence: str | None,
+    script: str | None,
+) -> str:
+    """Ask for a task; what the host could not accept is refused here, where it can be mended."""
+    if not prompt.strip():
+        raise Invalid("a task needs a prompt", hint="say what shall be done")
+    if process_after is None and recurrence is None:
+        hint = "give process_after, or recurrence, or both"
+        raise Invalid("a task needs a time", hint=hint)
+    task_id = ctx.new_id("task")
+    routing = reading.routing(ctx)
+    act(
+        ctx,
+        "schedule_task",
+        taskId=task_id,
+        prompt=prompt,
+        script=script,
+        processAfter=normal_moment(process_after, ctx.zone),
+        recurrence=None if recurrence is None else check_recurrence(recurrence, ctx.zone),
+        platformId=routing.platform_id,
+        channelType=routing.channel_type,
+        threadId=routing.thread_id,
+    )
+    return task_id
+
+
+_CHANGES: Final = {"prompt", "script", "process_after", "recurrence"}
+
+
+def update_task(ctx: Context, task_id: str, changes: Json) -> OutMail:
+    """Ask for a change of a task; a recurrence or script of None is taken away."""
+    odd = sorted(set(changes) - _CHANGES)
+    if odd or not changes:
+        what = f"a task has no {odd[0]}" if odd else "nothing was to change"
+        raise Invalid(what, hint="give " + ", ".join(sorted(_CHANGES)))
+    said = {name: value for name, value in changes.items() if name != "process_after"}
+    if said.get("recurrence") is not None:
+        said["recurrence"] = check_recurrence(said["recurrence"], ctx.zone)
+    if changes.get("process_after") is not None:
+        said["processAfter"] = normal_moment(changes["process_after"], ctx.zone)
+    return act(ctx, "update_task", taskId=task_id, **said)

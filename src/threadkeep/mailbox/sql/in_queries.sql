@@ -1,0 +1,253 @@
+-- piece: mail
+m.id, m.seq, m.kind, m.timestamp, m.status, m.process_after, m.recurrence, m.series_id, m.tries,
+m.trigger, m.channel_type, m.platform_id, m.thread_id, m.content, m.source_session_id, m.on_wake
+
+-- piece: due
+(m.process_after IS NULL OR datetime(m.process_after) <= :now)
+
+-- piece: unanswered
+NOT EXISTS (SELECT 1 FROM outbound.processing_ack a WHERE a.message_id = m.id)
+
+-- ------------------------------------------------------------------ writing mail
+
+-- name: insert_mail
+-- The number is taken inside the statement: no two writers can get the same one.
+INSERT INTO messages_in (id, seq, kind, timestamp, status, process_after, recurrence, series_id, tries,
+  trigger, platform_id, channel_type, thread_id, content, source_session_id, on_wake)
+SELECT :id, max(COALESCE((SELECT max(seq) FROM messages_in), 0), 0) / 2 * 2 + 2, :kind, :timestamp,
+  :status, :process_after, :recurrence, :series_id, 0, :trigger, :platform_id, :channel_type,
+  :thread_id, :content, :source_session_id, :on_wake
+
+-- name: mail
+SELECT {mail} FROM messages_in m WHERE m.id = :id
+
+-- name: mail_by_seq
+SELECT {mail} FROM messages_in m WHERE m.seq = :seq
+
+-- name: keep_hash
+INSERT OR REPLACE INTO tk_row_hash (message_id, hash) VALUES (:id, :hash)
+
+-- name: set_hops
+INSERT OR REPLACE INTO tk_hops (message_id, hops) VALUES (:id, :hops)
+
+-- name: hops_of
+SELECT h.hops, m.seq, m.timestamp FROM tk_hops h JOIN messages_in m ON m.id = h.message_id WHERE m.id = :id
+
+-- name: spoken_since
+-- Has anybody but an agent said something after this number?
+SELECT EXISTS (SELECT 1 FROM messages_in m WHERE m.seq > :seq AND m.trigger = 1
+  AND m.channel_type IS NOT 'agent' AND m.kind <> 'system')
+
+-- ------------------------------------------------------------------ reading mail
+
+-- name: list_mail
+SELECT {mail} FROM messages_in m
+WHERE (CAST(:status AS TEXT) IS NULL OR m.status = :status)
+  AND (CAST(:kind AS TEXT) IS NULL OR m.kind = :kind) AND m.seq > :after
+ORDER BY m.seq LIMIT :limit
+
+-- name: newest_mail
+SELECT {mail} FROM messages_in m
+WHERE (CAST(:status AS TEXT) IS NULL OR m.status = :status)
+  AND (CAST(:kind AS TEXT) IS NULL OR m.kind = :kind)
+ORDER BY m.seq DESC LIMIT :limit
+
+-- name: count_due
+SELECT count(*) FROM messages_in m WHERE m.status = 'pending' AND m.trigger = 1 AND {due}
+
+-- name: count_by_status
+SELECT status, count(*) FROM messages_in GROUP BY status
+
+-- name: poll
+SELECT {mail} FROM messages_in m
+WHERE m.status = 'pending' AND m.kind <> 'system' AND {due} AND (m.on_wake = 0 OR :first)
+  AND {unanswered}
+ORDER BY m.seq LIMIT :limit
+
+-- name: poll_system
+SELECT {mail} FROM messages_in m
+WHERE m.status = 'pending' AND m.kind = 'system' AND {due} AND {unanswered}
+ORDER BY m.seq LIMIT :limit
+
+-- name: triggered
+SELECT EXISTS (SELECT 1 FROM messages_in m WHERE m.status = 'pending' AND m.kind <> 'system'
+  AND m.trigger = 1 AND {due} AND (m.on_wake = 0 OR :first) AND {unanswered})
+
+-- name: newest_of_place
+SELECT m.id, m.thread_id FROM messages_in m
+WHERE m.channel_type IS :channel_type AND m.platform_id IS :platform_id ORDER BY m.seq DESC LIMIT 1
+
+-- name: newest_peer_session
+SELECT m.source_session_id FROM messages_in m
+WHERE m.channel_type = 'agent' AND m.platform_id = :platform_id AND m.source_session_id IS NOT NULL
+ORDER BY m.seq DESC LIMIT 1
+
+-- name: max_seq_in
+SELECT max(seq) FROM messages_in
+
+-- ------------------------------------------------------------------ answers of the container
+
+-- name: answered
+-- Open rows that the container is done with; costs what is open, not what was ever answered.
+SELECT {mail}, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
+WHERE m.status = 'pending' AND a.status IN ('completed', 'failed')
+UNION ALL
+SELECT {mail}, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
+WHERE m.status = 'paused' AND a.status IN ('completed', 'failed')
+
+-- name: settle
+UPDATE messages_in SET status = :status, tries = max(COALESCE(tries, 0), :tries)
+WHERE id = :id AND status IN ('pending', 'paused')
+
+-- name: bury
+INSERT INTO tk_dead (message_id, reason, at) VALUES (:id, :reason, :now)
+ON CONFLICT (message_id) DO UPDATE SET reason = excluded.reason, at = excluded.at
+
+-- name: retry_later
+UPDATE messages_in SET tries = :tries, process_after = :due WHERE id = :id AND status = 'pending'
+
+-- ------------------------------------------------------------------ tasks
+
+-- name: live_tasks
+SELECT {mail} FROM messages_in m
+WHERE m.kind = 'task' AND m.status IN ('pending', 'paused') AND (m.id = :id OR m.series_id = :id)
+
+-- name: all_live_tasks
+SELECT {mail} FROM messages_in m WHERE m.kind = 'task' AND m.status IN ('pending', 'paused') ORDER BY m.seq
+
+-- name: cancel_task
+UPDATE messages_in SET status = 'completed', recurrence = NULL
+WHERE kind = 'task' AND status IN ('pending', 'paused') AND (id = :id OR series_id = :id)
+
+-- name: move_task
+UPDATE messages_in SET status = :status
+WHERE kind = 'task' AND status = :before AND (id = :id OR series_id = :id)
+
+-- name: change_task
+UPDATE messages_in SET content = :content, process_after = :process_after, recurrence = :recurrence
+WHERE id = :id
+
+-- name: to_rearm
+SELECT {mail} FROM messages_in m
+WHERE m.recurrence IS NOT NULL AND m.status IN ('completed', 'failed') ORDER BY m.seq
+
+-- name: clear_recurrence
+UPDATE messages_in SET recurrence = NULL WHERE id = :id
+
+-- name: live_row_of_series
+SELECT m.id FROM messages_in m
+WHERE m.series_id = :series_id AND m.recurrence IS NOT NULL AND m.status IN ('pending', 'paused')
+
+-- ------------------------------------------------------------------ names and places
+
+-- name: meta
+SELECT value FROM tk_meta WHERE key = :key
+
+-- name: set_meta
+INSERT INTO tk_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+
+-- name: destinations
+SELECT name, display_name, type, channel_type, platform_id, agent_group_id FROM destinations ORDER BY name
+
+-- name: destination
+SELECT name, display_name, type, channel_type, platform_id, agent_group_id FROM destinations WHERE name = :name
+
+-- name: clear_destinations
+DELETE FROM destinations
+
+-- name: add_destination
+INSERT INTO destinations (name, display_name, type, channel_type, platform_id, agent_group_id)
+VALUES (:name, :display_name, :type, :channel_type, :platform_id, :agent_group_id)
+
+-- name: routing
+SELECT channel_type, platform_id, thread_id FROM session_routing WHERE id = 1
+
+-- name: set_routing
+INSERT INTO session_routing (id, channel_type, platform_id, thread_id)
+VALUES (1, :channel_type, :platform_id, :thread_id)
+ON CONFLICT (id) DO UPDATE SET channel_type = excluded.channel_type,
+  platform_id = excluded.platform_id, thread_id = excluded.thread_id
+
+-- ------------------------------------------------------------------ deliveries
+
+-- piece: delivery
+message_out_id, seq, state, key, place, attempts, due, held, reason, changed
+
+-- name: cursor
+SELECT seq FROM tk_cursor WHERE name = :name
+
+-- name: set_cursor
+INSERT INTO tk_cursor (name, seq) VALUES (:name, :seq)
+ON CONFLICT (name) DO UPDATE SET seq = max(tk_cursor.seq, excluded.seq)
+
+-- name: prepare
+INSERT INTO tk_delivery (message_out_id, seq, state, key, place, due, held, changed)
+SELECT :id, :seq, 'prepared', :key, :place, :due, :held, :now
+WHERE NOT EXISTS (SELECT 1 FROM delivered WHERE message_out_id = :id)
+ON CONFLICT (message_out_id) DO NOTHING
+
+-- name: open_deliveries
+SELECT {delivery} FROM tk_delivery WHERE state IN ('prepared', 'sending') ORDER BY seq
+
+-- name: delivery
+SELECT {delivery} FROM tk_delivery WHERE message_out_id = :id
+
+-- name: dead_deliveries
+SELECT {delivery} FROM tk_delivery WHERE state IN ('failed', 'unknown') ORDER BY seq
+
+-- name: set_delivery
+UPDATE tk_delivery SET state = :state, attempts = :attempts, due = :due, reason = :reason, changed = :now
+WHERE message_out_id = :id
+
+-- name: mark_delivered
+INSERT OR IGNORE INTO delivered (message_out_id, platform_message_id, status, delivered_at)
+VALUES (:id, :platform_message_id, :status, :now)
+
+-- name: delivered
+SELECT message_out_id, platform_message_id, status, delivered_at FROM delivered WHERE message_out_id = :id
+
+-- name: forget_delivered
+DELETE FROM delivered WHERE message_out_id = :id AND status = 'failed'
+
+-- ------------------------------------------------------------------ dead letters
+
+-- name: dead_mail
+SELECT m.id, m.seq, m.status, COALESCE(d.reason, 'failed'), COALESCE(m.tries, 0),
+  COALESCE(d.at, m.timestamp), d.retried_as, m.content
+FROM messages_in m LEFT JOIN tk_dead d ON d.message_id = m.id
+WHERE m.status = 'failed' AND d.purged_at IS NULL ORDER BY m.seq
+
+-- name: dead_of
+SELECT reason, at, retried_as, purged_at FROM tk_dead WHERE message_id = :id
+
+-- name: set_retried
+UPDATE tk_dead SET retried_as = :retried_as WHERE message_id = :id
+
+-- name: purge_mail
+UPDATE messages_in SET content = '{}' WHERE id = :id AND status = 'failed'
+
+-- name: set_purged
+UPDATE tk_dead SET purged_at = :now WHERE message_id = :id
+
+-- ------------------------------------------------------------------ a look that changes nothing
+
+-- name: open_mail
+-- Words, not parameters: so each count is one partial index.
+SELECT (SELECT count(*) FROM messages_in WHERE status = 'pending'),
+  (SELECT count(*) FROM messages_in WHERE status = 'paused'),
+  (SELECT count(*) FROM messages_in WHERE status = 'failed')
+
+-- name: our_tables
+SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('tk_delivery', 'tk_cursor', 'tk_dead', 'tk_meta')
+
+-- name: waiting_out
+-- Not seen yet, and not sent by another host either.
+SELECT count(*) FROM outbound.messages_out o WHERE o.seq > :after
+  AND NOT EXISTS (SELECT 1 FROM delivered d WHERE d.message_out_id = o.id)
+
+-- name: delivery_counts
+SELECT (SELECT count(*) FROM tk_delivery WHERE state IN ('prepared', 'sending')),
+  (SELECT count(*) FROM tk_delivery WHERE state IN ('failed', 'unknown'))
+
+-- name: failed_deliveries
+SELECT count(*) FROM delivered WHERE status = 'failed'

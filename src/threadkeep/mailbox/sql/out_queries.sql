@@ -1,0 +1,102 @@
+-- piece: out
+o.id, o.seq, o.in_reply_to, o.timestamp, o.deliver_after, o.kind, o.channel_type, o.platform_id, o.thread_id,
+CASE WHEN typeof(o.content) = 'text' AND length(CAST(o.content AS BLOB)) <= :cap THEN o.content END
+
+-- ------------------------------------------------------------------ the container's own
+
+-- name: insert_out
+-- The next odd number after everything either side has said.
+INSERT INTO messages_out (id, seq, in_reply_to, timestamp, deliver_after, kind, platform_id, channel_type,
+  thread_id, content)
+SELECT :id, (max(COALESCE((SELECT max(seq) FROM messages_out), 0), :seq_in, 0) + 1) / 2 * 2 + 1,
+  :in_reply_to, :timestamp, :deliver_after, :kind, :platform_id, :channel_type, :thread_id, :content
+
+-- name: keep_hash
+INSERT OR REPLACE INTO tk_row_hash (message_id, hash) VALUES (:id, :hash)
+
+-- name: said_lately
+SELECT o.seq FROM messages_out o
+WHERE o.seq > (SELECT max(seq) FROM messages_out) - 200 AND o.timestamp >= :since AND o.kind = :kind
+  AND o.channel_type IS :channel_type AND o.platform_id IS :platform_id AND o.content = :content
+ORDER BY o.seq DESC LIMIT 1
+
+-- name: claim
+INSERT INTO processing_ack (message_id, status, status_changed) VALUES (:id, 'processing', :now)
+ON CONFLICT (message_id) DO NOTHING
+
+-- name: count_claim
+INSERT INTO tk_claim (message_id, tries, claimed_at) VALUES (:id, :tries, :now)
+ON CONFLICT (message_id) DO UPDATE SET tries = :tries, claimed_at = :now
+
+-- name: tries
+SELECT tries FROM tk_claim WHERE message_id = :id
+
+-- name: ack
+-- The first outcome wins.
+INSERT INTO processing_ack (message_id, status, status_changed) VALUES (:id, :status, :now)
+ON CONFLICT (message_id) DO UPDATE SET status = excluded.status, status_changed = excluded.status_changed
+WHERE processing_ack.status = 'processing'
+
+-- name: give_reason
+INSERT INTO tk_claim (message_id, tries, claimed_at, reason) VALUES (:id, 0, :now, :reason)
+ON CONFLICT (message_id) DO UPDATE SET reason = excluded.reason
+
+-- name: ack_of
+SELECT status, status_changed FROM processing_ack WHERE message_id = :id
+
+-- name: release
+DELETE FROM processing_ack WHERE message_id = :id AND status = 'processing'
+
+-- name: release_all
+DELETE FROM processing_ack WHERE status = 'processing'
+
+-- name: state_value
+SELECT value FROM session_state WHERE key = :key
+
+-- name: state_values
+SELECT key, value FROM session_state ORDER BY key
+
+-- name: set_state
+INSERT OR REPLACE INTO session_state (key, value, updated_at) VALUES (:key, :value, :now)
+
+-- name: drop_state
+DELETE FROM session_state WHERE key = :key
+
+-- name: forget_conversations
+DELETE FROM session_state WHERE key = 'sdk_session_id' OR key LIKE 'continuation:%'
+
+-- name: set_tool
+INSERT INTO container_state (id, current_tool, tool_declared_timeout_ms, tool_started_at, updated_at)
+VALUES (1, :tool, :timeout_ms, :started_at, :now)
+ON CONFLICT (id) DO UPDATE SET current_tool = excluded.current_tool,
+  tool_declared_timeout_ms = excluded.tool_declared_timeout_ms,
+  tool_started_at = excluded.tool_started_at, updated_at = excluded.updated_at
+
+-- name: max_seq_out
+SELECT max(seq) FROM messages_out
+
+-- ------------------------------------------------------------------ what either side reads
+
+-- name: out
+SELECT {out} FROM messages_out o WHERE o.id = :id
+
+-- name: out_by_seq
+SELECT {out} FROM messages_out o WHERE o.seq = :seq
+
+-- name: out_after
+SELECT {out} FROM messages_out o WHERE o.seq > :after ORDER BY o.seq LIMIT :limit
+
+-- name: out_newest
+SELECT {out} FROM messages_out o ORDER BY o.seq DESC LIMIT :limit
+
+-- name: out_without_number
+SELECT {out} FROM messages_out o WHERE o.seq IS NULL LIMIT :limit
+
+-- name: claims
+SELECT a.message_id, a.status_changed FROM processing_ack a WHERE a.status = 'processing'
+
+-- name: tool_state
+SELECT current_tool, tool_declared_timeout_ms, tool_started_at FROM container_state WHERE id = 1
+
+-- name: claim_of
+SELECT tries, reason FROM tk_claim WHERE message_id = :id

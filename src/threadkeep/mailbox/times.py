@@ -1,0 +1,62 @@
+"""The two ways a mailbox writes time, and one way to read both.
+
+Messages and schedules carry ISO text with a zone (`2026-08-14T11:19:55.136Z`); what the database
+writes by itself is SQLite's form (`2026-08-14 11:19:55`), always UTC, whole seconds.
+"""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from threadkeep.base.clock import iso
+from threadkeep.errors import Invalid
+
+__all__ = ["iso", "normal_moment", "parse_moment", "read_moment", "sqlite_form"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HINT = "write it like 2026-08-14T11:19:55Z, with a zone or in the zone of the host"
+
+
+def sqlite_form(ms: int) -> str:
+    """Write a time as SQLite's `datetime()` does; hosts compare some columns as such text."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        raise Invalid(f"{ms} ms since 1970 is no date", hint=_HINT) from None
+    return moment.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+
+
+def read_moment(text: str | None) -> int | None:
+    """Read either form as epoch milliseconds; text without a zone is UTC. None if it is no time."""
+    if not text or not text[:1].isdigit() or "-" not in text[:5]:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return _to_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+def parse_moment(given: datetime | str | int, zone: str = "UTC") -> int:
+    """Read a time that somebody gave; one without a zone is meant in `zone`. Refuse what is none."""
+    if isinstance(given, int):
+        return given
+    try:
+        moment = given if isinstance(given, datetime) else datetime.fromisoformat(given.strip())
+    except ValueError:
+        raise Invalid(f"{str(given)[:40]!r} is not a time", hint=_HINT) from None
+    ms = _to_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=ZoneInfo(zone)))
+    if ms is None:
+        raise Invalid(f"{str(given)[:40]!r} is not a time", hint=_HINT)
+    return ms
+
+
+def normal_moment(given: datetime | str | int | None, zone: str = "UTC") -> str | None:
+    """Write a given time as ISO in UTC, None for none."""
+    return None if given is None else iso(parse_moment(given, zone))
+
+
+def _to_ms(moment: datetime) -> int | None:
+    try:
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    except OverflowError:
+        return None
