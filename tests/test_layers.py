@@ -58,6 +58,7 @@ MAY_OPEN_FILES = {
     "base/backup.py": "creates and syncs a copy that no connection has open",
     "base/config.py": "reads the configuration file, and writes its default once",
     "base/files.py": "reads the mount table, creates empty private files, syncs folders",
+    "base/lines.py": "appends lines to a file that a user names",
     "base/lock.py": "opens the lock file beside a database, never the database",
     "base/nofollow.py": "reads and writes attachments, with a look at each before it is opened",
     "base/processes.py": "reads what /proc says about a process",

@@ -13,31 +13,19 @@ if TYPE_CHECKING:
     from threadkeep.chat.search import Hit
     from threadkeep.chat.store import ChatStore
     from threadkeep.home import Home
+    from threadkeep.mailbox.mailroom import Mailroom
     from threadkeep.state.session_db import SessionDB
 
 __version__ = "0.1.0"
-__all__ = [
-    "ChatStore",
-    "Event",
-    "Hit",
-    "Home",
-    "Message",
-    "Page",
-    "Recorder",
-    "Run",
-    "Session",
-    "SessionDB",
-    "ThreadkeepError",
-    "__version__",
-    "errors",
-    "open",
-]
+__all__ = ["ChatStore", "Event", "Hit", "Home", "Mailroom", "Message", "Page", "Recorder", "Run"]
+__all__ += ["Session", "SessionDB", "ThreadkeepError", "__version__", "errors", "open"]
 
 _LAZY = {  # where each name lives; it is loaded when first asked for, so that importing is quick
     **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),
     "ChatStore": "threadkeep.chat.store",
     "Hit": "threadkeep.chat.search",
     "Home": "threadkeep.home",
+    "Mailroom": "threadkeep.mailbox.mailroom",
     "Recorder": "threadkeep.chat.recorder",
     "SessionDB": "threadkeep.state.session_db",
 }

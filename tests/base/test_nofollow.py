@@ -234,6 +234,18 @@ def test_another_writer_may_be_quicker(
     assert contents(root / "inbox/m1") == {"a": data}
 
 
+def test_a_name_that_comes_and_goes_is_not_taken_for_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object, **__: object) -> None:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(Conflict, match="m1/a came and went"):
+        write(root, a=b"1")
+    assert contents(root / "inbox/m1") == {}
+
+
 def test_a_file_system_without_hard_links_will_do(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,7 +381,7 @@ def test_a_planted_file_is_neither_read_nor_written(root: Path, plant: Plant) ->
     assert snapshot(root.parent) == before
 
 
-@pytest.mark.parametrize("plant", [plant_link, plant_dangling_link, plant_pipe, plant_folder])
+@pytest.mark.parametrize("plant", FILES)
 def test_only_a_plain_file_is_a_file(root: Path, plant: Plant) -> None:
     plant(root / "a.txt", root.parent / "outside")
     assert not nofollow.is_file(root, (), "a.txt")

@@ -16,6 +16,7 @@ def test_paths_of_a_home(run: Run, home: Path) -> None:
         "runtime": str(home / "run"),
         "chat": str(home / "chat.db"),
         "state_db": str(home / "state.db"),
+        "mailbox_db": str(home / "mailbox.db"),
     }
     assert f"chat\t{home / 'chat.db'}\n" in run("paths").stdout
     assert not home.exists()  # asking creates nothing

@@ -86,6 +86,13 @@ class Store(NamedTuple):
     adapter: str
     hostile: str
     prefix: str = ""
+    folder: bool = False
+    """It lies in a folder: of its files a tool can look at the one that it was told of only."""
+
+    @property
+    def database(self) -> str:
+        """The name of the file that a tool is told of."""
+        return "outbound.db" if self.folder else "t.db"
 
     def command(self, *words: str) -> list[str]:
         """Give the adapter's command for these words, to be run without the tools."""
@@ -102,6 +109,7 @@ class Store(NamedTuple):
 
 CHAT = Store("chat_adapter.py", "hostile_adapter.py")
 STATE = Store("state_adapter.py", "state_hostile_adapter.py", "state-")
+MAIL = Store("mail_adapter.py", "mail_hostile_adapter.py", "mail-", folder=True)
 
 
 def run(what: Run, work: Path) -> Outcome:
@@ -164,10 +172,11 @@ _SMALLEST = {"xfs": 320}
 def kill9(
     kills: int, *, writers: int = 1, mode: str = "stream", seed: int, store: Store = CHAT
 ) -> Run:
-    """Kill writers at random moments; a store is used for a hundred kills."""
+    """Kill writers at random moments; a store is used for a hundred kills, a folder for all."""
     arguments = (
-        *("--iterations", str(kills), "--db", "{work}/kill/t.db", "--sqlite"),
-        *("--seed", str(seed), "--writers", str(writers), "--fresh-every", "100"),
+        *("--iterations", str(kills), "--db", f"{{work}}/kill/{store.database}", "--sqlite"),
+        *("--seed", str(seed), "--writers", str(writers)),
+        *("--fresh-every", "0" if store.folder else "100"),
         *("--kill", "one" if writers > 1 else "all"),
         *("--writer", store.writer(mode, "--iter {iter}"), "--verifier", store.verifier()),
     )
@@ -210,8 +219,8 @@ def diskfull(
     """Fill the disk, or reach the file-size limit; then give room again."""
     command = store.writer(mode, "--iter {iter}", "--n 4000")  # the tool looks for these words
     arguments = (
-        *("--rounds", str(rounds), "--seed", str(seed), "--sqlite"),
-        *("--size-kb", str(kilobytes)),
+        *("--rounds", str(rounds), "--seed", str(seed), "--size-kb", str(kilobytes)),
+        *(() if store.folder else ("--sqlite",)),
         *(("--rlimit",) if limit else ()),
         *("--writer", command, "--verifier", store.verifier()),
     )
@@ -222,7 +231,7 @@ def diskfull(
 def concurrency(mode: str, *words: str, store: Store = CHAT) -> Run:
     """Let eight processes write from a cold start."""
     arguments = (
-        *("--db", "{work}/many/c.db", "--writers", "8", "--sqlite", *words),
+        *("--db", f"{{work}}/many/{store.database}", "--writers", "8", "--sqlite", *words),
         *("--writer", store.writer(mode, "--n {n}"), "--verifier", store.verifier()),
     )
     kind = " ".join(word for word in words if not word.isdigit())

@@ -71,8 +71,9 @@ def write_files(root: Path, parts: Sequence[str], files: Mapping[str, bytes]) ->
         with ExitStack() as cleanup:
             spares = [_write_spare(folder, files[name], root, cleanup) for name in missing]
             for spare, name in zip(spares, missing, strict=True):
-                if not _named(folder, spare, name):  # another writer was quicker
-                    _has(folder, name, files[name], paths[name])
+                taken = not _named(folder, spare, name)  # another writer was quicker
+                if taken and not _has(folder, name, files[name], paths[name]):
+                    raise Conflict(f"{paths[name]} came and went", hint="try again")
         os.fsync(folder)
 
 
@@ -92,11 +93,11 @@ def read(
 
 
 def is_file(root: Path, parts: Sequence[str], name: str) -> bool:
-    """Tell whether a name below `root` is a plain file."""
+    """Tell whether a name below `root` is that of a plain file, and its only name."""
     path = _path(root, parts, name)
     with suppress(NotFound), _told(path, "cannot find"), _below(root, parts) as folder:
         info = _look(folder, name)
-        return info is not None and stat.S_ISREG(info.st_mode)
+        return info is not None and stat.S_ISREG(info.st_mode) and info.st_nlink == 1
     return False
 
 

@@ -1,15 +1,19 @@
 """Signs of life in a shared folder: a file that is touched, and a lock that only one may hold."""
 
-import contextlib
 import fcntl
 import os
 import stat
+import time
 from pathlib import Path
+from typing import Self
 
 from threadkeep.base.files import PRIVATE_FILE
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Conflict, Damaged
 
+# Whoever looks whether a lock is held has it for some microseconds.
+_LOOKS = 5
+_PAUSE = 0.02
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -36,8 +40,10 @@ def touched_ms(path: Path) -> int | None:
 
 def forget(path: Path) -> None:
     """Remove a file, or the link in its place, if it is there."""
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise translate_os(error, path, "cannot remove") from error
 
 
 class Alone:
@@ -45,17 +51,16 @@ class Alone:
 
     def __init__(self, path: Path, who: str) -> None:
         """Take the lock, or raise Conflict because somebody has it."""
-        self._path = path
         self._descriptor = _open_lock(path)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            msg = f"{who} is at work in {path.parent} already"
-            raise Conflict(msg, hint="end the other one first; two would do the work twice") from None
+            taken = _take(self._descriptor)
         except OSError as error:
             self.close()
             raise translate_os(error, path, "cannot lock") from error
+        if not taken:
+            self.close()
+            msg = f"{who} is at work in {path.parent} already"
+            raise Conflict(msg, hint="end the other one first; two would do the work twice")
 
     def close(self) -> None:
         """Let go."""
@@ -63,7 +68,7 @@ class Alone:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __enter__(self) -> "Alone":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,13 +87,26 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared: two who look at once must not take each other for the holder.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         return False
     finally:
         os.close(descriptor)
+    return False
+
+
+def _take(descriptor: int) -> bool:
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_PAUSE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
     return False
 
 

@@ -15,14 +15,14 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from threadkeep.base import forks, pragmas
-from threadkeep.base.connect import connect_uri, run_patiently
-from threadkeep.base.trouble import is_busy, translate
-from threadkeep.base.tx import Tx, roll_back
-from threadkeep.errors import Busy, Damaged, NotFound, ThreadkeepError
+from threadkeep.base.connect import connect_uri
+from threadkeep.base.trouble import is_busy, translate, translate_os
+from threadkeep.base.tx import Tx, refuse_inherited, roll_back
+from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ThreadkeepError
 
 DEFAULT_BUDGET = 30.0
 # How long a reader waits for the writer of an unfinished journal before it looks closer.
@@ -37,6 +37,11 @@ CONNECTION = (
     pragmas.Pragma("mmap_size", "0", 0, "mapped pages go stale when the other side writes"),
     pragmas.Pragma("temp_store", "MEMORY", 2, "no temporary files with mail in shared folders"),
 )
+READER = (
+    # A hostile file may ask for a write-ahead log, whose index is mapped memory: cut short by the
+    # other side, it would kill this process with a signal. Alone, SQLite maps none.
+    pragmas.Pragma("locking_mode", "EXCLUSIVE", "exclusive", "no shared index, it opens no log"),
+)
 WRITER = (
     pragmas.Pragma("journal_mode", "DELETE", "delete", "the only mode that two kernels can share"),
     pragmas.Pragma("synchronous", "FULL", pragmas.FULL, "acknowledged mail survives a power cut"),
@@ -49,6 +54,10 @@ Running = Callable[[], bool]
 
 class SharedFile:
     """One file of a shared folder; each transaction is a connection of its own."""
+
+    _connection: sqlite3.Connection | None
+    _tx: Tx | None
+    _thread: int
 
     def __init__(
         self, path: Path, queries: Mapping[str, str], *, budget: float = DEFAULT_BUDGET
@@ -73,64 +82,70 @@ class SharedFile:
         of patience it is undone here, but never while `owner_runs` says that the writer lives.
         `lenient` reads text that is no UTF-8 with U+FFFD in it.
         """
-        with self._using() as began:
+        with self._using():
             connection = self._open_reader(beside or {}, owner_runs)
-            try:
-                if lenient:
-                    connection.text_factory = _decoded
-                yield from self._serve(connection, began)
-            finally:
-                connection.close()
+            if lenient:
+                connection.text_factory = _decoded
+            with self._serving(connection) as tx:
+                yield tx
 
     @contextmanager
     def write(self) -> Iterator[Tx]:
         """Write in one transaction that is on the disk when the block ends."""
-        with self._using() as began:
+        with self._using():
+            self._open_reader({}, None).close()  # what a reader refuses is not written either
             connection = self._open_writer()
-            try:
-                self._run(connection, "BEGIN IMMEDIATE")
-                yield from self._serve(connection, began)
-                self._run(connection, "COMMIT")
-            finally:
-                if connection.in_transaction:
-                    roll_back(connection)
-                connection.close()
-
-    def create(self, script: Callable[[Tx], None]) -> None:
-        """Shape an empty file, in one transaction."""
-        with self.write() as tx:
-            script(tx)
+            with self._serving(connection) as tx:
+                connection.execute("BEGIN IMMEDIATE")
+                self._limit(connection)  # the wait for the lock was not the file's doing
+                yield tx
+                if self._connection is not connection:
+                    refuse_inherited(None)
+                connection.execute("COMMIT")
 
     # ------------------------------------------------------------------ inside a transaction
 
     @contextmanager
-    def _using(self) -> Iterator[float]:
+    def _using(self) -> Iterator[None]:
         """One transaction at a time per object, so that a fork can wait for its end."""
         forks.refuse_shared(self.path)
-        with self._guard:
-            self._thread = threading.get_ident()
-            try:
-                yield time.monotonic()
-            finally:
-                self._thread = 0
-
-    def _serve(self, connection: sqlite3.Connection, began: float) -> Iterator[Tx]:
-        deadline = began + self.budget
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
-        self._connection = connection
-        tx = Tx(connection, self.queries)
+        guard = self._guard
+        if self._thread == threading.get_ident():
+            msg = f"a transaction on {self.path} is open in this thread already"
+            raise Conflict(msg, hint="end it first, or use the one that is open")
+        if not guard.acquire(timeout=self.budget):
+            raise self._locked("another thread")
+        self._thread = threading.get_ident()
         try:
-            yield tx
-        except sqlite3.Error as error:
-            raise self.trouble(error) from error
+            yield
         finally:
-            tx.end()
-            self._connection = None
-            connection.set_progress_handler(None, 0)
+            self._thread = 0
+            guard.release()
 
-    def _run(self, connection: sqlite3.Connection, statement: str) -> None:
+    @contextmanager
+    def _serving(self, connection: sqlite3.Connection) -> Iterator[Tx]:
+        self._connection = connection
+        self._tx = tx = Tx(connection, self.queries)
         try:
-            run_patiently(connection, statement, self.budget)
+            with self._told():
+                yield tx
+        finally:
+            if self._connection is connection:  # else we are in a forked child: not ours to end
+                tx.end()
+                self._connection = self._tx = None
+                if connection.in_transaction:
+                    roll_back(connection)
+                connection.close()
+
+    def _limit(self, connection: sqlite3.Connection) -> None:
+        """Allow the budget from now on: a query of the other side's making might never end."""
+        deadline = time.monotonic() + self.budget
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
         except sqlite3.Error as error:
             raise self.trouble(error) from error
 
@@ -139,39 +154,45 @@ class SharedFile:
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_INTERRUPT:
             msg = f"{self.path} kept a query running for {self.budget:g} s"
-            return Damaged(msg, hint="look at its schema: somebody may have put a view there")
-        if is_busy(error):
-            msg = f"{self.path} is locked by another program; waited {self.budget:g} s"
-            return Busy(msg, hint="try again; does a program keep a transaction open?")
-        return translate(error, self.path)
+            return Damaged(msg, hint="look at its schema: somebody may have changed it")
+        if code == sqlite3.SQLITE_IOERR_LOCK:  # see READER: alone, it cannot open such a log
+            msg = f"{self.path}, or a file beside it, has a write-ahead log, and was not read"
+            hint = "the other side may have set that; PRAGMA journal_mode = DELETE takes it back"
+            return Damaged(msg, hint=hint)
+        return self._locked("another program") if is_busy(error) else translate(error, self.path)
+
+    def _locked(self, by: str) -> Busy:
+        msg = f"{self.path} is locked by {by}; waited {self.budget:g} s"
+        return Busy(msg, hint="try again; does somebody keep a transaction open?")
 
     # ------------------------------------------------------------------ opening
 
     def _open_reader(
         self, beside: Mapping[str, Path], owner_runs: Running | None
     ) -> sqlite3.Connection:
-        deadline = time.monotonic() + _PATIENCE
+        began = time.monotonic()
         while True:
             try:
                 return self._try_reader(beside)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            except sqlite3.Error as error:
+                waited = time.monotonic() - began
+                if not _is_unfinished(error) or waited > self.budget:
                     raise self.trouble(error) from error
-            if time.monotonic() < deadline:
+            if waited < _PATIENCE:
                 time.sleep(_PAUSE)
             else:
                 self._recover((self.path, *beside.values()), owner_runs)
 
     def _try_reader(self, beside: Mapping[str, Path]) -> sqlite3.Connection:
-        connection = self._connect(self.path, "ro")
+        connection = self._connect(self.path, "ro", READER)
         try:
             for name, path in beside.items():
-                check_regular(path)
+                check_place(path)
                 connection.execute(f"ATTACH ? AS {name}", (connect_uri(path, "ro"),))
             connection.execute("PRAGMA query_only = ON")
             connection.execute("BEGIN")
-            for name in ("main", *beside):
-                connection.execute(f"SELECT 1 FROM {name}.sqlite_master LIMIT 1").fetchone()
+            for name, path in {"main": self.path, **beside}.items():
+                _refuse_views(connection, name, path)
         except BaseException:
             connection.close()
             raise
@@ -187,36 +208,29 @@ class SharedFile:
             raise Busy(msg, hint="try again; if its writer hangs, end it first")
         for path in paths:
             if os.path.lexists(f"{path}-journal"):
-                connection = self._connect(path, "rw")
-                try:
-                    self._run(connection, "BEGIN IMMEDIATE")
-                finally:
-                    connection.close()
+                with self._told(), closing(self._connect(path, "rw", READER)) as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    # Alone, a connection keeps the journal it has undone; so not alone any more.
+                    connection.execute("PRAGMA locking_mode = NORMAL")
+                    connection.execute("ROLLBACK")
 
     def _open_writer(self) -> sqlite3.Connection:
-        connection = self._connect(self.path, "rw")
-        try:
-            pragmas.apply(connection, WRITER)
-        except sqlite3.Error as error:
-            connection.close()
-            raise self.trouble(error) from error
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        with self._told():
+            return self._connect(self.path, "rw", WRITER)
 
-    def _connect(self, path: Path, mode: str) -> sqlite3.Connection:
-        check_regular(path)
-        if mode != "ro":
-            refuse_planted_journal(path)
+    def _connect(
+        self, path: Path, mode: str, settings: tuple[pragmas.Pragma, ...]
+    ) -> sqlite3.Connection:
+        check_place(path)
         connection = sqlite3.connect(
             connect_uri(path, mode), uri=True, isolation_level=None, check_same_thread=False
         )
         try:
             # First of all: a later statement that meets a lock must find the patience set.
             connection.execute(f"PRAGMA busy_timeout = {int(self.budget * 1000)}")
-            pragmas.apply(connection, CONNECTION)
-            check_regular(path)
+            self._limit(connection)
+            pragmas.apply(connection, CONNECTION, settings)
+            check_place(path)
         except BaseException:
             connection.close()
             raise
@@ -239,35 +253,48 @@ class SharedFile:
         """Begin anew in the child."""
         if self._connection is not None:
             forks.keep_for_ever(self.path, [self._connection])
+        if self._tx is not None:
+            self._tx.end()
         self._forget()
 
     def _forget(self) -> None:
         self._guard = threading.Lock()
         self._thread = 0
         self._paused = False
-        self._connection: sqlite3.Connection | None = None
+        self._connection = None
+        self._tx = None
 
 
-def check_regular(path: Path) -> None:
-    """Refuse a database that is a link, has a second name, or is no file at all."""
+def check_place(path: Path) -> None:
+    """Refuse a database that is a link, has a second name, or is no file; and such a journal."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         msg = f"there is no database at {path}"
         raise NotFound(msg, hint="check the folder; `threadkeep mail new` makes one") from None
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    except OSError as error:
+        raise translate_os(error, path, "cannot find") from error
+    if not _is_plain(found):
         msg = f"{path} is a link or no regular file, and was not opened"
         raise Damaged(msg, hint="the other side may have put it there; look at the folder")
+    _refuse_planted_journal(f"{path}-journal")
 
 
-def refuse_planted_journal(path: Path) -> None:
-    """Refuse a journal that ends in the name of another file.
+def _is_plain(found: os.stat_result) -> bool:
+    # No name at all is a journal that its writer removes while we look: one look in thousands.
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
-    SQLite writes such a name for commits over several files, which these never see, and deletes
-    the named file after undoing the journal: whoever plants one could delete any file of ours.
+
+def _refuse_planted_journal(journal: str) -> None:
+    """Refuse a journal that is no plain file, or that ends in the name of another file.
+
+    SQLite follows links to a journal and waits for ever on a pipe. It writes a name into it for
+    commits over several files, which these never see, and deletes the named file after undoing
+    the journal: whoever plants one could delete any file of ours.
     """
-    journal = f"{path}-journal"
     try:
+        if not _is_plain(os.lstat(journal)):
+            raise _planted(journal)
         descriptor = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
@@ -285,6 +312,20 @@ def refuse_planted_journal(path: Path) -> None:
 def _planted(journal: str) -> Damaged:
     msg = f"{journal} was not left by a commit of ours, and was not touched"
     return Damaged(msg, hint="the other side may have put it there; look at it, then remove it")
+
+
+def _refuse_views(connection: sqlite3.Connection, name: str, path: Path) -> None:
+    """Refuse a file with views, which are programs: to read one is to run it."""
+    # Virtual tables have no page of their own; neither side makes any.
+    sql = "SELECT name FROM {}.sqlite_master WHERE type = 'view' OR type = 'table' AND rootpage = 0"
+    odd = connection.execute(sql.format(name)).fetchone()
+    if odd is not None:
+        msg = f"{str(odd[0])[:80]!r} in {path} is no table, and was not read"
+        raise Damaged(msg, hint="the other side may have put it there; look at the file")
+
+
+def _is_unfinished(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
 def _decoded(text: bytes) -> str:

@@ -14,6 +14,7 @@ from threadkeep.cli.chat import chat
 from threadkeep.cli.command import INTERRUPTED, example_text
 from threadkeep.cli.completion import completion
 from threadkeep.cli.demo import demo
+from threadkeep.cli.mail import mail
 from threadkeep.cli.output import fail
 from threadkeep.cli.place import paths, status
 from threadkeep.cli.state import state
@@ -27,6 +28,7 @@ PROGRAM = "threadkeep"
         "threadkeep demo",
         "threadkeep chat ls --agent build",
         'threadkeep state search "error: timeout"',
+        "threadkeep mail demo",
     ),
 )
 @click.version_option(__version__, prog_name="threadkeep", message="%(prog)s %(version)s")
@@ -39,7 +41,7 @@ def cli(ctx: click.Context, home: str | None) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (chat, state, demo, paths, status, backup, restore, completion):
+for _command in (chat, state, mail, demo, paths, status, backup, restore, completion):
     cli.add_command(_command)
 
 

@@ -1,5 +1,6 @@
 """What the shell offers after a tab: session ids, with titles beside them."""
 
+import os
 from collections.abc import Iterable
 
 import click
@@ -40,6 +41,22 @@ def complete_state_session(
         return []
     named = ((one["id"], one["title"] or one["preview"] or one["source"]) for one in found)
     return _items(named, incomplete)
+
+
+def complete_mail_session(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the newest sessions with a mailbox, and folders where a path is being typed."""
+    if os.sep in incomplete or incomplete.startswith("."):
+        return [CompletionItem(incomplete, type="dir")]
+    try:
+        home = Home(ctx.find_root().params.get("home"))
+        with home.mail_index() as index:
+            names = {group.id: group.name for group in index.agent_groups()}
+            found = index.sessions()[-_OFFERED:][::-1]
+    except ThreadkeepError:
+        return []
+    return _items(((one.id, names.get(one.agent_group_id, "")) for one in found), incomplete)
 
 
 def _items(sessions: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:

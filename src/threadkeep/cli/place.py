@@ -45,6 +45,7 @@ def status(call: Call, *, store: str) -> int:
         document(**as_json(found))
     else:
         facts(_words(found))
+    stores: dict[str, StoreStatus | StateStatus | MailStatus]
     stores = {"chat": found.chat, "state": found.state, "mailbox": found.mailbox}
     problems = {name: looked.problem for name, looked in stores.items()}
     for name, problem in problems.items():

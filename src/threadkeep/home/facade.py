@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -39,13 +39,11 @@ from threadkeep.home.places import (
     same_file,
 )
 from threadkeep.home.status import Status, chat_status, mail_status, state_status
-from threadkeep.mailbox.folder import Folder, session_dir
+from threadkeep.mailbox.folder import session_dir
 from threadkeep.mailbox.index import MailIndex
+from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.recurrence import zone_name
 from threadkeep.state.session_db import SessionDB
-
-if TYPE_CHECKING:
-    from threadkeep.mailbox.mailroom import Mailroom
 
 _CHAT_FILE = "chat.db"
 _STATE_FILE = "state.db"
@@ -184,16 +182,18 @@ class Home:
     @cached_property
     def zone(self) -> str:
         """The time zone that times without one are meant in: TZ, else the system's."""
-        return zone_name(None, self._environ)
+        return self.zone_named(None)
 
-    def mailroom(self, *, must_exist: bool = False, **options: Any) -> "Mailroom":
+    def zone_named(self, name: str | None) -> str:
+        """Give a time zone by its name, this machine's if none is given; refuse an unknown one."""
+        return zone_name(name, self._environ)
+
+    def mailroom(self, *, must_exist: bool = False, **options: Any) -> Mailroom:
         """Open the mailroom, which has the mailboxes of all sessions; close it after use.
 
         See `Mailroom.open` for the options. A mailroom that is not there is begun, unless it
         must exist.
         """
-        from threadkeep.mailbox.mailroom import Mailroom  # noqa: PLC0415  (most runs need none)
-
         if must_exist:
             need_file(self.mail_path(), "mailbox")
         return Mailroom.open(self._paths.data, **{"zone": self.zone, **options})
@@ -207,7 +207,7 @@ class Home:
     def mail_folder(self, ref: str) -> Path:
         """Give the folder of a mailbox: a path, the beginning of a session's id, or `last`."""
         if is_folder(ref):
-            return Folder(ref).need().path
+            return Path(os.path.abspath(ref))
         with self.mail_index() as index:
             found = find_mail_session(index, ref)
         return session_dir(self._paths.data / _MAIL_FOLDER, found.agent_group_id, found.id)

@@ -7,15 +7,20 @@ import os
 from pathlib import Path
 
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.mailbox.adapters import Adapter, FileAdapter, Outgoing
+from threadkeep.mailbox.agent_loop import run_agent
 from threadkeep.mailbox.container import Container, open_here
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.delivery import Drained
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.index_records import Session, SessionMode
 from threadkeep.mailbox.looking import (
     FINAL,
+    Direction,
     Letter,
     Overview,
+    again,
     in_order,
     incoming,
     letters,
@@ -24,24 +29,44 @@ from threadkeep.mailbox.looking import (
     overview,
 )
 from threadkeep.mailbox.policy import Policy
-from threadkeep.mailbox.reading import poll
-from threadkeep.mailbox.records import Mail, OutMail, Place
+from threadkeep.mailbox.problems import Problem
+from threadkeep.mailbox.reading import poll, tasks as tasks_of
+from threadkeep.mailbox.records import DeadLetter, Delivery, Destination, Mail, OutMail, Place
 from threadkeep.mailbox.recurrence import next_times
+from threadkeep.mailbox.runner import ProcessRunner
+from threadkeep.mailbox.serving import Report
+from threadkeep.mailbox.sweep import Swept, sweep_session
 from threadkeep.mailbox.times import parse_moment, read_moment
+from threadkeep.mailbox.trace import trace as trace_mail
+from threadkeep.mailbox.verify import verify as verify_folder
 
 __all__ = [
     "FINAL",
+    "Adapter",
     "Container",
     "Context",
+    "DeadLetter",
+    "Delivery",
+    "Destination",
+    "Direction",
+    "Drained",
+    "FileAdapter",
     "Host",
     "Letter",
     "Mail",
     "MailIndex",
     "OutMail",
+    "Outgoing",
     "Overview",
     "Place",
     "Policy",
+    "Problem",
+    "ProcessRunner",
+    "Report",
     "Session",
+    "SessionMode",
+    "Swept",
+    "again",
     "find_mail_session",
     "in_order",
     "incoming",
@@ -55,6 +80,11 @@ __all__ = [
     "parse_moment",
     "poll",
     "read_moment",
+    "run_agent",
+    "sweep_session",
+    "tasks_of",
+    "trace_mail",
+    "verify_folder",
 ]
 
 _LAST = "last"
@@ -67,7 +97,7 @@ def is_folder(ref: str) -> bool:
 
 
 def find_mail_session(index: MailIndex, ref: str) -> Session:
-    """Give the session that is meant: its id or the beginning of it, its agent's name, or `last`."""
+    """Give the session that is meant: an id or its beginning, an agent's name, or `last`."""
     if not ref:
         raise Invalid("the name of the session is empty", hint="give an id, a folder, or `last`")
     found = _meant(index, ref)

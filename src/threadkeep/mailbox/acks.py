@@ -5,6 +5,7 @@ from typing import Final
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
+from threadkeep.mailbox import reading
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.policy import claims_allowed
 from threadkeep.mailbox.records import Mail
@@ -28,25 +29,25 @@ def start(ctx: Context, provider: str) -> int:
 
 def claim(ctx: Context, mails: Iterable[Which]) -> list[str]:
     """Take mail that nobody has; the tries are counted now, in case we do not live to tell."""
-    wanted = list(mails)
-    if not wanted:
+    given = list(mails)
+    named = {m.id: m for m in reading.inbound_mail(ctx, (m for m in given if isinstance(m, str)))}
+    wanted = [named[mail] if isinstance(mail, str) else mail for mail in given]
+    open_mail = [mail for mail in wanted if mail.status == "pending"]
+    if not open_mail:
         return []
     now = ctx.now_sql()
     with ctx.folder.outbound.write() as tx:
-        return [_id(mail) for mail in wanted if _claim(ctx, tx, mail, now)]
+        return [mail.id for mail in open_mail if _claim(ctx, tx, mail, now)]
 
 
-def _claim(ctx: Context, tx: Tx, mail: Which, now: str) -> bool:
-    message_id = _id(mail)
-    if tx.run("claim", {"id": message_id, "now": now}) == 0:
+def _claim(ctx: Context, tx: Tx, mail: Mail, now: str) -> bool:
+    if tx.run("claim", {"id": mail.id, "now": now}) == 0:
         return False
-    known = 0 if isinstance(mail, str) else mail.tries
-    tries = max(tx.value("tries", {"id": message_id}) or 0, known)
+    tries = max(tx.value("tries", {"id": mail.id}) or 0, mail.tries)
     if tries >= claims_allowed(ctx.policy):
-        reason = TOO_OFTEN.format(tries=tries)
-        _finish(tx, message_id, "failed", reason, now)
+        _finish(tx, mail.id, "failed", TOO_OFTEN.format(tries=tries), now)
         return False
-    tx.run("count_claim", {"id": message_id, "tries": tries + 1, "now": now})
+    tx.run("count_claim", {"id": mail.id, "tries": tries + 1, "now": now})
     return True
 
 
@@ -80,9 +81,16 @@ def _need(ctx: Context, ids: list[str]) -> None:
 
 
 def release(ctx: Context, mails: Iterable[Which]) -> int:
-    """Give mail back untouched."""
+    """Give mail back untouched; a claim that ends like this counts as none."""
     with ctx.folder.outbound.write() as tx:
-        return sum(tx.run("release", {"id": _id(mail)}) for mail in mails)
+        return sum(_release(tx, _id(mail)) for mail in mails)
+
+
+def _release(tx: Tx, message_id: str) -> int:
+    released = tx.run("release", {"id": message_id})
+    if released:
+        tx.run("uncount_claim", {"id": message_id})
+    return released
 
 
 def _id(mail: Which) -> str:

@@ -4,8 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from threadkeep.mailbox import acks, reading, sending
-from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox import acks, content as shapes, reading, sending
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.records import Json, Mail
 

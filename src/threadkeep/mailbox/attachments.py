@@ -68,7 +68,8 @@ def stage(
         files[name] = data
         rest = {key: value for key, value in attachment.items() if key != "data"}
         staged.append({**rest, "name": name, "localPath": _local_path(message_id, name)})
-    _place(folder, INBOX, message_id, files)
+    if files:
+        _place(folder, INBOX, message_id, files)
     return staged
 
 
@@ -118,7 +119,8 @@ def put_outbox(
         data = _content(name, content, min(limits.file, room))
         placed[free_name(name, placed)] = data
         room -= len(data)
-    _place(folder, OUTBOX, message_id, placed)
+    if placed:
+        _place(folder, OUTBOX, message_id, placed)
     return list(placed)
 
 
@@ -137,12 +139,14 @@ def hand_over(
     place = (INBOX, _checked_id(in_id))
     safe = list(dict.fromkeys(name for name in names if is_safe_name(name)))
     done = {name for name in safe if nofollow.is_file(target_folder, place, name)}
-    rest = [name for name in names if not (is_safe_name(name) and name in done)]
-    found = collect(source_folder, out_id, rest, limits)
+    rest = [name for name in safe if name not in done]
+    unsafe = [name for name in names if not is_safe_name(name)]
+    found = collect(source_folder, out_id, [*rest, *unsafe], limits)
     for name, reason in found.skipped:
-        log.warning("%s of message %s is not handed over: %s", name, out_id, reason)
+        log.warning("%r of message %r is not handed over: %s", name, out_id, reason)
     files = dict(found.files)
-    _place(target_folder, INBOX, in_id, files)
+    if files or done:  # what a killed attempt handed over may not be on the disk yet
+        _place(target_folder, INBOX, in_id, files)
     return [
         {"name": name, "filename": name, "type": "file", "localPath": _local_path(in_id, name)}
         for name in safe
@@ -229,8 +233,6 @@ def _content(name: str, content: bytes | Path, limit: int) -> bytes:
 
 def _place(folder: Path, box: str, message_id: str, files: Mapping[str, bytes]) -> None:
     """Write the files of one message, all or none; those there with the same bytes may stay."""
-    if not files:
-        return
     place = (box, _checked_id(message_id))
     nofollow.make_dir(folder, *place)
     try:

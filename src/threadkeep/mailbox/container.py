@@ -1,14 +1,16 @@
 """The container's side of one session folder: takes mail, answers for it, sends mail of its own."""
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.presence import Alone
-from threadkeep.mailbox import acks, asking, outbound, reading, sending
+from threadkeep.mailbox import acks, agent_loop, asking, outbound, reading, sending
+from threadkeep.mailbox.agent_loop import Handler
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
 from threadkeep.mailbox.policy import DEFAULT, Policy
@@ -59,7 +61,7 @@ class Container:
             self._alone.close()
             self._alone = None
 
-    def __enter__(self) -> "Container":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,6 +71,17 @@ class Container:
         """Show a sign of life; the host ends a container that shows none for long."""
         self.context.folder.beat()
 
+    def run(
+        self,
+        handler: Handler,
+        *,
+        stop: threading.Event,
+        every: float = 1.0,
+        provider: str = "claude",
+    ) -> None:
+        """Work on mail with `handler`, one turn at a time, until `stop` is set."""
+        agent_loop.run_agent(self, handler, stop=stop, every=every, provider=provider)
+
     # ------------------------------------------------------------------ mail to the agent
 
     def poll(self, limit: int | None = None) -> list[Mail]:
@@ -76,8 +89,10 @@ class Container:
 
         Mail for the moment of waking comes with the first poll only.
         """
-        first, self._first = self._first, False
-        return reading.poll(self.context, limit or self.context.policy.prompt_mails, first=first)
+        most = limit or self.context.policy.prompt_mails
+        found = reading.poll(self.context, most, first=self._first)
+        self._first = False  # only now: a poll that failed was none
+        return found
 
     def triggered(self) -> bool:
         """Tell whether any mail that is due wants an answer, not only to be known."""

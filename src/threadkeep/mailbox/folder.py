@@ -1,13 +1,14 @@
 """The folder of one session: two databases, a heartbeat, and attachments on their way.
 
-    <root>/<agent group>/<session>/
-        inbound.db     the host writes, the container reads
-        outbound.db    the container writes, the host reads
-        .heartbeat     touched by the container
-        inbox/<id>/    attachments to the agent
-        outbox/<id>/   attachments from the agent
+<root>/<agent group>/<session>/
+    inbound.db     the host writes, the container reads
+    outbound.db    the container writes, the host reads
+    .heartbeat     touched by the container
+    inbox/<id>/    attachments to the agent
+    outbox/<id>/   attachments from the agent
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ _ADDED: Final = {
     ("messages_in", "on_wake"): "INTEGER NOT NULL DEFAULT 0",
     ("delivered", "platform_message_id"): "TEXT",
     ("delivered", "status"): "TEXT NOT NULL DEFAULT 'delivered'",
+    ("session_state", "updated_at"): "TEXT NOT NULL DEFAULT ''",
 }
 
 
@@ -122,34 +124,6 @@ def heartbeat_path(root: str | Path, agent_group_id: str, session_id: str) -> Pa
 # ------------------------------------------------------------------ making and mending
 
 
-def provision(path: str | Path, owner: Owner | None = None) -> Folder:
-    """Make a session folder, or complete one; what is there is kept.
-
-    With an `owner` (a host that runs as root, an agent that does not) everything belongs to it.
-    """
-    folder = Folder(path)
-    make_private_dir(folder.path)
-    _make_dir(folder.outbox_path)
-    create_private_file(folder.inbound_path, lambda spare: _shape(spare, INBOUND))
-    create_private_file(folder.outbound_path, lambda spare: _shape(spare, OUTBOUND))
-    bring_up_inbound(folder)
-    bring_up_outbound(folder)
-    if owner is not None:
-        for place in (folder.path, folder.outbox_path, folder.inbound_path, folder.outbound_path):
-            os.chown(place, owner.uid, owner.gid, follow_symlinks=False)
-    sync_dir(folder.path)
-    return folder
-
-
-def _make_dir(path: Path) -> None:
-    try:
-        path.mkdir(mode=PRIVATE_DIR, exist_ok=True)
-    except OSError as error:
-        raise translate_os(error, path, "cannot create the folder") from error
-    if not stat.S_ISDIR(os.lstat(path).st_mode):
-        raise Damaged(f"{path} is a link, not a folder", hint="look at it, then remove it")
-
-
 class Side(NamedTuple):
     """How one of the two files is shaped: NanoClaw's tables, then what we add."""
 
@@ -161,6 +135,43 @@ class Side(NamedTuple):
 
 INBOUND: Final = Side("inbound.sql", "inbound_side.sql", _IN_TABLES, "tk_failed_stays")
 OUTBOUND: Final = Side("outbound.sql", "outbound_side.sql", _OUT_TABLES, "tk_row_hash")
+
+
+def provision(path: str | Path, owner: Owner | None = None) -> Folder:
+    """Make a session folder, or complete one; what is there is kept.
+
+    With an `owner` (a host that runs as root, an agent that does not) everything belongs to it.
+    """
+    folder = Folder(path)
+    make_private_dir(folder.path)
+    _make_dir(folder.outbox_path)
+    _make_database(folder.inbound_path, INBOUND)
+    _make_database(folder.outbound_path, OUTBOUND)
+    bring_up_inbound(folder)
+    bring_up_outbound(folder)
+    if owner is not None:
+        for place in (folder.path, folder.outbox_path, folder.inbound_path, folder.outbound_path):
+            os.chown(place, owner.uid, owner.gid, follow_symlinks=False)
+    sync_dir(folder.path)
+    return folder
+
+
+def _make_database(path: Path, shape: Side) -> None:
+    create_private_file(path, lambda spare: _shape(spare, shape))
+    # A process that died right after naming the file left it with a second name.
+    for spare in path.parent.glob(f".{path.name}.*.new"):
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.lstat(spare), os.lstat(path)):
+                spare.unlink()
+
+
+def _make_dir(path: Path) -> None:
+    try:
+        path.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+    except OSError as error:
+        raise translate_os(error, path, "cannot create the folder") from error
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        raise Damaged(f"{path} is a link, not a folder", hint="look at it, then remove it")
 
 
 def bring_up_inbound(folder: Folder) -> None:
@@ -175,30 +186,30 @@ def bring_up_outbound(folder: Folder) -> None:
 
 def _bring_up(file: SharedFile, shape: Side) -> None:
     with file.read() as tx:
-        refuse_views(file, shape, tx)
         if _is_complete(tx, shape):
             return
     with file.write() as tx:
-        _run_script(tx, shape.head)
+        # The columns first: the head has an index over one of them.
         for (table, column), declared in _missing_columns(tx, shape).items():
             tx.execute(f"ALTER TABLE {table} ADD COLUMN {column} {declared}")
             if column == "series_id":
                 tx.execute("UPDATE messages_in SET series_id = id WHERE series_id IS NULL")
+        _run_script(tx, shape.head)
         _run_script(tx, shape.side)
 
 
 def _is_complete(tx: Tx, shape: Side) -> bool:
     wanted = (*shape.tables, shape.mark)
-    marks = ", ".join("?" * len(wanted))
-    found = tx.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", wanted)
-    return found.fetchone()[0] == len(wanted) and not _missing_columns(tx, shape)
+    found = {name for (name,) in tx.execute("SELECT name FROM sqlite_master")}
+    return found.issuperset(wanted) and not _missing_columns(tx, shape)
 
 
 def _missing_columns(tx: Tx, shape: Side) -> dict[tuple[str, str], str]:
+    present = {table: columns_of(tx, table) for table in shape.tables}
     return {
         (table, column): declared
         for (table, column), declared in _ADDED.items()
-        if table in shape.tables and column not in columns_of(tx, table)
+        if present.get(table) and column not in present[table]
     }
 
 
@@ -210,11 +221,10 @@ def columns_of(tx: Tx, table: str) -> frozenset[str]:
 
 def refuse_views(file: SharedFile, shape: Side, tx: Tx) -> None:
     """Refuse a file with something else in the place of a table: reading it would run it."""
-    marks = ", ".join("?" * len(shape.tables))
-    sql = f"SELECT name FROM sqlite_master WHERE name IN ({marks}) AND type <> 'table'"
-    odd = tx.execute(sql, shape.tables).fetchone()
+    others = tx.execute("SELECT name FROM sqlite_master WHERE type <> 'table'")
+    odd = next((name for (name,) in others if name in shape.tables), None)
     if odd is not None:
-        msg = f"{odd[0]} in {file.path} is no table, and was not read"
+        msg = f"{odd} in {file.path} is no table, and was not read"
         raise Damaged(msg, hint="the other side may have put it there; look at the file")
 
 

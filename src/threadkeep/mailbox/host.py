@@ -1,18 +1,37 @@
 """The host's side of one session folder: puts mail in, hears what became of it, hands mail on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.mailbox import content as shapes
-from threadkeep.mailbox import inbound, posting
+from threadkeep.base.tx import Tx
+from threadkeep.mailbox import content as shapes, dead, delivery, inbound, posting, settling, tasks
+from threadkeep.mailbox.actions import Handler
+from threadkeep.mailbox.adapters import Adapter
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.delivery import Drained
 from threadkeep.mailbox.folder import Folder, Owner, bring_up_inbound, provision
 from threadkeep.mailbox.policy import DEFAULT, Policy
-from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
+from threadkeep.mailbox.post import LocalPost
+from threadkeep.mailbox.problems import Problem
+from threadkeep.mailbox.records import (
+    Claim,
+    DeadLetter,
+    Delivery,
+    Destination,
+    Json,
+    Mail,
+    OutMail,
+    Place,
+)
 from threadkeep.mailbox.rows import CAP, mail_of, out_of
+from threadkeep.mailbox.settling import Reset, Settled
+from threadkeep.mailbox.sweep import SessionRunner, Swept, sweep_session
+from threadkeep.mailbox.trace import Event, trace
+from threadkeep.mailbox.verify import verify
 
 Moment = datetime | str | int
 
@@ -54,14 +73,15 @@ class Host:
         Agent group and session are known by the names of the folders unless they are given.
         """
         place = provision(folder, owner)
-        names = {
-            "agent_group": agent_group or place.path.parent.name,
-            "session": session or place.path.name,
-        }
+        names = (
+            ("agent_group", agent_group, place.path.parent.name),
+            ("session", session, place.path.name),
+        )
         with place.inbound.write() as tx:
-            for key, value in names.items():
-                if value and (agent_group or session or tx.value("meta", {"key": key}) is None):
-                    tx.run("set_meta", {"key": key, "value": value})
+            for key, given, folder_name in names:
+                known = tx.value("meta", {"key": key})
+                if given or not known:
+                    tx.run("set_meta", {"key": key, "value": given or folder_name})
         return cls(place, **options)
 
     # ------------------------------------------------------------------ mail to the agent
@@ -78,7 +98,9 @@ class Host:
         """Send the agent a chat message; see `insert_message` for what else may be given."""
         said = shapes.chat(text, sender=sender, sender_id=sender_id)
         files = list(attachments)
-        return self.insert_message("chat", {**said, "attachments": files} if files else said, **more)
+        return self.insert_message(
+            "chat", {**said, "attachments": files} if files else said, **more
+        )
 
     def insert_message(
         self,
@@ -167,6 +189,80 @@ class Host:
         with self.context.folder.inbound.read() as tx:
             return Place(*(tx.one("routing") or ()))
 
+    # ------------------------------------------------------------------ answers and sweeps
+
+    def sync(self) -> Settled:
+        """Take over what the container said of its mail; what failed stays failed."""
+        return settling.sync(self.context)
+
+    def claims(self) -> list[Claim]:
+        """List the mail that the container has in hand."""
+        return settling.claims(self.context)
+
+    def reset_claims(self) -> Reset:
+        """Let go of the claims of a container that is gone: its mail waits its turn again."""
+        return settling.reset_claims(self.context)
+
+    def sweep(self, runner: SessionRunner | None = None) -> Swept:
+        """Bring the session up to date: answers, stuck containers, claims, series, and waking."""
+        return sweep_session(self.context, runner)
+
+    # ------------------------------------------------------------------ tasks
+
+    def tasks(self) -> list[Mail]:
+        """List the tasks that are still to come, held ones among them."""
+        return tasks.live(self.context)
+
+    def cancel_task(self, task_id: str) -> int:
+        """Drop a task by its id or its series, with all later runs; give how many rows."""
+        return tasks.cancel(self.context, task_id)
+
+    def pause_task(self, task_id: str) -> int:
+        """Hold a task; give how many rows."""
+        return tasks.pause(self.context, task_id)
+
+    def resume_task(self, task_id: str) -> int:
+        """Go on with a task that was held; give how many rows."""
+        return tasks.resume(self.context, task_id)
+
+    def update_task(self, task_id: str, **changes: Any) -> int:
+        """Change prompt, script, process_after or recurrence of a task; give how many rows."""
+        return tasks.update(self.context, task_id, changes)
+
+    def rearm(self) -> list[Mail]:
+        """Give every series whose run is over its next one."""
+        return tasks.rearm(self.context)
+
+    # ------------------------------------------------------------------ dead letters and checks
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """List what failed, in both directions, and why."""
+        return dead.dead_letters(self.context)
+
+    def retry(self, which: str | int, *, force: bool = False) -> Mail | Delivery:
+        """Try a dead letter once more; one that may have been sent needs `force`."""
+        return dead.retry(self.context, which, force=force)
+
+    def purge(self, which: str | int | None = None, *, older_than_ms: int = 0) -> int:
+        """Remove what dead letters said, one or all that are old enough; give how many."""
+        return dead.purge(self.context, which, older_than_ms)
+
+    def trace(self, which: str | int) -> list[Event]:
+        """Tell all that is known of one message of either direction, in the order of time."""
+        return trace(self.context, which)
+
+    def verify(self, *, read_only: bool = True) -> list[Problem]:
+        """Look for everything that is wrong with the folder; nothing is changed."""
+        return verify(self.context, read_only=read_only)
+
+    # ------------------------------------------------------------------ mail from the agent
+
+    def drain(
+        self, adapters: Mapping[str, Adapter], actions: Mapping[str, Handler] | None = None
+    ) -> Drained:
+        """Send what is due through the channels given, and do what the agent asks of the host."""
+        return delivery.drain(self.context, LocalPost(self.context, adapters, actions))
+
     # ------------------------------------------------------------------ looking
 
     def due(self) -> int:
@@ -193,7 +289,7 @@ class Host:
             rows = tx.all("out_newest", {"limit": limit, "cap": CAP})
             return [out_of(row) for row in rows][::-1]
 
-    def _outbound(self) -> Any:
+    def _outbound(self) -> AbstractContextManager[Tx]:
         ctx = self.context
         return ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running)
 

@@ -6,11 +6,19 @@ from typing import Any
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.records import Destination, Mail, Place
 from threadkeep.mailbox.rows import keep_in_hash, mail_of
 
 KINDS = frozenset(("chat", "chat-sdk", "task", "webhook", "system"))
 _DERIVED = 8
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a kind that NanoClaw's container would take and never show."""
+    if kind not in KINDS:
+        hint = "use one of " + ", ".join(sorted(KINDS))
+        raise Invalid(f"there is no kind of mail {kind[:40]!r}", hint=hint)
 
 
 class NewMail:
@@ -28,9 +36,7 @@ class NewMail:
         **more: Any,
     ) -> None:
         """Shape a row; `more` may give process_after, recurrence, series_id, trigger and others."""
-        if kind not in KINDS:
-            hint = "use one of " + ", ".join(sorted(KINDS))
-            raise Invalid(f"there is no kind of mail {kind[:40]!r}", hint=hint)
+        check_kind(kind)
         self.id = id
         self.content = content
         self.fields = {
@@ -101,6 +107,14 @@ def bury(tx: Tx, mail: Mail, reason: str, tries: int, now: str) -> None:
     tx.run("bury", {"id": mail.id, "reason": reason, "now": now})
 
 
+def answer_to(tx: Tx, question_id: str) -> Mail | None:
+    """Give the first answer to a question, None if there is none."""
+    begin = question_row_id(question_id, 0)[:-1]
+    rows = tx.all("answers_to", {"first": begin, "end": begin[:-1] + "."})
+    found = (mail_of(row) for row in rows)
+    return next((mail for mail in found if mail.content.get("questionId") == question_id), None)
+
+
 def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
     """Replace all names the agent may write to; give how many there are."""
     tx.run("clear_destinations")
@@ -109,6 +123,9 @@ def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
         if row.type not in ("channel", "agent"):
             msg = f"destination {row.name[:40]!r} has the type {row.type[:40]!r}"
             raise Invalid(msg, hint="use channel or agent")
+        if not row.place.known:
+            msg = f"destination {row.name[:40]!r} does not say where it is"
+            raise Invalid(msg, hint="give channel_type and platform_id, or agent_group_id")
         tx.run("add_destination", {name: getattr(row, name) for name in row.__struct_fields__})
     return len(rows)
 

@@ -1,6 +1,6 @@
 """A look at a session folder that changes nothing, also at one that NanoClaw made."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from pathlib import Path
 from typing import Final, Literal
@@ -11,12 +11,14 @@ from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.tx import Row, Tx
 from threadkeep.mailbox import reading
 from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.folder import INBOUND, OUTBOUND, Folder, refuse_views
+from threadkeep.mailbox.folder import INBOUND, OUTBOUND, Folder, columns_of, refuse_views
 from threadkeep.mailbox.records import Json, Mail, OutMail, Place
 from threadkeep.mailbox.rows import CAP, mail_of, out_of
 from threadkeep.mailbox.times import read_moment
 
 Direction = Literal["in", "out"]
+_ACKS: Final = "processing_ack"
+_SEARCHED: Final = 10_000
 # States in which nothing more happens by itself.
 FINAL: Final = frozenset(("completed", "failed", "sent", "delivered", "unknown"))
 
@@ -101,7 +103,7 @@ def _our_tables(tx: Tx) -> frozenset[str]:
 
 
 def _has_status(tx: Tx) -> bool:
-    return "status" in reading.columns_of(tx, "delivered")
+    return "status" in columns_of(tx, "delivered")
 
 
 # ------------------------------------------------------------------ letters
@@ -117,44 +119,48 @@ def letters(
     """Give the newest mail of both directions; each keeps the order of its numbers.
 
     Numbers of the two do not compare (the host counts on from its own), so time decides between
-    them. A state is looked for in the newest `limit` of each direction.
+    them. A state is looked for in the newest ten thousand of each direction.
     """
-    coming = [] if direction == "out" else incoming(ctx, limit=limit)
-    going = [] if direction == "in" else outgoing(ctx, limit=limit)
+    size = limit if state is None else max(limit, _SEARCHED)
+    coming = [] if direction == "out" else incoming(ctx, limit=size)
+    going = [] if direction == "in" else outgoing(ctx, limit=size)
     both = in_order(coming, going)
     wanted = both if state is None else [letter for letter in both if letter.state == state]
-    return wanted[-limit:]
+    return wanted[-limit:] if limit else []
 
 
 def in_order(coming: Iterable[Letter], going: Iterable[Letter]) -> list[Letter]:
     """Bring two directions together by time, each in its own order."""
-    return [letter for _, letter in merge(_timed(coming), _timed(going), key=lambda one: one[0])]
+    return [letter for *_, letter in merge(_timed(coming), _timed(going), key=lambda one: one[:2])]
 
 
-def _timed(letters: Iterable[Letter]) -> Iterable[tuple[int, Letter]]:
-    """Give each letter a time in whole seconds that never goes back within its direction."""
-    latest = 0
+def _timed(letters: Iterable[Letter]) -> Iterator[tuple[int, int, Letter]]:
+    """Give each letter a time in whole seconds that never goes back within its direction.
+
+    Within a second the lower number comes first: the agent counts on from what it has seen, so
+    mail to it with a higher number was not there yet.
+    """
+    latest = number = 0
     for letter in letters:
         latest = max(latest, (read_moment(letter.at) or 0) // 1000)
-        yield latest, letter
+        number = max(number, letter.seq or 0)
+        yield latest, number, letter
 
 
 def incoming(ctx: Context, *, after: int | None = None, limit: int = 50) -> list[Letter]:
     """Give mail to the agent: the newest, or what follows a number."""
-    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
-        rows = _rows_in(ctx, tx, after, limit)
-        outbound = ctx.folder.outbound.queries
-        asked = outbound["ack_of"].replace("processing_ack", "outbound.processing_ack")
-        acks = {row[0]: tx.execute(asked, {"id": row[0]}).fetchone() for row in rows}
-        dead = _reasons(tx, [row[0] for row in rows if row[4] == "failed"])
-    return [_letter_in(mail_of(row), acks[row[0]], dead.get(row[0])) for row in rows]
-
-
-def _rows_in(ctx: Context, tx: Tx, after: int | None, limit: int) -> list[Row]:
     asked = {"status": None, "kind": None, "limit": limit, "after": after}
     query = "newest_mail" if after is None else "list_mail"
-    rows = tx.execute(reading.for_columns(tx, query, ctx), asked).fetchall()
-    return rows[::-1] if after is None else rows
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+        rows = tx.execute(reading.for_columns(tx, query, ctx), asked).fetchall()
+        return _letters_in(ctx, tx, rows[::-1] if after is None else rows)
+
+
+def _letters_in(ctx: Context, tx: Tx, rows: list[Row]) -> list[Letter]:
+    ack_of = ctx.folder.outbound.queries["ack_of"].replace(_ACKS, f"outbound.{_ACKS}")
+    acks = {row[0]: tx.execute(ack_of, {"id": row[0]}).fetchone() for row in rows}
+    dead = _reasons(tx, [row[0] for row in rows if row[4] == "failed"])
+    return [_letter_in(mail_of(row), acks[row[0]], dead.get(row[0])) for row in rows]
 
 
 def _reasons(tx: Tx, ids: list[str]) -> dict[str, str]:
@@ -191,11 +197,33 @@ def outgoing(ctx: Context, *, after: int | None = None, limit: int = 50) -> list
     asked = {"limit": limit, "after": after, "cap": CAP}
     with ctx.folder.outbound.read(lenient=True) as tx:
         rows = tx.all("out_newest" if after is None else "out_after", asked)
-    mails = [out_of(row) for row in (rows[::-1] if after is None else rows)]
+    return _letters_out(ctx, rows[::-1] if after is None else rows)
+
+
+def _letters_out(ctx: Context, rows: list[Row]) -> list[Letter]:
+    mails = [out_of(row) for row in rows]
     with ctx.folder.inbound.read() as tx:
         ours = "tk_delivery" in _our_tables(tx)
         known = {mail.id: _delivery(tx, mail.id, ours=ours) for mail in mails}
     return [_letter_out(mail, *known[mail.id]) for mail in mails]
+
+
+def again(ctx: Context, seen: Iterable[Letter]) -> list[Letter]:
+    """Give letters as they are now; those that are gone are left out."""
+    wanted = list(seen)
+    coming = [letter.id for letter in wanted if letter.direction == "in"]
+    going = [letter.id for letter in wanted if letter.direction == "out"]
+    found: list[Letter] = []
+    if coming:
+        with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+            sql = reading.for_columns(tx, "mail", ctx)
+            rows = [tx.execute(sql, {"id": one}).fetchone() for one in coming]
+            found += _letters_in(ctx, tx, [row for row in rows if row is not None])
+    if going:
+        with ctx.folder.outbound.read(lenient=True) as tx:
+            rows = [tx.one("out", {"id": one, "cap": CAP}) for one in going]
+        found += _letters_out(ctx, [row for row in rows if row is not None])
+    return found
 
 
 def _delivery(tx: Tx, message_id: str, *, ours: bool) -> tuple[Row | None, Row | None]:

@@ -6,6 +6,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, OutMail, Place
 from threadkeep.mailbox.rows import CAP, out_hash, out_of
 from threadkeep.mailbox.times import parse_moment, sqlite_form
@@ -29,17 +30,15 @@ def put(
 
     The same id with the same content is written once; with other content it is refused.
     """
-    if kind not in KINDS:
-        hint = "use one of " + ", ".join(sorted(KINDS))
-        raise Invalid(f"there is no kind of outbound mail {kind[:40]!r}", hint=hint)
-    row = {
-        "id": message_id or ctx.new_id("msg"),
+    row_id = message_id or ctx.new_id("msg")
+    text, after = check(ctx, row_id, kind, content, deliver_after)
+    row: Json = {
+        "id": row_id,
         "kind": kind,
-        "content": shapes.compact(content, ctx.policy.content_bytes),
+        "content": text,
         "in_reply_to": in_reply_to,
         "timestamp": ctx.now_sql(),
-        # As text in SQLite's form: that is how a NanoClaw host compares it.
-        "deliver_after": _after(ctx, deliver_after),
+        "deliver_after": after,
         "platform_id": place.platform_id,
         "channel_type": place.channel_type,
         "thread_id": place.thread_id,
@@ -50,8 +49,20 @@ def put(
         return _said(ctx, tx, row, unless_said) or _there(tx, row) or _insert(tx, row)
 
 
-def _after(ctx: Context, given: Moment | None) -> str | None:
-    return None if given is None else sqlite_form(parse_moment(given, ctx.zone))
+def check(
+    ctx: Context, row_id: str, kind: str, content: Json | str, deliver_after: Moment | None
+) -> tuple[str, str | None]:
+    """Refuse what cannot be written; give the text of the content, and the time to deliver it."""
+    if not is_safe_name(row_id):
+        msg = f"{row_id[:80]!r} cannot be the id of a message"
+        raise Invalid(msg, hint="no slashes, no NUL, at most 255 bytes")
+    if kind not in KINDS:
+        hint = "use one of " + ", ".join(sorted(KINDS))
+        raise Invalid(f"there is no kind of outbound mail {kind[:40]!r}", hint=hint)
+    text = shapes.compact(content, ctx.policy.content_bytes)
+    # As text in SQLite's form: that is how a NanoClaw host compares it.
+    after = None if deliver_after is None else sqlite_form(parse_moment(deliver_after, ctx.zone))
+    return text, after
 
 
 def _said(ctx: Context, tx: Tx, row: Json, within: float | None) -> OutMail | None:

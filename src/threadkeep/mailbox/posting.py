@@ -7,8 +7,7 @@ from typing import Any
 
 from threadkeep.base import json
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.mailbox import content as shapes
-from threadkeep.mailbox import inbound
+from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.attachments import stage
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.ids import question_row_id
@@ -16,7 +15,7 @@ from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, next_due
-from threadkeep.mailbox.times import iso, normal_moment
+from threadkeep.mailbox.times import iso, normal_moment, parse_moment
 
 Moment = datetime | str | int
 
@@ -34,10 +33,13 @@ def insert_message(
     **more: Any,
 ) -> Mail:
     """Write mail of any kind, its attachments first."""
+    inbound.check_kind(kind)
     row_id = ctx.new_id("msg") if message_id is None else checked_id(message_id)
     said = ctx.now_iso() if timestamp is None else normal_moment(timestamp, ctx.zone) or ""
     more["process_after"] = normal_moment(process_after, ctx.zone)
-    row_id, text = _with_files_kept(ctx, row_id, kind, content)
+    # Nameless files are called after the time. Told twice, mail must find its files again.
+    named_ms = ctx.clock() if timestamp is None else parse_moment(timestamp, ctx.zone)
+    row_id, text = _with_files_kept(ctx, row_id, kind, content, named_ms)
     with ctx.folder.inbound.write() as tx:
         where = place or Place(*(tx.one("routing") or ()))
         mail, new = inbound.put(tx, NewMail(row_id, kind, text, said, where, **more))
@@ -55,7 +57,7 @@ def checked_id(message_id: str) -> str:
 
 
 def _with_files_kept(
-    ctx: Context, row_id: str, kind: str, content: Json | str
+    ctx: Context, row_id: str, kind: str, content: Json | str, named_ms: int
 ) -> tuple[str, str]:
     """Make files of the attachments; give the id of the row and its text."""
     value = json.decode(content) if isinstance(content, str) else content
@@ -64,11 +66,11 @@ def _with_files_kept(
         return row_id, shapes.compact(value, ctx.policy.content_bytes)
     shapes.compact({**value, "attachments": []}, ctx.policy.content_bytes)
     try:
-        staged = stage(ctx.folder.path, row_id, files, ctx.clock())
+        staged = stage(ctx.folder.path, row_id, files, named_ms)
     except Conflict:  # the platform reused an id for other files
         digest = blake2b(f"{kind}\0{json.encode(value)}".encode(), digest_size=4).hexdigest()
         row_id = f"{row_id}~{digest}"
-        staged = stage(ctx.folder.path, row_id, files, ctx.clock())
+        staged = stage(ctx.folder.path, row_id, files, named_ms)
     return row_id, shapes.compact({**value, "attachments": staged}, ctx.policy.content_bytes)
 
 
@@ -107,9 +109,7 @@ def note(ctx: Context, text: str, *, trigger: bool) -> Mail:
     place = Place("agent", ctx.agent_group)
     row_id = ctx.new_id("sys")
     content = shapes.note(text)
-    return insert_message(
-        ctx, "chat", content, message_id=row_id, place=place, trigger=trigger
-    )
+    return insert_message(ctx, "chat", content, message_id=row_id, place=place, trigger=trigger)
 
 
 def answer(
@@ -120,10 +120,14 @@ def answer(
     place: Place | None,
     asked_ms: int | None,
 ) -> Mail:
-    """Write the answer to a question; it wakes nobody by itself, the one who asked is waiting."""
+    """Write the answer to a question, once: of several the first counts.
+
+    It wakes nobody by itself; the one who asked is waiting.
+    """
     at = ctx.clock() if asked_ms is None else asked_ms
     row_id = checked_id(question_row_id(question_id, at))
-    said = shapes.answer(question_id, option, user_id)
-    return insert_message(
-        ctx, "system", said, message_id=row_id, place=place, trigger=False
-    )
+    said = shapes.compact(shapes.answer(question_id, option, user_id), ctx.policy.content_bytes)
+    with ctx.folder.inbound.write() as tx:
+        where = place or Place(*(tx.one("routing") or ()))
+        new = NewMail(row_id, "system", said, ctx.now_iso(), where, trigger=False)
+        return inbound.answer_to(tx, question_id) or inbound.put(tx, new)[0]

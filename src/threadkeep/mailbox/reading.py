@@ -1,13 +1,13 @@
 """What the container reads: always through a fresh connection, never through an old snapshot."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
 from threadkeep.base import nofollow
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
-from threadkeep.mailbox import inbound
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
@@ -25,8 +25,15 @@ _INSTEAD: Final = {
 
 
 def poll(ctx: Context, limit: int, *, first: bool) -> list[Mail]:
-    """Give the oldest due mail without an answer yet."""
-    return _mails(ctx, "poll", {"now": ctx.now_sql(), "first": first, "limit": limit})
+    """Give the oldest due mail without an answer yet, in its order.
+
+    Mail for the moment of waking is taken first: behind a full batch it would miss its moment.
+    """
+    asked = {"now": ctx.now_sql(), "limit": limit}
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+        waking = _rows(ctx, tx, "poll_waking", asked) if first else []
+        found = (waking + _rows(ctx, tx, "poll", asked))[:limit]
+    return sorted(found, key=lambda mail: mail.seq or 0)
 
 
 def triggered(ctx: Context, *, first: bool) -> bool:
@@ -48,7 +55,11 @@ def tasks(ctx: Context) -> list[Mail]:
 
 def _mails(ctx: Context, query: str, asked: dict[str, object]) -> list[Mail]:
     with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
-        return [mail_of(row) for row in tx.execute(for_columns(tx, query, ctx), asked)]
+        return _rows(ctx, tx, query, asked)
+
+
+def _rows(ctx: Context, tx: Tx, query: str, asked: dict[str, object]) -> list[Mail]:
+    return [mail_of(row) for row in tx.execute(for_columns(tx, query, ctx), asked)]
 
 
 def for_columns(tx: Tx, query: str, ctx: Context) -> str:
@@ -67,10 +78,9 @@ def _without(sql: str, columns: frozenset[str]) -> str:
 def mail(ctx: Context, which: str | int) -> Mail | OutMail:
     """Give mail of either direction; parity tells the side, on foreign files the row does."""
     folder = ctx.folder
+    column = "id" if isinstance(which, str) else "seq"
+    asked = {column: which, "cap": CAP}
     with folder.inbound.read(folder.beside_inbound, lenient=True) as tx:
-        column = "id" if isinstance(which, str) else "seq"
-        asked = {column: which, "cap": CAP}
-        queries = folder.inbound.queries
         name = "mail" if column == "id" else "mail_by_seq"
         row = tx.execute(for_columns(tx, name, ctx), {column: which}).fetchone()
         if row is not None:
@@ -78,30 +88,57 @@ def mail(ctx: Context, which: str | int) -> Mail | OutMail:
         name = "out" if column == "id" else "out_by_seq"
         sql = folder.outbound.queries[name].replace("messages_out", "outbound.messages_out")
         row = tx.execute(sql, asked).fetchone()
-    assert queries  # noqa: S101
     if row is None:
         hint = "numbers are shown with each message: even came in, odd went out"
         raise NotFound(f"there is no message {which!r}", hint=hint)
     return out_of(row)
 
 
+def inbound_mail(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
+    """Give inbound mail by its ids, or raise NotFound."""
+    with ctx.folder.inbound.read(lenient=True) as tx:
+        found = {i: _rows(ctx, tx, "mail", {"id": i}) for i in message_ids}
+    for message_id, mails in found.items():
+        if not mails:
+            hint = "`poll` gives the mail there is"
+            raise NotFound(f"there is no inbound message {message_id[:80]!r}", hint=hint)
+    return [mails[0] for mails in found.values()]
+
+
 def platform_id_of(ctx: Context, out_id: str) -> str | None:
     """Give what the channel calls a message that was delivered."""
     with ctx.folder.inbound.read() as tx:
-        row = tx.one("delivered", {"id": out_id})
-        return None if row is None else row[1]
+        if "platform_message_id" not in columns_of(tx, "delivered"):  # an older folder
+            return None
+        name: str | None = tx.value("platform_id_of", {"id": out_id})
+        return name
 
 
 def destinations(ctx: Context) -> list[Destination]:
     """List the names that mail can be sent to."""
     with ctx.folder.inbound.read() as tx:
-        return [Destination(*row) for row in tx.all("destinations")]
+        return destinations_in(tx)
 
 
 def routing(ctx: Context) -> Place:
     """Give where mail goes that names no destination."""
     with ctx.folder.inbound.read() as tx:
-        return Place(*(tx.one("routing") or ()))
+        return routing_in(tx)
+
+
+def destinations_in(tx: Tx) -> list[Destination]:
+    """List the names that mail can be sent to; an older folder has no such table."""
+    return [Destination(*row) for row in tx.all("destinations")] if _has(tx, "destinations") else []
+
+
+def routing_in(tx: Tx) -> Place:
+    """Give where mail goes that names no destination; an older folder has no such table."""
+    row = tx.one("routing") if _has(tx, "session_routing") else None
+    return Place(*(row or ()))
+
+
+def _has(tx: Tx, table: str) -> bool:
+    return bool(columns_of(tx, table))
 
 
 def attachment(ctx: Context, mail: Mail, name: str) -> bytes:
@@ -112,13 +149,7 @@ def attachment(ctx: Context, mail: Mail, name: str) -> bytes:
 def names(folder: Folder) -> tuple[str | None, str]:
     """Give the agent group and the session that the host wrote down, None and '' if it did not."""
     with folder.inbound.read() as tx:
-        there = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'tk_meta'").fetchone()
-        if there is None:
+        if not _has(tx, "tk_meta"):
             return None, ""
         group = tx.value("meta", {"key": "agent_group"})
         return group, tx.value("meta", {"key": "session"}) or ""
-
-
-def find(tx: Tx, message_id: str) -> bool:
-    """Tell whether inbound mail of this id exists."""
-    return inbound.find(tx, message_id) is not None

@@ -4,13 +4,16 @@ from typing import Any, Literal
 
 import msgspec
 
+from threadkeep.base import json
+from threadkeep.errors import Invalid
+
 MailStatus = Literal["pending", "completed", "failed", "paused"]
 DeliveryState = Literal["prepared", "sending", "sent", "failed", "unknown"]
 Json = dict[str, Any]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where mail comes from or goes to; a channel of type `agent` has an agent group as its chat."""
+    """Where mail comes from or goes to; the chat of a channel `agent` is an agent group."""
 
     channel_type: str | None = None
     platform_id: str | None = None
@@ -82,7 +85,7 @@ class OutMail(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A message that the container has in hand; `tries` is None from a container that counts none."""
+    """A message in the container's hands; `tries` is None if the container counts none."""
 
     message_id: str
     claimed_at: str
@@ -147,7 +150,7 @@ class Delivery(msgspec.Struct, frozen=True):
 def read_content(raw: str) -> Json:
     """Read the JSON of a row; what is no object is shown as plain text."""
     try:
-        found = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+        found = json.decode(raw)
+    except Invalid:
         found = None
     return found if isinstance(found, dict) else {"text": raw}

@@ -170,14 +170,23 @@ def _search(expr: str, schedule: Schedule, start: _Place, zone: tzinfo) -> _Plac
     """Walk from `start` to the next place that is due.
 
     Before a clock that goes back by half an hour, a step of an hour can lead to where it began.
-    The library repeats it until it is out of steps, and takes that place; so do we.
+    The library walks in this circle until it is out of steps, and takes where it is; so do we,
+    but for the full rounds.
     """
-    place = start
-    for _ in range(_MOST_STEPS):
+    place, left = start, _MOST_STEPS
+    led_back: dict[_Place, int] = {}
+    while left:
+        left -= 1
         further = _step(schedule, place, start, zone)
-        if further is None or further == place:
+        if further is None:
             return place
+        if further.instant <= place.instant:
+            if further in led_back:
+                left %= led_back[further] - left
+            led_back[further] = left
         place = further
+    if place.day.month in schedule.months and day_matches(schedule, place.day):
+        return place
     raise Invalid(
         f"the recurrence {expr[:60]!r} does not come in the next 27 years",
         hint="name a day that one of its months has",
@@ -195,6 +204,10 @@ def _step(schedule: Schedule, place: _Place, start: _Place, zone: tzinfo) -> _Pl
         return _forward(schedule, place._replace(again=-1), _HOUR, zone)
     if not _hour_is_right(schedule, place):
         return _to_hour(schedule, place._replace(after_gap=-1), zone)
+    return _step_in_hour(schedule, place, start, zone)
+
+
+def _step_in_hour(schedule: Schedule, place: _Place, start: _Place, zone: tzinfo) -> _Place | None:
     if place.minute not in schedule.minutes:
         return _to_minute(schedule, place, zone)
     if place.second not in schedule.seconds:

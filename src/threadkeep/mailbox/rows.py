@@ -13,21 +13,21 @@ CAP: Final = 64 * 1024 * 1024
 
 
 def mail_of(row: Row) -> Mail:
-    """Read a row of messages_in."""
+    """Read a row of messages_in, whatever is in it: the folder is the agent's to write, too."""
     return Mail(
-        id=row[0],
-        seq=row[1],
-        kind=row[2],
-        timestamp=row[3],
-        status=row[4] or "pending",
-        process_after=row[5],
-        recurrence=row[6],
-        series_id=row[7],
-        tries=row[8] or 0,
+        id=str(row[0]),
+        seq=_whole(row[1]),
+        kind=_text(row[2]) or "",
+        timestamp=_text(row[3]) or "",
+        status=_text(row[4]) or "pending",
+        process_after=_text(row[5]),
+        recurrence=_text(row[6]),
+        series_id=_text(row[7]),
+        tries=_whole(row[8]) or 0,
         trigger=bool(row[9]),
-        place=Place(row[10], row[11], row[12]),
+        place=Place(_text(row[10]), _text(row[11]), _text(row[12])),
         raw=row[13] if isinstance(row[13], str) else "",
-        source_session_id=row[14],
+        source_session_id=_text(row[14]),
         on_wake=bool(row[15]),
     )
 
@@ -36,7 +36,7 @@ def out_of(row: Row) -> OutMail:
     """Read a row of messages_out, whatever the other side put into it."""
     return OutMail(
         id=str(row[0]),
-        seq=row[1] if isinstance(row[1], int) else None,
+        seq=_whole(row[1]),
         in_reply_to=_text(row[2]),
         timestamp=_text(row[3]) or "",
         deliver_after=_text(row[4]),
@@ -48,11 +48,17 @@ def out_of(row: Row) -> OutMail:
 
 def delivery_of(row: Row) -> Delivery:
     """Read a row of tk_delivery."""
-    return Delivery(*row[:7], bool(row[7]), *row[8:])
+    names = Delivery.__struct_fields__
+    fields = dict(zip(names, row, strict=True))
+    return Delivery(**{**fields, "held": bool(fields["held"])})
 
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def keep_in_hash(tx: Tx, mail: Mail) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.errors import Invalid
-from threadkeep.mailbox import content as shapes
-from threadkeep.mailbox import outbound, reading
+from threadkeep.mailbox import content as shapes, outbound, reading
 from threadkeep.mailbox.attachments import put_outbox
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.ids import platform_part
@@ -38,9 +37,10 @@ def send(
     row_id = message_id or ctx.new_id("msg")
     said: Json = {"text": text}
     place, newest = where(ctx, to)
+    more["in_reply_to"] = more.get("in_reply_to") or newest
+    outbound.check(ctx, row_id, "chat", said, more.get("deliver_after"))  # before files are there
     if files:
         said["files"] = put_outbox(ctx.folder.path, row_id, _files(files))
-    more["in_reply_to"] = more.get("in_reply_to") or newest
     return outbound.put(ctx, "chat", said, place, message_id=row_id, **more)
 
 
@@ -59,9 +59,7 @@ def send_content(
 def where(ctx: Context, to: str | None) -> tuple[Place, str | None]:
     """Find where mail goes, and the newest message from there, which it answers."""
     with ctx.folder.inbound.read() as tx:
-        routing = Place(*(tx.one("routing") or ()))
-        known = [Destination(*row) for row in tx.all("destinations")]
-        place = choose(to, routing, known)
+        place = choose(to, reading.routing_in(tx), reading.destinations_in(tx))
         asked = {"channel_type": place.channel_type, "platform_id": place.platform_id}
         newest = tx.one("newest_of_place", asked)
     return place, None if newest is None else newest[0]

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox import content as shapes
-from threadkeep.mailbox import inbound
+from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.records import Mail, OutMail, Place
@@ -22,7 +21,9 @@ def tell(ctx: Context, tx: Tx, text: str, about: Iterable[str] = ()) -> Mail:
     """
     said = {**shapes.note(text), "about": list(about)}
     place = Place("agent", ctx.agent_group)
-    new = NewMail(ctx.new_id("sys"), "chat", shapes.compact(said), ctx.now_iso(), place, trigger=False)
+    new = NewMail(
+        ctx.new_id("sys"), "chat", shapes.compact(said), ctx.now_iso(), place, trigger=False
+    )
     return inbound.put(tx, new)[0]
 
 
@@ -31,7 +32,9 @@ def tell_failed(ctx: Context, tx: Tx, failures: Sequence[tuple[Mail, str]]) -> M
     worth = [(mail, reason) for mail, reason in failures if not is_note(mail)]
     if not worth:
         return None
-    lines = [f"Message {called(mail)} failed: {shortened(reason)}" for mail, reason in worth[:_MOST]]
+    lines = [
+        f"Message {called(mail)} failed: {shortened(reason)}" for mail, reason in worth[:_MOST]
+    ]
     if len(worth) > _MOST:
         lines.append(f"So did {len(worth) - _MOST} more.")
     return tell(ctx, tx, "\n".join(lines), [mail.id for mail, _ in worth])

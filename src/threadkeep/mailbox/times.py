@@ -13,6 +13,8 @@ from threadkeep.errors import Invalid
 __all__ = ["iso", "normal_moment", "parse_moment", "read_moment", "sqlite_form"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The years that both forms can write.
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _HINT = "write it like 2026-08-14T11:19:55Z, with a zone or in the zone of the host"
 
 
@@ -37,17 +39,19 @@ def read_moment(text: str | None) -> int | None:
 
 
 def parse_moment(given: datetime | str | int, zone: str = "UTC") -> int:
-    """Read a time that somebody gave; one without a zone is meant in `zone`. Refuse what is none."""
-    if isinstance(given, int):
-        return given
+    """Read a time that somebody gave, in `zone` if it names none; refuse what is no time."""
+    ms = given if isinstance(given, int) else _given_ms(given, zone)
+    if ms is None or not _FIRST <= ms <= _LAST:
+        raise Invalid(f"{str(given)[:40]!r} is not a time", hint=_HINT)
+    return ms
+
+
+def _given_ms(given: datetime | str, zone: str) -> int | None:
     try:
         moment = given if isinstance(given, datetime) else datetime.fromisoformat(given.strip())
     except ValueError:
-        raise Invalid(f"{str(given)[:40]!r} is not a time", hint=_HINT) from None
-    ms = _to_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=ZoneInfo(zone)))
-    if ms is None:
-        raise Invalid(f"{str(given)[:40]!r} is not a time", hint=_HINT)
-    return ms
+        return None
+    return _to_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=ZoneInfo(zone)))
 
 
 def normal_moment(given: datetime | str | int | None, zone: str = "UTC") -> str | None:

@@ -1,6 +1,5 @@
 """Mail in words: what was said, when, and where it is on its way."""
 
-import time
 from typing import Any
 
 from threadkeep.cli.chat.words import local_time
@@ -120,8 +119,3 @@ def mail_json(mail: Mail) -> Json:
     """Shape inbound mail for `--json`, its content as the object it is."""
     shown: Json = {name: getattr(mail, name) for name in mail.__struct_fields__ if name != "raw"}
     return {**shown, "content": mail.content}
-
-
-def now_ms() -> int:
-    """Give the time now."""
-    return time.time_ns() // 1_000_000

@@ -60,8 +60,12 @@ SELECT status, count(*) FROM messages_in GROUP BY status
 
 -- name: poll
 SELECT {mail} FROM messages_in m
-WHERE m.status = 'pending' AND m.kind <> 'system' AND {due} AND (m.on_wake = 0 OR :first)
-  AND {unanswered}
+WHERE m.status = 'pending' AND m.kind <> 'system' AND {due} AND m.on_wake = 0 AND {unanswered}
+ORDER BY m.seq LIMIT :limit
+
+-- name: poll_waking
+SELECT {mail} FROM messages_in m
+WHERE m.status = 'pending' AND m.kind <> 'system' AND {due} AND m.on_wake <> 0 AND {unanswered}
 ORDER BY m.seq LIMIT :limit
 
 -- name: poll_system
@@ -72,6 +76,13 @@ ORDER BY m.seq LIMIT :limit
 -- name: triggered
 SELECT EXISTS (SELECT 1 FROM messages_in m WHERE m.status = 'pending' AND m.kind <> 'system'
   AND m.trigger = 1 AND {due} AND (m.on_wake = 0 OR :first) AND {unanswered})
+
+-- name: answers_to
+-- Ids of answers begin with the question's: a look into the key, not through the mail.
+SELECT {mail} FROM messages_in m WHERE m.id >= :first AND m.id < :end ORDER BY m.seq
+
+-- name: platform_id_of
+SELECT platform_message_id FROM delivered WHERE message_out_id = :id
 
 -- name: newest_of_place
 SELECT m.id, m.thread_id FROM messages_in m
@@ -113,7 +124,11 @@ SELECT {mail} FROM messages_in m
 WHERE m.kind = 'task' AND m.status IN ('pending', 'paused') AND (m.id = :id OR m.series_id = :id)
 
 -- name: all_live_tasks
-SELECT {mail} FROM messages_in m WHERE m.kind = 'task' AND m.status IN ('pending', 'paused') ORDER BY m.seq
+-- One status at a time: each has its partial index, both together have none.
+SELECT {mail} FROM messages_in m WHERE m.kind = 'task' AND m.status = 'pending'
+UNION ALL
+SELECT {mail} FROM messages_in m WHERE m.kind = 'task' AND m.status = 'paused'
+ORDER BY 2
 
 -- name: cancel_task
 UPDATE messages_in SET status = 'completed', recurrence = NULL
@@ -128,8 +143,9 @@ UPDATE messages_in SET content = :content, process_after = :process_after, recur
 WHERE id = :id
 
 -- name: to_rearm
+-- The plus keeps SQLite from going through all mail in order, only to save a small sort.
 SELECT {mail} FROM messages_in m
-WHERE m.recurrence IS NOT NULL AND m.status IN ('completed', 'failed') ORDER BY m.seq
+WHERE m.recurrence IS NOT NULL AND m.status IN ('completed', 'failed') ORDER BY +m.seq
 
 -- name: clear_recurrence
 UPDATE messages_in SET recurrence = NULL WHERE id = :id
@@ -251,3 +267,88 @@ SELECT (SELECT count(*) FROM tk_delivery WHERE state IN ('prepared', 'sending'))
 
 -- name: failed_deliveries
 SELECT count(*) FROM delivered WHERE status = 'failed'
+
+-- ------------------------------------------------------------------ settling, series, dead letters
+
+-- name: tables_beside
+SELECT name FROM outbound.sqlite_master WHERE type = 'table' AND name IN ('processing_ack', 'tk_claim', 'messages_out')
+
+-- name: overdue_unclaimed
+-- Runs of a series that nobody has touched; with the policy that lets late ones go.
+SELECT m.id FROM messages_in m
+WHERE m.recurrence IS NOT NULL AND m.status = 'pending' AND COALESCE(m.tries, 0) = 0
+  AND datetime(m.process_after) <= :now AND {unanswered}
+ORDER BY m.seq
+
+-- name: let_go
+UPDATE messages_in SET status = 'completed' WHERE id = :id AND status = 'pending'
+
+-- name: others_of_series
+SELECT m.id, m.seq, m.timestamp, m.recurrence FROM messages_in m
+WHERE m.series_id = :series_id AND m.id <> :id ORDER BY m.seq
+
+-- name: copy_hops
+INSERT OR REPLACE INTO tk_hops (message_id, hops) SELECT :to, hops FROM tk_hops WHERE message_id = :id
+
+-- name: dead_delivery_by_seq
+SELECT {delivery} FROM tk_delivery WHERE seq = :seq
+
+-- name: forget_delivery
+DELETE FROM tk_delivery WHERE message_out_id = :id AND state IN ('failed', 'unknown')
+
+-- name: notes_about
+-- All words of the host itself, which stand together in the index of places.
+SELECT {mail} FROM messages_in m
+WHERE m.channel_type = 'agent' AND m.platform_id IS :platform_id AND instr(m.content, :about) > 0
+ORDER BY m.seq
+
+-- ------------------------------------------------------------------ mail between agents
+
+-- name: newest_hop
+-- The mail of an agent that came last.
+SELECT h.hops, m.seq, m.timestamp FROM tk_hops h JOIN messages_in m ON m.id = h.message_id
+ORDER BY h.rowid DESC LIMIT 1
+
+-- ------------------------------------------------------------------ the verifier
+
+-- name: verify_mail
+SELECT m.rowid, {mail}, typeof(m.content), typeof(m.tries),
+  (SELECT hash FROM main.tk_row_hash WHERE message_id = m.id)
+FROM messages_in m WHERE m.rowid > :after ORDER BY m.rowid LIMIT :limit
+
+-- name: verify_out
+SELECT o.rowid, o.id, o.seq, o.in_reply_to, o.timestamp, o.deliver_after, o.kind, o.channel_type,
+  o.platform_id, o.thread_id,
+  CASE WHEN typeof(o.content) = 'text' AND length(CAST(o.content AS BLOB)) <= :cap THEN o.content END,
+  EXISTS (SELECT 1 FROM delivered d WHERE d.message_out_id = o.id),
+  (SELECT hash FROM outbound.tk_row_hash WHERE message_id = o.id)
+FROM outbound.messages_out o WHERE o.rowid > :after ORDER BY o.rowid LIMIT :limit
+
+-- name: verify_same_seq
+SELECT seq, count(*) FROM messages_in WHERE seq IS NOT NULL GROUP BY seq HAVING count(*) > 1 LIMIT 100
+
+-- name: verify_forks
+SELECT COALESCE(m.series_id, m.id), count(*) FROM messages_in m
+WHERE m.recurrence IS NOT NULL AND m.status IN ('pending', 'paused')
+GROUP BY 1 HAVING count(*) > 1 LIMIT 100
+
+-- name: verify_shared_seq
+SELECT m.seq FROM messages_in m JOIN outbound.messages_out o ON o.seq = m.seq LIMIT 100
+
+-- name: verify_stray_acks
+SELECT substr(a.message_id, 1, 200) FROM outbound.processing_ack a
+WHERE NOT EXISTS (SELECT 1 FROM messages_in m WHERE m.id = a.message_id) LIMIT 100
+
+-- name: verify_odd_acks
+SELECT substr(a.message_id, 1, 200) FROM outbound.processing_ack a
+WHERE a.status NOT IN ('processing', 'completed', 'failed') LIMIT 100
+
+-- name: verify_ghosts
+SELECT d.message_out_id FROM delivered d
+WHERE NOT EXISTS (SELECT 1 FROM outbound.messages_out o WHERE o.id = d.message_out_id) LIMIT 100
+
+-- name: verify_stragglers
+SELECT substr(o.id, 1, 200) FROM outbound.messages_out o
+WHERE o.seq <= (SELECT max(seq) FROM tk_cursor)
+  AND NOT EXISTS (SELECT 1 FROM tk_delivery t WHERE t.message_out_id = o.id)
+  AND NOT EXISTS (SELECT 1 FROM delivered d WHERE d.message_out_id = o.id) LIMIT 100

@@ -47,6 +47,10 @@ SELECT status, status_changed FROM processing_ack WHERE message_id = :id
 -- name: release
 DELETE FROM processing_ack WHERE message_id = :id AND status = 'processing'
 
+-- name: uncount_claim
+-- What is given back in peace was no try.
+UPDATE tk_claim SET tries = max(tries - 1, 0) WHERE message_id = :id
+
 -- name: release_all
 DELETE FROM processing_ack WHERE status = 'processing'
 
@@ -93,10 +97,43 @@ SELECT {out} FROM messages_out o ORDER BY o.seq DESC LIMIT :limit
 SELECT {out} FROM messages_out o WHERE o.seq IS NULL LIMIT :limit
 
 -- name: claims
-SELECT a.message_id, a.status_changed FROM processing_ack a WHERE a.status = 'processing'
+SELECT a.message_id, CAST(a.status_changed AS TEXT) FROM processing_ack a
+WHERE a.status = 'processing' AND typeof(a.message_id) = 'text' AND length(a.message_id) <= 4096
+LIMIT :limit
 
 -- name: tool_state
 SELECT current_tool, tool_declared_timeout_ms, tool_started_at FROM container_state WHERE id = 1
 
 -- name: claim_of
-SELECT tries, reason FROM tk_claim WHERE message_id = :id
+SELECT CASE WHEN typeof(tries) = 'integer' THEN tries END, substr(CAST(reason AS TEXT), 1, 2000),
+  CAST(claimed_at AS TEXT)
+FROM tk_claim WHERE message_id = :id
+
+-- ------------------------------------------------------------------ the host, when no container runs
+
+-- name: release_claim
+-- This claim only: the same message may have been claimed anew since it was read.
+DELETE FROM processing_ack WHERE message_id = :id AND status = 'processing'
+  AND CAST(status_changed AS TEXT) IS :claimed_at
+
+-- name: out_replies
+SELECT {out} FROM messages_out o WHERE o.in_reply_to = :id ORDER BY o.seq LIMIT :limit
+
+-- ------------------------------------------------------------------ what the host takes over
+
+-- piece: taken
+CASE WHEN typeof(o.id) = 'text' AND length(o.id) <= 512 THEN o.id END, o.seq,
+substr(CAST(o.channel_type AS TEXT), 1, 512), substr(CAST(o.platform_id AS TEXT), 1, 512),
+substr(CAST(o.deliver_after AS TEXT), 1, 64), o.rowid
+
+-- name: out_fresh
+SELECT {taken} FROM messages_out o WHERE o.seq > :seq AND typeof(o.seq) = 'integer' ORDER BY o.seq LIMIT :limit
+
+-- name: out_late
+-- Written after we looked last, with a lower number or none: foreign programs may do that.
+SELECT {taken} FROM messages_out o
+WHERE o.rowid > :rowid AND (o.seq IS NULL OR typeof(o.seq) <> 'integer' OR o.seq <= :seq)
+ORDER BY o.rowid LIMIT :limit
+
+-- name: last_rowid
+SELECT max(rowid) FROM messages_out

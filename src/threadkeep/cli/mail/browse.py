@@ -1,0 +1,222 @@
+"""`threadkeep mail ls`, `tail` and `trace`."""
+
+import time
+from collections.abc import Iterator
+from itertools import chain
+
+import click
+import msgspec
+
+from threadkeep.cli.chat.follow import need_reader, stopped_by_signals
+from threadkeep.cli.command import Call, command
+from threadkeep.cli.mail.group import looking, message_ref, optional_session, session_argument
+from threadkeep.cli.mail.words import (
+    Json,
+    age,
+    letter_pieces,
+    place_text,
+    said,
+    state_pieces,
+    when,
+)
+from threadkeep.cli.output import document, json_line, note, one_line, table, warn, write_pieces
+from threadkeep.errors import ThreadkeepError
+from threadkeep.home import now_ms
+from threadkeep.home.mail import (
+    FINAL,
+    Context,
+    Direction,
+    Letter,
+    MailIndex,
+    Session,
+    again,
+    in_order,
+    incoming,
+    letters,
+    look_at,
+    outgoing,
+    overview,
+    trace_mail,
+)
+
+_EVERY = 0.25  # between two looks of `tail -f`, in seconds
+_PAGE = 500
+_STATES = (
+    *("pending", "processing", "completed", "failed", "paused"),
+    *("waiting", "prepared", "sending", "sent", "delivered", "unknown"),
+)
+
+
+@command(
+    "ls",
+    "threadkeep mail ls",
+    "threadkeep mail ls last --status failed",
+    "threadkeep mail ls ./data/v2-sessions/ag-1/sess-1 --out --json",
+)
+@optional_session
+@click.option("--status", type=click.Choice(_STATES), help="Only mail that is in this state.")
+@click.option("--in", "only_in", is_flag=True, help="Only mail to the agent.")
+@click.option("--out", "only_out", is_flag=True, help="Only mail from the agent.")
+@click.option("--limit", default=50, show_default=True, help="The newest so many.")
+@click.option("--all", "closed", is_flag=True, help="Without SESSION: closed ones, too.")
+def ls(
+    call: Call,
+    *,
+    session: str | None,
+    status: str | None,
+    only_in: bool,
+    only_out: bool,
+    limit: int,
+    closed: bool,
+) -> None:
+    """List the sessions with what is open in each; or the mail of one SESSION.
+
+    Even numbers are mail to the agent, odd ones mail from it. Nothing is changed.
+    """
+    if session is None:
+        _list_sessions(call, closed=closed)
+        return
+    ctx = looking(call, session)
+    both = only_in == only_out
+    direction: Direction | None = None if both else "in" if only_in else "out"
+    found = letters(ctx, direction=direction, state=status, limit=max(limit, 0))
+    if call.as_json:
+        document(session=ctx.session, folder=ctx.folder.path, mail=found)
+        return
+    columns = ("in", "out", "when", "kind", "state", "place", "text")
+    spare = ("place", "when", "kind")
+    table(columns, [_letter_row(one) for one in found], wide="text", spare=spare)
+    if not found:
+        note("no mail is like that" if status or direction else "there is no mail yet")
+
+
+def _letter_row(letter: Letter) -> tuple[str, ...]:
+    number = "?" if letter.seq is None else str(letter.seq)
+    return (
+        number if letter.direction == "in" else "",
+        number if letter.direction == "out" else "",
+        when(letter.at),
+        str(letter.kind),
+        str(letter.state),
+        place_text(letter.place),
+        said(letter),
+    )
+
+
+# ---------------------------------------------------------------------- sessions
+
+
+def _list_sessions(call: Call, *, closed: bool) -> None:
+    with call.home.mail_index() as index:
+        known = index.sessions(status=None if closed else "active")
+        rows = [_described(call, index, one) for one in known]
+    if call.as_json:
+        document(sessions=rows)
+        return
+    now = now_ms()
+    columns = ("id", "agent", "chat", "pending", "due", "waiting", "failed", "heartbeat")
+    spare = ("waiting", "heartbeat", "agent")
+    table(columns, [_session_row(row, now) for row in rows], wide="chat", spare=spare)
+    for row in rows:
+        if row["problem"]:
+            warn(f"{row['id']}: {row['problem']}")
+    if not rows:
+        note("no session has a mailbox; `threadkeep mail new NAME` makes one")
+
+
+def _described(call: Call, index: MailIndex, session: Session) -> Json:
+    chat = session.messaging_group_id
+    place = None if chat is None else index.messaging_group(chat)
+    named = None if place is None else f"{place.channel_type}:{place.platform_id}"
+    shown: Json = {
+        **msgspec.structs.asdict(session),
+        "agent": index.agent_group(session.agent_group_id).name,
+        "chat": named if session.thread_id is None else f"{named}:{session.thread_id}",
+        "problem": None,
+    }
+    try:
+        folder = call.home.mail_folder(session.id)
+        return {**shown, "folder": str(folder), **msgspec.structs.asdict(overview(look_at(folder)))}
+    except ThreadkeepError as error:
+        return {**shown, "problem": str(error)}
+
+
+def _session_row(row: Json, now: int) -> tuple[str, ...]:
+    counts = [str(row.get(name, "?")) for name in ("pending", "due", "waiting", "failed")]
+    return (
+        row["id"],
+        row["agent"],
+        row["chat"] or "",
+        *counts,
+        age(row.get("heartbeat_ms"), now),
+    )
+
+
+# ---------------------------------------------------------------------- tail
+
+
+@command("tail", "threadkeep mail tail last -f", "threadkeep mail tail ./box -f --json")
+@session_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on as mail comes and its state changes.")
+@click.option("-n", "--lines", default=20, show_default=True, help="Begin with the newest so many.")
+def tail(call: Call, *, session: str, follow: bool, lines: int) -> None:
+    """Show mail of both directions, and with -f what becomes of it, live.
+
+    With --json every line is a message as it is then; it comes again when its state changes.
+    """
+    ctx = looking(call, session)
+    with stopped_by_signals():
+        for letter, known in _watch(ctx, max(lines, 0), follow=follow):
+            if call.as_json:
+                json_line(letter)
+            else:
+                write_pieces(state_pieces(letter) if known else letter_pieces(letter))
+
+
+def _watch(ctx: Context, lines: int, *, follow: bool) -> Iterator[tuple[Letter, bool]]:
+    """Give letters, and again those of which something became; the latter are marked."""
+    newest = {"in": 0, "out": 0}
+    begin = _noted(incoming(ctx, limit=lines + 1), outgoing(ctx, limit=lines + 1), newest)
+    new, open_ = begin[len(begin) - min(lines, len(begin)) :], dict[str, Letter]()
+    while True:
+        for letter in new:
+            yield letter, False
+        open_ |= {letter.id: letter for letter in new}
+        open_ = {key: one for key, one in open_.items() if one.state not in FINAL}
+        if not (follow and need_reader()):
+            return
+        time.sleep(_EVERY)
+        for letter in again(ctx, open_.values()):
+            if letter.state != open_[letter.id].state:
+                open_[letter.id] = letter
+                yield letter, True
+        new = _arrived(ctx, newest)
+
+
+def _arrived(ctx: Context, newest: dict[str, int]) -> list[Letter]:
+    coming = incoming(ctx, after=newest["in"], limit=_PAGE)
+    return _noted(coming, outgoing(ctx, after=newest["out"], limit=_PAGE), newest)
+
+
+def _noted(coming: list[Letter], going: list[Letter], newest: dict[str, int]) -> list[Letter]:
+    """Bring both directions together, and note how far each was read."""
+    for letter in chain(coming, going):
+        newest[letter.direction] = max(newest[letter.direction], letter.seq or 0)
+    return in_order(coming, going)
+
+
+# ---------------------------------------------------------------------- trace
+
+
+@command("trace", "threadkeep mail trace last 4", "threadkeep mail trace ./box msg-17 --json")
+@session_argument
+@click.argument("message")
+def trace(call: Call, *, session: str, message: str) -> None:
+    """Tell all that happened to one MESSAGE, named by its number or id, in order of time."""
+    ctx = looking(call, session)
+    events = trace_mail(ctx, message_ref(message))
+    if call.as_json:
+        document(session=ctx.session, message=message, events=events)
+        return
+    rows = [(when(one.at), one.what, one.where, one_line(str(one.detail or ""))) for one in events]
+    table(("when", "what", "where", "detail"), rows, wide="detail", spare=("where",))

@@ -1,0 +1,45 @@
+"""`threadkeep mail next`: when a cron expression is due."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import click
+
+from threadkeep.cli.command import Call, command
+from threadkeep.cli.output import document, table
+from threadkeep.errors import Invalid
+from threadkeep.home import iso, now_ms
+from threadkeep.home.mail import next_times, parse_moment
+
+_MOST = 1000
+
+
+@command(
+    "next",
+    'threadkeep mail next "0 9 * * 1-5" --tz Europe/Madrid',
+    'threadkeep mail next "@daily" --after 2026-03-28T12:00Z -n 5 --json',
+)
+@click.argument("expr", metavar="EXPR")
+@click.option("--tz", metavar="ZONE", help="The time zone EXPR is meant in; else this machine's.")
+@click.option("--after", metavar="TIME", help="The first one after this time; else after now.")
+@click.option("-n", "count", default=3, show_default=True, help="How many.")
+def next_(call: Call, *, expr: str, tz: str | None, after: str | None, count: int) -> None:
+    """Show the next times a recurring task with the cron expression EXPR is due.
+
+    One a line: in UTC, then as the clock on the wall shows it in the zone.
+    """
+    if not 0 < count <= _MOST:
+        raise Invalid(f"-n is {count}", hint=f"ask for 1 to {_MOST} times")
+    zone = call.home.zone_named(tz)
+    start = now_ms() if after is None else parse_moment(after, zone)
+    found = next_times(expr, start, zone, count)
+    if call.as_json:
+        due = [_utc(one) for one in found]
+        document(**{"expr": expr, "tz": zone, "from": iso(start), "next": due})
+        return
+    rows = [(_utc(one), one.astimezone(ZoneInfo(zone)).isoformat()) for one in found]
+    table(("UTC", zone), rows)
+
+
+def _utc(moment: datetime) -> str:
+    return iso(round(moment.timestamp() * 1000))

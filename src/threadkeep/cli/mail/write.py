@@ -1,0 +1,177 @@
+"""`threadkeep mail new` and `send`."""
+
+import base64
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from threadkeep.cli.command import Call, command
+from threadkeep.cli.mail.group import containing, hosting, session_argument
+from threadkeep.cli.output import document, facts, note, write
+from threadkeep.errors import Invalid
+from threadkeep.home import now_ms, parse_duration
+from threadkeep.home.mail import Destination, Host, Mail, OutMail, Place, SessionMode
+
+
+@command(
+    "new",
+    "threadkeep mail new helper",
+    "threadkeep mail new helper --channel telegram --chat 12345",
+    "threadkeep mail new helper --folder ./box --channel cli --chat me",
+)
+@click.argument("name")
+@click.option("--channel", metavar="TYPE", help="Where the agent's mail goes: the kind of channel.")
+@click.option("--chat", metavar="ID", help="And the chat, as that channel calls it.")
+@click.option("--thread", metavar="ID", help="And the thread of that chat.")
+@click.option(
+    "--mode",
+    type=click.Choice(get_args(SessionMode)),
+    default="shared",
+    show_default=True,
+    help="One session for a chat, for each of its threads, or for all chats of the agent.",
+)
+@click.option("--folder", metavar="PATH", help="Make this folder, outside of the mailroom.")
+def new(
+    call: Call,
+    *,
+    name: str,
+    channel: str | None,
+    chat: str | None,
+    thread: str | None,
+    mode: SessionMode,
+    folder: str | None,
+) -> None:
+    """Make a mailbox for a session of the agent NAME, or give the one that is there.
+
+    Without a channel the session belongs to no chat.
+    """
+    if (channel is None) != (chat is None):
+        raise Invalid("a channel and a chat go together", hint="give both, or neither")
+    if folder is not None:
+        made = _bare(folder, name, Place(channel, chat, thread))
+        session, path = made.context.session, made.context.folder.path
+    else:
+        with call.home.mailroom() as room:
+            opened = room.new_session(name, channel, chat, thread_id=thread, mode=mode)
+            session, path = opened.id, room.folder(opened.id).path
+    if call.as_json:
+        document(session=session, folder=path, agent=name)
+    else:
+        facts({"session": session, "folder": str(path)})
+
+
+def _bare(folder: str, name: str, place: Place) -> Host:
+    host = Host.create(folder, agent_group=name)
+    if place.known:
+        host.write_routing(place)
+        there = Destination(
+            str(place.channel_type), None, "channel", place.channel_type, place.platform_id
+        )
+        host.write_destinations([there])
+    return host
+
+
+# ---------------------------------------------------------------------- send
+
+
+@command(
+    "send",
+    'threadkeep mail send last "Good morning" --from Ann',
+    'threadkeep mail send last "Read the news" --task --every "0 8 * * 1-5" --tz Europe/Madrid',
+    "git log -5 | threadkeep mail send last - --context",
+    'threadkeep mail send ./box "All done" --as agent --file report.pdf',
+)
+@session_argument
+@click.argument("text")
+@click.option("--from", "sender", metavar="NAME", default="user", help="Who says it.")
+@click.option("--task", is_flag=True, help="A task: the agent reports when it is done.")
+@click.option("--at", metavar="TIME", help="Not before this time, or in a while: +10m, +2h.")
+@click.option("--every", metavar="CRON", help="With --task: again and again.")
+@click.option("--tz", metavar="ZONE", help="What --at and --every are meant in.")
+@click.option("--file", "files", multiple=True, metavar="PATH", help="Attach this file.")
+@click.option("--context", is_flag=True, help="Only to be known: it wakes nobody.")
+@click.option("--on-wake", is_flag=True, help="For the moment when the agent starts.")
+@click.option("--id", "message_id", metavar="ID", help="Told twice under one id, it is kept once.")
+@click.option(
+    "--as",
+    "side",
+    type=click.Choice(["host", "agent"]),
+    default="host",
+    show_default=True,
+    help="Which side writes.",
+)
+@click.option("--to", metavar="NAME", help="With --as agent: to this destination.")
+def send(
+    call: Call,
+    *,
+    session: str,
+    text: str,
+    side: str,
+    tz: str | None,
+    at: str | None,
+    **options: Any,
+) -> None:
+    """Put TEXT into a mailbox; `-` reads it from stdin. It is on the disk when this ends."""
+    words = sys.stdin.read() if text == "-" else text
+    _refuse_mixture(side, options, tz)
+    due = _moment(at)
+    if side == "agent":
+        sent: Mail | OutMail = containing(call, session).send(
+            words,
+            to=options["to"],
+            files=options["files"],
+            deliver_after=due,
+            id=options["message_id"],
+        )
+    else:
+        sent = _post(hosting(call, session, tz), words, due, options)
+    if call.as_json:
+        document(id=sent.id, seq=sent.seq, direction="out" if side == "agent" else "in")
+    else:
+        write(sent.id)
+        note(f"number {sent.seq}")
+
+
+def _refuse_mixture(side: str, options: dict[str, Any], tz: str | None) -> None:
+    """Refuse options that would have no effect."""
+    if side == "agent":
+        given = [name for name in ("task", "every", "context", "on_wake") if options[name]]
+        if given or tz or options["sender"] != "user":
+            name = f"--{given[0].replace('_', '-')}" if given else "--tz" if tz else "--from"
+            raise Invalid(f"{name} is for mail to the agent", hint="leave out --as agent")
+    elif options["to"]:
+        raise Invalid("--to is for mail from the agent", hint="add --as agent")
+    if options["every"] and not options["task"]:
+        raise Invalid("--every is about a task", hint="add --task")
+    odd = [name for name in ("files", "context", "on_wake") if options[name]]
+    if options["task"] and odd:
+        name = {"files": "--file"}.get(odd[0], f"--{odd[0].replace('_', '-')}")
+        raise Invalid(f"{name} is not for a task", hint="send it as a message of its own")
+
+
+def _moment(at: str | None) -> str | int | None:
+    return now_ms() + parse_duration(at[1:]) if at is not None and at.startswith("+") else at
+
+
+def _post(host: Host, words: str, due: str | int | None, options: dict[str, Any]) -> Mail:
+    message_id, sender = options["message_id"], options["sender"]
+    if options["task"]:
+        every = options["every"]
+        return host.insert_task(words, process_after=due, recurrence=every, id=message_id)
+    return host.send(
+        words,
+        sender=sender,
+        sender_id=sender,
+        attachments=[_attachment(Path(file)) for file in options["files"]],
+        process_after=due,
+        trigger=not options["context"],
+        on_wake=options["on_wake"],
+        id=message_id,
+    )
+
+
+def _attachment(file: Path) -> dict[str, str]:
+    data = base64.b64encode(file.read_bytes()).decode()
+    return {"name": file.name, "type": "file", "data": data}

@@ -1,0 +1,131 @@
+"""What an agent may ask of its host: mail of kind `system`.
+
+An action may be done again after a crash, with a message of the same key; those here have no
+second effect then, and handlers that are registered must not have one either.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from threadkeep.errors import Invalid
+from threadkeep.mailbox import content as shapes, inbound, posting, tasks
+from threadkeep.mailbox.adapters import Outgoing, Refused
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.records import Json, Place
+
+Handler = Callable[[Context, Outgoing], None]
+_SHOWN: Final = 200
+
+
+def act(ctx: Context, mail: Outgoing, handlers: Mapping[str, Handler]) -> None:
+    """Do what a message asks for; what cannot be done is refused with the reason."""
+    action = mail.content.get("action")
+    if not isinstance(action, str) or not action:
+        raise Refused("it names no action", hint='send {"action": …}')
+    handler = _OURS.get(action) or handlers.get(action)
+    if handler is None:
+        known = ", ".join(sorted({*_OURS, *handlers}))
+        raise Refused(f"unknown action {action[:80]!r}", hint=f"this host knows {known}")
+    try:
+        handler(ctx, mail)
+    except Refused:
+        raise
+    except Invalid as error:
+        raise Refused(f"{action}: {error.message}", hint=error.hint) from error
+
+
+def _schedule(ctx: Context, mail: Outgoing) -> None:
+    said = mail.content
+    task_id = _task_id(said)
+    prompt, script = _text(said, "prompt") or "", _text(said, "script")
+    if _is_scheduled(ctx, task_id, prompt, script):
+        return
+    place = Place(_text(said, "channelType"), _text(said, "platformId"), _text(said, "threadId"))
+    posting.insert_task(
+        ctx,
+        prompt,
+        _text(said, "processAfter") or None,
+        _text(said, "recurrence") or None,
+        script,
+        task_id=task_id,
+        place=place if place.known else None,
+    )
+
+
+def _is_scheduled(ctx: Context, task_id: str, prompt: str, script: str | None) -> bool:
+    """Tell whether this very task is there already, from before a crash."""
+    with ctx.folder.inbound.read() as tx:
+        there = inbound.find(tx, task_id)
+    if there is None:
+        return False
+    if (there.kind, there.content) == ("task", shapes.task(prompt, script)):
+        return True
+    msg = f"schedule_task: there is other mail with the id {task_id[:80]!r}"
+    raise Refused(msg, hint="give each task an id of its own")
+
+
+def _update(ctx: Context, mail: Outgoing) -> None:
+    said = mail.content
+    task_id = _task_id(said)
+    changes: Json = {}
+    for key, name in _CHANGES.items():
+        if key in said:
+            changes[name] = _text(said, key) or None
+    for name in ("prompt", "process_after"):
+        if name in changes and changes[name] is None:
+            raise Refused(f"update_task: {name} cannot be empty", hint="give one, or leave it out")
+    if not changes:
+        hint = "give " + ", ".join(_CHANGES)
+        raise Refused("update_task: nothing was to change", hint=hint)
+    _tell_if_none(ctx, mail, tasks.update(ctx, task_id, changes))
+
+
+def _on_task(verb: Callable[[Context, str], int]) -> Handler:
+    def handler(ctx: Context, mail: Outgoing) -> None:
+        _tell_if_none(ctx, mail, verb(ctx, _task_id(mail.content)))
+
+    return handler
+
+
+def _tell_if_none(ctx: Context, mail: Outgoing, changed: int) -> None:
+    if changed:
+        return
+    action, task_id = mail.content["action"], mail.content["taskId"][:_SHOWN]
+    posting.insert_message(
+        ctx,
+        "chat",
+        shapes.note(f'{action}: no live task matched id "{task_id}".'),
+        message_id=mail.derived_id("sys"),
+        place=Place("agent", ctx.agent_group),
+        trigger=False,
+    )
+
+
+def _task_id(said: Json) -> str:
+    task_id = _text(said, "taskId")
+    if not task_id:
+        raise Refused(f"{said['action']}: it names no task", hint="give taskId")
+    return task_id
+
+
+def _text(said: Json, key: str) -> str | None:
+    value: Any = said.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    kind = type(value).__name__
+    raise Refused(f"{said['action']}: {key} must be text, not {kind}", hint="pass a string")
+
+
+_CHANGES: Final = {
+    "prompt": "prompt",
+    "script": "script",
+    "processAfter": "process_after",
+    "recurrence": "recurrence",
+}
+_OURS: Final[Mapping[str, Handler]] = {
+    "schedule_task": _schedule,
+    "cancel_task": _on_task(tasks.cancel),
+    "pause_task": _on_task(tasks.pause),
+    "resume_task": _on_task(tasks.resume),
+    "update_task": _update,
+}

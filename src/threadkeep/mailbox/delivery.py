@@ -1,0 +1,387 @@
+"""Delivery: mail from the agent, on its way to channels, to other agents and to the host itself.
+
+Each message goes from prepared to sending to sent, failed or unknown, in a table of the host's
+own. Only one drain works in a folder at a time, so a message found in `sending` is what a crash
+left behind. What is written down and what was sent can differ by that one message at most.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from threadkeep.base import json
+from threadkeep.base.presence import Alone
+from threadkeep.base.tx import Row, Tx
+from threadkeep.errors import Busy, Conflict, Invalid, StorageFull
+from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox.adapters import File, MaybeSent, NotNow, Outgoing, Refused, Sent
+from threadkeep.mailbox.attachments import clear_outbox, collect
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.folder import OUTBOUND, refuse_views
+from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, route_of
+from threadkeep.mailbox.records import Delivery, DeliveryState, Json, OutMail
+from threadkeep.mailbox.rows import out_of
+from threadkeep.mailbox.sending import platform_name
+from threadkeep.mailbox.taking import open_deliveries, take_over
+from threadkeep.mailbox.telling import called, shortened, tell
+from threadkeep.mailbox.times import read_moment, sqlite_form
+
+log = logging.getLogger(__name__)
+
+OPEN: Final = frozenset(("prepared", "sending"))
+_CRASHED: Final = "the host stopped while it was being sent"
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """What one drain did, by the ids of messages; `busy` if another one is at work.
+
+    `deferred` were tried and will be again; `waiting` have their time to come, or wait for
+    those before them.
+    """
+
+    sent: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    deferred: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    busy: bool = False
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What became of one message in this round."""
+
+    row: Delivery
+    state: DeliveryState
+    attempts: int
+    due: str | None = None
+    reason: str | None = None
+    platform_message_id: str | None = None
+    note: str | None = None
+    has_files: bool = False
+
+
+def drain(ctx: Context, post: PostOffice) -> Drained:
+    """Send what is due; costs what is open, not what was ever said."""
+    try:
+        alone = Alone(ctx.folder.host_lock_path, "another host")
+    except Conflict:
+        return Drained(busy=True)
+    with alone:
+        take_over(ctx)
+        return _Round(ctx, post).run(open_deliveries(ctx))
+
+
+class _Round:
+    """One pass over the open messages.
+
+    What became of one is written together with the mark of the next: one commit per message.
+    """
+
+    def __init__(self, ctx: Context, post: PostOffice) -> None:
+        self._ctx = ctx
+        self._post = post
+        self._unwritten: list[Step] = []
+        self._done: list[Step] = []
+
+    def run(self, rows: Sequence[Delivery]) -> Drained:
+        """Deliver in the order of numbers; one place gets its mail in that order only."""
+        blocked: set[str] = set()
+        waiting = []
+        now = self._ctx.now_sql()
+        try:
+            for row in rows:
+                if row.place in blocked or (row.due is not None and row.due > now):
+                    waiting.append(row.message_out_id)
+                    is_free = row.held
+                else:
+                    is_free = self._deliver(row)
+                if not is_free:
+                    blocked.add(row.place)
+        except Exception:
+            self._write(None)
+            raise
+        self._write(None)
+        return _report(self._done, waiting)
+
+    def _deliver(self, row: Delivery) -> bool:
+        """Try one message; tell whether the next one to the same place may go."""
+        step = self._attempt(row)
+        self._unwritten.append(step)
+        return step.state not in OPEN
+
+    def _attempt(self, row: Delivery) -> Step:
+        mail: OutMail | None = None
+        try:
+            mail = self._read(row)
+            content = content_of(mail, self._ctx.policy.content_bytes)
+            route = self._route(mail)
+            if row.state == "sending":
+                step = self._resolve(row, mail, route)
+                if step is not None:
+                    return step
+                row = replace(row, state="prepared")
+            parcel = self._pack(row, mail, content, route)
+        except Exception as error:  # noqa: BLE001  (one bad message must not stop those behind it)
+            return self._after(row, mail, error)
+        return self._send(row, mail, route, parcel)
+
+    def _read(self, row: Delivery) -> OutMail:
+        ctx = self._ctx
+        asked = {"id": row.message_out_id, "cap": ctx.policy.content_bytes}
+        with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
+            refuse_views(ctx.folder.outbound, OUTBOUND, tx)
+            found = tx.one("out", asked)
+        if found is None:
+            raise Refused("it is no longer among the outbound mail")
+        return out_of(found)
+
+    def _route(self, mail: OutMail) -> Route:
+        route = route_of(self._post, mail)
+        if route is None:
+            raise NotNow(f"the channel {_short(mail.place.channel_type)} is not there")
+        return route
+
+    def _pack(self, row: Delivery, mail: OutMail, content: Json, route: Route) -> Outgoing:
+        """Make a message ready to send; all that can go wrong before it is sent goes wrong here."""
+        parcel = Outgoing(
+            session=self._ctx.session,
+            agent_group=self._ctx.agent_group,
+            id=mail.id,
+            seq=mail.seq,
+            key=row.key,
+            kind=mail.kind,
+            content=content,
+            place=mail.place,
+            timestamp=mail.timestamp,
+            in_reply_to=mail.in_reply_to,
+            attempt=row.attempts + 1,
+        )
+        return self._pack_for_channel(parcel) if route.is_channel else parcel
+
+    def _pack_for_channel(self, parcel: Outgoing) -> Outgoing:
+        self._post.check(parcel)
+        found = collect(self._ctx.folder.path, parcel.id, _file_names(parcel.content))
+        packed = replace(
+            parcel,
+            content=_with_platform_id(self._ctx, parcel.content),
+            files=tuple(File(name, data) for name, data in found.files),
+            skipped=tuple(found.skipped),
+        )
+        if shapes.is_question(parcel.content):
+            self._post.asked(packed)
+        return packed
+
+    # ------------------------------------------------------------------ sending
+
+    def _send(self, row: Delivery, mail: OutMail, route: Route, parcel: Outgoing) -> Step:
+        elsewhere = self._write(row)
+        if elsewhere is not None:
+            return _done_elsewhere(row, elsewhere)
+        try:
+            given = route.send(parcel)
+        except (MaybeSent, TimeoutError) as error:
+            return self._in_doubt(row, mail, route, error)
+        except Exception as error:  # noqa: BLE001  (whatever an adapter raises, it was not sent)
+            return self._after(row, mail, error)
+        return _sent(row, mail, None if given is None else str(given), parcel)
+
+    def _in_doubt(self, row: Delivery, mail: OutMail, route: Route, error: Exception) -> Step:
+        begun = replace(row, state="sending", attempts=row.attempts + 1)
+        step = self._resolve(begun, mail, route, reason_of(error))
+        return step or self._later(replace(begun, state="prepared"), reason_of(error))
+
+    def _resolve(
+        self, row: Delivery, mail: OutMail, route: Route, reason: str = _CRASHED
+    ) -> Step | None:
+        """Say what became of a message that may have been sent; None if it can be sent again."""
+        spent = row.attempts >= self._ctx.policy.delivery_attempts
+        if route.repeatable:
+            return _given_up(row, mail, "unknown", reason) if spent else None
+        if route.was_sent is None:
+            return _given_up(row, mail, "unknown", reason)
+        try:
+            answer = route.was_sent(row.key)
+        except Exception as error:  # noqa: BLE001  (it could not be asked: ask later)
+            return self._after(row, mail, error)
+        if answer is None:
+            return _given_up(row, mail, "unknown", reason)
+        if answer is False:
+            return _given_up(row, mail, "failed", reason) if spent else None
+        name = answer.platform_message_id if isinstance(answer, Sent) else None
+        return _sent(replace(row, attempts=row.attempts - 1), mail, name)
+
+    def _after(self, row: Delivery, mail: OutMail | None, error: Exception) -> Step:
+        """Decide what an error means for a message: later, or never.
+
+        One that may have been sent before stays in doubt.
+        """
+        reason = reason_of(error)
+        log.warning("message %s of %s: %r", row.message_out_id, self._ctx.folder.path, error)
+        if isinstance(error, (Busy, StorageFull)):
+            due = self._due_in(self._ctx.policy.offline_s)
+            return Step(row, row.state, row.attempts, due, reason)
+        row = replace(row, attempts=row.attempts + 1)
+        if isinstance(error, Refused) or row.attempts >= self._ctx.policy.delivery_attempts:
+            return _given_up(row, mail, "failed" if row.state == "prepared" else "unknown", reason)
+        return self._later(row, reason)
+
+    def _later(self, row: Delivery, reason: str) -> Step:
+        pause = self._ctx.policy.delivery_backoff_s * 2 ** max(row.attempts - 1, 0)
+        return Step(row, row.state, row.attempts, self._due_in(pause), reason)
+
+    def _due_in(self, seconds: int) -> str:
+        return sqlite_form(self._ctx.clock() + seconds * 1000)
+
+    # ------------------------------------------------------------------ writing down
+
+    def _write(self, begin: Delivery | None) -> Row | None:
+        """Write what became of messages, and mark the next one as begun.
+
+        Give the row of `delivered` instead, if another host has dealt with that one.
+        """
+        if begin is None and not self._unwritten:
+            return None
+        with self._ctx.folder.inbound.write() as tx:
+            for step in self._unwritten:
+                _record(self._ctx, tx, step)
+            elsewhere = None if begin is None else _begin(self._ctx, tx, begin)
+        written, self._unwritten = self._unwritten, []
+        self._done += written
+        for step in written:
+            if step.state == "sent" and step.has_files:
+                clear_outbox(self._ctx.folder.path, step.row.message_out_id)
+        return elsewhere
+
+
+def _begin(ctx: Context, tx: Tx, row: Delivery) -> Row | None:
+    elsewhere = tx.one("delivered", {"id": row.message_out_id})
+    if elsewhere is None:
+        begun = Step(row, "sending", row.attempts + 1, reason=row.reason)
+        _record(ctx, tx, begun)
+    return elsewhere
+
+
+def _record(ctx: Context, tx: Tx, step: Step) -> None:
+    now = ctx.now_sql()
+    message_id = step.row.message_out_id
+    tx.run(
+        "set_delivery",
+        {
+            "id": message_id,
+            "state": step.state,
+            "attempts": step.attempts,
+            "due": step.due,
+            "reason": step.reason,
+            "now": now,
+        },
+    )
+    if step.state not in OPEN:
+        # Any row here keeps another host from sending it, also what may have been sent.
+        outcome = {
+            "id": message_id,
+            "platform_message_id": step.platform_message_id,
+            "status": "delivered" if step.state == "sent" else "failed",
+            "now": now,
+        }
+        tx.run("mark_delivered", outcome)
+    if step.note is not None:
+        tell(ctx, tx, step.note, [message_id])
+
+
+def _report(done: Sequence[Step], waiting: Sequence[str]) -> Drained:
+    def ids(*states: str) -> tuple[str, ...]:
+        return tuple(step.row.message_out_id for step in done if step.state in states)
+
+    return Drained(ids("sent"), ids("failed"), ids("unknown"), ids(*OPEN), tuple(waiting))
+
+
+# ---------------------------------------------------------------------- outcomes
+
+
+def _sent(row: Delivery, mail: OutMail, name: str | None, parcel: Outgoing | None = None) -> Step:
+    skipped = () if parcel is None else parcel.skipped
+    lost = "; ".join(f"{shown[:80]}: {reason}" for shown, reason in skipped)
+    note = f"Message {called(mail)} was delivered without a file. {shortened(lost)}"
+    return Step(
+        row,
+        "sent",
+        row.attempts + 1,
+        platform_message_id=name,
+        note=note if skipped else None,
+        has_files=bool(_file_names(mail.content)),
+    )
+
+
+def _given_up(row: Delivery, mail: OutMail | None, state: DeliveryState, reason: str) -> Step:
+    name = row.message_out_id if mail is None else _called(mail)
+    if state == "unknown":
+        note = f"Nobody can tell whether message {name} was delivered: {reason}"
+    else:
+        note = f"Message {name} was not delivered: {reason}"
+    return Step(row, state, row.attempts, reason=reason, note=note)
+
+
+def _called(mail: OutMail) -> str:
+    action = mail.content.get("action")
+    if mail.kind == SYSTEM and isinstance(action, str):
+        return f"{called(mail)} ({action[:80]})"
+    return called(mail)
+
+
+def _done_elsewhere(row: Delivery, found: Row) -> Step:
+    """Another host has dealt with it, and told whom it tells."""
+    state: DeliveryState = "sent" if found[2] == "delivered" else "failed"
+    reason = "by another host"
+    return Step(row, state, row.attempts, reason=reason, platform_message_id=found[1])
+
+
+def reason_of(error: Exception) -> str:
+    """Say why, as the agent may know it: words of other programs may hold secrets of the host."""
+    if isinstance(error, (NotNow, Refused, MaybeSent)):
+        return shortened(str(error))
+    return type(error).__name__
+
+
+# ---------------------------------------------------------------------- what the agent wrote
+
+
+def content_of(mail: OutMail, limit: int) -> Json:
+    """Read what a message says; refuse one that nobody could deliver."""
+    if mail.deliver_after is not None and read_moment(mail.deliver_after) is None:
+        hint = "write it like 2026-08-14 11:19:55"
+        raise Refused(f"deliver_after is no time: {_short(mail.deliver_after)}", hint=hint)
+    if mail.kind != SYSTEM and not mail.place.known:
+        hint = "name a destination, or give channel_type and platform_id"
+        raise Refused("it does not say where to", hint=hint)
+    if mail.raw is None:
+        raise Refused(f"its content is no text, or has more than {limit:,} bytes")
+    try:
+        content = json.decode(mail.raw)
+    except Invalid as error:
+        raise Refused("its content is no JSON", hint='a chat is {"text": …}') from error
+    if not isinstance(content, dict):
+        raise Refused("its content is no JSON object", hint='a chat is {"text": …}')
+    return content
+
+
+def _file_names(content: Json) -> list[object]:
+    names = content.get("files")
+    return names if isinstance(names, list) else []
+
+
+def _with_platform_id(ctx: Context, content: Json) -> Json:
+    """Name the message that is edited or reacted to as the channel knows it."""
+    target = content.get("messageId")
+    if content.get("operation") not in ("edit", "reaction") or not isinstance(target, str):
+        return content
+    with ctx.folder.inbound.read() as tx:
+        row = tx.one("delivered", {"id": target})
+    known = None if row is None else row[1]
+    return {**content, "messageId": known or platform_name(target, ctx.agent_group)}
+
+
+def _short(text: str | None) -> str:
+    return ascii(text or "")[:82]

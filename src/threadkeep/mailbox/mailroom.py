@@ -1,0 +1,302 @@
+"""Mailroom: all mailboxes of one host, from the index that knows them to the loop that serves them.
+
+<root>/mailbox.db                          the index
+<root>/mailbox/<agent group>/<session>/    the folder of each session
+"""
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.errors import NotFound
+from threadkeep.mailbox import inbound, receiving, serving, sweep as sweeping
+from threadkeep.mailbox.actions import Handler
+from threadkeep.mailbox.adapters import Adapter
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.delivery import Drained, drain
+from threadkeep.mailbox.folder import Folder, session_dir
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.index import MailIndex
+from threadkeep.mailbox.index_records import (
+    AgentGroup,
+    MessagingGroup,
+    Session,
+    SessionMode,
+)
+from threadkeep.mailbox.policy import DEFAULT, Policy
+from threadkeep.mailbox.records import Destination, Place
+from threadkeep.mailbox.room_post import RoomPost
+from threadkeep.mailbox.runner import Runner
+from threadkeep.mailbox.sweep import Swept, sweep_session
+
+log = logging.getLogger(__name__)
+Which = Session | str
+
+
+class Mailroom:
+    """All mailboxes below one folder; safe to use from several threads."""
+
+    def __init__(
+        self,
+        root: Path,
+        index: MailIndex,
+        *,
+        adapters: Mapping[str, Adapter],
+        runner: Runner | None,
+        actions: Mapping[str, Handler],
+        clock: Clock,
+        zone: str,
+        policy: Policy,
+    ) -> None:
+        """Use `Mailroom.open`."""
+        self.root = root
+        self.index = index
+        self._adapters = adapters
+        self._runner = runner
+        self._actions = actions
+        self.clock = clock
+        self._options = {"clock": clock, "zone": zone, "policy": policy}
+        self._guard = threading.Lock()
+        self._hosts: dict[str, Host] = {}
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    @classmethod
+    def open(
+        cls,
+        root: str | Path,
+        *,
+        adapters: Mapping[str, Adapter] | None = None,
+        runner: Runner | None = None,
+        actions: Mapping[str, Handler] | None = None,
+        clock: Clock = now_ms,
+        zone: str = "UTC",
+        policy: Policy = DEFAULT,
+    ) -> Self:
+        """Open all mailboxes of a folder, which is made if it is missing.
+
+        `adapters` are the channels by their types, `runner` starts agents that have mail, and
+        `actions` are what agents may ask of the host besides tasks.
+        """
+        place = Path(root)
+        index = MailIndex.open(place / "mailbox.db", clock=clock)
+        return cls(
+            place,
+            index,
+            adapters=adapters or {},
+            runner=runner,
+            actions=actions or {},
+            clock=clock,
+            zone=zone,
+            policy=policy,
+        )
+
+    def close(self) -> None:
+        """Close the index; agents that run go on."""
+        self.index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ sessions
+
+    def folder(self, session: Which) -> Folder:
+        """Give the folder of a session."""
+        found = self._session(session)
+        return Folder(session_dir(self.root / "mailbox", found.agent_group_id, found.id))
+
+    def host(self, session: Which) -> Host:
+        """Give the host's side of a session; its folder is made if it is missing."""
+        found = self._session(session)
+        with self._guard:
+            host = self._hosts.get(found.id)
+            if host is None:
+                host = self._hosts[found.id] = self._open_host(found)
+            return host
+
+    def _open_host(self, session: Session) -> Host:
+        options: dict[str, Any] = dict(self._options)
+        runner = self._runner
+        if runner is not None:
+            options["running"] = lambda: runner.is_running(session.id)
+        folder = self.folder(session)
+        if folder.inbound_path.exists() and folder.outbound_path.exists():
+            return Host(folder, **options)
+        group = session.agent_group_id
+        return Host.create(folder.path, agent_group=group, session=session.id, **options)
+
+    def context(self, session: Which) -> Context:
+        """Give the surroundings of a session, for verbs that take them."""
+        return self.host(session).context
+
+    def _session(self, session: Which) -> Session:
+        return session if isinstance(session, Session) else self.index.session(session)
+
+    def new_session(
+        self,
+        agent_group: str,
+        channel_type: str | None = None,
+        platform_id: str | None = None,
+        *,
+        thread_id: str | None = None,
+        mode: SessionMode = "shared",
+    ) -> Session:
+        """Give an agent group, by id or name, a session; what is missing for it is made.
+
+        With a channel and a chat the two are wired: mail of the chat comes here from now on. A
+        place that has a session keeps it.
+        """
+        group = self._agent_group(agent_group)
+        chat = None
+        if channel_type is not None and platform_id is not None:
+            chat = self.index.add_messaging_group(channel_type, platform_id)
+            self._wire(chat, group, mode)
+        chat_id = None if chat is None else chat.id
+        session, _ = self.index.resolve_session(group.id, chat_id, thread_id, mode)
+        self.refresh(session)
+        return session
+
+    def _agent_group(self, reference: str) -> AgentGroup:
+        try:
+            return self.index.agent_group(reference)
+        except NotFound:
+            return self.index.add_agent_group(reference)
+
+    def _wire(self, chat: MessagingGroup, group: AgentGroup, mode: SessionMode) -> None:
+        for wiring in self.index.agents_of(chat.channel_type, chat.platform_id):
+            if (wiring.agent_group_id, wiring.session_mode) == (group.id, mode):
+                return
+        self.index.wire(chat.id, group.id, session_mode=mode)
+
+    def refresh(self, session: Which) -> None:
+        """Tell the agent anew whom it may write to and where its mail goes, if that changed."""
+        found = self._session(session)
+        rows = [
+            Destination(
+                d.name, d.display_name, d.type, d.channel_type, d.platform_id, d.agent_group_id
+            )
+            for d in self.index.destinations(found.agent_group_id)
+        ]
+        place = self._home_of(found)
+        host = self.host(found)
+        if (host.destinations(), host.routing()) == (rows, place):
+            return
+        with host.context.folder.inbound.write() as tx:
+            inbound.write_destinations(tx, rows)
+            inbound.write_routing(tx, place)
+
+    def _home_of(self, session: Session) -> Place:
+        if session.messaging_group_id is None:
+            return Place()
+        chat = self.index.messaging_group(session.messaging_group_id)
+        return Place(chat.channel_type, chat.platform_id, session.thread_id)
+
+    # ------------------------------------------------------------------ mail to agents
+
+    receive = receiving.receive
+    answer = receiving.answer
+
+    # ------------------------------------------------------------------ agents
+
+    def is_running(self, session: Which) -> bool:
+        """Tell whether an agent works for a session, whoever started it."""
+        found = self._session(session)
+        return sweeping.is_running(self.context(found), self._runner_of(found))
+
+    def wake(self, session: Which) -> bool:
+        """See to it that the agent of a session runs; False if it does not, and its mail waits.
+
+        Several who ask at the same time share one start.
+        """
+        if self._runner is None:
+            return False
+        with self.turn(session):
+            try:
+                found = self._session(session)
+                return self.is_running(found) or self._start(self._runner, found)
+            except Exception as error:  # noqa: BLE001  (a wake that fails leaves the mail pending)
+                log.warning("the agent of %s did not start: %r", session, error)
+                return False
+
+    def turn(self, session: Which) -> threading.Lock:
+        """Give the lock under which one thread at a time changes what a session is about."""
+        with self._guard:
+            return self._turns[session if isinstance(session, str) else session.id]
+
+    def _start(self, runner: Runner, session: Session) -> bool:
+        self.refresh(session)
+        folder = self.folder(session)
+        folder.forget_heartbeat()
+        started = runner.start(session.id, folder.path)
+        if started:
+            self.index.set_container_status(session.id, "running")
+        return started
+
+    def _runner_of(self, session: Session) -> "_OneRunner | None":
+        return None if self._runner is None else _OneRunner(self, self._runner, session)
+
+    # ------------------------------------------------------------------ regular work
+
+    def deliver(self, session: Which | None = None) -> dict[str, Drained]:
+        """Send what is due, of one session or of all that are active; gives what was done."""
+        if session is not None:
+            found = self._session(session)
+            return {found.id: self.drain(found)}
+        return serving.for_each(self, self.drain)
+
+    def sweep(self, session: Which | None = None) -> dict[str, Swept]:
+        """Take over answers, end what is stuck and wake who has mail, in one session or in all."""
+        if session is not None:
+            found = self._session(session)
+            return {found.id: self.sweep_one(found)}
+        return serving.for_each(self, self.sweep_one)
+
+    serve = serving.serve
+
+    def drain(self, session: Session) -> Drained:
+        """Send what is due of one session."""
+        context = self.context(session)
+        post = RoomPost(
+            session,
+            context,
+            self.index,
+            adapters=self._adapters,
+            handlers=self._actions,
+            open_session=self.context,
+            wake=self.wake,
+        )
+        return drain(context, post)
+
+    def sweep_one(self, session: Session) -> Swept:
+        """Bring one session up to date."""
+        swept = sweep_session(self.context(session), self._runner_of(session))
+        if session.container_status == "running" and not self.is_running(session):
+            self.index.set_container_status(session.id, "stopped")
+        return swept
+
+
+class _OneRunner:
+    """The runner of one session, as a sweep needs it."""
+
+    def __init__(self, room: Mailroom, runner: Runner, session: Session) -> None:
+        self._room = room
+        self._runner = runner
+        self._session = session
+
+    def is_running(self) -> bool:
+        """Tell whether the agent of the session runs."""
+        return self._runner.is_running(self._session.id)
+
+    def start(self) -> bool:
+        """Wake the agent."""
+        return self._room.wake(self._session)
+
+    def stop(self, reason: str) -> None:
+        """End the agent."""
+        self._runner.stop(self._session.id, reason)

@@ -1,0 +1,112 @@
+"""The host's regular look at a session: take over answers, end what is stuck, wake who has mail."""
+
+from typing import Protocol
+
+import msgspec
+
+from threadkeep.base.presence import is_held
+from threadkeep.mailbox import settling, tasks
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.records import ToolState
+from threadkeep.mailbox.settling import Reset, Settled
+from threadkeep.mailbox.stuck import stuck_reason
+
+
+class SessionRunner(Protocol):
+    """Starts and ends the container of one session."""
+
+    def is_running(self) -> bool:
+        """Tell whether the container of the session runs."""
+
+    def start(self) -> bool:
+        """Start a container; False if that failed, and the mail waits."""
+
+    def stop(self, reason: str) -> None:
+        """End the container, and return when it is gone."""
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sweep of a session found and did."""
+
+    settled: Settled
+    stuck: str | None = None
+    """Why the container was ended, or should be if nobody here can."""
+    reset: Reset | None = None
+    """What became of its claims; None while a container runs."""
+    rearmed: tuple[str, ...] = ()
+    """The next runs of recurring tasks, from every step of the sweep."""
+    due: int = 0
+    """How much mail wanted the agent's attention."""
+    started: bool | None = None
+    """Whether a container was started; None if none was wanted, False if that failed."""
+
+
+def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
+    """Bring one session up to date; without a runner nothing is started or ended.
+
+    A container that this sweep starts is not judged by it: it had no time yet to show life.
+    """
+    settled = settling.sync(ctx)
+    running = is_running(ctx, runner)
+    stuck = _stuck(ctx) if running else None
+    if stuck is not None and runner is not None:
+        runner.stop(stuck)
+        running = is_running(ctx, runner)
+        settled = _both(settled, settling.sync(ctx))  # what it said last, before it ended
+    reset = None if running else settling.reset_claims(ctx)
+    rearmed = tuple(mail.id for mail in tasks.rearm(ctx))
+    due = _due(ctx)
+    started = None if runner is None or running or due == 0 else _start(ctx, runner)
+    return Swept(
+        settled=settled,
+        stuck=stuck,
+        reset=reset,
+        rearmed=(*settled.rearmed, *(reset.rearmed if reset else ()), *rearmed),
+        due=due,
+        started=started,
+    )
+
+
+def is_running(ctx: Context, runner: SessionRunner | None = None) -> bool:
+    """Tell whether a container works in the folder, as far as anybody here knows.
+
+    One that nobody started from here holds the lock of the folder, and counts as well.
+    """
+    if is_held(ctx.folder.agent_lock_path):
+        return True
+    if runner is not None:
+        return runner.is_running()
+    return ctx.running is not None and ctx.running()
+
+
+def tool_state(ctx: Context) -> ToolState | None:
+    """Give the tool that the container says it runs, None if it says nothing."""
+    with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
+        there = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'container_state'").fetchone()
+        row = None if there is None else tx.one("tool_state")
+    return None if row is None else ToolState(*row)
+
+
+def _stuck(ctx: Context) -> str | None:
+    claims = settling.claims(ctx)
+    heartbeat = ctx.folder.heartbeat_ms()
+    return stuck_reason(ctx.clock(), heartbeat, tool_state(ctx), claims, ctx.policy)
+
+
+def _due(ctx: Context) -> int:
+    with ctx.folder.inbound.read() as tx:
+        return int(tx.value("count_due", {"now": ctx.now_sql()}))
+
+
+def _start(ctx: Context, runner: SessionRunner) -> bool:
+    """Start a container; the old sign of life goes first, or it would count as a new one."""
+    ctx.folder.forget_heartbeat()
+    return runner.start()
+
+
+def _both(first: Settled, second: Settled) -> Settled:
+    return Settled(
+        first.completed + second.completed,
+        first.failed + second.failed,
+        first.rearmed + second.rearmed,
+    )

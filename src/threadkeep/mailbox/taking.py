@@ -1,0 +1,106 @@
+"""Taking over mail from the agent: each row of messages_out once, whatever it holds."""
+
+from typing import Final, NamedTuple
+
+from threadkeep.base.tx import Row, Tx
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.folder import OUTBOUND, refuse_views
+from threadkeep.mailbox.records import Delivery
+from threadkeep.mailbox.rows import delivery_of
+from threadkeep.mailbox.telling import tell
+from threadkeep.mailbox.times import read_moment, sqlite_form
+
+SEPARATOR: Final = "\x1f"
+_BY_SEQ: Final = "out"
+_BY_ROWID: Final = "out_rowid"
+_LAST_SECOND: Final = 253_402_300_799_000  # of the year 9999
+
+
+class Cursor(NamedTuple):
+    """How far messages_out was taken over.
+
+    By number, and by when it was written: programs that choose a number before they begin to
+    write may come late with a lower one.
+    """
+
+    seq: int = 0
+    rowid: int = 0
+
+
+def take_over(ctx: Context) -> int:
+    """Prepare all that is new among the agent's mail for delivery; give how much it was."""
+    cursor = _cursor(ctx)
+    taken = 0
+    while True:
+        rows, after = _new_rows(ctx, cursor)
+        if not rows:
+            return taken
+        _prepare(ctx, rows, after)
+        taken, cursor = taken + len(rows), after
+
+
+def open_deliveries(ctx: Context) -> list[Delivery]:
+    """List what was taken over and is neither sent nor given up, in the order of numbers."""
+    with ctx.folder.inbound.read() as tx:
+        return [delivery_of(row) for row in tx.all("open_deliveries")]
+
+
+def _cursor(ctx: Context) -> Cursor:
+    with ctx.folder.inbound.read() as tx:
+        seq = tx.value("cursor", {"name": _BY_SEQ})
+        rowid = tx.value("cursor", {"name": _BY_ROWID})
+    return Cursor(seq or 0, rowid or 0)
+
+
+def _new_rows(ctx: Context, cursor: Cursor) -> tuple[list[Row], Cursor]:
+    limit = ctx.policy.drain
+    file = ctx.folder.outbound
+    with file.read(lenient=True, owner_runs=ctx.running) as tx:
+        refuse_views(file, OUTBOUND, tx)
+        fresh = tx.all("out_fresh", {"seq": cursor.seq, "limit": limit})
+        late = tx.all("out_late", {"seq": cursor.seq, "rowid": cursor.rowid, "limit": limit})
+        last = tx.value("last_rowid") or 0
+    seq = fresh[-1][1] if fresh else cursor.seq
+    # What has a higher number is found by it, however early it was written.
+    rowid = late[-1][-1] if len(late) == limit else last
+    return fresh + late, Cursor(seq, max(rowid, cursor.rowid))
+
+
+def _prepare(ctx: Context, rows: list[Row], after: Cursor) -> None:
+    with ctx.folder.inbound.write() as tx:
+        nameless = [row for row in rows if not row[0]]
+        for row in rows:
+            if row[0]:
+                _prepare_one(ctx, tx, row)
+        if nameless:
+            tell(ctx, tx, f"{len(nameless)} messages had no usable id and were not delivered.")
+        for name, value in ((_BY_SEQ, after.seq), (_BY_ROWID, after.rowid)):
+            tx.run("set_cursor", {"name": name, "seq": value})
+
+
+def _prepare_one(ctx: Context, tx: Tx, row: Row) -> None:
+    message_id, seq, channel_type, platform_id, deliver_after, _ = row
+    due = due_of(deliver_after, ctx.clock())
+    tx.run(
+        "prepare",
+        {
+            "id": message_id,
+            "seq": seq if isinstance(seq, int) else None,
+            "key": f"{ctx.session}:{message_id}",
+            "place": f"{channel_type or ''}{SEPARATOR}{platform_id or ''}",
+            "due": due,
+            "held": int(due is not None),
+            "now": ctx.now_sql(),
+        },
+    )
+
+
+def due_of(deliver_after: str | None, now: int) -> str | None:
+    """Give when a message may go, in whole seconds and never too early; None for at once.
+
+    What is no time is seen when the message is read; it must not hold up the others here.
+    """
+    ms = read_moment(deliver_after)
+    if ms is None or ms <= now:
+        return None
+    return sqlite_form(min(-(-ms // 1000) * 1000, _LAST_SECOND))

@@ -1,0 +1,206 @@
+"""Tasks that are still to come, and series of them: each run is followed by the next."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Invalid
+from threadkeep.mailbox import content as shapes, inbound
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.inbound import NewMail
+from threadkeep.mailbox.records import Json, Mail
+from threadkeep.mailbox.recurrence import check_recurrence, missed_times, next_due, zone_name
+from threadkeep.mailbox.rows import keep_in_hash, mail_of
+from threadkeep.mailbox.telling import called, tell
+from threadkeep.mailbox.times import iso, normal_moment, read_moment
+
+CHANGES: Final = frozenset(("prompt", "script", "process_after", "recurrence"))
+TOO_LATE: Final = "the next run was due before anybody took this one, and late runs are let go"
+
+# ------------------------------------------------------------------ one task
+
+
+def live(ctx: Context) -> list[Mail]:
+    """List the tasks that are still to come, held ones among them."""
+    with ctx.folder.inbound.read() as tx:
+        return [mail_of(row) for row in tx.all("all_live_tasks")]
+
+
+def cancel(ctx: Context, task_id: str) -> int:
+    """Drop a task by its id or its series, with all later runs; give how many rows that were."""
+    return _write(ctx, "cancel_task", task_id)
+
+
+def pause(ctx: Context, task_id: str) -> int:
+    """Hold a task until it is resumed; give how many rows that were."""
+    return _write(ctx, "move_task", task_id, before="pending", status="paused")
+
+
+def resume(ctx: Context, task_id: str) -> int:
+    """Go on with a task that was held; one that is overdue by now runs once."""
+    return _write(ctx, "move_task", task_id, before="paused", status="pending")
+
+
+def _write(ctx: Context, query: str, task_id: str, **fields: str) -> int:
+    with ctx.folder.inbound.read() as tx:
+        if not tx.all("live_tasks", {"id": task_id}):
+            return 0
+    with ctx.folder.inbound.write() as tx:
+        return tx.run(query, {"id": task_id, **fields})
+
+
+def update(ctx: Context, task_id: str, changes: Mapping[str, Any]) -> int:
+    """Change prompt, script, process_after or recurrence of a task; give how many rows changed.
+
+    None, or an empty text, takes script and recurrence away. Words change in every row that is
+    still to come, the times only in the one that carries the series on.
+    """
+    said, times = _checked(ctx, changes)
+    with ctx.folder.inbound.read() as tx:
+        if not tx.all("live_tasks", {"id": task_id}):
+            return 0
+    with ctx.folder.inbound.write() as tx:
+        rows = [mail_of(row) for row in tx.all("live_tasks", {"id": task_id})]
+        carrier = max(
+            rows, key=lambda row: (row.recurrence is not None, row.seq or 0), default=None
+        )
+        for row in rows:
+            _change(ctx, tx, row, said, times if row is carrier else {})
+        return len(rows)
+
+
+def _checked(ctx: Context, changes: Mapping[str, Any]) -> tuple[Json, dict[str, str | None]]:
+    odd = sorted(set(changes) - CHANGES)
+    if odd or not changes:
+        what = f"a task has no {odd[0][:40]!r}" if odd else "nothing is to change"
+        raise Invalid(what, hint="give " + ", ".join(sorted(CHANGES)))
+    said = {name: _text(name, changes[name]) for name in ("prompt", "script") if name in changes}
+    if "prompt" in said and said["prompt"] is None:
+        raise Invalid("a task needs a prompt", hint="say what the agent shall do")
+    times: dict[str, str | None] = {}
+    if "recurrence" in changes:
+        cron = _text("recurrence", changes["recurrence"])
+        times["recurrence"] = None if cron is None else check_recurrence(cron, ctx.zone)
+    if changes.get("process_after") is not None:
+        times["process_after"] = normal_moment(changes["process_after"], ctx.zone)
+    return said, times
+
+
+def _text(name: str, given: Any) -> str | None:
+    if given is None or isinstance(given, str):
+        return given if given and given.strip() else None
+    raise Invalid(f"the {name} of a task must be text, not {type(given).__name__}", hint="quote it")
+
+
+def _change(ctx: Context, tx: Tx, row: Mail, said: Json, times: Mapping[str, str | None]) -> None:
+    raw = shapes.compact({**row.content, **said}, ctx.policy.content_bytes) if said else row.raw
+    kept = {"process_after": row.process_after, "recurrence": row.recurrence}
+    tx.run("change_task", {"id": row.id, "content": raw, **kept, **times})
+    keep_in_hash(tx, inbound.get(tx, row.id))
+
+
+# ------------------------------------------------------------------ series
+
+
+def rearm(ctx: Context) -> list[Mail]:
+    """Give every series whose run is over its next one; without any nothing is written.
+
+    How missed runs are made up for is the policy's choice. `collapse`: a late run stands for all
+    that were missed, the next is the first due time from now. `all`: each missed time gets a run
+    of its own, the oldest first. `skip`: a run that nobody took before the following one was due
+    is let go, so that nothing runs late.
+    """
+    late = _too_late(ctx) if ctx.policy.catch_up == "skip" else []
+    with ctx.folder.inbound.read() as tx:
+        if not late and not tx.all("to_rearm"):
+            return []
+    with ctx.folder.inbound.write() as tx:
+        for message_id in late:
+            if tx.run("let_go", {"id": message_id}):
+                tx.run("bury", {"id": message_id, "reason": TOO_LATE, "now": ctx.now_sql()})
+        over = [mail_of(row) for row in tx.all("to_rearm")]
+        runs = [rearm_one(ctx, tx, mail) for mail in over]
+    return [run for run in runs if run is not None]
+
+
+def _too_late(ctx: Context) -> list[str]:
+    folder = ctx.folder
+    with folder.inbound.read(folder.beside_inbound, lenient=True, owner_runs=ctx.running) as tx:
+        rows = tx.all("overdue_unclaimed", {"now": ctx.now_sql()})
+        mails = [inbound.get(tx, message_id) for (message_id,) in rows]
+    return [mail.id for mail in mails if _is_too_late(ctx, mail)]
+
+
+def _is_too_late(ctx: Context, mail: Mail) -> bool:
+    due = read_moment(mail.process_after)
+    if due is None or mail.recurrence is None:
+        return False
+    try:
+        return _ms(next_due(mail.recurrence, due, ctx.zone)) <= ctx.clock()
+    except Invalid:  # no next time: this run is the last, and nothing makes it too late
+        return False
+
+
+def rearm_one(ctx: Context, tx: Tx, mail: Mail) -> Mail | None:
+    """Follow a run that is over by the next one, and end its own part in the series.
+
+    `mail` is the row as it was: after a run that was put on hold meanwhile, the next one waits.
+    None if the series goes on already, or cannot.
+    """
+    series = mail.series_id or mail.id
+    zone_name(ctx.zone, {})  # a zone that is not known here is no fault of the series
+    tx.run("clear_recurrence", {"id": mail.id})
+    if tx.one("live_row_of_series", {"series_id": series}) is not None:
+        return None
+    try:
+        runs = _next_runs(ctx, mail, series)
+    except Invalid as error:
+        _end_series(ctx, tx, mail, error.message)
+        return None
+    return [inbound.put(tx, run)[0] for run in runs][-1]
+
+
+def _next_runs(ctx: Context, mail: Mail, series: str) -> list[NewMail]:
+    """Shape the runs that follow: missed ones if all are wanted, then the one to come."""
+    cron, now, held = mail.recurrence or "", ctx.clock(), mail.status == "paused"
+    following = next_due(cron, now, ctx.zone)
+    due = read_moment(mail.process_after)
+    missed: list[datetime] = []
+    if ctx.policy.catch_up == "all" and due is not None and due < now and not held:
+        most = ctx.policy.catch_up_runs
+        missed = missed_times(cron, _moment(due), _moment(now), ctx.zone, most)
+    status = "paused" if held else "pending"
+    return [
+        *(_run(ctx, mail, series, at, recurrence=None, status="pending") for at in missed),
+        _run(ctx, mail, series, following, recurrence=cron, status=status),
+    ]
+
+
+def _run(ctx: Context, mail: Mail, series: str, at: datetime, **fields: str | None) -> NewMail:
+    return NewMail(
+        ctx.new_id("task" if mail.kind == "task" else "msg"),
+        mail.kind,
+        mail.raw,
+        ctx.now_sql(),
+        mail.place,
+        process_after=iso(_ms(at)),
+        series_id=series,
+        **fields,
+    )
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _end_series(ctx: Context, tx: Tx, mail: Mail, why: str) -> None:
+    """Another program wrote a recurrence that cannot be read: say so once, and keep the reason."""
+    before = tx.one("dead_of", {"id": mail.id})
+    reason = why if before is None else f"{before[0]}; {why}"
+    tx.run("bury", {"id": mail.id, "reason": reason, "now": ctx.now_sql()})
+    tell(ctx, tx, f"Task {called(mail)} will not run again: {why}", [mail.id])

@@ -1,0 +1,193 @@
+"""The way of one message, from all tables of both files."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from threadkeep.base.tx import Row, Tx
+from threadkeep.errors import NotFound
+from threadkeep.mailbox import reading
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.folder import columns_of
+from threadkeep.mailbox.records import Mail, OutMail
+from threadkeep.mailbox.rows import CAP, mail_of, out_of
+from threadkeep.mailbox.settling import tables_beside
+from threadkeep.mailbox.telling import called, is_note, shortened
+from threadkeep.mailbox.times import iso, read_moment
+
+_MOST: Final = 100  # replies, runs and notes that are listed
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened to a message; `at` is None where no table keeps the time."""
+
+    at: str | None
+    where: str
+    what: str
+    detail: str = ""
+
+
+def trace(ctx: Context, which: str | int) -> list[Event]:
+    """Tell all that is known of one message, by its id or number, in the order of time."""
+    folder = ctx.folder
+    with folder.inbound.read(folder.beside_inbound, lenient=True, owner_runs=ctx.running) as tx:
+        tables = tables_beside(ctx, tx) | _own_tables(tx)
+        mail = _find(ctx, tx, which)
+        if isinstance(mail, Mail):
+            events = list(_of_mail(ctx, tx, mail, tables))
+        else:
+            events = list(_of_out(tx, mail, tables))
+        events += _notes(ctx, tx, mail.id)
+    return in_order(events)
+
+
+def in_order(events: Sequence[Event]) -> list[Event]:
+    """Sort by time in whole seconds, which is all that some tables keep.
+
+    Within a second the order given counts; what has no time stays behind what it was given after.
+    """
+    keys: list[int] = []
+    for event in events:
+        ms = read_moment(event.at)
+        keys.append(ms // 1000 if ms is not None else max(keys, default=0))
+    order = sorted(range(len(events)), key=keys.__getitem__)
+    return [events[number] for number in order]
+
+
+def _own_tables(tx: Tx) -> frozenset[str]:
+    sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'tk\\_%' ESCAPE '\\'"
+    return frozenset(name for (name,) in tx.execute(sql))
+
+
+def _find(ctx: Context, tx: Tx, which: str | int) -> Mail | OutMail:
+    column = "id" if isinstance(which, str) else "seq"
+    sql = reading.for_columns(tx, "mail" if column == "id" else "mail_by_seq", ctx)
+    row = tx.execute(sql, {column: which}).fetchone()
+    if row is not None:
+        return mail_of(row)
+    # Only one of the two files has this table, so its name alone will do.
+    sql = ctx.folder.outbound.queries["out" if column == "id" else "out_by_seq"]
+    row = tx.execute(sql, {column: which, "cap": CAP}).fetchone()
+    if row is None:
+        hint = "even numbers came in, odd ones went out; `threadkeep mail ls` shows both"
+        raise NotFound(f"there is no message {str(which)[:80]!r}", hint=hint)
+    return out_of(row)
+
+
+# ------------------------------------------------------------------ mail to the agent
+
+
+def _of_mail(ctx: Context, tx: Tx, mail: Mail, tables: frozenset[str]) -> Iterator[Event]:
+    yield Event(_time(mail.timestamp), "messages_in", "written", _described(mail))
+    if "tk_hops" in tables and (hops := tx.one("hops_of", {"id": mail.id})) is not None:
+        yield Event(None, "tk_hops", "passed on", f"by {hops[0]} agents so far")
+    if mail.process_after is not None:
+        yield Event(_time(mail.process_after), "messages_in", "due", mail.recurrence or "")
+    yield from _container_side(ctx, tx, mail, tables)
+    yield from _replies(ctx, tx, mail)
+    dead = tx.one("dead_of", {"id": mail.id}) if "tk_dead" in tables else None
+    if mail.status in ("completed", "failed"):
+        tries = f"after {mail.tries} claims" if mail.tries else ""
+        yield Event(_time(dead[1]) if dead else None, "messages_in", mail.status, tries)
+    elif mail.status != "pending":
+        yield Event(None, "messages_in", mail.status)
+    if dead is not None:
+        yield from _death(dead)
+    yield from _other_runs(tx, mail)
+
+
+def _container_side(ctx: Context, tx: Tx, mail: Mail, tables: frozenset[str]) -> Iterator[Event]:
+    queries = ctx.folder.outbound.queries
+    asked = {"id": mail.id}
+    claim = tx.execute(queries["claim_of"], asked).fetchone() if "tk_claim" in tables else None
+    ack = tx.execute(queries["ack_of"], asked).fetchone()
+    if claim is not None and claim[0]:
+        yield Event(_time(claim[2]), "tk_claim", "claimed", f"for the {_nth(claim[0])} time")
+    if ack is not None:
+        reason = shortened(claim[1]) if claim is not None and claim[1] else ""
+        yield Event(_time(ack[1]), "processing_ack", shortened(str(ack[0])), reason)
+
+
+def _death(dead: Row) -> Iterator[Event]:
+    reason, at, retried_as, purged_at = dead
+    yield Event(_time(at), "tk_dead", "given up", shortened(reason))
+    if retried_as is not None:
+        yield Event(_time(at), "tk_dead", "tried again", f"as {retried_as}")
+    if purged_at is not None:
+        yield Event(_time(purged_at), "tk_dead", "purged")
+
+
+def _other_runs(tx: Tx, mail: Mail) -> Iterator[Event]:
+    """Give the run of the series before this one, and those that came of it."""
+    if "series_id" not in columns_of(tx, "messages_in"):
+        return
+    others = tx.all("others_of_series", {"series_id": mail.series_id or mail.id, "id": mail.id})
+    before = [row for row in others if (row[1] or 0) < (mail.seq or 0)][-1:]
+    after = [row for row in others if (row[1] or 0) > (mail.seq or 0)][:_MOST]
+    for message_id, _, at, _ in before:
+        yield Event(_time(at), "messages_in", "earlier run", message_id)
+    for message_id, _, at, _ in after:
+        yield Event(_time(at), "messages_in", "later run", message_id)
+
+
+def _replies(ctx: Context, tx: Tx, mail: Mail) -> Iterator[Event]:
+    sql = ctx.folder.outbound.queries["out_replies"]
+    for row in tx.execute(sql, {"id": mail.id, "limit": _MOST, "cap": CAP}).fetchall():
+        reply = out_of(row)
+        yield Event(_time(reply.timestamp), "messages_out", "answered", called(reply))
+
+
+# ------------------------------------------------------------------ mail from the agent
+
+
+def _of_out(tx: Tx, mail: OutMail, tables: frozenset[str]) -> Iterator[Event]:
+    yield Event(_time(mail.timestamp), "messages_out", "written", _described(mail))
+    if mail.in_reply_to is not None:
+        yield Event(_time(mail.timestamp), "messages_out", "in reply to", mail.in_reply_to[:200])
+    if mail.deliver_after is not None:
+        yield Event(_time(mail.deliver_after), "messages_out", "due")
+    row = tx.one("delivery", {"id": mail.id}) if "tk_delivery" in tables else None
+    if row is not None:
+        attempts = f"{row[5]} attempts" if row[5] else ""
+        detail = "; ".join(part for part in (attempts, shortened(row[8] or "")) if part)
+        yield Event(_time(row[9]), "tk_delivery", row[2], detail)
+    if {"status", "platform_message_id"} <= columns_of(tx, "delivered"):
+        found = tx.one("delivered", {"id": mail.id})
+        if found is not None:
+            yield Event(_time(found[3]), "delivered", str(found[2]), str(found[1] or ""))
+
+
+# ------------------------------------------------------------------ either
+
+
+def _notes(ctx: Context, tx: Tx, message_id: str) -> list[Event]:
+    """Give what the host told the agent about a message."""
+    asked = {"platform_id": ctx.agent_group, "about": message_id}
+    sql = reading.for_columns(tx, "notes_about", ctx)
+    found = [mail_of(row) for row in tx.execute(sql, asked)]
+    return [
+        Event(_time(note.timestamp), "messages_in", "the agent was told", f"by {called(note)}")
+        for note in found
+        if is_note(note) and _names(note.content.get("about"), message_id)
+    ][:_MOST]
+
+
+def _names(about: object, message_id: str) -> bool:
+    return isinstance(about, list) and message_id in about
+
+
+def _described(mail: Mail | OutMail) -> str:
+    place = "/".join(part for part in (mail.place.channel_type, mail.place.platform_id) if part)
+    return shortened(f"{mail.kind} {called(mail)}{f' at {place}' if place else ''}")
+
+
+def _time(text: str | None) -> str | None:
+    """Write a time in the one form of a trace; what is no time is shown as it is."""
+    ms = read_moment(text)
+    return text if ms is None else iso(ms)
+
+
+def _nth(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"

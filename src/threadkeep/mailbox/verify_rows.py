@@ -1,0 +1,277 @@
+"""What is wrong with the rows of the two databases, each for itself and both together."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import PurePosixPath
+from typing import Any, Final, Literal
+
+from threadkeep.base import json, nofollow
+from threadkeep.base.shared_file import Running
+from threadkeep.base.tx import Row, Tx
+from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.mailbox import reading
+from threadkeep.mailbox.attachments import INBOX, OUTBOX
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.inbound import KINDS
+from threadkeep.mailbox.names import is_safe_name
+from threadkeep.mailbox.outbound import KINDS as OUT_KINDS
+from threadkeep.mailbox.problems import Problem, error, warning
+from threadkeep.mailbox.records import Mail, OutMail
+from threadkeep.mailbox.recurrence import next_due
+from threadkeep.mailbox.rows import CAP, MAIL_COLUMNS, in_hash, mail_of, out_hash, out_of
+from threadkeep.mailbox.times import read_moment
+
+Check = Callable[[Context, Running | None], Iterator[Problem]]
+
+_PAGE: Final = 200  # rows per look: a container that wants to write never waits for long
+_OUT_COLUMNS: Final = 10
+_LIVE: Final = ("pending", "paused")
+_STATUSES: Final = frozenset(("pending", "completed", "failed", "paused"))
+_CHANGED: Final = "the row was changed or damaged; compare it with a backup"
+_NUMBER: Final = "another program wrote it; the agent cannot be told of it by a number of its own"
+
+
+def _reading(
+    ctx: Context, runs: Running | None, *, both: bool = True
+) -> AbstractContextManager[Tx]:
+    beside = ctx.folder.beside_inbound if both else {}
+    return ctx.folder.inbound.read(beside, lenient=True, owner_runs=runs)
+
+
+def _tables(tx: Tx, file: Literal["main", "outbound"]) -> frozenset[str]:
+    rows = tx.execute(f"SELECT name FROM {file}.sqlite_master WHERE type = 'table'")  # noqa: S608
+    return frozenset(name for (name,) in rows)
+
+
+def _pages(
+    ctx: Context,
+    runs: Running | None,
+    query: Callable[[Tx], str],
+    *,
+    both: bool,
+) -> Iterator[Row]:
+    """Give all rows of a query that begins with the rowid, a page at a time."""
+    after = -(1 << 63)
+    while True:
+        with _reading(ctx, runs, both=both) as tx:
+            asked = {"after": after, "limit": _PAGE, "cap": CAP}
+            rows = tx.execute(query(tx), asked).fetchall()
+        yield from (row[1:] for row in rows)
+        if len(rows) < _PAGE:
+            return
+        after = rows[-1][0]
+
+
+# ------------------------------------------------------------------ rows of messages_in
+
+
+def check_mail(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+    """Look at each row of messages_in."""
+
+    def query(tx: Tx) -> str:
+        hashed = "tk_row_hash" in _tables(tx, "main")
+        sql = reading.for_columns(tx, "verify_mail", ctx)
+        return sql if hashed else sql.replace(_HASH_IN, "NULL")
+
+    for row in _pages(ctx, runs, query, both=False):
+        where = f"messages_in {_shown(row[0])}"
+        mail = mail_of(row)
+        kind, tries, hashed = row[MAIL_COLUMNS:]
+        yield from _mail_fields(mail, kind, tries, where)
+        yield from _mail_times(ctx, mail, where)
+        yield from _inbox_files(ctx, mail, where)
+        if hashed is not None and kind == "text" and hashed != in_hash(mail):
+            yield error(where, "does not match its hash", _CHANGED)
+
+
+_HASH_IN: Final = "(SELECT hash FROM main.tk_row_hash WHERE message_id = m.id)"
+
+
+def _mail_fields(mail: Mail, kind: str, tries: str, where: str) -> Iterator[Problem]:
+    yield from _number(mail.seq, 0, where)
+    if mail.status not in _STATUSES:
+        hint = "neither side knows that word: set it to pending, or to completed"
+        yield error(where, f"has the status {_shown(mail.status)}", hint)
+    if mail.kind not in KINDS:
+        hint = "agents do not see such mail"
+        yield warning(where, f"is of the kind {_shown(mail.kind)}", hint)
+    if tries != "integer":
+        yield warning(where, "has no count of tries", "NanoClaw would try it for ever")
+    if kind != "text":
+        yield error(where, f"has a {kind} as its content, not text", "write it as JSON text")
+    elif not _is_object(mail.raw):
+        yield _not_json(mail, where)
+
+
+def _not_json(mail: Mail, where: str) -> Problem:
+    if mail.kind == "task" and mail.status in _LIVE:
+        return error(where, "is a task whose content is not JSON", "NanoClaw lists no task with it")
+    return warning(where, "has content that is not JSON", "the agent sees it as plain text")
+
+
+def _number(seq: Any, parity: int, where: str) -> Iterator[Problem]:
+    if seq is None:
+        yield error(where, "has no number", _NUMBER)
+    elif not isinstance(seq, int):
+        yield error(where, f"has the number {_shown(seq)}", _NUMBER)
+    elif seq % 2 != parity:
+        side = "odd, but the host's are even" if parity == 0 else "even, but the agent's are odd"
+        yield error(where, f"has the number {seq}: {side}", _NUMBER)
+
+
+def _mail_times(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
+    if read_moment(_text(mail.timestamp)) is None:
+        yield warning(where, f"has no time but {_shown(mail.timestamp)}", "it is shown as it is")
+    live = mail.status in _LIVE
+    if live and mail.process_after is not None and read_moment(_text(mail.process_after)) is None:
+        hint = "it is never due; write a time such as 2026-08-14T11:19:55Z"
+        yield error(where, f"waits for {_shown(mail.process_after)}, which is no time", hint)
+    if live and mail.recurrence is not None:
+        try:
+            next_due(_text(mail.recurrence), ctx.clock(), ctx.zone)
+        except Invalid as trouble:
+            yield error(where, trouble.message, "the series ends with this run")
+
+
+def _inbox_files(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
+    files = mail.content.get("attachments")
+    for file in files if isinstance(files, list) else ():
+        path = file.get("localPath") if isinstance(file, dict) else None
+        if isinstance(path, str):
+            yield from _inbox_file(ctx, mail, path, where)
+
+
+def _inbox_file(ctx: Context, mail: Mail, path: str, where: str) -> Iterator[Problem]:
+    box, *rest = PurePosixPath(path).parts or ("",)
+    if box != INBOX or len(rest) != 2 or not all(is_safe_name(part) for part in rest):  # noqa: PLR2004
+        yield error(where, f"names a file outside of its inbox: {_shown(path)}", "do not open it")
+    elif not _is_there(ctx, (box, rest[0]), rest[1]):
+        said = f"names {_shown(path)}, which is not there"
+        hint = "send it again, with the file"
+        yield (error if mail.status in _LIVE else warning)(where, said, hint)
+
+
+def _is_there(ctx: Context, place: tuple[str, str], name: str) -> bool:
+    try:
+        return nofollow.is_file(ctx.folder.path, place, name)
+    except ThreadkeepError:  # a link on the way: said by the look at the files
+        return False
+
+
+# ------------------------------------------------------------------ rows of messages_out
+
+
+def check_out(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+    """Look at each row of messages_out."""
+
+    def query(tx: Tx) -> str:
+        hashed = "tk_row_hash" in _tables(tx, "outbound")
+        sql = ctx.folder.inbound.queries["verify_out"]
+        return sql if hashed else sql.replace(_HASH_OUT, "NULL")
+
+    for row in _pages(ctx, runs, query, both=True):
+        where = f"messages_out {_shown(row[0])}"
+        mail = out_of(row)
+        delivered, hashed = row[_OUT_COLUMNS:]
+        yield from _number(row[1], 1, where)
+        yield from _out_fields(mail, where)
+        if not delivered:
+            yield from _outbox_files(ctx, mail, where)
+        if hashed is not None and hashed != out_hash(mail):
+            yield error(where, "does not match its hash", _CHANGED)
+
+
+_HASH_OUT: Final = "(SELECT hash FROM outbound.tk_row_hash WHERE message_id = o.id)"
+
+
+def _out_fields(mail: OutMail, where: str) -> Iterator[Problem]:
+    if mail.kind not in OUT_KINDS:
+        yield warning(where, f"is of the kind {_shown(mail.kind)}", "no channel may know it")
+    if read_moment(mail.timestamp) is None:
+        yield warning(where, f"has no time but {_shown(mail.timestamp)}", "the number decides")
+    if mail.deliver_after is not None and read_moment(mail.deliver_after) is None:
+        said = f"waits for {_shown(mail.deliver_after)}, which is no time"
+        yield error(where, said, "it is not delivered; ask the agent to send it again")
+    if mail.raw is None:
+        yield error(where, "has content that is no text, or too long", "it is not delivered")
+    elif not _is_object(mail.raw):
+        yield error(where, "has content that is not JSON", "it is not delivered")
+
+
+def _outbox_files(ctx: Context, mail: OutMail, where: str) -> Iterator[Problem]:
+    files = mail.content.get("files")
+    for name in files if isinstance(files, list) else ():
+        if not is_safe_name(name):
+            yield error(where, f"names the file {_shown(name)}", "such a name is not read")
+        elif not is_safe_name(mail.id) or not _is_there(ctx, (OUTBOX, mail.id), name):
+            yield warning(where, f"names {_shown(name)}, which is not there", "it is left out")
+
+
+# ------------------------------------------------------------------ both together
+
+
+def check_series(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+    """Look for numbers given twice, and for series that run twice."""
+    with _reading(ctx, runs, both=False) as tx:
+        twice = tx.all("verify_same_seq")
+        forked = tx.execute(reading.for_columns(tx, "verify_forks", ctx)).fetchall()
+    for seq, count in twice:
+        yield error(f"messages_in number {seq}", f"is given to {count} messages", _NUMBER)
+    for series, count in forked:
+        hint = "cancel all but one of its runs"
+        yield error(
+            f"series {_shown(series)}", f"has {count} runs to come, each of which recurs", hint
+        )
+
+
+def check_answers(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+    """Look for answers and deliveries that belong to nothing, and mail that nobody delivers."""
+    with _reading(ctx, runs) as tx:
+        tables = _tables(tx, "main")
+        stray = tx.all("verify_stray_acks")
+        odd = tx.all("verify_odd_acks")
+        ghosts = tx.all("verify_ghosts")
+        shared = tx.all("verify_shared_seq")
+        known = {"tk_delivery", "tk_cursor"} <= tables
+        left = tx.all("verify_stragglers") if known else []
+    yield from _each(stray, "processing_ack", "answers for mail that does not exist", warning)
+    yield from _each(odd, "processing_ack", "has a word that hides its message for ever", error)
+    yield from _each(ghosts, "delivered", "is of a message that does not exist", warning)
+    yield from _each(shared, "number", "is used by both sides", error)
+    yield from _each(left, "messages_out", "was passed over and never delivered", error)
+
+
+_HINTS: Final = {
+    "processing_ack": "the container wrote it; delete the row if the message shall come again",
+    "delivered": "the agent's file was replaced, or rows of it are gone",
+    "number": _NUMBER,
+    "messages_out": "it was written under a number that had passed; the next drain looks again",
+}
+
+
+def _each(
+    rows: Iterable[Row], where: str, what: str, kind: Callable[[str, str, str], Problem]
+) -> Iterator[Problem]:
+    for (found,) in rows:
+        yield kind(f"{where} {_shown(found)}", what, _HINTS[where])
+
+
+IN_CHECKS: Final[tuple[Check, ...]] = (check_mail, check_series)
+BOTH_CHECKS: Final[tuple[Check, ...]] = (check_out, check_answers)
+
+
+def _is_object(raw: str) -> bool:
+    try:
+        return isinstance(json.decode(raw), dict)
+    except Invalid:
+        return False
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _shown(value: object) -> str:
+    """A value as messages show it: short, and harmless on a terminal."""
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"  # noqa: PLR2004  (about one line)

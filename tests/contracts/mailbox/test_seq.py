@@ -1,0 +1,143 @@
+"""Numbers: even from the host, odd from the container, never the same twice."""
+
+import multiprocessing
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tests.support.mail import Pair, look, open_pair
+from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.host import Host
+
+WORKERS = 8
+EACH = 50
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return open_pair(tmp_path)
+
+
+def test_the_host_begins_with_two_and_the_container_with_one(tmp_path: Path) -> None:
+    assert open_pair(tmp_path / "a").host.send("first").seq == 2
+    assert open_pair(tmp_path / "b").container.send("first").seq == 1
+
+
+def test_the_host_counts_its_own_rows_only_and_the_container_both(pair: Pair) -> None:
+    assert pair.host.send("in").seq == 2
+    assert [pair.container.send("out").seq for _ in range(5)] == [3, 5, 7, 9, 11]
+    assert pair.host.send("in").seq == 4
+    assert pair.container.send("out").seq == 13
+    assert [pair.host.send("in").seq for _ in range(6)] == [6, 8, 10, 12, 14, 16]
+    assert pair.container.send("out").seq == 17
+
+
+def next_in(inbound: list[int]) -> int:
+    top = max(inbound, default=0)
+    return 2 if top < 2 else top + 2 - top % 2
+
+
+def next_out(inbound: list[int], outbound: list[int]) -> int:
+    top = max([*inbound, *outbound, 0])
+    return top + 1 if top % 2 == 0 else top + 2
+
+
+@settings(max_examples=15)
+@given(st.lists(st.sampled_from("io"), max_size=14))
+def test_any_interleaving_gives_the_numbers_of_the_rule(
+    tmp_path_factory: pytest.TempPathFactory, turns: list[str]
+) -> None:
+    pair = open_pair(tmp_path_factory.mktemp("seq"))
+    inbound: list[int] = []
+    outbound: list[int] = []
+    for turn in turns:
+        if turn == "i":
+            expected, seq = next_in(inbound), pair.host.send("x").seq
+            inbound.append(expected)
+        else:
+            expected, seq = next_out(inbound, outbound), pair.container.send("x").seq
+            outbound.append(expected)
+        assert seq == expected
+
+
+@pytest.mark.parametrize("top, following", [(None, 2), (0, 2), (-4, 2), (2, 4), (7, 8), (40, 42)])
+def test_numbers_go_on_after_whatever_another_host_wrote(
+    pair: Pair, top: int | None, following: int
+) -> None:
+    foreign(pair.path, "inbound.db", "messages_in", top)
+    assert pair.host.send("x").seq == following
+
+
+def foreign(folder: Path, file: str, table: str, seq: int | None) -> None:
+    """Put a row with any number into a file, as a program without our CHECK would."""
+    sql = (
+        f"INSERT INTO {table} (id, seq, kind, timestamp, content) VALUES ('f', ?, 'chat', 't', 'c')"
+    )
+    with closing(sqlite3.connect(folder / file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute(sql, (seq,))
+
+
+@pytest.mark.parametrize("top, following", [(None, 1), (1, 3), (4, 5), (9, 11)])
+def test_the_container_goes_on_after_whatever_is_there(
+    pair: Pair, top: int | None, following: int
+) -> None:
+    foreign(pair.path, "outbound.db", "messages_out", top)
+    assert pair.container.send("x").seq == following
+
+
+@pytest.mark.parametrize("table, seq", [("messages_in", 3), ("outbound.messages_out", 4)])
+def test_the_wrong_parity_is_refused_by_the_file_itself(pair: Pair, table: str, seq: int) -> None:
+    sql = (
+        f"INSERT INTO {table} (id, seq, kind, timestamp, content) VALUES ('x', ?, 'chat', 't', 'c')"
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+        look(pair.path, sql, seq)
+    look(pair.path, sql, seq + 1)
+
+
+def send_many(folder: str, worker: int) -> None:
+    """What one of several processes of the container does."""
+    container = Container(folder)
+    for number in range(EACH):
+        container.send(f"{worker}/{number}")
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+def test_many_processes_never_get_the_same_number_and_lose_nothing(pair: Pair) -> None:
+    pair.host.send("in")
+    spawn = multiprocessing.get_context("spawn")
+    arguments = [(str(pair.path), worker) for worker in range(WORKERS)]
+    workers = [spawn.Process(target=send_many, args=given_to) for given_to in arguments]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * WORKERS
+    mails = pair.host.outbox(limit=WORKERS * EACH + 1)
+    assert [mail.seq for mail in mails] == list(range(3, 3 + 2 * WORKERS * EACH, 2))
+    expected = {f"{worker}/{number}" for worker in range(WORKERS) for number in range(EACH)}
+    assert {mail.text for mail in mails} == expected
+    for worker_number in range(WORKERS):  # each one's own mail is in the order it was sent
+        own = [m.text for m in mails if m.text.startswith(f"{worker_number}/")]
+        assert own == [f"{worker_number}/{number}" for number in range(EACH)]
+
+
+def test_threads_of_two_hosts_never_get_the_same_number(pair: Pair) -> None:
+    hosts = [pair.host, Host(pair.path), Host(pair.path)]
+
+    def send(host: Host) -> None:
+        for _ in range(10):
+            host.send("x")
+
+    threads = [threading.Thread(target=send, args=(host,)) for host in hosts * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [mail.seq for mail in pair.host.inbox(limit=100)] == list(range(2, 122, 2))

@@ -1,0 +1,79 @@
+"""Helpers for tests of the mailbox: a clock that stands still, and both sides of one folder."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.records import Destination, Place
+
+NOON = 1_760_011_200_000  # 2025-10-09T12:00:00Z
+CHAT = Place("slack", "C1", "T1")
+GROUP = "ag-1-team01"
+
+
+class FakeClock:
+    """A clock in epoch milliseconds that moves only when told."""
+
+    def __init__(self, now: int = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        """Let time go by."""
+        self.now += round(seconds * 1000)
+
+
+class Pair(NamedTuple):
+    """Both sides of one session folder, and the clock they share."""
+
+    host: Host
+    container: Container
+    clock: FakeClock
+    path: Path
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask inbound.db as a stranger would; outbound.db is `outbound`."""
+        return look(self.path, sql, *values)
+
+
+def open_pair(tmp_path: Path, clock: FakeClock | None = None, **options: Any) -> Pair:
+    """Make a folder whose mail goes to one chat by default, and open both sides of it."""
+    clock = clock or FakeClock()
+    path = tmp_path / GROUP / "sess-1-abcdef"
+    host = Host.create(path, clock=clock, **options)
+    host.write_routing(CHAT)
+    return Pair(host, Container(path, clock=clock, **options), clock, path)
+
+
+def name_places(host: Host) -> None:
+    """Give the agent two names to write to: a channel and another agent."""
+    host.write_destinations(
+        [
+            Destination("family", "Family", "channel", "telegram", "F9"),
+            Destination("helper", "Helper", "agent", agent_group_id="ag-2-helper"),
+        ]
+    )
+
+
+def look(folder: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run one statement on the two files as any SQLite program would."""
+    with closing(sqlite3.connect(folder / "inbound.db", isolation_level=None)) as connection:
+        connection.execute("ATTACH ? AS outbound", (str(folder / "outbound.db"),))
+        return connection.execute(sql, values).fetchall()
+
+
+def texts(mails: list[Any]) -> list[str]:
+    """What was said, in order."""
+    return [mail.text for mail in mails]
+
+
+def say(host: Host, *words: str, **more: Any) -> Iterator[str]:
+    """Send several messages to the agent; give their ids."""
+    for word in words:
+        yield host.send(word, **more).id
