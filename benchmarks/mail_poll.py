@@ -24,7 +24,8 @@ _SIZES: Final = (100, 1_000, 10_000, 50_000)
 _LIMIT = 1.5
 _MILLI = 1e3
 _DUE = 10
-_CALLS = 5  # in one sample of ours: a call takes about a millisecond
+_CALLS = 5  # in one sample, where a call takes about a millisecond
+_LARGE = 10_000  # here NanoClaw's statements take long enough by themselves
 _OURS, _THEIRS = "threadkeep", "NanoClaw's statements"
 
 Seconds = Callable[[], float]
@@ -108,7 +109,8 @@ def _idle_ways(pair: Pair) -> dict[Way, Seconds]:
         (_OURS, sweep): partial(sweep_session, host.context, None),
     }
     return {
-        (*name, pair.size): partial(_each, _calls(name[0]), look) for name, look in looks.items()
+        (*name, pair.size): partial(_each, _calls(name[0], pair.size), look)
+        for name, look in looks.items()
     }
 
 
@@ -144,13 +146,15 @@ def _due_ways(pair: Pair) -> dict[Way, Seconds]:
         pair.theirs.say(f"due-{number}")
     what = f"container poll, {_DUE} due"
     return {
-        (_OURS, what, pair.size): partial(_each, _calls(_OURS), pair.ours.container.poll),
-        (_THEIRS, what, pair.size): partial(_each, _calls(_THEIRS), pair.theirs.poll),
+        (_OURS, what, pair.size): partial(
+            _each, _calls(_OURS, pair.size), pair.ours.container.poll
+        ),
+        (_THEIRS, what, pair.size): partial(_each, _calls(_THEIRS, pair.size), pair.theirs.poll),
     }
 
 
-def _calls(who: str) -> int:
-    return _CALLS if who == _OURS else 1
+def _calls(who: str, size: int) -> int:
+    return 1 if who == _THEIRS and size >= _LARGE else _CALLS
 
 
 def _each(calls: int, look: Callable[[], object]) -> float:

@@ -37,11 +37,12 @@ def output_of(example: str, folder: Path) -> list[str]:
 
 
 def test_library_examples_of_the_readme_run(tmp_path: Path) -> None:
-    chat, state = python_blocks(REPO / "README.md")
+    chat, state, mail = python_blocks(REPO / "README.md")
     assert output_of(chat, tmp_path) == ["Hello, world!", "['>>>Hello<<<, >>>world<<<!']"]
     assert (tmp_path / "chat.db").exists()
     assert output_of(state, tmp_path) == ["1 gateway/run.py", "1 error: timeout", "1 东京"]
     assert (tmp_path / "state.db").exists()
+    assert output_of(mail, tmp_path) == ["Ann: hello", "Hello, Ann!"]
 
 
 def test_library_example_of_the_state_store_runs(tmp_path: Path) -> None:
@@ -49,6 +50,16 @@ def test_library_example_of_the_state_store_runs(tmp_path: Path) -> None:
     first, second = output_of(example, tmp_path)
     assert ">>>gateway/run.py<<<" in first
     assert ">>>东京<<<" in second
+
+
+def test_library_examples_of_the_mailbox_run(tmp_path: Path) -> None:
+    host, agent, host_again, room = python_blocks(REPO / "docs" / "mailbox.md")
+    assert output_of(host, tmp_path) == ["1 message waits"]
+    assert output_of(agent, tmp_path) == ["Ann asks: What is in the report?"]
+    assert output_of(host_again, tmp_path) == ["1 sent", "[(2, 'completed'), (4, 'pending')]"]
+    assert "Only good news." in (tmp_path / "out.jsonl").read_text("utf-8")
+    assert output_of(room, tmp_path) == ["Yes, Ann."]
+    assert "Yes, Ann." in (tmp_path / "sent.jsonl").read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -60,8 +71,8 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_every_command_named_in_the_documentation_exists() -> None:
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
     code = "\n".join(_code(text))
-    named = set(re.findall(r"(?<!from )threadkeep ((?:chat |state )?[a-z]+)", code))
-    named -= {"chat", "state"}
+    named = set(re.findall(r"(?<!from )threadkeep ((?:chat |state |mail )?[a-z]+)", code))
+    named -= {"chat", "state", "mail"}
     assert len(named) > 20
     for command in sorted(named):
         done = subprocess.run(

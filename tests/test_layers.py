@@ -61,7 +61,9 @@ MAY_OPEN_FILES = {
     "base/lines.py": "appends lines to a file that a user names",
     "base/lock.py": "opens the lock file beside a database, never the database",
     "base/nofollow.py": "reads and writes attachments, with a look at each before it is opened",
+    "base/presence.py": "touches the heartbeat and opens lock files, never a database",
     "base/processes.py": "reads what /proc says about a process",
+    "base/shared_file.py": "looks at the end of a journal before SQLite does, never at a database",
     "base/sql.py": "reads the packaged .sql files",
 }
 # Sources read other programs' logs; surfaces read what the user names. Neither opens our stores.

@@ -1,11 +1,9 @@
 """One file between two sides: what a transaction promises, and what the other side may try."""
 
 import os
-import shutil
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.children import Child, exit_code, fork
+from tests.support.mail import leave_unfinished
 from threadkeep.base import shared_file
 from threadkeep.base.shared_file import SharedFile
 from threadkeep.errors import (
@@ -313,21 +312,15 @@ def test_a_fork_waits_for_the_transaction_of_another_thread(file: SharedFile) ->
 
 
 def make_hot(path: Path) -> list[Any]:
-    """Leave database and journal as a writer does that dies in the middle of a commit."""
+    """Leave the file as a writer does that dies in the middle of a commit; give what it held."""
     plain(path, *(f"INSERT INTO t(body) VALUES (zeroblob({size}))" for size in range(4000, 4012)))
     before = plain(path, "SELECT body FROM t ORDER BY id")
-    spare = path.with_name("spare.db")
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-        writer.execute("PRAGMA cache_size = 1")  # so that changed pages go to the file at once
-        writer.execute("BEGIN IMMEDIATE")
-        writer.execute("UPDATE t SET body = randomblob(4000)")
-        for suffix in ("", "-journal"):
-            shutil.copy(f"{path}{suffix}", f"{spare}{suffix}")
-        writer.execute("ROLLBACK")
-    for suffix in ("", "-journal"):
-        Path(f"{spare}{suffix}").rename(f"{path}{suffix}")
-    with pytest.raises(sqlite3.OperationalError) as failed:  # a plain reader cannot undo it
-        closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)).thing.execute("SELECT * FROM t")
+    leave_unfinished(path, "UPDATE t SET body = randomblob(4000)")
+    with (
+        closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader,
+        pytest.raises(sqlite3.OperationalError) as failed,  # a reader cannot undo it
+    ):
+        reader.execute("SELECT * FROM t")
     assert failed.value.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK
     return [body for (body,) in before]
 
@@ -553,7 +546,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path, content: bytes) -> 
 
 
 @pytest.fixture
-def odd_text(file: SharedFile) -> Iterator[SharedFile]:
+def odd_text(file: SharedFile) -> SharedFile:
     plain(file.path, "INSERT INTO t(body) VALUES (CAST(x'ff41' AS TEXT)), (x'00ff'), (2.5), (NULL)")
     return file
 

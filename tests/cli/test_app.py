@@ -41,7 +41,8 @@ def test_every_command_of_the_contract_is_there() -> None:
     rest = "paths status demo backup restore completion"
     state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
     state += " prune compact sizes check reindex"
-    groups = {"chat": chat, "state": state}
+    mail = "new ls send poll ack tail trace retry pause verify sweep serve next echo demo"
+    groups = {"chat": chat, "state": state, "mail": mail}
     grouped = [f"{group} {name}" for group, names in groups.items() for name in names.split()]
     named = [*grouped, *rest.split()]
     assert sorted(" ".join(path) for path in LEAVES) == sorted(named)

@@ -1,5 +1,7 @@
 """Shell completion: the scripts, and session ids with their titles."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import HOSTILE, Run, Start, document, talk
@@ -47,3 +49,14 @@ def test_completion_is_silent_where_there_is_no_store(start: Start) -> None:
 
 def test_commands_are_offered(start: Start) -> None:
     assert "record" in offered(start, "chat", "rec")
+
+
+def test_sessions_with_a_mailbox_are_offered_and_folders(
+    start: Start, run: Run, tmp_path: Path
+) -> None:
+    made = document(run("mail", "new", HOSTILE, "--json"))["session"]
+    lines = offered(start, "mail", "send", "sess-")
+    assert made in lines
+    assert not set(lines[lines.index(made) + 1]) & {"\x1b", "\x07", "\u202e"}
+    assert "dir" in offered(start, "mail", "ls", f"{tmp_path}/")
+    assert offered(start, "--home", "/nowhere", "mail", "send", "sess-") == []

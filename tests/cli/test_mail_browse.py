@@ -69,7 +69,7 @@ def test_what_mail_says_cannot_harm_a_terminal(run: Run, tmp_path: Path) -> None
     Container(box).send(HOSTILE)
     commands = (["ls"], ["tail"], ["poll"], ["trace", str(mail.seq)], ["ls", "--json"])
     for name, *more in commands:
-        shown = run("mail", name, box, *[word for word in more]).stdout
+        shown = run("mail", name, box, *more).stdout
         assert not set(shown) & {"\x1b", "\x07", "\u202e"}, name
 
 

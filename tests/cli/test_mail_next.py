@@ -56,7 +56,9 @@ def test_what_cannot_be_is_refused_with_a_hint(words: list[str], run: Run) -> No
 
 
 def test_the_vectors_come_out_the_same_through_the_command(run: Run, shared_data: Path) -> None:
-    vectors = json.loads((shared_data / "data" / "mailbox" / "cron_vectors.json").read_text("utf-8"))
+    vectors = json.loads(
+        (shared_data / "data" / "mailbox" / "cron_vectors.json").read_text("utf-8")
+    )
     for case in vectors[::12]:
         words = [case["expr"], "--tz", case["tz"], "--after", case["from"], "--json"]
         if "error" in case:

@@ -76,3 +76,12 @@ def test_status_of_a_file_that_is_no_store(run: Run, home: Path) -> None:
     (home / "chat.db").write_bytes(b"this is no database at all" * 100)
     assert "cannot be read" in run("status", code=1).stderr
     assert document(run("status", "--json", code=1))["chat"]["problem"] != ""
+
+
+def test_status_tells_about_the_mailroom(run: Run, home: Path) -> None:
+    run("mail", "new", "helper", "--channel", "cli", "--chat", "me")
+    found = document(run("status", "--json"))["mailbox"]
+    assert (found["sessions"], found["active"], found["agents"], found["chats"]) == (1, 1, 1, 1)
+    assert "1, 1 of them active, with 1 agent and 1 chat" in run("status").stdout
+    (home / "mailbox.db").write_bytes(b"nonsense" * 1000)
+    assert "the mailbox store cannot be read" in run("status", code=1).stderr

@@ -47,7 +47,6 @@ CHAT = Place("test", "chat-1")
 ALL = 1_000_000
 FILE_EVERY = 8
 _KEY = re.compile(r"(?P<iter>\d+)-(?P<writer>\d+)-(?P<place>\d+)(?P<side>[io])")
-_ONE_FILE = 200
 
 
 def folder_of(database: Path) -> Path:
@@ -126,7 +125,7 @@ def write(options: argparse.Namespace) -> None:
     ordered = options.mode.startswith("ordered")
     writer = Writer(folder, options, with_files=not ordered)
     sides = SIDES[options.mode]
-    for place in range(min(options.n, _ONE_FILE) if ordered else options.n):
+    for place in range(options.n):
         writer.save(sides[place % len(sides)])
     if ordered:
         os.replace(folder / ("outbound.db" if sides == "o" else "inbound.db"), database)

@@ -69,11 +69,12 @@ def run_host(folder: str, effects: str) -> None:
         if to_send:
             host.send(f"number {to_send[0]}", id=f"m-{to_send[0]}")
             say("sent", to_send.pop(0))
+        for message_id in sweep_session(host.context).settled.completed:
+            say("settled", message_id)
+        # After the sweep: an answer is written before the agent says that it is done.
         drained = drain(host.context, post)
         for message_id in drained.sent:
             say("delivered", message_id)
-        for message_id in sweep_session(host.context).settled.completed:
-            say("settled", message_id)
         if quiet and not to_send and is_quiet(host, drained):
             say("quiet", quiet)
             quiet = ""

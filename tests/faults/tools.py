@@ -259,14 +259,16 @@ def migcrash(versions: Iterable[int], method: str, *words: str, store: Store = C
 def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -> Run:
     """Damage the files of a crashed store.
 
-    The tool takes the order in which messages began for the order in which they changed.
+    The tool takes the order in which messages began for the order in which they changed. A store
+    in a folder writes some messages and then puts one of its files where the tool looks for it.
     """
-    command = store.writer(mode, "--iter 1")
+    command = store.writer(mode, "--iter 1", "--n 60" if store.folder else "")
     arguments = (
         *("--cases", str(cases), "--seed", str(seed)),
+        *(("--ms", "4000") if store.folder else ()),
         *("--writer", command, "--verifier", store.verifier()),
     )
-    return Run(f"{store.prefix}tear", "tear", arguments)
+    return Run(f"{store.prefix}tear {mode}", "tear", arguments)
 
 
 def hostile(store: Store = CHAT) -> Run:

@@ -1,7 +1,7 @@
 """Helpers for tests of the mailbox: a clock that stands still, and both sides of one folder."""
 
+import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,12 +68,23 @@ def look(folder: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
 
 
+def leave_unfinished(path: Path, change: str) -> None:
+    """Leave database and journal as a writer does that dies in the middle of a commit.
+
+    The two files are copied while the change, too large for SQLite's cache, is half in the file.
+    """
+    spare = path.with_name("spare.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute(change)
+        for suffix in ("", "-journal"):
+            shutil.copy(f"{path}{suffix}", f"{spare}{suffix}")
+        writer.execute("ROLLBACK")
+    for suffix in ("", "-journal"):
+        Path(f"{spare}{suffix}").rename(f"{path}{suffix}")
+
+
 def texts(mails: list[Any]) -> list[str]:
     """What was said, in order."""
     return [mail.text for mail in mails]
-
-
-def say(host: Host, *words: str, **more: Any) -> Iterator[str]:
-    """Send several messages to the agent; give their ids."""
-    for word in words:
-        yield host.send(word, **more).id

@@ -93,7 +93,7 @@ _SHOWN = "`threadkeep mail ls` shows the sessions; `threadkeep mail new NAME` ma
 
 def is_folder(ref: str) -> bool:
     """Tell whether a name means a folder rather than a session of the index."""
-    return os.sep in ref or ref in {".", ".."} or Path(ref).is_dir()
+    return os.sep in ref or (bool(ref) and Path(ref).is_dir())
 
 
 def find_mail_session(index: MailIndex, ref: str) -> Session:

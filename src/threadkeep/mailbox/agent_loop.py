@@ -1,5 +1,6 @@
 """The loop of an agent: wait for mail, work on it, answer, and say what became of it."""
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -40,11 +41,13 @@ def run_agent(
     """
     container.start(provider)
     try:
-        worked = _try_step(container, handler, stop)
-        if not worked:
-            container.poll(1)  # the moment of waking is over, though there was nothing to do
-        while not stop.wait(0 if worked else every):
+        worked = True
+        for turn in itertools.count():
+            if stop.wait(0 if worked else every):
+                return
             worked = _try_step(container, handler, stop)
+            if turn == 0 and not worked:
+                container.poll(1)  # the moment of waking is over, though there was nothing to do
     finally:
         container.stop()
 

@@ -3,13 +3,15 @@
 from collections.abc import Iterable
 from typing import Final
 
-from threadkeep.base import nofollow
+from threadkeep.base import json, nofollow
 from threadkeep.base.tx import Row, Tx
-from threadkeep.errors import Conflict, NotFound
+from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 from threadkeep.mailbox import inbound
 from threadkeep.mailbox.attachments import INBOX, clear_outbox
+from threadkeep.mailbox.content import compact
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.inbound import NewMail
+from threadkeep.mailbox.inbox_files import copy_files
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import DeadLetter, Delivery, Mail, read_content
 from threadkeep.mailbox.rows import CAP, delivery_of, keep_in_hash, mail_of, out_of
@@ -22,7 +24,7 @@ _UNSAID: Final = "failed, and nobody wrote down why"
 
 def dead_letters(ctx: Context) -> list[DeadLetter]:
     """List what failed: mail to the agent first, then mail from it, each by its number."""
-    with ctx.folder.inbound.read() as tx:
+    with ctx.folder.inbound.read(lenient=True) as tx:
         coming = [_dead_mail(row) for row in tx.all("dead_mail")]
         going = [delivery_of(row) for row in tx.all("dead_deliveries")]
     return [*coming, *_dead_deliveries(ctx, going)]
@@ -72,10 +74,13 @@ def retry(ctx: Context, which: str | int, *, force: bool = False) -> Mail | Deli
     one for good. Mail from the agent goes back to be delivered. If it may have been sent already
     (`unknown`), a second time needs `force`.
     """
-    with ctx.folder.inbound.write() as tx:
+    with ctx.folder.inbound.read() as tx:
         mail = _find_mail(tx, which)
         if mail is not None:
-            return _retry_mail(ctx, tx, mail)
+            _check_retry(tx, mail)
+    if mail is not None:
+        return _retry_mail(ctx, mail)
+    with ctx.folder.inbound.write() as tx:
         return _retry_delivery(ctx, tx, _find_delivery(tx, which), force=force)
 
 
@@ -95,18 +100,26 @@ def _find_delivery(tx: Tx, which: str | int) -> Delivery:
     return delivery_of(row)
 
 
-def _retry_mail(ctx: Context, tx: Tx, mail: Mail) -> Mail:
-    _, retried_as, purged_at = _grave(ctx, tx, mail)
+def _check_retry(tx: Tx, mail: Mail) -> None:
+    """Refuse to try what did not fail, is tried already, or has nothing left to say."""
+    if mail.status != "failed":
+        raise Conflict(f"message {mail.id!r} is {mail.status}, not failed", hint=_HINT)
+    _, _, retried_as, purged_at = tx.one("dead_of", {"id": mail.id}) or (None,) * 4
     if retried_as is not None:
         msg = f"message {mail.id!r} is tried again already, as {retried_as!r}"
         raise Conflict(msg, hint="follow that one; if it failed as well, retry it instead")
     if purged_at is not None:
-        msg = f"the content of message {mail.id!r} was purged"
-        raise Conflict(msg, hint="send it anew")
+        raise Conflict(f"the content of message {mail.id!r} was purged", hint="send it anew")
+
+
+def _retry_mail(ctx: Context, mail: Mail) -> Mail:
+    """Write the copy, its files first; it needs nothing of the original any more."""
+    row_id = ctx.new_id("task" if mail.kind == "task" else "msg")
+    raw = _with_own_files(ctx, mail, row_id)
     copy = NewMail(
-        ctx.new_id("task" if mail.kind == "task" else "msg"),
+        row_id,
         mail.kind,
-        mail.raw,
+        raw,
         mail.timestamp,
         mail.place,
         series_id=mail.series_id,
@@ -114,22 +127,29 @@ def _retry_mail(ctx: Context, tx: Tx, mail: Mail) -> Mail:
         on_wake=mail.on_wake,
         source_session_id=mail.source_session_id,
     )
-    written = inbound.put(tx, copy)[0]
-    tx.run("copy_hops", {"id": mail.id, "to": written.id})
-    tx.run("set_retried", {"id": mail.id, "retried_as": written.id})
-    return written
+    try:
+        with ctx.folder.inbound.write() as tx:
+            _check_retry(tx, inbound.get(tx, mail.id))
+            _dig(ctx, tx, mail)
+            written = inbound.put(tx, copy)[0]
+            tx.run("copy_hops", {"id": mail.id, "to": written.id})
+            tx.run("set_retried", {"id": mail.id, "retried_as": written.id})
+            return written
+    except ThreadkeepError:
+        nofollow.remove_tree(ctx.folder.path, INBOX, row_id)
+        raise
 
 
-def _grave(ctx: Context, tx: Tx, mail: Mail) -> tuple[str, str | None, str | None]:
-    """Give reason, copy and purge of failed mail; one that another host gave up gets its row."""
-    if mail.status != "failed":
-        msg = f"message {mail.id!r} is {mail.status}, not failed"
-        raise Conflict(msg, hint=_HINT)
-    row = tx.one("dead_of", {"id": mail.id})
-    if row is None:
+def _with_own_files(ctx: Context, mail: Mail, row_id: str) -> str:
+    """Give the text of the copy: the same, but for the paths of its files."""
+    content = copy_files(ctx.folder.path, mail.content, row_id)
+    return mail.raw if content == mail.content else compact(content, ctx.policy.content_bytes)
+
+
+def _dig(ctx: Context, tx: Tx, mail: Mail) -> None:
+    """Give failed mail its row among the dead, which another host does not write."""
+    if tx.one("dead_of", {"id": mail.id}) is None:
         tx.run("bury", {"id": mail.id, "reason": _UNSAID, "now": ctx.now_sql()})
-        return _UNSAID, None, None
-    return row[0], row[2], row[3]
 
 
 def _retry_delivery(ctx: Context, tx: Tx, row: Delivery, *, force: bool) -> Delivery:
@@ -184,7 +204,7 @@ def _purge(ctx: Context, tx: Tx, letter: DeadLetter) -> bool:
     mail = inbound.get(tx, letter.id)
     if mail.status != "failed":
         return False
-    _grave(ctx, tx, mail)
+    _dig(ctx, tx, mail)
     tx.run("purge_mail", asked)
     tx.run("set_purged", asked)
     keep_in_hash(tx, inbound.get(tx, mail.id))
@@ -192,12 +212,13 @@ def _purge(ctx: Context, tx: Tx, letter: DeadLetter) -> bool:
 
 
 def _is_shared(tx: Tx, letter: DeadLetter) -> bool:
-    """Tell whether a copy of mail to the agent names the same files."""
+    """Tell whether another run of the series names the same files."""
     if letter.direction == "out":
         return False
     mail = inbound.get(tx, letter.id)
-    series = {"series_id": mail.series_id or mail.id, "id": mail.id}
-    return tx.one("others_of_series", series) is not None
+    path = json.encode(f"{INBOX}/{mail.id}/")[1:-1]  # as it stands inside of content
+    asked = {"series_id": mail.series_id or mail.id, "id": mail.id, "path": path}
+    return bool(tx.value("files_are_shared", asked))
 
 
 def _remove_files(ctx: Context, letter: DeadLetter) -> None:

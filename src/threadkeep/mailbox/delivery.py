@@ -20,7 +20,6 @@ from threadkeep.mailbox import content as shapes
 from threadkeep.mailbox.adapters import File, MaybeSent, NotNow, Outgoing, Refused, Sent
 from threadkeep.mailbox.attachments import clear_outbox, collect
 from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.folder import OUTBOUND, refuse_views
 from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, route_of
 from threadkeep.mailbox.records import Delivery, DeliveryState, Json, OutMail
 from threadkeep.mailbox.rows import out_of
@@ -132,7 +131,6 @@ class _Round:
         ctx = self._ctx
         asked = {"id": row.message_out_id, "cap": ctx.policy.content_bytes}
         with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
-            refuse_views(ctx.folder.outbound, OUTBOUND, tx)
             found = tx.one("out", asked)
         if found is None:
             raise Refused("it is no longer among the outbound mail")
@@ -166,13 +164,24 @@ class _Round:
         found = collect(self._ctx.folder.path, parcel.id, _file_names(parcel.content))
         packed = replace(
             parcel,
-            content=_with_platform_id(self._ctx, parcel.content),
+            content=self._with_platform_id(parcel.content),
             files=tuple(File(name, data) for name, data in found.files),
             skipped=tuple(found.skipped),
         )
         if shapes.is_question(parcel.content):
             self._post.asked(packed)
         return packed
+
+    def _with_platform_id(self, content: Json) -> Json:
+        """Name the message that is edited or reacted to as the channel knows it."""
+        target = content.get("messageId")
+        if content.get("operation") not in ("edit", "reaction") or not isinstance(target, str):
+            return content
+        self._write(None)  # it may be the one that was sent just now
+        with self._ctx.folder.inbound.read() as tx:
+            row = tx.one("delivered", {"id": target})
+        known = None if row is None else row[1]
+        return {**content, "messageId": known or platform_name(target, self._ctx.agent_group)}
 
     # ------------------------------------------------------------------ sending
 
@@ -219,7 +228,8 @@ class _Round:
         One that may have been sent before stays in doubt.
         """
         reason = reason_of(error)
-        log.warning("message %s of %s: %r", row.message_out_id, self._ctx.folder.path, error)
+        level = logging.INFO if isinstance(error, (NotNow, Refused)) else logging.WARNING
+        log.log(level, "message %s of %s: %r", row.message_out_id, self._ctx.folder.path, error)
         if isinstance(error, (Busy, StorageFull)):
             due = self._due_in(self._ctx.policy.offline_s)
             return Step(row, row.state, row.attempts, due, reason)
@@ -370,17 +380,6 @@ def content_of(mail: OutMail, limit: int) -> Json:
 def _file_names(content: Json) -> list[object]:
     names = content.get("files")
     return names if isinstance(names, list) else []
-
-
-def _with_platform_id(ctx: Context, content: Json) -> Json:
-    """Name the message that is edited or reacted to as the channel knows it."""
-    target = content.get("messageId")
-    if content.get("operation") not in ("edit", "reaction") or not isinstance(target, str):
-        return content
-    with ctx.folder.inbound.read() as tx:
-        row = tx.one("delivered", {"id": target})
-    known = None if row is None else row[1]
-    return {**content, "messageId": known or platform_name(target, ctx.agent_group)}
 
 
 def _short(text: str | None) -> str:

@@ -141,6 +141,7 @@ def provision(path: str | Path, owner: Owner | None = None) -> Folder:
     """Make a session folder, or complete one; what is there is kept.
 
     With an `owner` (a host that runs as root, an agent that does not) everything belongs to it.
+    What root adds to a folder belongs to the owner of that folder.
     """
     folder = Folder(path)
     make_private_dir(folder.path)
@@ -149,11 +150,24 @@ def provision(path: str | Path, owner: Owner | None = None) -> Folder:
     _make_database(folder.outbound_path, OUTBOUND)
     bring_up_inbound(folder)
     bring_up_outbound(folder)
-    if owner is not None:
-        for place in (folder.path, folder.outbox_path, folder.inbound_path, folder.outbound_path):
-            os.chown(place, owner.uid, owner.gid, follow_symlinks=False)
+    _give(folder, owner)
     sync_dir(folder.path)
     return folder
+
+
+def _give(folder: Folder, owner: Owner | None) -> None:
+    found = os.lstat(folder.path)
+    if owner is None and os.geteuid() != 0:
+        return
+    wanted = owner or Owner(found.st_uid, found.st_gid)
+    # The folder comes last: from then on its new owner can change what is in it.
+    for place in (folder.outbox_path, folder.inbound_path, folder.outbound_path, folder.path):
+        there = os.lstat(place)
+        if (there.st_uid, there.st_gid) != wanted:
+            try:
+                os.chown(place, *wanted, follow_symlinks=False)
+            except OSError as error:
+                raise translate_os(error, place, "cannot give away") from error
 
 
 def _make_database(path: Path, shape: Side) -> None:

@@ -272,14 +272,14 @@ class Host:
 
     def mail(self, which: str | int) -> Mail:
         """Give inbound mail by its id or number."""
-        with self.context.folder.inbound.read() as tx:
+        with self.context.folder.inbound.read(lenient=True) as tx:
             return inbound.look_up(tx, which)
 
     def inbox(
         self, status: str | None = None, *, kind: str | None = None, limit: int = 50
     ) -> list[Mail]:
         """List inbound mail, the newest `limit` in the order of their numbers."""
-        with self.context.folder.inbound.read() as tx:
+        with self.context.folder.inbound.read(lenient=True) as tx:
             asked = {"status": status, "kind": kind, "limit": limit}
             return [mail_of(row) for row in tx.all("newest_mail", asked)][::-1]
 

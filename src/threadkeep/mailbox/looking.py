@@ -76,6 +76,8 @@ def overview(ctx: Context) -> Overview:
         pending, paused, failed = tx.one("open_mail") or (0, 0, 0)
         count_due = reading.for_columns(tx, "count_due", ctx)
         due = tx.execute(count_due, {"now": ctx.now_sql()}).fetchone()[0]
+        if failed and "tk_dead" in _our_tables(tx):
+            failed -= tx.value("buried_and_done_with")
         waiting, dead = _outgoing(tx)
     return Overview(
         pending=pending,

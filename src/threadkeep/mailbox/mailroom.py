@@ -86,7 +86,7 @@ class Mailroom:
         return cls(
             place,
             index,
-            adapters=adapters or {},
+            adapters={} if adapters is None else adapters,
             runner=runner,
             actions=actions or {},
             clock=clock,
@@ -276,7 +276,8 @@ class Mailroom:
     def sweep_one(self, session: Session) -> Swept:
         """Bring one session up to date."""
         swept = sweep_session(self.context(session), self._runner_of(session))
-        if session.container_status == "running" and not self.is_running(session):
+        known = self.index.session(session.id).container_status
+        if known == "running" and not self.is_running(session):
             self.index.set_container_status(session.id, "stopped")
         return swept
 

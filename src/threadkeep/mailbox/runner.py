@@ -3,13 +3,13 @@
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import which
 from typing import Final, Protocol, Self
 
 from threadkeep.errors import Invalid
@@ -59,7 +59,7 @@ class ProcessRunner:
         with self._guard:
             if self.is_running(session):
                 return True
-            if shutil.which(self._command[0]) is None:
+            if which(self._command[0]) is None:
                 log.warning("the agent of %s did not start: no %s", session, self._command[0])
                 return False
             self._processes[session] = self._spawner.submit(self._spawn, folder).result()
@@ -102,7 +102,7 @@ class ProcessRunner:
 
 
 def _tied_to_us() -> list[str]:
-    found = shutil.which("setpriv")
+    found = which("setpriv")
     return [] if found is None else [found, "--pdeathsig", "KILL", "--"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import content as shapes, outbound, reading
-from threadkeep.mailbox.attachments import put_outbox
+from threadkeep.mailbox.attachments import clear_outbox, put_outbox
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.ids import platform_part
 from threadkeep.mailbox.records import Destination, Json, OutMail, Place
@@ -41,7 +41,10 @@ def send(
     outbound.check(ctx, row_id, "chat", said, more.get("deliver_after"))  # before files are there
     if files:
         said["files"] = put_outbox(ctx.folder.path, row_id, _files(files))
-    return outbound.put(ctx, "chat", said, place, message_id=row_id, **more)
+    sent = outbound.put(ctx, "chat", said, place, message_id=row_id, **more)
+    if files and sent.id != row_id:  # it was said before, so nobody will ask for these files
+        clear_outbox(ctx.folder.path, row_id)
+    return sent
 
 
 def _files(files: Sequence[str | Path | tuple[str, bytes]]) -> list[tuple[str, bytes] | Path]:

@@ -70,13 +70,21 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
 def is_running(ctx: Context, runner: SessionRunner | None = None) -> bool:
     """Tell whether a container works in the folder, as far as anybody here knows.
 
-    One that nobody started from here holds the lock of the folder, and counts as well.
+    One of ours holds the lock of the folder, whoever started it. If nobody can tell of another
+    kind, which leaves no lock file, a recent sign of life counts.
     """
     if is_held(ctx.folder.agent_lock_path):
         return True
     if runner is not None:
         return runner.is_running()
-    return ctx.running is not None and ctx.running()
+    if ctx.running is not None:
+        return ctx.running()
+    return not ctx.folder.agent_lock_path.exists() and _beat_lately(ctx)
+
+
+def _beat_lately(ctx: Context) -> bool:
+    heartbeat = ctx.folder.heartbeat_ms()
+    return heartbeat is not None and ctx.clock() - heartbeat <= ctx.policy.claim_ms
 
 
 def tool_state(ctx: Context) -> ToolState | None:

@@ -4,7 +4,6 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.tx import Row, Tx
 from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.folder import OUTBOUND, refuse_views
 from threadkeep.mailbox.records import Delivery
 from threadkeep.mailbox.rows import delivery_of
 from threadkeep.mailbox.telling import tell
@@ -54,9 +53,7 @@ def _cursor(ctx: Context) -> Cursor:
 
 def _new_rows(ctx: Context, cursor: Cursor) -> tuple[list[Row], Cursor]:
     limit = ctx.policy.drain
-    file = ctx.folder.outbound
-    with file.read(lenient=True, owner_runs=ctx.running) as tx:
-        refuse_views(file, OUTBOUND, tx)
+    with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
         fresh = tx.all("out_fresh", {"seq": cursor.seq, "limit": limit})
         late = tx.all("out_late", {"seq": cursor.seq, "rowid": cursor.rowid, "limit": limit})
         last = tx.value("last_rowid") or 0

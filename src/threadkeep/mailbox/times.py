@@ -4,13 +4,13 @@ Messages and schedules carry ISO text with a zone (`2026-08-14T11:19:55.136Z`); 
 writes by itself is SQLite's form (`2026-08-14 11:19:55`), always UTC, whole seconds.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
 
-__all__ = ["iso", "normal_moment", "parse_moment", "read_moment", "sqlite_form"]
+__all__ = ["find_zone", "iso", "normal_moment", "parse_moment", "read_moment", "sqlite_form"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years that both forms can write.
@@ -51,7 +51,19 @@ def _given_ms(given: datetime | str, zone: str) -> int | None:
         moment = given if isinstance(given, datetime) else datetime.fromisoformat(given.strip())
     except ValueError:
         return None
-    return _to_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=ZoneInfo(zone)))
+    return _to_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=find_zone(zone)))
+
+
+def find_zone(name: str) -> tzinfo:
+    """Give a time zone by its name; refuse what is none."""
+    if name == "UTC":
+        return UTC  # known even where no time zone database is installed
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # not found; not a name; a folder of zones
+        msg = f"the time zone {name[:60]!r} is not known here"
+        hint = "use an IANA name like Europe/Madrid; if it is one, install the package tzdata"
+        raise Invalid(msg, hint=hint) from None
 
 
 def normal_moment(given: datetime | str | int | None, zone: str = "UTC") -> str | None:

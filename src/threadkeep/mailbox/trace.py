@@ -81,20 +81,28 @@ def _find(ctx: Context, tx: Tx, which: str | int) -> Mail | OutMail:
 def _of_mail(ctx: Context, tx: Tx, mail: Mail, tables: frozenset[str]) -> Iterator[Event]:
     yield Event(_time(mail.timestamp), "messages_in", "written", _described(mail))
     if "tk_hops" in tables and (hops := tx.one("hops_of", {"id": mail.id})) is not None:
-        yield Event(None, "tk_hops", "passed on", f"by {hops[0]} agents so far")
+        yield Event(None, "tk_hops", "passed on", f"by {_many(hops[0], 'agent')} so far")
     if mail.process_after is not None:
         yield Event(_time(mail.process_after), "messages_in", "due", mail.recurrence or "")
     yield from _container_side(ctx, tx, mail, tables)
     yield from _replies(ctx, tx, mail)
-    dead = tx.one("dead_of", {"id": mail.id}) if "tk_dead" in tables else None
+    dead, tried_for = _graves(tx, mail) if "tk_dead" in tables else (None, None)
     if mail.status in ("completed", "failed"):
-        tries = f"after {mail.tries} claims" if mail.tries else ""
+        tries = f"after {_many(mail.tries, 'claim')}" if mail.tries else ""
         yield Event(_time(dead[1]) if dead else None, "messages_in", mail.status, tries)
     elif mail.status != "pending":
         yield Event(None, "messages_in", mail.status)
     if dead is not None:
         yield from _death(dead)
-    yield from _other_runs(tx, mail)
+    if tried_for is not None:
+        yield Event(_time(tried_for[1]), "tk_dead", "a new try", f"of {tried_for[0]}")
+    copies = {dead[2] if dead else None, tried_for[0] if tried_for else None}
+    yield from _other_runs(tx, mail, copies)
+
+
+def _graves(tx: Tx, mail: Mail) -> tuple[Row | None, Row | None]:
+    """Give what is known of its own failure, and of the one that it is a new try of."""
+    return tx.one("dead_of", {"id": mail.id}), tx.one("retried_for", {"id": mail.id})
 
 
 def _container_side(ctx: Context, tx: Tx, mail: Mail, tables: frozenset[str]) -> Iterator[Event]:
@@ -118,16 +126,17 @@ def _death(dead: Row) -> Iterator[Event]:
         yield Event(_time(purged_at), "tk_dead", "purged")
 
 
-def _other_runs(tx: Tx, mail: Mail) -> Iterator[Event]:
+def _other_runs(tx: Tx, mail: Mail, copies: set[str | None]) -> Iterator[Event]:
     """Give the run of the series before this one, and those that came of it."""
     if "series_id" not in columns_of(tx, "messages_in"):
         return
-    others = tx.all("others_of_series", {"series_id": mail.series_id or mail.id, "id": mail.id})
+    asked = {"series_id": mail.series_id or mail.id, "id": mail.id}
+    others = [row for row in tx.all("others_of_series", asked) if row[0] not in copies]
     before = [row for row in others if (row[1] or 0) < (mail.seq or 0)][-1:]
     after = [row for row in others if (row[1] or 0) > (mail.seq or 0)][:_MOST]
-    for message_id, _, at, _ in before:
+    for message_id, _, at in before:
         yield Event(_time(at), "messages_in", "earlier run", message_id)
-    for message_id, _, at, _ in after:
+    for message_id, _, at in after:
         yield Event(_time(at), "messages_in", "later run", message_id)
 
 
@@ -149,7 +158,7 @@ def _of_out(tx: Tx, mail: OutMail, tables: frozenset[str]) -> Iterator[Event]:
         yield Event(_time(mail.deliver_after), "messages_out", "due")
     row = tx.one("delivery", {"id": mail.id}) if "tk_delivery" in tables else None
     if row is not None:
-        attempts = f"{row[5]} attempts" if row[5] else ""
+        attempts = _many(row[5], "attempt") if row[5] else ""
         detail = "; ".join(part for part in (attempts, shortened(row[8] or "")) if part)
         yield Event(_time(row[9]), "tk_delivery", row[2], detail)
     if {"status", "platform_message_id"} <= columns_of(tx, "delivered"):
@@ -186,6 +195,10 @@ def _time(text: str | None) -> str | None:
     """Write a time in the one form of a trace; what is no time is shown as it is."""
     ms = read_moment(text)
     return text if ms is None else iso(ms)
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _nth(number: int) -> str:

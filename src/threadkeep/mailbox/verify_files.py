@@ -45,9 +45,8 @@ def _names(folder: Folder, *parts: str) -> list[str]:
 
 
 def _entry(folder: Folder, name: str, owner: int) -> Iterator[Problem]:
-    try:
-        info = os.lstat(folder.path / name)
-    except FileNotFoundError:  # a journal of a moment ago
+    info = _look(folder, name)
+    if info is None:
         return
     if name in (INBOX, OUTBOX):
         if not stat.S_ISDIR(info.st_mode):
@@ -82,8 +81,13 @@ def _box(folder: Folder, box: str) -> Iterator[Problem]:
 
 
 def _is(folder: Folder, parts: tuple[str, ...], kind: Callable[[int], bool]) -> bool:
+    info = _look(folder, *parts)
+    return info is None or kind(info.st_mode)
+
+
+def _look(folder: Folder, *parts: str) -> os.stat_result | None:
+    """Look at a file; None if it is gone by now (a journal of a moment ago) or out of reach."""
     try:
-        info = os.lstat(folder.path.joinpath(*parts))
-    except FileNotFoundError:
-        return True  # gone by now: nothing to say about it
-    return kind(info.st_mode)
+        return os.lstat(folder.path.joinpath(*parts))
+    except OSError:
+        return None

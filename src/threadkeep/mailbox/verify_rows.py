@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
 from threadkeep.base import json, nofollow
@@ -13,17 +12,18 @@ from threadkeep.mailbox import reading
 from threadkeep.mailbox.attachments import INBOX, OUTBOX
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.inbound import KINDS
+from threadkeep.mailbox.inbox_files import inbox_file
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.outbound import KINDS as OUT_KINDS
 from threadkeep.mailbox.problems import Problem, error, warning
 from threadkeep.mailbox.records import Mail, OutMail
 from threadkeep.mailbox.recurrence import next_due
-from threadkeep.mailbox.rows import CAP, MAIL_COLUMNS, in_hash, mail_of, out_hash, out_of
+from threadkeep.mailbox.rows import MAIL_COLUMNS, in_hash, mail_of, out_hash, out_of
 from threadkeep.mailbox.times import read_moment
 
 Check = Callable[[Context, Running | None], Iterator[Problem]]
 
-_PAGE: Final = 200  # rows per look: a container that wants to write never waits for long
+_PAGE: Final = 100  # rows per look: a container that wants to write never waits for long
 _OUT_COLUMNS: Final = 10
 _LIVE: Final = ("pending", "paused")
 _STATUSES: Final = frozenset(("pending", "completed", "failed", "paused"))
@@ -54,7 +54,7 @@ def _pages(
     after = -(1 << 63)
     while True:
         with _reading(ctx, runs, both=both) as tx:
-            asked = {"after": after, "limit": _PAGE, "cap": CAP}
+            asked = {"after": after, "limit": _PAGE, "cap": ctx.policy.content_bytes}
             rows = tx.execute(query(tx), asked).fetchall()
         yield from (row[1:] for row in rows)
         if len(rows) < _PAGE:
@@ -77,6 +77,7 @@ def check_mail(ctx: Context, runs: Running | None) -> Iterator[Problem]:
         where = f"messages_in {_shown(row[0])}"
         mail = mail_of(row)
         kind, tries, hashed = row[MAIL_COLUMNS:]
+        yield from _number(row[1], 0, where)
         yield from _mail_fields(mail, kind, tries, where)
         yield from _mail_times(ctx, mail, where)
         yield from _inbox_files(ctx, mail, where)
@@ -88,7 +89,6 @@ _HASH_IN: Final = "(SELECT hash FROM main.tk_row_hash WHERE message_id = m.id)"
 
 
 def _mail_fields(mail: Mail, kind: str, tries: str, where: str) -> Iterator[Problem]:
-    yield from _number(mail.seq, 0, where)
     if mail.status not in _STATUSES:
         hint = "neither side knows that word: set it to pending, or to completed"
         yield error(where, f"has the status {_shown(mail.status)}", hint)
@@ -142,10 +142,10 @@ def _inbox_files(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
 
 
 def _inbox_file(ctx: Context, mail: Mail, path: str, where: str) -> Iterator[Problem]:
-    box, *rest = PurePosixPath(path).parts or ("",)
-    if box != INBOX or len(rest) != 2 or not all(is_safe_name(part) for part in rest):  # noqa: PLR2004
+    place = inbox_file(path)
+    if place is None:
         yield error(where, f"names a file outside of its inbox: {_shown(path)}", "do not open it")
-    elif not _is_there(ctx, (box, rest[0]), rest[1]):
+    elif not _is_there(ctx, (INBOX, place[0]), place[1]):
         said = f"names {_shown(path)}, which is not there"
         hint = "send it again, with the file"
         yield (error if mail.status in _LIVE else warning)(where, said, hint)
@@ -177,7 +177,7 @@ def check_out(ctx: Context, runs: Running | None) -> Iterator[Problem]:
         yield from _out_fields(mail, where)
         if not delivered:
             yield from _outbox_files(ctx, mail, where)
-        if hashed is not None and hashed != out_hash(mail):
+        if hashed is not None and mail.raw is not None and hashed != out_hash(mail):
             yield error(where, "does not match its hash", _CHANGED)
 
 
@@ -245,7 +245,7 @@ _HINTS: Final = {
     "processing_ack": "the container wrote it; delete the row if the message shall come again",
     "delivered": "the agent's file was replaced, or rows of it are gone",
     "number": _NUMBER,
-    "messages_out": "it was written under a number that had passed; the next drain looks again",
+    "messages_out": "no delivery comes by it again; ask the agent to send it once more",
 }
 
 

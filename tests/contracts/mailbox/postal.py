@@ -98,7 +98,9 @@ class Desk:
         self.path = folder
         self.clock = clock
         self._options = options
-        self.host = Host.create(folder, agent_group="ag-1", session="sess-1", clock=clock, **options)
+        self.host = Host.create(
+            folder, agent_group="ag-1", session="sess-1", clock=clock, **options
+        )
         self.host.write_routing(CHAT)
         self.container = Container(folder, clock=clock)
 
@@ -128,7 +130,7 @@ class Desk:
 def count_writes(host: Host, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Give a list that grows with every write transaction on inbound.db."""
     seen: list[None] = []
-    _around_writes(host, monkeypatch, lambda: seen.append(None), lambda: None)
+    _around_writes(host, monkeypatch, lambda: seen.append(None), _nothing)
     return seen
 
 
@@ -138,17 +140,17 @@ def crash_at_write(
     """Let the host die in its n-th write of inbound.db, before or after the commit."""
     left = [number]
 
-    def count() -> None:
-        left[0] -= 1
-
     def die() -> None:
+        left[0] -= 1
         if left[0] == 0:
             raise Crash
 
-    if committed:
-        _around_writes(host, monkeypatch, count, die)
-    else:
-        _around_writes(host, monkeypatch, lambda: (count(), die()), lambda: None)
+    inside, behind = (_nothing, die) if committed else (die, _nothing)
+    _around_writes(host, monkeypatch, inside, behind)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _around_writes(

@@ -122,9 +122,10 @@ def test_options_are_labels_or_complete() -> None:
     }
     assert shapes.is_question(said)
     assert not shapes.is_question({**said, "options": []})
-    for odd in ([], [{}], [{"label": 7}]):
+    unusable: list[list[Any]] = [[], [{}], [{"label": 7}]]
+    for options in unusable:
         with pytest.raises(Invalid):
-            shapes.question("q", "T", "W", odd)  # type: ignore[arg-type]
+            shapes.question("q", "T", "W", options)
 
 
 @pytest.mark.parametrize(

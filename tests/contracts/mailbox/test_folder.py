@@ -301,6 +301,9 @@ def test_root_can_give_the_folder_to_the_agent() -> None:
         assert exit_code(fork(lambda: work_as_nobody(path))) == 0
         assert [mail.text for mail in host.outbox()] == ["hello"]
         assert host.send("again").seq == 4
+        (path / "outbound.db").unlink()
+        provision(path)  # what root adds to it later is the agent's as well
+        assert (path / "outbound.db").stat().st_uid == 65534
 
 
 # ---------------------------------------------------------------------- older folders
@@ -463,7 +466,7 @@ def test_no_value_in_outbound_stops_the_host_from_reading_the_rest(path: Path) -
     pair.container.send("before")
     odd = (
         "(x'ff00', 3, x'00', 7, 8.5, x'ff', x'ff', 9, x'00ff', x'7b7d')",
-        "(CAST(x'ff41' AS TEXT), 5, 0, CAST(x'fe' AS TEXT), 'soon', '', 0, 0, 0, CAST(x'7bff' AS TEXT))",
+        "(CAST(x'ff41' AS TEXT), 5, 0, 'now', 'soon', '', 0, 0, 0, CAST(x'7bff' AS TEXT))",
         "(NULL, NULL, NULL, '', NULL, '', NULL, NULL, NULL, 'no JSON')",
         "('nul' || char(0) || 'x', 9, NULL, '', NULL, 'chat', '', '', '', '{\"text\":5}')",
     )

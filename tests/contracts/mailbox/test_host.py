@@ -6,8 +6,20 @@ from typing import Any
 
 import pytest
 
-from tests.support.mail import CHAT, GROUP, NOON, Pair, name_places, open_pair, texts
-from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError, TooLarge
+from tests.support.mail import (
+    CHAT,
+    GROUP,
+    NOON,
+    Pair,
+    leave_unfinished,
+    name_places,
+    open_pair,
+    texts,
+)
+from threadkeep.base import shared_file
+from threadkeep.errors import Busy, Conflict, Invalid, NotFound, TooLarge
+from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.ids import channel_message_id
 from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.records import Destination, Place
@@ -362,12 +374,13 @@ def test_an_error_names_the_size_and_the_way_out(tmp_path: Path) -> None:
 
 def test_a_zone_that_is_none_is_an_error_of_ours(tmp_path: Path) -> None:
     pair = open_pair(tmp_path, zone="Mars/Olympus")
-    for act in (
-        lambda: pair.host.insert_task("x", process_after="2025-12-01T09:00"),
-        lambda: pair.host.insert_task("x", recurrence="0 9 * * *"),
-    ):
-        with pytest.raises(ThreadkeepError, match="Mars/Olympus"):
-            act()
+    wishes: list[dict[str, Any]] = [
+        {"process_after": "2025-12-01T09:00"},
+        {"recurrence": "0 9 * * *"},
+    ]
+    for wish in wishes:
+        with pytest.raises(Invalid, match="Mars/Olympus"):
+            pair.host.insert_task("x", **wish)
 
 
 def test_ids_of_channels_are_the_posts_and_the_groups(pair: Pair) -> None:
@@ -398,3 +411,43 @@ def test_a_series_has_one_live_row_whoever_writes(pair: Pair) -> None:
     pair.rows("UPDATE messages_in SET status = 'completed'")
     pair.rows(sql, "task-2", 40, task.id)
     assert [mail.id for mail in pair.host.inbox()] == [task.id, "task-2"]
+
+
+# ---------------------------------------------------------------------- a container that died
+
+
+@pytest.fixture
+def half_sent(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    """A container that died in the middle of a commit, after it had sent some mail."""
+    for number in range(12):
+        pair.container.send(f"{number} " + "x" * 3000)
+    leave_unfinished(
+        pair.path / "outbound.db", "UPDATE messages_out SET content = randomblob(3000)"
+    )
+    monkeypatch.setattr(shared_file, "_PATIENCE", 0.0)
+    return pair
+
+
+def test_the_host_undoes_what_a_dead_container_left(half_sent: Pair) -> None:
+    mails = half_sent.host.outbox()
+    assert [mail.text.split()[0] for mail in mails] == [str(number) for number in range(12)]
+    assert not (half_sent.path / "outbound.db-journal").exists()
+
+
+def test_the_host_leaves_the_commit_of_a_running_container_alone(half_sent: Pair) -> None:
+    running = True
+    host = Host(half_sent.path, running=lambda: running)
+    with pytest.raises(Busy, match="in the middle of a commit"):
+        host.outbox()
+    assert (half_sent.path / "outbound.db-journal").exists()
+    assert host.send("its own side is not concerned").seq == 2
+    running = False
+    assert len(host.outbox()) == 12
+
+
+def test_a_new_container_undoes_what_the_last_one_left(half_sent: Pair) -> None:
+    half_sent.host.send("hello")
+    container = Container(half_sent.path)
+    container.start()
+    assert texts(container.poll()) == ["hello"]
+    assert container.send("13").seq == 25

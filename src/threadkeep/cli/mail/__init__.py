@@ -2,7 +2,8 @@
 
 from threadkeep.cli.mail.agent import ack, poll
 from threadkeep.cli.mail.browse import ls, tail, trace
-from threadkeep.cli.mail.care import pause, retry, sweep, verify
+from threadkeep.cli.mail.care import pause, sweep, verify
+from threadkeep.cli.mail.dead import retry
 from threadkeep.cli.mail.demo import demo
 from threadkeep.cli.mail.echo import echo
 from threadkeep.cli.mail.group import mail

@@ -50,7 +50,7 @@ def looking(call: Call, session: str) -> Context:
 
 def hosting(call: Call, session: str, zone: str | None = None) -> Host:
     """Open the host's side of a mailbox; one that NanoClaw made gets our side tables."""
-    return Host(call.home.mail_folder(session), zone=zone or call.home.zone)
+    return Host(call.home.mail_folder(session), zone=call.home.zone_named(zone))
 
 
 def containing(call: Call, session: str) -> Container:

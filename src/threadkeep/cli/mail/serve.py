@@ -1,5 +1,7 @@
 """`threadkeep mail serve`: the host's loop over all sessions."""
 
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -12,6 +14,9 @@ from threadkeep.cli.mail.echo import ended_by_signals
 from threadkeep.cli.output import json_line, note, warn, write
 from threadkeep.home.mail import Adapter, Drained, FileAdapter, ProcessRunner, Report, Swept
 
+_SOON = 0.1  # between two turns that shall come to an end
+_STARTS = 5  # of one agent that never takes its mail
+
 
 @command(
     "serve",
@@ -22,7 +27,7 @@ from threadkeep.home.mail import Adapter, Drained, FileAdapter, ProcessRunner, R
 @click.option("--channel-log", metavar="FILE", help="Every channel is this file of JSON lines.")
 @click.option("--every", default=1.0, show_default=True, help="Seconds between two deliveries.")
 @click.option("--sweep-every", default=2.0, show_default=True, help="Seconds between two sweeps.")
-@click.option("--once", is_flag=True, help="One turn only.")
+@click.option("--once", is_flag=True, help="End when there is nothing left to do now.")
 def serve(
     call: Call,
     *,
@@ -32,27 +37,63 @@ def serve(
     sweep_every: float,
     once: bool,
 ) -> int:
-    """Serve all sessions until it is ended: start agents that have mail, deliver what they send.
+    """Serve all sessions: start agents that have mail, deliver what they send, until it is ended.
 
     The agent COMMAND runs in a shell of its own for each session, with its folder in
     THREADKEEP_MAIL; what it prints goes to stderr. A message for which there is no channel here
     waits. With --json every line is what one turn did.
     """
-    problems = 0
+    if channel_log is None:
+        note("no channel is served: mail to people waits; --channel-log FILE takes it")
     with _room(call, agent, channel_log) as (room, adapters), ended_by_signals() as stop:
-        if not adapters and channel_log is None:
-            note("no channel is served: mail to people waits; --channel-log FILE takes it")
+        turns = Turns(stop, once=once, has_agent=agent is not None)
 
         def report(turn: Report) -> None:
-            nonlocal problems
-            problems = len(turn.errors)
             _show(call, turn)
             _add_channels(room, adapters, channel_log)
-            if once:
-                stop.set()
+            turns.judge(turn)
 
-        room.serve(stop, every=every, sweep_every=sweep_every, on_report=report)
-    return PROBLEMS if once and problems else 0
+        pace = (_SOON, 0.0) if once else (every, sweep_every)
+        room.serve(stop, every=pace[0], sweep_every=pace[1], on_report=report)
+    return PROBLEMS if turns.problems else 0
+
+
+class Turns:
+    """Decides after each turn whether it was the last one, for those that shall come to an end."""
+
+    def __init__(self, stop: threading.Event, *, once: bool, has_agent: bool) -> None:
+        self.problems: list[str] = []
+        self._stop = stop
+        self._once = once
+        self._has_agent = has_agent
+        self._starts: Counter[str] = Counter()
+
+    def judge(self, turn: Report) -> None:
+        """Look at what a turn did."""
+        if not self._once:
+            return
+        for session, swept in turn.swept.items():
+            if swept.started is not None:
+                self._starts[session] += 1
+            if swept.settled.completed or swept.settled.failed:
+                self._starts[session] = 0
+            if swept.started is False or self._starts[session] > _STARTS:
+                self.problems.append(f"{session}: the agent does not take its mail")
+        self.problems += [f"{name}: {trouble}" for name, trouble in turn.errors.items()]
+        if self.problems or not left_to_do(turn, has_agent=self._has_agent):
+            self._stop.set()
+
+
+def left_to_do(turn: Report, *, has_agent: bool) -> bool:
+    """Tell whether another turn may find something, after what this one found."""
+    moved = any(done.sent or done.failed or done.unknown for done in turn.delivered.values())
+    return moved or any(
+        swept.settled.completed
+        or swept.settled.failed
+        or swept.rearmed
+        or (has_agent and swept.due)
+        for swept in turn.swept.values()
+    )
 
 
 @contextmanager
@@ -86,26 +127,24 @@ def _add_channels(room: Mailroom, adapters: dict[str, Adapter], log: str | None)
 
 
 def _show(call: Call, turn: Report) -> None:
-    happened = {name: words for name in _sessions(turn) if (words := _words(turn, name))}
-    if call.as_json and happened:
-        json_line(turn)
+    sessions = dict.fromkeys([*turn.swept, *turn.delivered, *turn.errors])
+    happened = {name: words for name in sessions if (words := _words(turn, name))}
+    if call.as_json:
+        if happened:
+            json_line(turn)
         return
     for name, words in happened.items():
         if name in turn.errors:
-            warn(f"{name}: {turn.errors[name]}")
+            warn(f"{name}: {words}")
         else:
             write(f"{name}\t{words}")
-
-
-def _sessions(turn: Report) -> list[str]:
-    return list(dict.fromkeys([*turn.swept, *turn.delivered, *turn.errors]))
 
 
 def _words(turn: Report, name: str) -> str:
     """Say what one turn did for a session; nothing if it did nothing."""
     if name in turn.errors:
         return turn.errors[name]
-    told = [*_delivered(turn.delivered.get(name)), *_swept(turn.swept.get(name))]
+    told = [*_swept(turn.swept.get(name)), *_delivered(turn.delivered.get(name))]
     return ", ".join(told)
 
 

@@ -253,6 +253,10 @@ SELECT (SELECT count(*) FROM messages_in WHERE status = 'pending'),
   (SELECT count(*) FROM messages_in WHERE status = 'paused'),
   (SELECT count(*) FROM messages_in WHERE status = 'failed')
 
+-- name: buried_and_done_with
+SELECT count(*) FROM messages_in m CROSS JOIN tk_dead d ON d.message_id = m.id
+WHERE m.status = 'failed' AND (d.retried_as IS NOT NULL OR d.purged_at IS NOT NULL)
+
 -- name: our_tables
 SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('tk_delivery', 'tk_cursor', 'tk_dead', 'tk_meta')
 
@@ -284,11 +288,18 @@ ORDER BY m.seq
 UPDATE messages_in SET status = 'completed' WHERE id = :id AND status = 'pending'
 
 -- name: others_of_series
-SELECT m.id, m.seq, m.timestamp, m.recurrence FROM messages_in m
+SELECT m.id, m.seq, m.timestamp FROM messages_in m
 WHERE m.series_id = :series_id AND m.id <> :id ORDER BY m.seq
+
+-- name: files_are_shared
+SELECT EXISTS (SELECT 1 FROM messages_in m
+  WHERE m.series_id = :series_id AND m.id <> :id AND instr(m.content, :path) > 0)
 
 -- name: copy_hops
 INSERT OR REPLACE INTO tk_hops (message_id, hops) SELECT :to, hops FROM tk_hops WHERE message_id = :id
+
+-- name: retried_for
+SELECT message_id, at FROM tk_dead WHERE retried_as = :id
 
 -- name: dead_delivery_by_seq
 SELECT {delivery} FROM tk_delivery WHERE seq = :seq
@@ -348,7 +359,9 @@ SELECT d.message_out_id FROM delivered d
 WHERE NOT EXISTS (SELECT 1 FROM outbound.messages_out o WHERE o.id = d.message_out_id) LIMIT 100
 
 -- name: verify_stragglers
+-- Neither cursor comes by them again: one goes by the number, the other by when a row was written.
 SELECT substr(o.id, 1, 200) FROM outbound.messages_out o
-WHERE o.seq <= (SELECT max(seq) FROM tk_cursor)
+WHERE o.seq <= (SELECT seq FROM tk_cursor WHERE name = 'out')
+  AND o.rowid <= COALESCE((SELECT seq FROM tk_cursor WHERE name = 'out_rowid'), o.rowid)
   AND NOT EXISTS (SELECT 1 FROM tk_delivery t WHERE t.message_out_id = o.id)
   AND NOT EXISTS (SELECT 1 FROM delivered d WHERE d.message_out_id = o.id) LIMIT 100

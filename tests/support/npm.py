@@ -1,0 +1,36 @@
+"""Packages from npm, of one pinned version each, for tests that ask another program's opinion."""
+
+import fcntl
+import json
+import subprocess
+from pathlib import Path
+
+from tests.conftest import IN_CI, REPO, cannot_run, need_tool
+
+
+def installed(package: str, version: str) -> Path:
+    """Give the node_modules folder that holds the package, installing it when it is not there."""
+    need_tool("node")
+    npm = need_tool("npm")
+    folder = REPO / ".cache" / package
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
+        if _version(folder / "node_modules" / package) != version:
+            _install(npm, folder, f"{package}@{version}")
+    return folder / "node_modules"
+
+
+def _version(package: Path) -> str | None:
+    described = package / "package.json"
+    return str(json.loads(described.read_text())["version"]) if described.exists() else None
+
+
+def _install(npm: str, folder: Path, wanted: str) -> None:
+    options = ("--no-save", "--no-audit", "--no-fund")
+    command = [npm, "install", "--prefix", str(folder), wanted, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return
+    reason = f"needs the npm package {wanted}, and `npm install` failed (is there a network?)"
+    cannot_run(f"{reason}\n{done.stderr}" if IN_CI else reason)
