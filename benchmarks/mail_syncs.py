@@ -1,7 +1,7 @@
 """`mail-syncs`: how often each verb of the mailbox waits for the disk, told by strace.
 
 A commit with a rollback journal and full syncs waits four times: for the journal, for its name in
-the folder, for its header, and for the file. Nothing durable can be had for less.
+the folder, for its header, and for the file. With such a journal nothing durable costs less.
 """
 
 import os

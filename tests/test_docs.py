@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.conftest import REPO
+from threadkeep.cli.app import cli
 
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").glob("*.md")])
 
@@ -75,13 +77,8 @@ def test_every_command_named_in_the_documentation_exists() -> None:
     named -= {"chat", "state", "mail"}
     assert len(named) > 20
     for command in sorted(named):
-        done = subprocess.run(
-            [sys.executable, "-m", "threadkeep", *command.split(), "--help"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (command, done.stderr)
+        done = CliRunner().invoke(cli, [*command.split(), "--help"])
+        assert done.exit_code == 0, (command, done.stderr)
         assert "Example" in done.stdout, command
 
 

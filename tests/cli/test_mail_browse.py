@@ -52,7 +52,7 @@ def test_a_folder_of_nanoclaw_is_read_as_it_is(
 ) -> None:
     theirs = make_theirs(tmp_path / "ag-1" / "sess-1", inbound, outbound)
     before = contents(theirs)
-    mail = document(run("mail", "ls", str(theirs), "--json", "--limit", "200"))["mail"]
+    mail = document(run("mail", "ls", str(theirs), "--json", "--limit", "-1"))["mail"]
     assert [one["seq"] for one in mail if one["direction"] == "in"] == list(range(2, 82, 2))
     assert {one["state"] for one in mail if one["direction"] == "out"} == {"waiting"}
     assert len(run("mail", "tail", str(theirs), "-n", "5").stdout.splitlines()) == 5

@@ -54,7 +54,8 @@ def test_what_a_turn_did_as_json(run: Run, home: Path, tmp_path: Path) -> None:
 def test_an_agent_that_never_works_is_a_problem(run: Run, home: Path, tmp_path: Path) -> None:
     run("mail", "new", "helper", "--channel", "cli", "--chat", "me")
     run("mail", "send", "last", "hello")
-    run("mail", "serve", "--once", "--agent", "true", code=1)
+    told = run("mail", "serve", "--once", "--agent", "true", code=1).stderr
+    assert "does not take its mail" in told
     (row,) = document(run("mail", "ls", "--json"))["sessions"]
     assert row["due"] == 1
 
@@ -143,3 +144,13 @@ def test_the_demo_as_json_leaves_nothing_behind(
     assert len(told["said"]) == 6
     assert told["folder"] is None
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_ctrl_c_in_the_demo_ends_both_and_cleans_up(start: Start, tmp_path: Path) -> None:
+    process = start("mail", "demo", TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
+    assert process.stdout is not None
+    assert b"Hello" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.stdout.read()  # until the agent, which has the same pipe, has ended too
+    assert process.wait() == 130
+    assert list(tmp_path.iterdir()) == []

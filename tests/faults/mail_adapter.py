@@ -13,7 +13,6 @@ import argparse
 import base64
 import hashlib
 import json
-import os
 import random
 import re
 import shutil
@@ -27,7 +26,7 @@ from typing import Any, cast
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.mail_old_files import make_old_mail  # noqa: E402
+from tests.faults.mail_old_files import INBOUND_VERSIONS, make_old_mail  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from tests.faults.replies import words  # noqa: E402
 from threadkeep.base.shared_file import SharedFile  # noqa: E402
@@ -57,8 +56,9 @@ def folder_of(database: Path) -> Path:
 
 
 def open_host(folder: Path) -> Host:
-    """Make or complete the folder, and open the host's side of it."""
-    host = Host.create(folder, agent_group="ag-faults", session="sess-faults")
+    """Open the host's side of the folder; make or complete it if need be, and only then write."""
+    whole = (folder / "inbound.db").exists() and (folder / "outbound.db").exists()
+    host = Host(folder) if whole else Host.create(folder, session="sess-faults")
     if not host.routing().known:
         host.write_routing(CHAT)
     return host
@@ -128,7 +128,7 @@ def write(options: argparse.Namespace) -> None:
     for place in range(options.n):
         writer.save(sides[place % len(sides)])
     if ordered:
-        os.replace(folder / ("outbound.db" if sides == "o" else "inbound.db"), database)
+        (folder / ("outbound.db" if sides == "o" else "inbound.db")).replace(database)
         tell("NOTE", "the file is in its place")
         signal.pause()
 
@@ -160,7 +160,11 @@ def show_folder(folder: Path) -> list[str]:
 
 
 def side_of(path: Path) -> str:
-    """Tell which of the two files a lone one is; damage may have left little of it."""
+    """Tell which of the two files a lone one is: by the version in its name, or what is in it."""
+    version = re.search(r"(\d)\.db$", path.name)
+    if version is not None:
+        return "inbound" if int(version[1]) in INBOUND_VERSIONS else "outbound"
+    # Damage may have left little of it, but not all of one and none of the other.
     return "inbound" if b"CREATE TABLE messages_in" in path.read_bytes() else "outbound"
 
 
@@ -208,16 +212,20 @@ class Order:
 
 def migrate(path: Path) -> None:
     """Bring one file up where it lies."""
-    around: Any = SimpleNamespace(
-        inbound=SharedFile(path, inbound_queries()), outbound=SharedFile(path, outbound_queries())
-    )
-    side = bring_up_inbound if side_of(path) == "inbound" else bring_up_outbound
-    side(cast("Folder", around))
+    _bring_up(path, side_of(path))
 
 
 def fresh(path: Path, version: int) -> None:
     make_old_mail(path, version)
-    migrate(path)
+    _bring_up(path, "inbound" if version in INBOUND_VERSIONS else "outbound")
+
+
+def _bring_up(path: Path, side: str) -> None:
+    around: Any = SimpleNamespace(
+        inbound=SharedFile(path, inbound_queries()), outbound=SharedFile(path, outbound_queries())
+    )
+    verb = bring_up_inbound if side == "inbound" else bring_up_outbound
+    verb(cast("Folder", around))
 
 
 if __name__ == "__main__":

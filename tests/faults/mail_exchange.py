@@ -193,7 +193,9 @@ class Exchange:
             self.quiet = int(value)
 
     def _open(self) -> list[Any]:
-        return self.rows("inbound", "SELECT id, status, tries FROM messages_in WHERE status = 'pending'")
+        return self.rows(
+            "inbound", "SELECT id, status, tries FROM messages_in WHERE status = 'pending'"
+        )
 
     # Looking --------------------------------------------------------------------------
 

@@ -28,14 +28,18 @@ class Both:
 
     def __init__(self, database: Path) -> None:
         self.folder = folder_of(database)
-        self.renew()
-
-    def renew(self) -> None:
-        """Begin with an empty folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
         open_host(self.folder)
         self.host = Host(self.folder, policy=ROOMY)
         self.container = Container(self.folder, policy=ROOMY)
+        self._empty = {path: path.read_bytes() for path in self.folder.glob("*.db")}
+
+    def renew(self) -> None:
+        """Begin with an empty folder; nobody has the files open between two calls."""
+        for path, data in self._empty.items():
+            path.write_bytes(data)
+        for name in ("inbox", "outbox"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        (self.folder / "outbox").mkdir()
 
 
 # Each gives back, one after the other, what the fields of its kind made of the value. ----------

@@ -1,10 +1,10 @@
 """Single files of session folders as older builds of NanoClaw left them, with rows in them.
 
-    1  inbound.db of the first builds: no series, no trigger, no outcome of a delivery
-    2  inbound.db that lacks only `on_wake`
-    3  inbound.db of today, without anything of ours
-    4  outbound.db that lacks the two tables of memory
-    5  outbound.db of today, without anything of ours
+1  inbound.db of the first builds: no series, no trigger, no outcome of a delivery
+2  inbound.db that lacks only `on_wake`
+3  inbound.db of today, without anything of ours
+4  outbound.db that lacks the two tables of memory
+5  outbound.db of today, without anything of ours
 """
 
 import json
@@ -45,19 +45,18 @@ _DELIVERED: Final = {
     2: "message_out_id TEXT PRIMARY KEY, platform_message_id TEXT,"
     " status TEXT NOT NULL DEFAULT 'delivered', delivered_at TEXT NOT NULL",
 }
-_OUT_TABLES: Final = (
-    "CREATE TABLE messages_out (id TEXT PRIMARY KEY, seq INTEGER UNIQUE, in_reply_to TEXT,"
-    " timestamp TEXT NOT NULL, deliver_after TEXT, recurrence TEXT, kind TEXT NOT NULL,"
-    " platform_id TEXT, channel_type TEXT, thread_id TEXT, content TEXT NOT NULL)",
-    "CREATE TABLE processing_ack (message_id TEXT PRIMARY KEY, status TEXT NOT NULL,"
-    " status_changed TEXT NOT NULL)",
-)
-_MEMORY: Final = (
-    "CREATE TABLE session_state (key TEXT PRIMARY KEY, value TEXT NOT NULL,"
-    " updated_at TEXT NOT NULL)",
-    "CREATE TABLE container_state (id INTEGER PRIMARY KEY CHECK (id = 1), current_tool TEXT,"
-    " tool_declared_timeout_ms INTEGER, tool_started_at TEXT, updated_at TEXT NOT NULL)",
-)
+_OUT_TABLES: Final = """
+CREATE TABLE messages_out (id TEXT PRIMARY KEY, seq INTEGER UNIQUE, in_reply_to TEXT,
+  timestamp TEXT NOT NULL, deliver_after TEXT, recurrence TEXT, kind TEXT NOT NULL,
+  platform_id TEXT, channel_type TEXT, thread_id TEXT, content TEXT NOT NULL);
+CREATE TABLE processing_ack (message_id TEXT PRIMARY KEY, status TEXT NOT NULL,
+  status_changed TEXT NOT NULL)
+"""
+_MEMORY: Final = """
+CREATE TABLE session_state (key TEXT PRIMARY KEY, value TEXT NOT NULL, updated_at TEXT NOT NULL);
+CREATE TABLE container_state (id INTEGER PRIMARY KEY CHECK (id = 1), current_tool TEXT,
+  tool_declared_timeout_ms INTEGER, tool_started_at TEXT, updated_at TEXT NOT NULL)
+"""
 _AT: Final = "2026-01-02 03:04:05"
 
 
@@ -96,7 +95,8 @@ def _make_inbound(connection: sqlite3.Connection, version: int) -> None:
 
 
 def _make_outbound(connection: sqlite3.Connection, version: int) -> None:
-    for statement in _OUT_TABLES + (_MEMORY if version == OUTBOUND_VERSIONS[-1] else ()):
+    tables = _OUT_TABLES if version == OUTBOUND_VERSIONS[0] else f"{_OUT_TABLES};{_MEMORY}"
+    for statement in tables.split(";"):
         connection.execute(statement)
     for number in range(ROWS):
         said = json.dumps({"text": f"old {number}"}, separators=(",", ":"))

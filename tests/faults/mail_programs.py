@@ -118,4 +118,7 @@ def answer(container: Container, mail: Mail) -> None:
 
 
 if __name__ == "__main__":
-    {"host": run_host, "agent": run_agent}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "host":
+        run_host(*sys.argv[2:])
+    else:
+        run_agent(*sys.argv[2:])

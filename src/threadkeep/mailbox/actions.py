@@ -41,11 +41,13 @@ def _schedule(ctx: Context, mail: Outgoing) -> None:
     if _is_scheduled(ctx, task_id, prompt, script):
         return
     place = Place(_text(said, "channelType"), _text(said, "platformId"), _text(said, "threadId"))
+    cron = _text(said, "recurrence") or None
+    ours = cron is not None and said.get("firstRun") == shapes.FROM_RECURRENCE
     posting.insert_task(
         ctx,
         prompt,
-        _text(said, "processAfter") or None,
-        _text(said, "recurrence") or None,
+        None if ours else _text(said, "processAfter") or None,
+        cron,
         script,
         task_id=task_id,
         place=place if place.known else None,
@@ -58,7 +60,8 @@ def _is_scheduled(ctx: Context, task_id: str, prompt: str, script: str | None) -
         there = inbound.find(tx, task_id)
     if there is None:
         return False
-    if (there.kind, there.content) == ("task", shapes.task(prompt, script)):
+    known = there.content
+    if (there.kind, known.get("prompt"), known.get("script")) == ("task", prompt, script):
         return True
     msg = f"schedule_task: there is other mail with the id {task_id[:80]!r}"
     raise Refused(msg, hint="give each task an id of its own")

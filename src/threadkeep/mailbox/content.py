@@ -12,6 +12,7 @@ from threadkeep.mailbox.records import Json
 
 MAX_CONTENT: Final = 4 * 1024 * 1024  # bytes of one row; attachments are files
 CLEAR: Final = "/clear"
+FROM_RECURRENCE: Final = "recurrence"  # a task that names no time of its own
 
 
 def compact(content: Json | str, limit: int = MAX_CONTENT) -> str:
@@ -45,6 +46,15 @@ def note(text: str) -> Json:
 def task(prompt: str, script: str | None = None) -> Json:
     """Shape a task."""
     return {"prompt": prompt, "script": script}
+
+
+def check_task(content: Json) -> None:
+    """Refuse a task whose words are no text: NanoClaw's list of tasks would break on it."""
+    for key in ("prompt", "script"):
+        said = content.get(key)
+        if said is not None and not isinstance(said, str):
+            msg = f"the {key} of a task must be text, not {type(said).__name__}"
+            raise Invalid(msg, hint="quote it")
 
 
 def answer(question_id: str, option: str, user_id: str) -> Json:

@@ -114,6 +114,9 @@ class _Round:
     def _attempt(self, row: Delivery) -> Step:
         mail: OutMail | None = None
         try:
+            elsewhere = self._elsewhere(row) if row.state == "sending" else None
+            if elsewhere is not None:
+                return _done_elsewhere(row, elsewhere)
             mail = self._read(row)
             content = content_of(mail, self._ctx.policy.content_bytes)
             route = self._route(mail)
@@ -126,6 +129,11 @@ class _Round:
         except Exception as error:  # noqa: BLE001  (one bad message must not stop those behind it)
             return self._after(row, mail, error)
         return self._send(row, mail, route, parcel)
+
+    def _elsewhere(self, row: Delivery) -> Row | None:
+        """Tell what another host did since ours stopped in the middle of sending it."""
+        with self._ctx.folder.inbound.read() as tx:
+            return tx.one("delivered", {"id": row.message_out_id})
 
     def _read(self, row: Delivery) -> OutMail:
         ctx = self._ctx

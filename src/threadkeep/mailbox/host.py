@@ -27,7 +27,7 @@ from threadkeep.mailbox.records import (
     OutMail,
     Place,
 )
-from threadkeep.mailbox.rows import CAP, mail_of, out_of
+from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
 from threadkeep.mailbox.settling import Reset, Settled
 from threadkeep.mailbox.sweep import SessionRunner, Swept, sweep_session
 from threadkeep.mailbox.trace import Event, trace
@@ -177,7 +177,7 @@ class Host:
     def destinations(self) -> list[Destination]:
         """List the names the agent may write to."""
         with self.context.folder.inbound.read() as tx:
-            return [Destination(*row) for row in tx.all("destinations")]
+            return [destination_of(row) for row in tx.all("destinations")]
 
     def write_routing(self, place: Place) -> None:
         """Set where mail goes that names no destination."""

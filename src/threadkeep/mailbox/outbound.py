@@ -8,7 +8,7 @@ from threadkeep.mailbox import content as shapes
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, OutMail, Place
-from threadkeep.mailbox.rows import CAP, out_hash, out_of
+from threadkeep.mailbox.rows import CAP, out_hash, out_of, text_of
 from threadkeep.mailbox.times import parse_moment, sqlite_form
 
 Moment = datetime | str | int
@@ -97,8 +97,7 @@ def _insert(tx: Tx, row: Json) -> OutMail:
 def get_state(ctx: Context, key: str) -> str | None:
     """Give a value that was kept between starts."""
     with ctx.folder.outbound.read() as tx:
-        value: str | None = tx.value("state_value", {"key": key})
-        return value
+        return text_of(tx.value("state_value", {"key": key}))
 
 
 def set_state(ctx: Context, key: str, value: str | None) -> None:

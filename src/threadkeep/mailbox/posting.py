@@ -61,6 +61,8 @@ def _with_files_kept(
 ) -> tuple[str, str]:
     """Make files of the attachments; give the id of the row and its text."""
     value = json.decode(content) if isinstance(content, str) else content
+    if kind == "task" and isinstance(value, dict):
+        shapes.check_task(value)
     files = value.get("attachments") if isinstance(value, Mapping) else None
     if not isinstance(files, list) or not any(_has_data(file) for file in files):
         return row_id, shapes.compact(value, ctx.policy.content_bytes)

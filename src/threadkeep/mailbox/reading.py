@@ -11,7 +11,7 @@ from threadkeep.errors import NotFound
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
-from threadkeep.mailbox.rows import CAP, mail_of, out_of
+from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
 
 _SYSTEM_ROWS: Final = 1000
 _FILE_LIMIT: Final = 1 << 30
@@ -128,7 +128,9 @@ def routing(ctx: Context) -> Place:
 
 def destinations_in(tx: Tx) -> list[Destination]:
     """List the names that mail can be sent to; an older folder has no such table."""
-    return [Destination(*row) for row in tx.all("destinations")] if _has(tx, "destinations") else []
+    return (
+        [destination_of(row) for row in tx.all("destinations")] if _has(tx, "destinations") else []
+    )
 
 
 def routing_in(tx: Tx) -> Place:
@@ -147,9 +149,13 @@ def attachment(ctx: Context, mail: Mail, name: str) -> bytes:
 
 
 def names(folder: Folder) -> tuple[str | None, str]:
-    """Give the agent group and the session that the host wrote down, None and '' if it did not."""
+    """Give the agent group and the session that the host wrote down, '' for a session it did not.
+
+    NanoClaw's host writes down neither; outside a sandbox the folders may tell the group.
+    """
     with folder.inbound.read() as tx:
         if not _has(tx, "tk_meta"):
-            return None, ""
+            above = folder.path.parent.name
+            return above if above.startswith("ag-") else None, ""
         group = tx.value("meta", {"key": "agent_group"})
         return group, tx.value("meta", {"key": "session"}) or ""

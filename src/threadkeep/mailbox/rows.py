@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from threadkeep.base.hashes import fingerprint
+from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
-from threadkeep.mailbox.records import Delivery, Mail, OutMail, Place
+from threadkeep.mailbox.records import Delivery, Destination, Mail, OutMail, Place
 
 MAIL_COLUMNS: Final = 16
 # Enough for any content that was accepted; more is not read.
@@ -15,19 +16,19 @@ CAP: Final = 64 * 1024 * 1024
 def mail_of(row: Row) -> Mail:
     """Read a row of messages_in, whatever is in it: the folder is the agent's to write, too."""
     return Mail(
-        id=str(row[0]),
+        id=text_of(row[0]) or "",
         seq=_whole(row[1]),
-        kind=_text(row[2]) or "",
-        timestamp=_text(row[3]) or "",
-        status=_text(row[4]) or "pending",
-        process_after=_text(row[5]),
-        recurrence=_text(row[6]),
-        series_id=_text(row[7]),
+        kind=text_of(row[2]) or "",
+        timestamp=text_of(row[3]) or "",
+        status=text_of(row[4]) or "pending",
+        process_after=text_of(row[5]),
+        recurrence=text_of(row[6]),
+        series_id=text_of(row[7]),
         tries=_whole(row[8]) or 0,
         trigger=bool(row[9]),
-        place=Place(_text(row[10]), _text(row[11]), _text(row[12])),
+        place=Place(text_of(row[10]), text_of(row[11]), text_of(row[12])),
         raw=row[13] if isinstance(row[13], str) else "",
-        source_session_id=_text(row[14]),
+        source_session_id=text_of(row[14]),
         on_wake=bool(row[15]),
     )
 
@@ -35,13 +36,13 @@ def mail_of(row: Row) -> Mail:
 def out_of(row: Row) -> OutMail:
     """Read a row of messages_out, whatever the other side put into it."""
     return OutMail(
-        id=str(row[0]),
+        id=text_of(row[0]) or "",
         seq=_whole(row[1]),
-        in_reply_to=_text(row[2]),
-        timestamp=_text(row[3]) or "",
-        deliver_after=_text(row[4]),
-        kind=_text(row[5]) or "",
-        place=Place(_text(row[6]), _text(row[7]), _text(row[8])),
+        in_reply_to=text_of(row[2]),
+        timestamp=text_of(row[3]) or "",
+        deliver_after=text_of(row[4]),
+        kind=text_of(row[5]) or "",
+        place=Place(text_of(row[6]), text_of(row[7]), text_of(row[8])),
         raw=row[9],
     )
 
@@ -53,8 +54,21 @@ def delivery_of(row: Row) -> Delivery:
     return Delivery(**{**fields, "held": bool(fields["held"])})
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def destination_of(row: Row) -> Destination:
+    """Read a row of destinations."""
+    name, *rest = map(text_of, row)
+    display_name, kind, *where = rest
+    return Destination(name or "", display_name, kind or "", *where)
+
+
+def text_of(value: Any) -> str | None:
+    """Read a value that should be text; half a character is kept as bytes (see base.text)."""
+    if not isinstance(value, bytes):
+        return None if value is None else str(value)
+    try:
+        return from_sql(value)
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "replace")
 
 
 def _whole(value: Any) -> int | None:

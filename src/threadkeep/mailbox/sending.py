@@ -13,7 +13,7 @@ from threadkeep.mailbox.attachments import clear_outbox, put_outbox
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.ids import platform_part
 from threadkeep.mailbox.records import Destination, Json, OutMail, Place
-from threadkeep.mailbox.recurrence import check_recurrence
+from threadkeep.mailbox.recurrence import check_recurrence, next_due
 from threadkeep.mailbox.times import normal_moment
 
 Moment = datetime | str | int
@@ -149,19 +149,32 @@ def schedule(
         raise Invalid("a task needs a time", hint=hint)
     task_id = ctx.new_id("task")
     routing = reading.routing(ctx)
+    cron = None if recurrence is None else check_recurrence(recurrence, ctx.zone)
     act(
         ctx,
         "schedule_task",
         taskId=task_id,
         prompt=prompt,
         script=script,
-        processAfter=normal_moment(process_after, ctx.zone),
-        recurrence=None if recurrence is None else check_recurrence(recurrence, ctx.zone),
+        recurrence=cron,
         platformId=routing.platform_id,
         channelType=routing.channel_type,
         threadId=routing.thread_id,
+        **_first_run(ctx, process_after, cron),
     )
     return task_id
+
+
+def _first_run(ctx: Context, process_after: Moment | None, cron: str | None) -> Json:
+    """Say when a task runs first. A NanoClaw host takes no time for at once.
+
+    So a series without one gets its next time as this side reckons it; a host that knows the
+    word `firstRun` reckons again, in a zone that may be another.
+    """
+    if process_after is not None or cron is None:
+        return {"processAfter": normal_moment(process_after, ctx.zone)}
+    due = next_due(cron, ctx.clock(), ctx.zone)
+    return {"processAfter": normal_moment(due), "firstRun": shapes.FROM_RECURRENCE}
 
 
 _CHANGES: Final = {"prompt", "script", "process_after", "recurrence"}

@@ -136,7 +136,9 @@ class Model:
 
     def wanted(self) -> int:
         """Give how much mail wants the agent to be awake."""
-        return sum(m.status == "pending" and m.trigger and self.is_due(m) for m in self.mails.values())
+        return sum(
+            m.status == "pending" and m.trigger and self.is_due(m) for m in self.mails.values()
+        )
 
     def claim(self, seqs: list[int]) -> list[int]:
         """Take mail in hand; what was taken too often fails instead."""
@@ -178,7 +180,9 @@ class Model:
     def sweep(self, *, running: bool, dies: bool = False) -> None:
         """Take over answers; without a container let go of claims, unless we die before."""
         answered = [seq for seq, said in self.said.items() if said.status != "processing"]
-        live = [self.mails[seq] for seq in answered if self.mails[seq].status in ("pending", "paused")]
+        live = [
+            self.mails[seq] for seq in answered if self.mails[seq].status in ("pending", "paused")
+        ]
         for mail in live:
             mail.tries = max(mail.tries, self.claims.get(mail.seq, 0))
         self._settle([(mail, self.said[mail.seq].status == "failed") for mail in live])
@@ -224,7 +228,10 @@ class Model:
 
     def move(self, which: str, before: Status, after: Status) -> int:
         """Pause, or go on with, a task and what belongs to its series."""
-        return len([setattr(m, "status", after) for m in self._tasks(which) if m.status == before])
+        rows = [mail for mail in self._tasks(which) if mail.status == before]
+        for mail in rows:
+            mail.status = after
+        return len(rows)
 
     def cancel(self, which: str) -> int:
         """Drop a task and what belongs to its series."""
@@ -309,9 +316,7 @@ class Model:
             self._give_up(out, "failed")
         elif mode == "offline":
             out.state, out.attempts, out.due = "prepared", out.attempts - 1, self.now + 30 * SECOND
-        elif mode == "breaks":
-            self._later(out)
-        elif not self._resolved(out):
+        elif mode == "breaks" or not self._resolved(out):
             self._later(out)
         return out.state not in ("prepared", "sending")
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.contracts.mailbox.pair import CHAT, START, Pair
+from tests.contracts.mailbox.postal import Channel
 from threadkeep.errors import Conflict, NotFound
+from threadkeep.mailbox.adapters import MaybeSent, Refused
 from threadkeep.mailbox.records import DeadLetter, Delivery, Mail, OutMail
 from threadkeep.mailbox.times import sqlite_form
 
@@ -245,3 +247,44 @@ def test_only_old_letters_go_unless_one_is_named(pair: Pair) -> None:
     assert pair.host.mail(old.id).raw == "{}"
     assert pair.host.mail(new.id).place == CHAT
     assert pair.host.purge() == 1
+
+
+# ------------------------------------------------------------------ with a channel
+
+
+def test_a_message_that_was_refused_is_sent_after_a_retry(pair: Pair) -> None:
+    channel = Channel(Refused("no such chat"))
+    out = pair.agent.send("hello")
+    pair.host.drain({"telegram": channel})
+    (letter,) = pair.host.dead_letters()
+    assert (letter.id, letter.state) == (out.id, "failed")
+    pair.later(1)
+    assert pair.host.drain({"telegram": channel}).sent == ()
+    pair.host.retry(out.id)
+    assert pair.host.drain({"telegram": channel}).sent == (out.id,)
+    assert channel.texts == ["hello"]
+    assert pair.host.dead_letters() == []
+    told = [event.what for event in pair.host.trace(out.id)]
+    assert told == ["written", "the agent was told", "sent", "delivered"]
+
+
+def test_a_message_in_doubt_is_sent_again_by_force_only(pair: Pair) -> None:
+    channel = Channel(MaybeSent("the line went dead"))
+    out = pair.agent.send("hello")
+    pair.host.drain({"telegram": channel})
+    assert pair.host.dead_letters()[0].state == "unknown"
+    pair.later(3600)
+    assert pair.host.drain({"telegram": channel}).sent == ()
+    pair.host.retry(out.id, force=True)
+    assert pair.host.drain({"telegram": channel}).sent == (out.id,)
+
+
+def test_a_purged_message_is_never_sent(pair: Pair) -> None:
+    channel = Channel(Refused("no such chat"))
+    pair.agent.send("hello")
+    pair.host.drain({"telegram": channel})
+    assert pair.host.purge() == 1
+    pair.later(3600)
+    pair.host.drain({"telegram": channel})
+    assert channel.texts == []
+    assert pair.host.verify() == []

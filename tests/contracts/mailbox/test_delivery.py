@@ -227,6 +227,19 @@ def test_while_a_channel_cannot_be_asked_nothing_is_sent_again(desk: Desk) -> No
     assert channel.texts == ["one", "two"]
 
 
+def test_what_may_have_been_sent_is_never_called_failed(desk: Desk) -> None:
+    class Broken(AskedChannel):
+        def was_sent(self, key: str) -> Sent | bool | None:
+            raise OSError
+
+    (mail,) = desk.say("one")
+    channel = Broken()
+    with pytest.raises(Crash):
+        desk.host.drain({"test": Dies(channel, after=True)})
+    drain_until_quiet(desk, channel)
+    assert (channel.texts, desk.state(mail)) == (["one"], "unknown")
+
+
 def test_a_crash_waits_for_its_channel_to_come_back(desk: Desk) -> None:
     (mail,) = desk.say("one")
     channel = KeyedChannel()

@@ -500,6 +500,19 @@ def test_a_heartbeat_is_a_time_and_nothing_else(path: Path, tmp_path: Path) -> N
     assert victim.exists()
 
 
+def test_pipes_in_the_place_of_signs_of_life_hold_nobody_up(path: Path) -> None:
+    folder = provision(path)
+    os.mkfifo(folder.heartbeat_path)
+    os.mkfifo(folder.agent_lock_path)
+    container = Container(path)
+    with pytest.raises(Damaged, match=r"\.agent\.lock"):
+        container.start()
+    with pytest.raises(ReadOnly, match=r"\.heartbeat"):
+        container.beat()
+    assert folder.heartbeat_ms() is None
+    assert Host(path).due() == 0
+
+
 def test_the_lock_of_the_host_is_out_of_the_agents_reach(path: Path) -> None:
     folder = Folder(path)
     assert folder.host_lock_path.parent == path.parent

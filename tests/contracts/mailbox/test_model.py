@@ -129,7 +129,9 @@ class Mailbox(RuleBasedStateMachine):
             self.host.insert_task(self._say(), process_after=due)
         self.model.expected.append(NewMail("task", due=due, recurring=recurring))
 
-    @rule(pick=st.randoms(use_true_random=False), verb=st.sampled_from(("pause", "resume", "cancel")))
+    @rule(
+        pick=st.randoms(use_true_random=False), verb=st.sampled_from(("pause", "resume", "cancel"))
+    )
     def change_task(self, pick: Any, verb: str) -> None:
         known = [mail for mail in self.model.mails.values() if mail.kind == "task"]
         which = pick.choice(known).series if known else "nothing"
@@ -253,8 +255,11 @@ class Mailbox(RuleBasedStateMachine):
         self.container.schedule(
             self._say(), process_after=due, recurrence=CRON if recurring else None
         )
-        row = self._rows("outbound", "SELECT id, seq FROM messages_out ORDER BY seq DESC LIMIT 1")[0]
-        self._sent(*row, "", task=NewMail("task", due=due, recurring=recurring))
+        row = self._rows("outbound", "SELECT id, seq FROM messages_out ORDER BY seq DESC LIMIT 1")[
+            0
+        ]
+        task = NewMail("task", due=due, recurring=recurring)
+        self._sent(row[0], row[1], "", task=task)
 
     def _sent(self, out_id: str, seq: int | None, place: str, **more: Any) -> None:
         assert seq == self.model.next_out()
@@ -281,7 +286,7 @@ class Mailbox(RuleBasedStateMachine):
         running = self.container is not None
         folder = self.host.context.folder
         if dies and not running:
-            folder.outbound.write = _die  # type: ignore[method-assign]
+            setattr(folder.outbound, "write", _die)  # noqa: B010  (on this object only)
             has_claims = bool(self.model.in_hand())
             assert _dies(self.host.sweep) == has_claims
             self._start_host()
@@ -337,7 +342,11 @@ class Mailbox(RuleBasedStateMachine):
         assert len(set(self.effects)) == len(self.effects)
         usual = {o.id: seq for seq, o in self.model.outs.items() if not (o.again or o.held)}
         for place in PLACES:
-            order = [usual[out_id] for where, out_id in self.effects if where == place and out_id in usual]
+            order = [
+                usual[out_id]
+                for where, out_id in self.effects
+                if where == place and out_id in usual
+            ]
             assert order == sorted(order)
 
     @invariant()

@@ -41,6 +41,7 @@ from threadkeep.home.mail import (
 
 _EVERY = 0.25  # between two looks of `tail -f`, in seconds
 _PAGE = 500
+_ALL = 2**31
 _STATES = (
     *("pending", "processing", "completed", "failed", "paused"),
     *("waiting", "prepared", "sending", "sent", "delivered", "unknown"),
@@ -57,7 +58,7 @@ _STATES = (
 @click.option("--status", type=click.Choice(_STATES), help="Only mail that is in this state.")
 @click.option("--in", "only_in", is_flag=True, help="Only mail to the agent.")
 @click.option("--out", "only_out", is_flag=True, help="Only mail from the agent.")
-@click.option("--limit", default=50, show_default=True, help="The newest so many.")
+@click.option("--limit", default=50, show_default=True, help="The newest so many; -1 for all.")
 @click.option("--all", "closed", is_flag=True, help="Without SESSION: closed ones, too.")
 def ls(
     call: Call,
@@ -79,7 +80,7 @@ def ls(
     ctx = looking(call, session)
     both = only_in == only_out
     direction: Direction | None = None if both else "in" if only_in else "out"
-    found = letters(ctx, direction=direction, state=status, limit=max(limit, 0))
+    found = letters(ctx, direction=direction, state=status, limit=limit if limit >= 0 else _ALL)
     if call.as_json:
         document(session=ctx.session, folder=ctx.folder.path, mail=found)
         return

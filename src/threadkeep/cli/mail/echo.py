@@ -16,6 +16,7 @@ from threadkeep.home import now_ms
 from threadkeep.home.mail import Container, Mail, open_here, run_agent
 
 _LATER_MS = 1000
+SECONDS = click.FloatRange(min=0.01)
 
 
 @command(
@@ -24,7 +25,9 @@ _LATER_MS = 1000
     "threadkeep mail echo ./box",
 )
 @optional_session
-@click.option("--every", default=0.2, show_default=True, help="Seconds between two looks.")
+@click.option(
+    "--every", type=SECONDS, default=0.2, show_default=True, help="Seconds between two looks."
+)
 def echo(call: Call, *, session: str | None, every: float) -> None:
     """Work as an agent that answers every message with its own words, until it is ended.
 

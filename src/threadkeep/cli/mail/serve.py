@@ -10,12 +10,13 @@ import click
 from threadkeep import Mailroom
 from threadkeep.cli.command import PROBLEMS, Call, command
 from threadkeep.cli.mail.care import swept_text
-from threadkeep.cli.mail.echo import ended_by_signals
-from threadkeep.cli.output import json_line, note, warn, write
+from threadkeep.cli.mail.echo import SECONDS, ended_by_signals
+from threadkeep.cli.output import fail, json_line, note, warn, write
 from threadkeep.home.mail import Adapter, Drained, FileAdapter, ProcessRunner, Report, Swept
 
 _SOON = 0.1  # between two turns that shall come to an end
 _STARTS = 5  # of one agent that never takes its mail
+_BY_HAND = "start the command by hand, with THREADKEEP_MAIL set to the folder of the session"
 
 
 @command(
@@ -25,8 +26,16 @@ _STARTS = 5  # of one agent that never takes its mail
 )
 @click.option("--agent", metavar="COMMAND", help="Run this for a session that has mail.")
 @click.option("--channel-log", metavar="FILE", help="Every channel is this file of JSON lines.")
-@click.option("--every", default=1.0, show_default=True, help="Seconds between two deliveries.")
-@click.option("--sweep-every", default=2.0, show_default=True, help="Seconds between two sweeps.")
+@click.option(
+    "--every", type=SECONDS, default=1.0, show_default=True, help="Seconds between two deliveries."
+)
+@click.option(
+    "--sweep-every",
+    type=SECONDS,
+    default=2.0,
+    show_default=True,
+    help="Seconds between two sweeps.",
+)
 @click.option("--once", is_flag=True, help="End when there is nothing left to do now.")
 def serve(
     call: Call,
@@ -62,7 +71,7 @@ class Turns:
     """Decides after each turn whether it was the last one, for those that shall come to an end."""
 
     def __init__(self, stop: threading.Event, *, once: bool, has_agent: bool) -> None:
-        self.problems: list[str] = []
+        self.problems = 0
         self._stop = stop
         self._once = once
         self._has_agent = has_agent
@@ -78,8 +87,9 @@ class Turns:
             if swept.settled.completed or swept.settled.failed:
                 self._starts[session] = 0
             if swept.started is False or self._starts[session] > _STARTS:
-                self.problems.append(f"{session}: the agent does not take its mail")
-        self.problems += [f"{name}: {trouble}" for name, trouble in turn.errors.items()]
+                self.problems += 1
+                fail(f"the agent of {session} does not take its mail", _BY_HAND)
+        self.problems += len(turn.errors)
         if self.problems or not left_to_do(turn, has_agent=self._has_agent):
             self._stop.set()
 

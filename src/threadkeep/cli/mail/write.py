@@ -9,7 +9,7 @@ import click
 
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.mail.group import containing, hosting, session_argument
-from threadkeep.cli.output import document, facts, note, write
+from threadkeep.cli.output import document, facts, note, warn, write
 from threadkeep.errors import Invalid
 from threadkeep.home import now_ms, parse_duration
 from threadkeep.home.mail import Destination, Host, Mail, OutMail, Place, SessionMode
@@ -79,7 +79,7 @@ def _bare(folder: str, name: str, place: Place) -> Host:
 @command(
     "send",
     'threadkeep mail send last "Good morning" --from Ann',
-    'threadkeep mail send last "Read the news" --task --every "0 8 * * 1-5" --tz Europe/Madrid',
+    'threadkeep mail send last "Read the news" --task --every "0 8 * * 1-5"',
     "git log -5 | threadkeep mail send last - --context",
     'threadkeep mail send ./box "All done" --as agent --file report.pdf',
 )
@@ -89,7 +89,7 @@ def _bare(folder: str, name: str, place: Place) -> Host:
 @click.option("--task", is_flag=True, help="A task: the agent reports when it is done.")
 @click.option("--at", metavar="TIME", help="Not before this time, or in a while: +10m, +2h.")
 @click.option("--every", metavar="CRON", help="With --task: again and again.")
-@click.option("--tz", metavar="ZONE", help="What --at and --every are meant in.")
+@click.option("--tz", metavar="ZONE", help="What --at is meant in, and the first run of --every.")
 @click.option("--file", "files", multiple=True, metavar="PATH", help="Attach this file.")
 @click.option("--context", is_flag=True, help="Only to be known: it wakes nobody.")
 @click.option("--on-wake", is_flag=True, help="For the moment when the agent starts.")
@@ -127,6 +127,10 @@ def send(
         )
     else:
         sent = _post(hosting(call, session, tz), words, due, options)
+        if options["every"] and tz not in (None, call.home.zone):
+            warn(
+                f"later runs are due in the zone of the host that serves it: here {call.home.zone}"
+            )
     if call.as_json:
         document(id=sent.id, seq=sent.seq, direction="out" if side == "agent" else "in")
     else:
