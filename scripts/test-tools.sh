@@ -1,10 +1,12 @@
 #!/bin/sh
-# Some tests use programs that pip cannot bring: strace (crashes at an exact system call) and Node with npm
-# (compares with the real AI SDK). Root on Debian gets what is missing; elsewhere those tests skip, or fail when CI=true.
+# Some tests use programs that pip cannot bring: strace (crashes at an exact system call), bubblewrap (an agent in a
+# sandbox) and Node with npm (compares with the real AI SDK). Root on Debian gets what is missing; elsewhere those
+# tests skip, or fail when CI=true.
 set -eu
 
 missing=""
 command -v strace >/dev/null || missing="$missing strace"
+command -v bwrap >/dev/null || missing="$missing bubblewrap"
 command -v node >/dev/null || missing="$missing nodejs"
 command -v npm >/dev/null || missing="$missing npm"
 [ -n "$missing" ] || exit 0

@@ -1,7 +1,8 @@
 """The long form of the fault tests: `python -m tests.faults.long [--only kill9,state] [--list]`.
 
-Prints one line per run; ends with 1 if any failed. Takes about two hours and a half on two cores.
-The runs of the session store begin with `state-`, the others are the chat store's.
+Prints one line per run; ends with 1 if any failed. Takes about three hours on two cores.
+The runs of the session store begin with `state-`, those of the mailbox with `mail-`, the others are
+the chat store's.
 """
 
 import argparse
@@ -10,7 +11,9 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -18,13 +21,15 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from tests.faults import tools  # noqa: E402
 from tests.faults.family import new_store, race_for_queue  # noqa: E402
+from tests.faults.mail_exchange import Exchange  # noqa: E402
+from tests.faults.mail_old_files import INBOUND_VERSIONS, OUTBOUND_VERSIONS  # noqa: E402
 from tests.faults.old_files import VERSIONS  # noqa: E402
 from tests.faults.old_state_files import (  # noqa: E402
     UNNUMBERED,
     VERSIONS as STATE_VERSIONS,
     WITHOUT_INDEX,
 )
-from tests.faults.tools import STATE  # noqa: E402
+from tests.faults.tools import MAIL, STATE  # noqa: E402
 
 ROUNDS = 1000
 MINUTE = ("--seconds", "60")
@@ -32,7 +37,7 @@ MINUTE = ("--seconds", "60")
 
 def plan(seed: int) -> list[tools.Run]:
     """Give every run of the long form."""
-    return chat_plan(seed) + state_plan(seed)
+    return chat_plan(seed) + state_plan(seed) + mail_plan(seed)
 
 
 def chat_plan(seed: int) -> list[tools.Run]:
@@ -94,6 +99,28 @@ def state_plan(seed: int) -> list[tools.Run]:
     ]
 
 
+def mail_plan(seed: int) -> list[tools.Run]:
+    """Give the runs of the mailbox."""
+    full = ("error", "--errno", "ENOSPC")
+    versions = INBOUND_VERSIONS + OUTBOUND_VERSIONS
+    return [
+        tools.kill9(300, mode="both", seed=seed, store=MAIL),
+        tools.kill9(100, writers=4, mode="both", seed=seed + 1, store=MAIL),
+        tools.powerloss(60, mode="both", seed=seed + 2, store=MAIL),
+        tools.powerloss(60, filesystem="xfs", mode="both", seed=seed + 3, store=MAIL),
+        tools.diskfull(12, limit=False, mode="both", seed=seed + 4, store=MAIL),
+        tools.diskfull(12, limit=True, mode="both", seed=seed + 5, store=MAIL),
+        tools.concurrency("send", *MINUTE, "--outsider", store=MAIL),
+        tools.concurrency("both", *MINUTE, "--outsider", store=MAIL),
+        *(tools.migcrash((version,), "syscall", store=MAIL) for version in versions),
+        *(tools.migcrash((version,), "syscall", "--twice", store=MAIL) for version in (1, 4)),
+        *(tools.migcrash((version,), *full, store=MAIL) for version in (1, 4)),
+        tools.hostile(MAIL),
+        tools.tear(270, mode="ordered", seed=seed + 6, store=MAIL),
+        tools.tear(270, mode="ordered-in", seed=seed + 7, store=MAIL),
+    ]
+
+
 def skipped(run: tools.Run, work: Path) -> str:
     """Say why a run cannot be made here; empty if it can."""
     if not tools.tools_folder().is_dir():
@@ -114,16 +141,33 @@ def do(run: tools.Run, folder: Path) -> bool:
     return outcome.passed
 
 
-def race(folder: Path) -> bool:
+def race(folder: Path, _: int) -> tuple[bool, str]:
     """Let cancel and fire race a thousand times."""
-    began = time.monotonic()
     wins = race_for_queue(new_store(folder / "race.db"), ROUNDS)
-    passed = wins["both"] == wins["none"] == 0
+    return wins["both"] == wins["none"] == 0, f"{ROUNDS} rounds, {wins}"
+
+
+def exchange(folder: Path, seed: int) -> tuple[bool, str]:
+    """Kill a host and an agent a thousand times while they exchange mail."""
+    try:
+        return True, str(Exchange(folder, seed).run(ROUNDS))
+    except AssertionError:
+        return False, traceback.format_exc()
+
+
+# What needs none of the tools, by the word that chooses it.
+OWN: dict[str, Callable[[Path, int], tuple[bool, str]]] = {
+    "race, cancel against fire": race,
+    "mail-exchange under kills": exchange,
+}
+
+
+def do_own(name: str, seed: int, folder: Path) -> bool:
+    """Make one run of our own and print its line; True unless it failed."""
+    began = time.monotonic()
+    passed, facts = OWN[name](folder, seed)
     word = "ok  " if passed else "FAIL"
-    seconds = time.monotonic() - began
-    print(
-        f"{word} {'cancel against fire':<32} {seconds:6.1f} s  {ROUNDS} rounds, {wins}", flush=True
-    )
+    print(f"{word} {name:<32} {time.monotonic() - began:6.1f} s  {facts}", flush=True)
     return passed
 
 
@@ -138,20 +182,20 @@ def in_own_folder(action: Callable[[Path], bool]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="The long form of the fault tests.")
     parser.add_argument(
-        "--only", default="", help="how the names of runs begin, separated by commas; also: race"
+        "--only", default="", help="how the names of runs begin, separated by commas"
     )
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)))
     parser.add_argument("--list", action="store_true", help="name the runs and do nothing")
     options = parser.parse_args()
     only = tuple(filter(None, options.only.split(",")))
     chosen = [run for run in plan(options.seed) if not only or run.name.startswith(only)]
+    own = [name for name in OWN if not only or name.startswith(only)]
     if options.list:
-        print("\n".join([*(run.name for run in chosen), "cancel against fire"]))
+        print("\n".join([*(run.name for run in chosen), *own]))
         return 0
     print(f"seed {options.seed}", flush=True)
-    results = [in_own_folder(lambda folder, run=run: do(run, folder)) for run in chosen]  # type: ignore[misc]
-    if not only or "race" in only:
-        results.append(in_own_folder(race))
+    results = [in_own_folder(partial(do, run)) for run in chosen]
+    results += [in_own_folder(partial(do_own, name, options.seed)) for name in own]
     print(f"{results.count(True)} of {len(results)} passed")
     return 0 if all(results) else 1
 

@@ -13,7 +13,7 @@ from threadkeep.mailbox.records import Place
 
 pytestmark = pytest.mark.faults
 
-Trace = Callable[[str], str]
+Trace = Callable[..., str]
 COMMIT = 4  # of a file with a rollback journal: journal twice, its folder, the file itself
 
 _BEGIN = """
@@ -97,7 +97,7 @@ def test_a_drain_makes_one_commit_per_message_and_two_for_all(trace: Trace) -> N
 
 
 def test_the_host_follows_no_link_in_the_folder(trace: Trace, folder: Path) -> None:
-    """SQLite opens its own files this way as well; the folder itself is out of the agent's reach."""
+    """SQLite opens its own files this way too; the folder itself is out of the agent's reach."""
     before = "container.send('hello', files=[('a.txt', b'data')])\n"
     calls = trace(
         "host.send('hello', attachments=[{'name': 'b.txt', 'data': 'ZGF0YQ=='}])\n"

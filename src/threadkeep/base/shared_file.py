@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from threadkeep.base import forks, pragmas
-from threadkeep.base.connect import connect_uri
+from threadkeep.base.connect import connect_uri, journal_mode, run_patiently
 from threadkeep.base.trouble import is_busy, translate, translate_os
 from threadkeep.base.tx import Tx, refuse_inherited, roll_back
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ThreadkeepError
@@ -43,7 +43,8 @@ READER = (
     pragmas.Pragma("locking_mode", "EXCLUSIVE", "exclusive", "no shared index, it opens no log"),
 )
 WRITER = (
-    pragmas.Pragma("journal_mode", "DELETE", "delete", "the only mode that two kernels can share"),
+    *READER,
+    pragmas.Pragma("secure_delete", "ON", 1, "purged mail is overwritten, not left in free pages"),
     pragmas.Pragma("synchronous", "FULL", pragmas.FULL, "acknowledged mail survives a power cut"),
     pragmas.Pragma("fullfsync", "ON", 1, "on macOS a plain fsync does not reach the disk"),
     pragmas.Pragma("foreign_keys", "ON", 1, "as every connection of ours"),
@@ -93,11 +94,9 @@ class SharedFile:
     def write(self) -> Iterator[Tx]:
         """Write in one transaction that is on the disk when the block ends."""
         with self._using():
-            self._open_reader({}, None).close()  # what a reader refuses is not written either
             connection = self._open_writer()
             with self._serving(connection) as tx:
-                connection.execute("BEGIN IMMEDIATE")
-                self._limit(connection)  # the wait for the lock was not the file's doing
+                self._begin(connection)
                 yield tx
                 if self._connection is not connection:
                     refuse_inherited(None)
@@ -137,6 +136,21 @@ class SharedFile:
                     roll_back(connection)
                 connection.close()
 
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Look at what is there before anything is done to it, then wait for our turn to write."""
+        _refuse_views(connection, "main", self.path)
+        if journal_mode(connection) != "delete":
+            raise self._has_log()
+        # Alone, a connection keeps its locks while it waits, and its journal after a commit; so not
+        # alone any more, from the end of the next statement on.
+        connection.execute("PRAGMA locking_mode = NORMAL")
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        # SQLite's own pauses grow to 100 ms: with four writers shorter ones gave a third more.
+        connection.execute("PRAGMA busy_timeout = 0")
+        run_patiently(connection, "BEGIN IMMEDIATE", self.budget)
+        connection.execute(f"PRAGMA busy_timeout = {int(self.budget * 1000)}")
+        self._limit(connection)  # the wait for the lock was not the file's doing
+
     def _limit(self, connection: sqlite3.Connection) -> None:
         """Allow the budget from now on: a query of the other side's making might never end."""
         deadline = time.monotonic() + self.budget
@@ -156,10 +170,13 @@ class SharedFile:
             msg = f"{self.path} kept a query running for {self.budget:g} s"
             return Damaged(msg, hint="look at its schema: somebody may have changed it")
         if code == sqlite3.SQLITE_IOERR_LOCK:  # see READER: alone, it cannot open such a log
-            msg = f"{self.path}, or a file beside it, has a write-ahead log, and was not read"
-            hint = "the other side may have set that; PRAGMA journal_mode = DELETE takes it back"
-            return Damaged(msg, hint=hint)
+            return self._has_log()
         return self._locked("another program") if is_busy(error) else translate(error, self.path)
+
+    def _has_log(self) -> Damaged:
+        msg = f"{self.path}, or a file beside it, has a write-ahead log, and was not opened"
+        hint = "the other side may have set that; PRAGMA journal_mode = DELETE takes it back"
+        return Damaged(msg, hint=hint)
 
     def _locked(self, by: str) -> Busy:
         msg = f"{self.path} is locked by {by}; waited {self.budget:g} s"

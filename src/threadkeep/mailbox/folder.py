@@ -233,15 +233,6 @@ def columns_of(tx: Tx, table: str) -> frozenset[str]:
     return frozenset(name for (name,) in rows)
 
 
-def refuse_views(file: SharedFile, shape: Side, tx: Tx) -> None:
-    """Refuse a file with something else in the place of a table: reading it would run it."""
-    others = tx.execute("SELECT name FROM sqlite_master WHERE type <> 'table'")
-    odd = next((name for (name,) in others if name in shape.tables), None)
-    if odd is not None:
-        msg = f"{odd} in {file.path} is no table, and was not read"
-        raise Damaged(msg, hint="the other side may have put it there; look at the file")
-
-
 def _shape(spare: Path, shape: Side) -> None:
     file = SharedFile(spare, {})
     with file.write() as tx:

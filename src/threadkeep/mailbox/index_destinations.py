@@ -5,7 +5,7 @@ from typing import get_args
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.mailbox.index_records import Destination, TargetType
+from threadkeep.mailbox.index_records import TargetType
 from threadkeep.mailbox.index_rows import (
     Context,
     need_agent_group,
@@ -14,6 +14,7 @@ from threadkeep.mailbox.index_rows import (
     need_text,
 )
 from threadkeep.mailbox.naming import distinct_name, local_name
+from threadkeep.mailbox.records import Destination
 
 
 def add_destination(

@@ -59,17 +59,6 @@ class Session(msgspec.Struct, frozen=True):
     created_at: str
 
 
-class Destination(msgspec.Struct, frozen=True):
-    """Somewhere an agent may send to, as the agent's side of a mailbox sees it."""
-
-    name: str
-    display_name: str
-    type: TargetType
-    channel_type: str | None
-    platform_id: str | None
-    agent_group_id: str | None
-
-
 class Question(msgspec.Struct, frozen=True):
     """A question that an agent asked and nobody has answered yet."""
 

@@ -11,7 +11,7 @@ from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.tx import Row, Tx
 from threadkeep.mailbox import reading
 from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.folder import INBOUND, OUTBOUND, Folder, columns_of, refuse_views
+from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.records import Json, Mail, OutMail, Place
 from threadkeep.mailbox.rows import CAP, mail_of, out_of
 from threadkeep.mailbox.times import read_moment
@@ -59,9 +59,6 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 def look_at(path: str | Path, *, clock: Clock = now_ms, zone: str = "UTC") -> Context:
     """Give the surroundings of a folder for reading; nothing is added to it."""
     folder = Folder(path).need()
-    for file, shape in ((folder.inbound, INBOUND), (folder.outbound, OUTBOUND)):
-        with file.read() as tx:
-            refuse_views(file, shape, tx)
     group, session = reading.names(folder)
     named = group or folder.path.parent.name or None
     return Context(folder, clock, zone, agent_group=named, session=session or folder.path.name)

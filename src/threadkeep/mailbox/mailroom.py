@@ -28,7 +28,7 @@ from threadkeep.mailbox.index_records import (
     SessionMode,
 )
 from threadkeep.mailbox.policy import DEFAULT, Policy
-from threadkeep.mailbox.records import Destination, Place
+from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.room_post import RoomPost
 from threadkeep.mailbox.runner import Runner
 from threadkeep.mailbox.sweep import Swept, sweep_session
@@ -177,12 +177,7 @@ class Mailroom:
     def refresh(self, session: Which) -> None:
         """Tell the agent anew whom it may write to and where its mail goes, if that changed."""
         found = self._session(session)
-        rows = [
-            Destination(
-                d.name, d.display_name, d.type, d.channel_type, d.platform_id, d.agent_group_id
-            )
-            for d in self.index.destinations(found.agent_group_id)
-        ]
+        rows = self.index.destinations(found.agent_group_id)
         place = self._home_of(found)
         host = self.host(found)
         if (host.destinations(), host.routing()) == (rows, place):

@@ -61,7 +61,7 @@ def _fits(text: str) -> bool:
 def extension_for(mime: object, kind: object) -> str:
     """Give the extension for a MIME type, else for a kind such as `voice`; empty if unknown."""
     plain = mime.partition(";")[0].strip().lower() if isinstance(mime, str) else ""
-    by_kind = _BY_KIND.get(kind, "") if isinstance(kind, str) else ""
+    by_kind = _BY_KIND.get(kind.lower(), "") if isinstance(kind, str) else ""
     return _BY_MIME.get(plain, by_kind)
 
 
@@ -69,7 +69,7 @@ def attachment_name(attachment: Mapping[str, Any], ms: int) -> str:
     """Name an attachment: its own name, or one made of the time; always a safe one."""
     made = f"attachment-{ms}"
     given = attachment.get("name")
-    if given:
+    if given and isinstance(given, str):
         return given if is_safe_name(given) else made
     extension = extension_for(attachment.get("mimeType"), attachment.get("type"))
     return f"{made}.{extension}" if extension else made

@@ -8,6 +8,7 @@ from typing import Final
 from threadkeep.base import nofollow
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
+from threadkeep.mailbox.attachments import INBOX
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
@@ -15,6 +16,7 @@ from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
 
 _SYSTEM_ROWS: Final = 1000
 _FILE_LIMIT: Final = 1 << 30
+_PATH: Final = (INBOX, "message", "file")  # what a localPath is made of
 # What to read where an older folder has no such column: only its host may add one.
 _INSTEAD: Final = {
     "on_wake": "0",
@@ -144,8 +146,13 @@ def _has(tx: Tx, table: str) -> bool:
 
 
 def attachment(ctx: Context, mail: Mail, name: str) -> bytes:
-    """Read a file that came with mail."""
-    return nofollow.read(ctx.folder.path, ("inbox", mail.id), name, _FILE_LIMIT)
+    """Read a file that came with mail; a later run of a series has the files of the first."""
+    for file in mail.content.get("attachments") or ():
+        parts = str(file.get("localPath") or "").split("/") if isinstance(file, dict) else []
+        if len(parts) == len(_PATH) and parts[0] == INBOX and name in (file.get("name"), parts[-1]):
+            return nofollow.read(ctx.folder.path, (INBOX, parts[1]), parts[2], _FILE_LIMIT)
+    msg = f"no file {name[:80]!r} came with message {mail.id!r}"
+    raise NotFound(msg, hint="its content names them under `attachments`")
 
 
 def names(folder: Folder) -> tuple[str | None, str]:

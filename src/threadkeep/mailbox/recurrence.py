@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.cron import HINT, NICKNAMES, Schedule, day_matches, parse_cron
-from threadkeep.mailbox.times import parse_moment
+from threadkeep.mailbox.times import find_zone, parse_moment
 
 Moment = datetime | str | int
 
@@ -71,7 +70,7 @@ def next_due(expr: str, after: Moment, zone: str = "UTC") -> datetime:
     What NanoClaw would compute, with one exception: when a clock goes back by half an hour, its
     library can answer with a time that has passed. Then the answer is looked for further on.
     """
-    schedule, where = parse_cron(expr), _zone(zone)
+    schedule, where = parse_cron(expr), find_zone(zone)
     return _moment(_first_after(expr, schedule, parse_moment(after, zone) // 1000, where))
 
 
@@ -80,7 +79,7 @@ def next_times(expr: str, after: Moment, zone: str, count: int) -> list[datetime
 
     Where a clock goes back by half an hour, the iterator can stand still and repeat itself.
     """
-    where = _zone(zone)
+    where = find_zone(zone)
     start = _at(parse_moment(after, zone) // 1000, where)
     places = islice(_places(expr, parse_cron(expr), start, where), count)
     return [_moment(place.instant) for place in places]
@@ -99,7 +98,7 @@ def missed_times(
     expr: str, due: datetime, now: datetime, zone: str, limit: int = MOST_MISSED
 ) -> list[datetime]:
     """Give the times after `due` up to and with `now`, oldest first, `limit` of them at most."""
-    schedule, where = parse_cron(expr), _zone(zone)
+    schedule, where = parse_cron(expr), find_zone(zone)
     last, until = (parse_moment(moment, zone) // 1000 for moment in (due, now))
     missed: list[datetime] = []
     while len(missed) < limit and (last := _first_after(expr, schedule, last, where)) <= until:
@@ -114,7 +113,7 @@ def zone_name(
 ) -> str:
     """Give the host's zone: the given one, else TZ, else the system's, else UTC."""
     if given is not None:
-        _zone(given)
+        find_zone(given)
         return given
     named = (environ.get("TZ", ""), _system_zone(read_link))
     return next((name for name in named if name and _is_zone(name)), "UTC")
@@ -130,22 +129,10 @@ def _system_zone(read_link: Callable[[str], str]) -> str:
 
 def _is_zone(name: str) -> bool:
     try:
-        _zone(name)
+        find_zone(name)
     except Invalid:
         return False
     return True
-
-
-def _zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return UTC  # known even where no time zone database is installed
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # not found; not a name; a folder of zones
-        raise Invalid(
-            f"the time zone {name[:60]!r} is not known here",
-            hint="use an IANA name like Europe/Madrid; if it is one, install the package tzdata",
-        ) from None
 
 
 def _moment(instant: int) -> datetime:

@@ -114,8 +114,11 @@ def _word(ctx: Context, tx: Tx, message_id: str, *, counts: bool) -> tuple[int |
     row = tx.execute(sql, {"id": message_id}).fetchone() if counts else None
     if row is None:
         return None, None
-    tries = None if row[0] is None else min(max(row[0], 0), _MOST_TRIES)
-    return tries, row[1]
+    return _tries(row[0]), row[1]
+
+
+def _tries(counted: int | None) -> int | None:
+    return None if counted is None else min(max(counted, 0), _MOST_TRIES)
 
 
 # ------------------------------------------------------------------ claims
@@ -137,19 +140,34 @@ def reset_claims(ctx: Context) -> Reset:
     Mail that was claimed as often as allowed is given up. Doing this twice after a crash between
     the two files counts no claim twice, if the container counts its claims.
     """
-    if is_held(ctx.folder.agent_lock_path):
-        msg = f"an agent is at work in {ctx.folder.path}: its claims are its own"
-        raise Conflict(msg, hint="end it first; then its claims can be let go")
+    _need_no_agent(ctx)
     left = claims(ctx)
     if not left:
         return Reset()
+    _need_no_agent(ctx)  # one that began meanwhile may own what was just read
     counted = _count(ctx, left)
     with ctx.folder.outbound.write() as tx:
-        gone = [
-            tx.run("release_claim", {"id": claim.message_id, "claimed_at": claim.claimed_at})
-            for claim in left
-        ]
+        gone = [_release(tx, claim) for claim in left]
     return msgspec.structs.replace(counted, released=sum(gone))
+
+
+def _need_no_agent(ctx: Context) -> None:
+    if is_held(ctx.folder.agent_lock_path):
+        msg = f"an agent is at work in {ctx.folder.path}: its claims are its own"
+        raise Conflict(msg, hint="end it first; then its claims can be let go")
+
+
+def _release(tx: Tx, claim: Claim) -> int:
+    """Take a claim away, unless an agent that began just now has claimed the mail anew.
+
+    The time of a claim is in whole seconds and may be the same; the count of claims is not.
+    """
+    if (
+        claim.tries is not None
+        and _tries(tx.value("claim_of", {"id": claim.message_id})) != claim.tries
+    ):
+        return 0
+    return tx.run("release_claim", {"id": claim.message_id, "claimed_at": claim.claimed_at})
 
 
 def _uncounted(ctx: Context, tx: Tx, left: Sequence[Claim]) -> list[tuple[Claim, Mail]]:

@@ -5,6 +5,7 @@ from typing import Protocol
 import msgspec
 
 from threadkeep.base.presence import is_held
+from threadkeep.errors import Conflict
 from threadkeep.mailbox import settling, tasks
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.records import ToolState
@@ -53,7 +54,7 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
         runner.stop(stuck)
         running = is_running(ctx, runner)
         settled = _both(settled, settling.sync(ctx))  # what it said last, before it ended
-    reset = None if running else settling.reset_claims(ctx)
+    reset = None if running else _reset(ctx)
     rearmed = tuple(mail.id for mail in tasks.rearm(ctx))
     due = _due(ctx)
     started = None if runner is None or running or due == 0 else _start(ctx, runner)
@@ -80,6 +81,14 @@ def is_running(ctx: Context, runner: SessionRunner | None = None) -> bool:
     if ctx.running is not None:
         return ctx.running()
     return not ctx.folder.agent_lock_path.exists() and _beat_lately(ctx)
+
+
+def _reset(ctx: Context) -> Reset | None:
+    """Let go of claims; None if a container has begun since we looked, which owns them now."""
+    try:
+        return settling.reset_claims(ctx)
+    except Conflict:
+        return None
 
 
 def _beat_lately(ctx: Context) -> bool:

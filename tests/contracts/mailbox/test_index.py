@@ -18,12 +18,12 @@ from threadkeep.errors import Closed, Conflict, Invalid, NotFound, ReadOnly, Sch
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import (
     AgentGroup,
-    Destination,
     MessagingGroup,
     Session,
     SessionMode,
 )
 from threadkeep.mailbox.index_sessions import effective_mode
+from threadkeep.mailbox.records import Destination
 
 MODES = get_args(SessionMode)
 WRONG: Any = "wrong"

@@ -35,6 +35,8 @@ MODES: tuple[Mode, ...] = (
     *("ok", "refuses", "offline", "breaks", "dies before", "dies after"),
     *("doubt, sent", "doubt, not"),
 )
+SOME_MODES = st.lists(st.sampled_from(MODES), max_size=4)
+WAITS = st.sampled_from((1, 5, 30, 300, 3600))
 pytestmark = pytest.mark.slow
 
 
@@ -208,7 +210,7 @@ class Mailbox(RuleBasedStateMachine):
         if self.model.in_hand():
             self.finish(how, all_=True)
         self.sweep(dies=False)
-        self.nothing_is_lost_and_nothing_is_there_twice()
+        self._compare()
         self.drain([])
 
     @precondition(lambda self: self.container is not None and self.model.in_hand())
@@ -229,6 +231,12 @@ class Mailbox(RuleBasedStateMachine):
             self.model.finish(seq, "completed" if how == "complete" else "failed")
 
     # ------------------------------------------------------------------ the container writes
+
+    @precondition(lambda self: self.container is not None)
+    @rule(place=st.sampled_from(PLACES), count=st.integers(2, 4))
+    def answer_at_length(self, place: str, count: int) -> None:
+        for _ in range(count):
+            self.answer(place, None)
 
     @precondition(lambda self: self.container is not None)
     @rule(place=st.sampled_from(PLACES), later=st.sampled_from((None, None, 20)))
@@ -267,7 +275,15 @@ class Mailbox(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ the host works
 
-    @rule(modes=st.lists(st.sampled_from(MODES), max_size=4))
+    @rule(rounds=st.lists(st.tuples(SOME_MODES, WAITS), min_size=1, max_size=3))
+    def drain_again_and_again(self, rounds: list[tuple[list[Mode], int]]) -> None:
+        """Time goes by between two drains, so that what was put off comes up again."""
+        for modes, seconds in rounds:
+            self.drain(modes)
+            self._compare()
+            self.wait(seconds)
+
+    @rule(modes=SOME_MODES)
     def drain(self, modes: list[Mode]) -> None:
         left = list(modes)
         channels = {place: Channel(place, left, self.effects) for place in PLACES}
@@ -294,7 +310,18 @@ class Mailbox(RuleBasedStateMachine):
             self.host.sweep()
         self.model.sweep(running=running, dies=dies)
 
-    @rule(seconds=st.sampled_from((1, 5, 30, 300, 3600)))
+    @precondition(lambda self: self.model.in_hand())
+    @rule(deaths=st.lists(st.booleans(), min_size=1, max_size=3), seconds=WAITS)
+    def end_of_a_container(self, deaths: list[bool], seconds: int) -> None:
+        """Its claims are let go, by a host that may die over it, some time later once more."""
+        if self.container is not None:
+            self.crash_container(again=False)
+        for dies in deaths:
+            self.sweep(dies=dies)
+            self._compare()
+            self.wait(seconds)
+
+    @rule(seconds=WAITS)
     def wait(self, seconds: int) -> None:
         self.model.now += seconds * SECOND
 
@@ -302,6 +329,10 @@ class Mailbox(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_and_nothing_is_there_twice(self) -> None:
+        self._compare()
+
+    def _compare(self) -> None:
+        """Compare all mail to the agent with the model, which learns the numbers of new rows."""
         rows = {row.seq: row for row in self._mails()}
         for seq in sorted(set(rows) - set(self.model.mails)):
             new = as_new(rows[seq])

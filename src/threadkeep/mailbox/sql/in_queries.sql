@@ -55,9 +55,6 @@ ORDER BY m.seq DESC LIMIT :limit
 -- name: count_due
 SELECT count(*) FROM messages_in m WHERE m.status = 'pending' AND m.trigger = 1 AND {due}
 
--- name: count_by_status
-SELECT status, count(*) FROM messages_in GROUP BY status
-
 -- name: poll
 SELECT {mail} FROM messages_in m
 WHERE m.status = 'pending' AND m.kind <> 'system' AND {due} AND m.on_wake = 0 AND {unanswered}
@@ -164,9 +161,6 @@ INSERT INTO tk_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDA
 
 -- name: destinations
 SELECT name, display_name, type, channel_type, platform_id, agent_group_id FROM destinations ORDER BY name
-
--- name: destination
-SELECT name, display_name, type, channel_type, platform_id, agent_group_id FROM destinations WHERE name = :name
 
 -- name: clear_destinations
 DELETE FROM destinations

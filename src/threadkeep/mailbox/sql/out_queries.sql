@@ -57,9 +57,6 @@ DELETE FROM processing_ack WHERE status = 'processing'
 -- name: state_value
 SELECT value FROM session_state WHERE key = :key
 
--- name: state_values
-SELECT key, value FROM session_state ORDER BY key
-
 -- name: set_state
 INSERT OR REPLACE INTO session_state (key, value, updated_at) VALUES (:key, :value, :now)
 
@@ -76,9 +73,6 @@ ON CONFLICT (id) DO UPDATE SET current_tool = excluded.current_tool,
   tool_declared_timeout_ms = excluded.tool_declared_timeout_ms,
   tool_started_at = excluded.tool_started_at, updated_at = excluded.updated_at
 
--- name: max_seq_out
-SELECT max(seq) FROM messages_out
-
 -- ------------------------------------------------------------------ what either side reads
 
 -- name: out
@@ -92,9 +86,6 @@ SELECT {out} FROM messages_out o WHERE o.seq > :after ORDER BY o.seq LIMIT :limi
 
 -- name: out_newest
 SELECT {out} FROM messages_out o ORDER BY o.seq DESC LIMIT :limit
-
--- name: out_without_number
-SELECT {out} FROM messages_out o WHERE o.seq IS NULL LIMIT :limit
 
 -- name: claims
 SELECT a.message_id, CAST(a.status_changed AS TEXT) FROM processing_ack a

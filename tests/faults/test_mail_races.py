@@ -1,0 +1,82 @@
+"""An agent that begins at the very moment in which the host lets go of a dead one's claims."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from threadkeep.base.tx import Tx
+from threadkeep.mailbox import settling
+from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.records import Claim
+
+pytestmark = pytest.mark.faults
+
+NOW = 1_772_000_000_000
+
+
+class Pair:
+    """A host, and containers that begin and die; all within one second."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.host = Host.create(path, clock=lambda: NOW)
+        self.mail = self.host.send("hello")
+
+    def begin(self) -> Container:
+        """Begin a container that takes the mail in hand."""
+        container = Container(self.path, clock=lambda: NOW)
+        container.start()
+        assert container.claim(container.poll()) == [self.mail.id]
+        return container
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """Give a folder with mail in the hands of a container that has died."""
+    made = Pair(tmp_path / "ag-1" / "sess-1")
+    made.begin().stop()
+    return made
+
+
+def test_one_that_begins_before_the_claims_are_read_keeps_its_own(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, begun = settling.claims, list[Container]()
+
+    def claims(ctx: Context) -> list[Claim]:
+        if not begun:
+            begun.append(pair.begin())
+        return real(ctx)
+
+    monkeypatch.setattr(settling, "claims", claims)
+    assert pair.host.sweep().reset is None
+    assert [claim.tries for claim in pair.host.claims()] == [2]
+    assert pair.host.mail(pair.mail.id).process_after is None
+
+
+def test_one_that_begins_before_they_are_let_go_keeps_its_own(pair: Pair) -> None:
+    outbound = pair.host.context.folder.outbound
+    real, begun = outbound.write, list[Container]()
+
+    @contextmanager
+    def write() -> Iterator[Tx]:
+        if not begun:  # in the same second as the first claim, so that its time is the same
+            container = Container(pair.path, clock=lambda: NOW)
+            container.start()
+            begun.append(container)
+            assert container.claim([pair.mail]) == [pair.mail.id]
+        with real() as tx:
+            yield tx
+
+    setattr(outbound, "write", write)  # noqa: B010  (on this object only)
+    swept = pair.host.sweep()
+    assert swept.reset is not None
+    assert swept.reset.released == 0
+    assert [claim.tries for claim in pair.host.claims()] == [2]
+    begun[0].complete([pair.mail.id])
+    assert pair.host.sync().completed == (pair.mail.id,)
+    assert pair.host.mail(pair.mail.id).tries == 2
