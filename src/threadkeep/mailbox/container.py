@@ -38,7 +38,7 @@ class Container:
         place = (folder if isinstance(folder, Folder) else Folder(folder)).need()
         bring_up_outbound(place)
         group, session = reading.names(place)
-        self.context = Context(place, clock, zone, policy, group, session)
+        self.context = Context(place, clock, zone, policy, group, session).checked()
         self._first = True
         self._alone: Alone | None = None
 

@@ -8,7 +8,7 @@ from threadkeep.base.clock import Clock
 from threadkeep.mailbox.folder import Folder
 from threadkeep.mailbox.ids import Below, Prefix, new_id
 from threadkeep.mailbox.policy import DEFAULT, Policy
-from threadkeep.mailbox.times import iso, sqlite_form
+from threadkeep.mailbox.times import find_zone, iso, sqlite_form
 
 
 class Context(NamedTuple):
@@ -25,6 +25,11 @@ class Context(NamedTuple):
     session: str = ""
     running: Callable[[], bool] | None = None
     random: Below = secrets.randbelow
+
+    def checked(self) -> "Context":
+        """Give the context itself; refuse a zone that is not known here."""
+        find_zone(self.zone)
+        return self
 
     def now_sql(self) -> str:
         """Give the time as the database writes it."""

@@ -56,7 +56,7 @@ class Host:
         place = (folder if isinstance(folder, Folder) else Folder(folder)).need()
         bring_up_inbound(place)
         agent_group, session = _names(place)
-        self.context = Context(place, clock, zone, policy, agent_group, session, running)
+        self.context = Context(place, clock, zone, policy, agent_group, session, running).checked()
 
     @classmethod
     def create(

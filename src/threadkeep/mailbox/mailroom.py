@@ -32,6 +32,7 @@ from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.room_post import RoomPost
 from threadkeep.mailbox.runner import Runner
 from threadkeep.mailbox.sweep import Swept, sweep_session
+from threadkeep.mailbox.times import find_zone
 
 log = logging.getLogger(__name__)
 Which = Session | str
@@ -81,6 +82,7 @@ class Mailroom:
         `adapters` are the channels by their types, `runner` starts agents that have mail, and
         `actions` are what agents may ask of the host besides tasks.
         """
+        find_zone(zone)
         place = Path(root)
         index = MailIndex.open(place / "mailbox.db", clock=clock)
         return cls(

@@ -451,3 +451,9 @@ def test_a_new_container_undoes_what_the_last_one_left(half_sent: Pair) -> None:
     container.start()
     assert texts(container.poll()) == ["hello"]
     assert container.send("13").seq == 25
+
+
+def test_a_zone_that_is_not_known_is_refused_when_a_side_is_opened(pair: Pair) -> None:
+    for side in (Host, Container):
+        with pytest.raises(Invalid, match="Nonsense"):
+            side(pair.path, zone="Nonsense")

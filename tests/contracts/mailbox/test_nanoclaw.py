@@ -1,29 +1,23 @@
 """NanoClaw and we, in every pairing: either host, either container, a folder that either made.
 
-The two classes of tests.support.nanoclaw do what NanoClaw's programs do. Each test runs on a
-folder of ours and on one of theirs.
+Each test runs on a folder of ours and on one of theirs.
 """
 
 import json
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.support.mail import CHAT, GROUP, FakeClock
-from tests.support.nanoclaw import NanoContainer, Row, in_iso, make_folder
-from tests.support.nanoclaw_host import NanoHost
+from tests.support.nanoclaw import NanoContainer, Row, in_iso
+from tests.support.nanoclaw_world import World
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.adapters import Outgoing
-from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.mailroom import Mailroom
-from threadkeep.mailbox.records import Destination, Mail, Place
+from threadkeep.mailbox.records import Destination, Place
 
 LONG_AGO = "2020-01-01T00:00:00.000Z"
 FAR = "2999-01-01T00:00:00.000Z"
@@ -31,90 +25,9 @@ LADDER = [5, 10, 20, 40, 80]
 SLACK = {"channel_type": "slack", "platform_id": "C1", "thread_id": "T1"}
 
 
-class Channel:
-    """Keeps what either host sends; `refuses` names texts it does not take."""
-
-    honours_key = True
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, Row, dict[str, bytes]]] = []
-        self.refuses: set[str] = set()
-
-    def send(self, mail: Outgoing) -> str | None:
-        return self._take(mail.id, mail.content, {file.name: file.data for file in mail.files})
-
-    def theirs(self, row: Row, files: dict[str, bytes]) -> str:
-        return self._take(row["id"], json.loads(row["content"]), files)
-
-    def _take(self, out_id: str, said: Row, files: dict[str, bytes]) -> str:
-        if said.get("text") in self.refuses:
-            raise RuntimeError(said["text"])
-        self.sent.append((out_id, said, files))
-        return f"p-{out_id}"
-
-    @property
-    def texts(self) -> list[str]:
-        return [said.get("text", "") for _, said, _ in self.sent]
-
-
-class World:
-    """One folder and the four programs that may work on it."""
-
-    def __init__(self, path: Path, *, ours: bool) -> None:
-        self.path = path
-        self.clock = FakeClock()
-        self.channel = Channel()
-        if ours:
-            Host.create(path, clock=self.clock)
-        else:
-            make_folder(path)
-        self.their_host = NanoHost(path, self.clock)
-        self.their_host.route("slack", "C1", "T1")
-
-    @property
-    def host(self) -> Host:
-        """A host of ours that knows only the files; no container runs as far as it knows."""
-        return Host(self.path, clock=self.clock, running=lambda: False)
-
-    @property
-    def container(self) -> Container:
-        return Container(self.path, clock=self.clock)
-
-    @property
-    def their_container(self) -> NanoContainer:
-        container = NanoContainer(self.path, self.clock)
-        container.boot()
-        return container
-
-    def drain(self, *, ours: bool) -> list[str]:
-        """Deliver, and give what was said."""
-        before = len(self.channel.sent)
-        if ours:
-            self.host.drain({"slack": self.channel})
-        else:
-            self.their_host.drain(self.channel.theirs)
-        return self.channel.texts[before:]
-
-    def sweep(self, *, ours: bool) -> None:
-        if ours:
-            self.host.sweep()
-        else:
-            self.their_host.sweep()
-
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return [tuple(row.values()) for row in self.their_host.inbound(sql)]
-
-    def statuses(self) -> set[str]:
-        return {status for (status,) in self.rows("SELECT DISTINCT status FROM messages_in")}
-
-    def check(self) -> None:
-        """Nothing may be wrong with the folder but that others can read theirs."""
-        assert [p for p in self.host.verify() if "open to other users" not in p.what] == []
-
-
 @pytest.fixture(params=["a folder of ours", "a folder of theirs"])
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
-    return World(tmp_path / GROUP / "sess-1-abcdef", ours=request.param == "a folder of ours")
+    return World.make(tmp_path / GROUP / "sess-1-abcdef", ours=request.param == "a folder of ours")
 
 
 # ---------------------------------------------------------------- their host, our container
@@ -194,7 +107,9 @@ def test_a_series_goes_on_whoever_runs_it(
     world.drain(ours=our_host)
     if our_container:
         world.container.claim([task])
-        world.container.fail([task], "dry") if word == "failed" else world.container.complete([task])
+        world.container.fail([task], "dry") if word == "failed" else world.container.complete(
+            [task]
+        )
     else:
         world.their_container.mark(word, task)
     world.sweep(ours=our_host)
@@ -461,203 +376,3 @@ def test_mail_between_agents_is_passed_on_for_their_containers(tmp_path: Path) -
             one.agent_group_id,
             one.id,
         )
-
-
-def test_one_host_goes_on_where_the_other_stopped(world: World) -> None:
-    said: list[str] = []
-    for number in range(16):
-        our_host, our_container = number % 2 == 0, number // 2 % 2 == 0
-        if our_host:
-            world.host.send(f"m{number}")
-        else:
-            world.their_host.post(f"n{number}", {"text": f"m{number}"})
-        if our_container:
-            container = world.container
-            mails = container.poll()
-            container.claim(mails)
-            container.send(f"m{number}")
-            container.complete(mails)
-        else:
-            world.their_container.turn(f"m{number}")
-        said += world.drain(ours=number % 3 == 0)
-        world.sweep(ours=number % 3 != 0)
-    world.host.sweep()
-    assert said == [f"m{number}" for number in range(16)]
-    assert world.statuses() == {"completed"}
-    world.check()
-
-
-class Crash(BaseException):
-    """The power goes out."""
-
-
-class Dies:
-    """A channel that brings the host down."""
-
-    def send(self, mail: Outgoing) -> str | None:
-        raise Crash
-
-
-class Silent:
-    """A channel that cannot tell what it was sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-
-    def send(self, mail: Outgoing) -> str | None:
-        self.sent.append(mail.text)
-        return None
-
-
-def test_what_their_host_sent_after_our_crash_is_no_longer_in_doubt(world: World) -> None:
-    out_id = world.their_container.say("x")
-    with pytest.raises(Crash):
-        world.host.drain({"slack": Dies()})
-    assert world.drain(ours=False) == ["x"]
-    channel = Silent()
-    drained = world.host.drain({"slack": channel})
-    assert (drained.sent, drained.unknown, channel.sent) == ((out_id,), (), [])
-    assert world.rows("SELECT id FROM messages_in") == []
-
-
-def test_a_task_that_their_host_made_before_it_died_is_made_once(world: World) -> None:
-    said = {"action": "schedule_task", "taskId": "t1", "prompt": "x", "processAfter": FAR}
-    world.their_container.write("system", said)
-    world.drain(ours=False)
-    world.their_host.inbound("DELETE FROM delivered")
-    drained = world.host.drain({})
-    assert (len(drained.sent), drained.failed, len(world.host.tasks())) == (1, (), 1)
-
-
-# ---------------------------------------------------------------- older folders
-
-
-@pytest.fixture
-def older(tmp_path: Path) -> World:
-    """A folder of a first build, with mail and a delivery from then."""
-    path = tmp_path / GROUP / "sess-1-abcdef"
-    make_folder(path, older=True)
-    world = World.__new__(World)
-    world.path, world.clock, world.channel = path, FakeClock(), Channel()
-    world.their_host = NanoHost(path, world.clock)
-    files = world.their_host.files
-    sql = """INSERT INTO messages_in (id, seq, kind, timestamp, content, channel_type, platform_id)
-             VALUES (:id, :seq, :kind, :now, :text, 'slack', 'C1')"""
-    files.run("inbound", sql, {"id": "m1", "seq": 2, "kind": "chat", "text": '{"text":"old"}'})
-    files.run("inbound", sql, {"id": "t1", "seq": 4, "kind": "task", "text": '{"prompt":"p"}'})
-    files.run("inbound", "INSERT INTO delivered VALUES ('o1', '2025-01-01 00:00:00')")
-    sql = """INSERT INTO messages_out (id, seq, timestamp, kind, platform_id, channel_type, content)
-             VALUES (:id, :seq, :now, 'chat', 'C1', 'slack', :text)"""
-    files.run("outbound", sql, {"id": "o1", "seq": 3, "text": '{"text":"sent"}'})
-    files.run("outbound", sql, {"id": "o2", "seq": 5, "text": '{"text":"open"}'})
-    files.run("outbound", "INSERT INTO session_state VALUES ('sdk_session_id', 's1')")
-    return world
-
-
-def test_our_container_works_in_an_older_folder_of_theirs(older: World) -> None:
-    container = older.container
-    container.start("claude")
-    assert container.get_state("continuation:claude") == "s1"
-    mails = container.poll()
-    assert [(m.id, m.trigger, m.on_wake) for m in mails] == [("m1", True, False), ("t1", True, False)]
-    assert [t.id for t in container.tasks()] == ["t1"]
-    container.claim(mails)
-    container.complete(mails)
-    container.edit(3, "changed")
-    older.their_host.sweep()
-    assert older.statuses() == {"completed"}
-    assert older.drain(ours=False) == ["open", "changed"]
-
-
-def test_our_host_takes_over_an_older_folder_of_theirs(older: World) -> None:
-    assert older.drain(ours=True) == ["open"]
-    assert [mail.series_id for mail in older.host.inbox()] == ["m1", "t1"]
-    assert older.their_container.turn() == ["m1", "t1"]
-    older.host.sweep()
-    assert older.statuses() == {"completed"}
-    older.check()
-
-
-# ---------------------------------------------------------------- at the same time
-
-
-@pytest.mark.parametrize("our_host", [True, False])
-def test_two_programs_at_once_lose_and_double_nothing(world: World, *, our_host: bool) -> None:
-    """Our host with their container, and the reverse; each round is begun by the other side."""
-    rounds, total = SimpleQueue[str | None](), 40
-    errors: list[BaseException] = []
-
-    def container_side() -> None:
-        theirs, ours = world.their_container, world.container
-        while (word := rounds.get()) is not None:
-            if our_host:
-                theirs.write("chat", {"text": word}, **SLACK)
-                theirs.mark("completed", word)
-            else:
-                ours.claim([word])
-                ours.send(word)
-                ours.complete([word])
-
-    def host_side() -> None:
-        for number in range(total):
-            word = f"m{number}"
-            if our_host:
-                world.host.send(word, id=word)
-            else:
-                world.their_host.post(word, {"text": word})
-            rounds.put(word)
-            world.drain(ours=our_host)
-            if our_host:
-                world.host.sync()
-            else:
-                world.their_host.sweep(alive=True)
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  (raised below)
-            errors.append(error)
-
-    other = Thread(target=guarded, args=(container_side,))
-    other.start()
-    guarded(host_side)
-    rounds.put(None)
-    other.join()
-    assert errors == []
-    world.drain(ours=our_host)
-    world.sweep(ours=our_host)
-    assert world.channel.texts == [f"m{number}" for number in range(total)]
-    assert world.statuses() == {"completed"}
-    world.check()
-
-
-# ---------------------------------------------------------------- in any order
-
-
-MOVES = ["send", "turn", "crash", "half", "fail", "drain", "sweep", "schedule", "hold", "later"]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
-@given(moves=st.lists(st.tuples(st.sampled_from(MOVES), st.booleans()), max_size=30))
-def test_programs_may_take_turns_in_any_order(
-    tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[str, bool]]
-) -> None:
-    """Nothing is lost, nothing is sent twice, and no series has two runs to come."""
-    path = tmp_path_factory.mktemp("turns") / GROUP / "sess-1-abcdef"
-    world = World(path, ours=len(moves) % 2 == 0)
-    said = 0
-    for number, (move, ours) in enumerate(moves):
-        said += _move(world, move, number, ours=ours)
-        assert _forks(world) == []
-    for task in world.container.tasks():
-        world.host.cancel_task(task.series_id or task.id)
-    for number in range(8):
-        world.clock.forward(200)
-        world.sweep(ours=number % 2 == 0)
-        _move(world, "turn", number, ours=number % 2 == 1)
-        world.drain(ours=True)
-    world.host.sweep()
-    sent = [out_id for out_id, _, _ in world.channel.sent]
-    assert len(sent) == len(set(sent)) == said + _replies(world)
-    assert [m for m in world.host.inbox("pending", limit=500) if m.trigger] == []
-    world.check()
