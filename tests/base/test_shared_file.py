@@ -551,7 +551,8 @@ def odd_text(file: SharedFile) -> SharedFile:
     return file
 
 
-def test_text_that_is_no_utf8_is_read_leniently_if_wanted(odd_text: SharedFile) -> None:
-    assert bodies(odd_text, lenient=True) == ["\ufffdA", b"\x00\xff", 2.5, None]
-    with pytest.raises(Damaged):
-        bodies(odd_text)
+def test_text_that_is_no_utf8_stops_neither_readers_nor_writers(odd_text: SharedFile) -> None:
+    expected = ["\ufffdA", b"\x00\xff", 2.5, None]
+    assert bodies(odd_text) == expected
+    with odd_text.write() as tx:
+        assert [body for (body,) in tx.all("bodies")] == expected

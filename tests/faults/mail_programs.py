@@ -27,11 +27,9 @@ if __name__ == "__main__":
 
 from tests.faults.mail_effects import ADAPTERS, ASKED, Effects, fast  # noqa: E402
 from threadkeep.mailbox.container import Container  # noqa: E402
-from threadkeep.mailbox.delivery import Drained, drain  # noqa: E402
+from threadkeep.mailbox.delivery import Drained  # noqa: E402
 from threadkeep.mailbox.host import Host  # noqa: E402
-from threadkeep.mailbox.post import LocalPost  # noqa: E402
 from threadkeep.mailbox.records import Mail  # noqa: E402
-from threadkeep.mailbox.sweep import sweep_session  # noqa: E402
 
 PACE = 0.01  # between two looks while nothing happens
 
@@ -53,10 +51,9 @@ def run_host(folder: str, effects: str) -> None:
     host = Host(folder, clock=fast)
     say("up")
     ledger = Effects(Path(effects))
-    adapters = {
+    channels = {
         name: kind(ledger, lambda key: say("effect", key)) for name, kind in ADAPTERS.items()
     }
-    post = LocalPost(host.context, adapters)
     to_send: list[str] = []
     quiet = ""
     while True:
@@ -69,10 +66,10 @@ def run_host(folder: str, effects: str) -> None:
         if to_send:
             host.send(f"number {to_send[0]}", id=f"m-{to_send[0]}")
             say("sent", to_send.pop(0))
-        for message_id in sweep_session(host.context).settled.completed:
+        for message_id in host.sweep().settled.completed:
             say("settled", message_id)
         # After the sweep: an answer is written before the agent says that it is done.
-        drained = drain(host.context, post)
+        drained = host.drain(channels)
         for message_id in drained.sent:
             say("delivered", message_id)
         if quiet and not to_send and is_quiet(host, drained):

@@ -1,7 +1,10 @@
-"""An agent that begins at the very moment in which the host lets go of a dead one's claims."""
+"""Moments in which host and agent are in each other's way."""
 
+import os
+import sqlite3
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,12 +13,14 @@ from threadkeep.base.tx import Tx
 from threadkeep.mailbox import settling
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.folder import Owner
 from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.records import Claim
+from threadkeep.mailbox.records import Claim, Mail
 
 pytestmark = pytest.mark.faults
 
 NOW = 1_772_000_000_000
+NOBODY = 65534
 
 
 class Pair:
@@ -80,3 +85,29 @@ def test_one_that_begins_before_they_are_let_go_keeps_its_own(pair: Pair) -> Non
     begun[0].complete([pair.mail.id])
     assert pair.host.sync().completed == (pair.mail.id,)
     assert pair.host.mail(pair.mail.id).tries == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a while")
+def test_an_agent_of_another_user_reads_while_the_host_begins_to_write() -> None:
+    """SQLite makes a journal as root, and gives it to the owner of the database a moment later."""
+    with tempfile.TemporaryDirectory() as open_to_all:
+        path = Path(open_to_all) / "ag-1" / "sess-1"
+        host = Host.create(path, owner=Owner(NOBODY, NOBODY))
+        host.send("hello")
+        for above in (path.parent, path.parent.parent):
+            above.chmod(0o755)
+        with closing(sqlite3.connect(path / "inbound.db", isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("UPDATE messages_in SET tries = 1")
+            os.chown(path / "inbound.db-journal", 0, 0)
+            assert [mail.tries for mail in _polled_by(NOBODY, path)] == [0]
+            writer.execute("COMMIT")
+        assert [mail.tries for mail in _polled_by(NOBODY, path)] == [1]
+
+
+def _polled_by(user: int, path: Path) -> list[Mail]:
+    os.seteuid(user)
+    try:
+        return Container(path).poll()
+    finally:
+        os.seteuid(0)

@@ -82,6 +82,7 @@ def opened(path: Path, *, readonly: bool = False) -> Iterator[sqlite3.Connection
         if not readonly:
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA synchronous = OFF")  # nobody cuts the power here
         yield connection
 
 
@@ -126,8 +127,14 @@ def make_folder(folder: Path, *, older: bool = False) -> None:
 
 def migrate(files: Files) -> None:
     """Add to an inbound.db what an older folder lacks; the host does so whenever it opens one."""
+    found = files.run(
+        "inbound",
+        """SELECT t.value || '.' || c.name AS name
+           FROM json_each('["messages_in","delivered"]') t, pragma_table_info(t.value) c""",
+    )
+    there = {row["name"] for row in found}
     for (table, column), declared in _ADDED.items():
-        if column in files.columns("inbound", table):
+        if f"{table}.{column}" in there:
             continue
         files.run("inbound", f"ALTER TABLE {table} ADD COLUMN {column} {declared}")
         if column == "series_id":
@@ -147,7 +154,6 @@ class NanoContainer:
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.files = Files(folder, clock)
         self.folder = folder
-        self.sent = 0
         add_state_column(self.files)
         self.files.run("outbound", OUT_SINCE)
 
@@ -217,13 +223,17 @@ class NanoContainer:
 
     # ------------------------------------------------------------------ mail from the agent
 
-    def write(self, kind: str, said: Row | str, row_id: str | None = None, **more: object) -> str:
-        """Write any outbound row; the number is chosen before."""
-        self.sent += 1
-        out_id = row_id or f"msg-{self.files.clock()}-{self.sent:06}"
+    def next_seq(self) -> int:
+        """Give the next odd number, which nobody keeps for us."""
         top = max(
             self.files.top("inbound", "messages_in"), self.files.top("outbound", "messages_out")
         )
+        return top + 1 + top % 2
+
+    def write(self, kind: str, said: Row | str, row_id: str | None = None, **more: object) -> str:
+        """Write any outbound row; the number is chosen before."""
+        seq = self.next_seq()
+        out_id = row_id or f"msg-{self.files.clock()}-{seq:06}"
         places = dict.fromkeys(("channel_type", "platform_id", "thread_id"))
         row = {"in_reply_to": None, "deliver_after": None, **places, **more}
         self.outbound(
@@ -232,7 +242,7 @@ class NanoContainer:
                VALUES (:id, :seq, :in_reply_to, :now, :deliver_after, NULL, :kind, :platform_id,
                  :channel_type, :thread_id, :content)""",
             id=out_id,
-            seq=top + 1 + top % 2,
+            seq=seq,
             kind=kind,
             content=said if isinstance(said, str) else compact(said),
             **row,
@@ -251,7 +261,7 @@ class NanoContainer:
 
     def ask(self, question: str, *options: str) -> str:
         """Ask with buttons."""
-        name = f"msg-{self.files.clock()}-asked0"
+        name = f"msg-{self.files.clock()}-{self.next_seq():06}"
         said = {
             "type": "ask_question",
             "questionId": name,
@@ -264,7 +274,7 @@ class NanoContainer:
     def schedule(self, prompt: str, after: str, recurrence: str | None = None) -> str:
         """Ask for a task."""
         place = self.routing()
-        name = f"task-{self.files.clock()}-{self.sent:06}"
+        name = f"task-{self.files.clock()}-{self.next_seq():06}"
         said = {
             "action": "schedule_task",
             "taskId": name,

@@ -74,19 +74,15 @@ class SharedFile:
         self,
         beside: Mapping[str, Path] | None = None,
         *,
-        lenient: bool = False,
         owner_runs: Running | None = None,
     ) -> Iterator[Tx]:
         """Read one snapshot, and the files `beside` it under their names.
 
         A writer that died in a commit leaves a journal that a reader cannot undo. After a moment
         of patience it is undone here, but never while `owner_runs` says that the writer lives.
-        `lenient` reads text that is no UTF-8 with U+FFFD in it.
         """
         with self._using():
             connection = self._open_reader(beside or {}, owner_runs)
-            if lenient:
-                connection.text_factory = _decoded
             with self._serving(connection) as tx:
                 yield tx
 
@@ -247,6 +243,8 @@ class SharedFile:
             connection.execute(f"PRAGMA busy_timeout = {int(self.budget * 1000)}")
             self._limit(connection)
             pragmas.apply(connection, CONNECTION, settings)
+            # One cell that is no text must not make all rows behind it unreadable.
+            connection.text_factory = _decoded
             check_place(path)
         except BaseException:
             connection.close()
@@ -313,7 +311,9 @@ def _refuse_planted_journal(journal: str) -> None:
         if not _is_plain(os.lstat(journal)):
             raise _planted(journal)
         descriptor = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
+        # Gone; or root's for the moment before SQLite gives it to the owner of the database. What
+        # we may not read, SQLite may not read either.
         return
     except OSError:
         raise _planted(journal) from None

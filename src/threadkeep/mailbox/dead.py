@@ -24,7 +24,7 @@ _UNSAID: Final = "failed, and nobody wrote down why"
 
 def dead_letters(ctx: Context) -> list[DeadLetter]:
     """List what failed: mail to the agent first, then mail from it, each by its number."""
-    with ctx.folder.inbound.read(lenient=True) as tx:
+    with ctx.folder.inbound.read() as tx:
         coming = [_dead_mail(row) for row in tx.all("dead_mail")]
         going = [delivery_of(row) for row in tx.all("dead_deliveries")]
     return [*coming, *_dead_deliveries(ctx, going)]
@@ -40,7 +40,7 @@ def _dead_deliveries(ctx: Context, rows: Iterable[Delivery]) -> list[DeadLetter]
     found = list(rows)
     if not found:
         return []
-    with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
+    with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         texts = [tx.one("out", {"id": row.message_out_id, "cap": CAP}) for row in found]
     return [
         DeadLetter(

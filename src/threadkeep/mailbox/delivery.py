@@ -138,7 +138,7 @@ class _Round:
     def _read(self, row: Delivery) -> OutMail:
         ctx = self._ctx
         asked = {"id": row.message_out_id, "cap": ctx.policy.content_bytes}
-        with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
+        with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
             found = tx.one("out", asked)
         if found is None:
             raise Refused("it is no longer among the outbound mail")

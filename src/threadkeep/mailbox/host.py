@@ -272,14 +272,14 @@ class Host:
 
     def mail(self, which: str | int) -> Mail:
         """Give inbound mail by its id or number."""
-        with self.context.folder.inbound.read(lenient=True) as tx:
+        with self.context.folder.inbound.read() as tx:
             return inbound.look_up(tx, which)
 
     def inbox(
         self, status: str | None = None, *, kind: str | None = None, limit: int = 50
     ) -> list[Mail]:
         """List inbound mail, the newest `limit` in the order of their numbers."""
-        with self.context.folder.inbound.read(lenient=True) as tx:
+        with self.context.folder.inbound.read() as tx:
             asked = {"status": status, "kind": kind, "limit": limit}
             return [mail_of(row) for row in tx.all("newest_mail", asked)][::-1]
 
@@ -291,7 +291,7 @@ class Host:
 
     def _outbound(self) -> AbstractContextManager[Tx]:
         ctx = self.context
-        return ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running)
+        return ctx.folder.outbound.read(owner_runs=ctx.running)
 
 
 def _names(folder: Folder) -> tuple[str | None, str]:

@@ -69,7 +69,7 @@ def look_at(path: str | Path, *, clock: Clock = now_ms, zone: str = "UTC") -> Co
 
 def overview(ctx: Context) -> Overview:
     """Count what is open; costs what is open, not what was ever said."""
-    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         pending, paused, failed = tx.one("open_mail") or (0, 0, 0)
         count_due = reading.for_columns(tx, "count_due", ctx)
         due = tx.execute(count_due, {"now": ctx.now_sql()}).fetchone()[0]
@@ -150,7 +150,7 @@ def incoming(ctx: Context, *, after: int | None = None, limit: int = 50) -> list
     """Give mail to the agent: the newest, or what follows a number."""
     asked = {"status": None, "kind": None, "limit": limit, "after": after}
     query = "newest_mail" if after is None else "list_mail"
-    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         rows = tx.execute(reading.for_columns(tx, query, ctx), asked).fetchall()
         return _letters_in(ctx, tx, rows[::-1] if after is None else rows)
 
@@ -194,7 +194,7 @@ def _letter_in(mail: Mail, ack: Row | None, reason: str | None) -> Letter:
 def outgoing(ctx: Context, *, after: int | None = None, limit: int = 50) -> list[Letter]:
     """Give mail from the agent: the newest, or what follows a number."""
     asked = {"limit": limit, "after": after, "cap": CAP}
-    with ctx.folder.outbound.read(lenient=True) as tx:
+    with ctx.folder.outbound.read() as tx:
         rows = tx.all("out_newest" if after is None else "out_after", asked)
     return _letters_out(ctx, rows[::-1] if after is None else rows)
 
@@ -214,12 +214,12 @@ def again(ctx: Context, seen: Iterable[Letter]) -> list[Letter]:
     going = [letter.id for letter in wanted if letter.direction == "out"]
     found: list[Letter] = []
     if coming:
-        with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+        with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
             sql = reading.for_columns(tx, "mail", ctx)
             rows = [tx.execute(sql, {"id": one}).fetchone() for one in coming]
             found += _letters_in(ctx, tx, [row for row in rows if row is not None])
     if going:
-        with ctx.folder.outbound.read(lenient=True) as tx:
+        with ctx.folder.outbound.read() as tx:
             rows = [tx.one("out", {"id": one, "cap": CAP}) for one in going]
         found += _letters_out(ctx, [row for row in rows if row is not None])
     return found

@@ -32,7 +32,7 @@ def poll(ctx: Context, limit: int, *, first: bool) -> list[Mail]:
     Mail for the moment of waking is taken first: behind a full batch it would miss its moment.
     """
     asked = {"now": ctx.now_sql(), "limit": limit}
-    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         waking = _rows(ctx, tx, "poll_waking", asked) if first else []
         found = (waking + _rows(ctx, tx, "poll", asked))[:limit]
     return sorted(found, key=lambda mail: mail.seq or 0)
@@ -56,7 +56,7 @@ def tasks(ctx: Context) -> list[Mail]:
 
 
 def _mails(ctx: Context, query: str, asked: dict[str, object]) -> list[Mail]:
-    with ctx.folder.inbound.read(ctx.folder.beside_inbound, lenient=True) as tx:
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         return _rows(ctx, tx, query, asked)
 
 
@@ -82,7 +82,7 @@ def mail(ctx: Context, which: str | int) -> Mail | OutMail:
     folder = ctx.folder
     column = "id" if isinstance(which, str) else "seq"
     asked = {column: which, "cap": CAP}
-    with folder.inbound.read(folder.beside_inbound, lenient=True) as tx:
+    with folder.inbound.read(folder.beside_inbound) as tx:
         name = "mail" if column == "id" else "mail_by_seq"
         row = tx.execute(for_columns(tx, name, ctx), {column: which}).fetchone()
         if row is not None:
@@ -98,7 +98,7 @@ def mail(ctx: Context, which: str | int) -> Mail | OutMail:
 
 def inbound_mail(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
     """Give inbound mail by its ids, or raise NotFound."""
-    with ctx.folder.inbound.read(lenient=True) as tx:
+    with ctx.folder.inbound.read() as tx:
         found = {i: _rows(ctx, tx, "mail", {"id": i}) for i in message_ids}
     for message_id, mails in found.items():
         if not mails:

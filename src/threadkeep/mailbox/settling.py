@@ -71,7 +71,7 @@ def sync(ctx: Context) -> Settled:
 
 def _answers(ctx: Context) -> list[_Answer]:
     folder = ctx.folder
-    with folder.inbound.read(folder.beside_inbound, lenient=True, owner_runs=ctx.running) as tx:
+    with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         counts = "tk_claim" in tables_beside(ctx, tx)
         found = [(row[0], row[MAIL_COLUMNS]) for row in tx.all("answered")]
         words = [_word(ctx, tx, message_id, counts=counts) for message_id, _ in found]
@@ -127,7 +127,7 @@ def _tries(counted: int | None) -> int | None:
 def claims(ctx: Context) -> list[Claim]:
     """List the mail that the container has in hand."""
     folder = ctx.folder
-    with folder.inbound.read(folder.beside_inbound, lenient=True, owner_runs=ctx.running) as tx:
+    with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         counts = "tk_claim" in tables_beside(ctx, tx)
         sql = folder.outbound.queries["claims"]
         rows = tx.execute(sql, {"limit": _MOST_CLAIMS}).fetchall()

@@ -98,7 +98,7 @@ def _beat_lately(ctx: Context) -> bool:
 
 def tool_state(ctx: Context) -> ToolState | None:
     """Give the tool that the container says it runs, None if it says nothing."""
-    with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
+    with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         there = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'container_state'").fetchone()
         row = None if there is None else tx.one("tool_state")
     return None if row is None else ToolState(*row)

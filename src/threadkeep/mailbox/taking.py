@@ -53,7 +53,7 @@ def _cursor(ctx: Context) -> Cursor:
 
 def _new_rows(ctx: Context, cursor: Cursor) -> tuple[list[Row], Cursor]:
     limit = ctx.policy.drain
-    with ctx.folder.outbound.read(lenient=True, owner_runs=ctx.running) as tx:
+    with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         fresh = tx.all("out_fresh", {"seq": cursor.seq, "limit": limit})
         late = tx.all("out_late", {"seq": cursor.seq, "rowid": cursor.rowid, "limit": limit})
         last = tx.value("last_rowid") or 0

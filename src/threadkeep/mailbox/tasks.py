@@ -23,7 +23,7 @@ TOO_LATE: Final = "the next run was due before anybody took this one, and late r
 
 def live(ctx: Context) -> list[Mail]:
     """List the tasks that are still to come, held ones among them."""
-    with ctx.folder.inbound.read(lenient=True) as tx:
+    with ctx.folder.inbound.read() as tx:
         return [mail_of(row) for row in tx.all("all_live_tasks")]
 
 
@@ -126,7 +126,7 @@ def rearm(ctx: Context) -> list[Mail]:
 
 def _too_late(ctx: Context) -> list[str]:
     folder = ctx.folder
-    with folder.inbound.read(folder.beside_inbound, lenient=True, owner_runs=ctx.running) as tx:
+    with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         rows = tx.all("overdue_unclaimed", {"now": ctx.now_sql()})
         mails = [inbound.get(tx, message_id) for (message_id,) in rows]
     return [mail.id for mail in mails if _is_too_late(ctx, mail)]

@@ -31,7 +31,7 @@ class Event(msgspec.Struct, frozen=True):
 def trace(ctx: Context, which: str | int) -> list[Event]:
     """Tell all that is known of one message, by its id or number, in the order of time."""
     folder = ctx.folder
-    with folder.inbound.read(folder.beside_inbound, lenient=True, owner_runs=ctx.running) as tx:
+    with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         tables = tables_beside(ctx, tx) | _own_tables(tx)
         mail = _find(ctx, tx, which)
         if isinstance(mail, Mail):

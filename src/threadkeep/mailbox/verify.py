@@ -101,7 +101,7 @@ def _check_file(file: SharedFile, shape: Side, runs: Running | None) -> Iterator
     name = file.path.name
     yield from _logs(file.path)
     try:
-        with file.read(lenient=True, owner_runs=runs) as tx:
+        with file.read(owner_runs=runs) as tx:
             yield from _sound(tx, name)
             yield from _tables(tx, name, shape)
     except Busy:

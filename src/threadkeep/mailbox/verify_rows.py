@@ -35,7 +35,7 @@ def _reading(
     ctx: Context, runs: Running | None, *, both: bool = True
 ) -> AbstractContextManager[Tx]:
     beside = ctx.folder.beside_inbound if both else {}
-    return ctx.folder.inbound.read(beside, lenient=True, owner_runs=runs)
+    return ctx.folder.inbound.read(beside, owner_runs=runs)
 
 
 def _tables(tx: Tx, file: Literal["main", "outbound"]) -> frozenset[str]:

@@ -372,17 +372,6 @@ def test_an_error_names_the_size_and_the_way_out(tmp_path: Path) -> None:
     assert "attachments" in refused.value.hint
 
 
-def test_a_zone_that_is_none_is_an_error_of_ours(tmp_path: Path) -> None:
-    pair = open_pair(tmp_path, zone="Mars/Olympus")
-    wishes: list[dict[str, Any]] = [
-        {"process_after": "2025-12-01T09:00"},
-        {"recurrence": "0 9 * * *"},
-    ]
-    for wish in wishes:
-        with pytest.raises(Invalid, match="Mars/Olympus"):
-            pair.host.insert_task("x", **wish)
-
-
 def test_ids_of_channels_are_the_posts_and_the_groups(pair: Pair) -> None:
     row_id = channel_message_id("1699.42", GROUP)
     assert pair.host.send("x", id=row_id).id == f"1699.42:{GROUP}"

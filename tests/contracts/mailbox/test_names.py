@@ -99,6 +99,8 @@ def test_the_extension_comes_from_the_mime_type_then_from_the_kind(
         ({"name": "..", "mimeType": "image/png"}, "attachment-7"),
         ({"name": "x" * 300}, "attachment-7"),
         ({"name": 5}, "attachment-7"),
+        ({"name": 5, "mimeType": "image/png"}, "attachment-7.png"),
+        ({"type": "PHOTO"}, "attachment-7.jpg"),
     ],
 )
 def test_an_attachment_is_named(attachment: dict[str, Any], name: str) -> None:

@@ -17,7 +17,7 @@ from tests.support.nanoclaw_world import World
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.mailroom import Mailroom
-from threadkeep.mailbox.records import Destination, Place
+from threadkeep.mailbox.records import Destination, Mail, Place
 
 LONG_AGO = "2020-01-01T00:00:00.000Z"
 FAR = "2999-01-01T00:00:00.000Z"
@@ -60,7 +60,7 @@ def test_our_container_works_for_their_host(world: World) -> None:
 
 
 def test_a_long_queue_of_theirs_is_worked_off_in_order(world: World) -> None:
-    container, words = world.container, [f"m{number}" for number in range(25)]
+    container, words = world.container, [f"m{number}" for number in range(15)]
     for word in words:
         world.their_host.post(word, {"text": word})
     while mails := container.poll():
@@ -146,6 +146,7 @@ def test_their_retries_count_our_claims(world: World) -> None:
     world.their_host.sweep()
     assert (pauses, world.statuses(), container.poll()) == (LADDER, {"failed"}, [])
     again = world.host.retry("m1")
+    assert isinstance(again, Mail)
     assert [row["id"] for row in world.their_container.pending()] == [again.id]
 
 
@@ -173,13 +174,13 @@ def test_their_container_works_for_our_host(world: World) -> None:
 
 
 def test_a_long_queue_of_ours_is_worked_off_by_their_container(world: World) -> None:
-    ids = [world.host.send(f"m{number}").id for number in range(25)]
+    ids = [world.host.send(f"m{number}").id for number in range(15)]
     container, done = world.their_container, []
     while taken := container.turn("ok"):
         done += taken
         world.host.sync()
     assert (sorted(done), world.statuses()) == (sorted(ids), {"completed"})
-    assert world.drain(ours=True) == ["ok"] * 3
+    assert world.drain(ours=True) == ["ok"] * 2
 
 
 def test_our_host_carries_out_what_their_container_asks(world: World) -> None:
