@@ -79,15 +79,18 @@ def collect(
     """Read the named files of the outbox; what is missing or not to be trusted is skipped."""
     found = Collected(files=[], skipped=[])
     room = limits.message
-    for name in names:
+    for name in names[: limits.files]:
         try:
-            data = _read_outgoing(folder, message_id, name, len(found.files), room, limits)
+            data = _read_outgoing(folder, message_id, name, min(limits.file, room))
         except (Invalid, NotFound) as error:
             reason = error.message.removeprefix(f"{folder}/")  # the agent may be told it
             found.skipped.append((name if isinstance(name, str) else _shown(name), reason))
         else:
             found.files.append((str(name), data))
             room -= len(data)
+    if len(names) > limits.files:  # each look costs: a million names took a minute
+        more = f"{len(names) - limits.files} more"
+        found.skipped.append((more, _too_many(len(names), limits).message))
     return found
 
 
@@ -137,10 +140,11 @@ def hand_over(
     A retry keeps what an earlier attempt handed over, even if the source is gone by now.
     """
     place = (INBOX, _checked_id(in_id))
-    safe = list(dict.fromkeys(name for name in names if is_safe_name(name)))
+    wanted = names[: limits.files]
+    safe = list(dict.fromkeys(name for name in wanted if is_safe_name(name)))
     done = {name for name in safe if nofollow.is_file(target_folder, place, name)}
     rest = [name for name in safe if name not in done]
-    unsafe = [name for name in names if not is_safe_name(name)]
+    unsafe = [name for name in wanted if not is_safe_name(name)]
     found = collect(source_folder, out_id, [*rest, *unsafe], limits)
     for name, reason in found.skipped:
         log.warning("%r of message %r is not handed over: %s", name, out_id, reason)
@@ -208,15 +212,11 @@ def _decode(text: str, label: str, limit: int) -> bytes:
 # ---------------------------------------------------------------------- what goes out
 
 
-def _read_outgoing(
-    folder: Path, message_id: str, name: object, count: int, room: int, limits: Limits
-) -> bytes:
+def _read_outgoing(folder: Path, message_id: str, name: object, limit: int) -> bytes:
     if not is_safe_name(name):
         raise Invalid("not a safe file name")
-    if count >= limits.files:
-        raise _too_many(count + 1, limits)
     place = (OUTBOX, _checked_id(message_id))
-    return nofollow.read(folder, place, name, min(limits.file, room))
+    return nofollow.read(folder, place, name, limit)
 
 
 def _content(name: str, content: bytes | Path, limit: int) -> bytes:

@@ -12,7 +12,7 @@ from threadkeep.mailbox.content import compact
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.inbox_files import copy_files
-from threadkeep.mailbox.names import is_safe_name
+from threadkeep.mailbox.names import folder_for
 from threadkeep.mailbox.records import DeadLetter, Delivery, Mail, read_content
 from threadkeep.mailbox.rows import CAP, delivery_of, keep_in_hash, mail_of, out_of
 from threadkeep.mailbox.times import read_moment
@@ -216,7 +216,7 @@ def _is_shared(tx: Tx, letter: DeadLetter) -> bool:
     if letter.direction == "out":
         return False
     mail = inbound.get(tx, letter.id)
-    path = json.encode(f"{INBOX}/{mail.id}/")[1:-1]  # as it stands inside of content
+    path = json.encode(f"{INBOX}/{folder_for(mail.id)}/")[1:-1]  # as it stands inside of content
     asked = {"series_id": mail.series_id or mail.id, "id": mail.id, "path": path}
     return bool(tx.value("files_are_shared", asked))
 
@@ -224,5 +224,5 @@ def _is_shared(tx: Tx, letter: DeadLetter) -> bool:
 def _remove_files(ctx: Context, letter: DeadLetter) -> None:
     if letter.direction == "out":
         clear_outbox(ctx.folder.path, letter.id)
-    elif is_safe_name(letter.id):
-        nofollow.remove_tree(ctx.folder.path, INBOX, letter.id)
+    else:
+        nofollow.remove_tree(ctx.folder.path, INBOX, folder_for(letter.id))

@@ -24,7 +24,7 @@ from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, route_of
 from threadkeep.mailbox.records import Delivery, DeliveryState, Json, OutMail
 from threadkeep.mailbox.rows import out_of
 from threadkeep.mailbox.sending import platform_name
-from threadkeep.mailbox.taking import open_deliveries, take_over
+from threadkeep.mailbox.taking import key_of, open_deliveries, take_over
 from threadkeep.mailbox.telling import called, shortened, tell
 from threadkeep.mailbox.times import read_moment, sqlite_form
 
@@ -99,8 +99,8 @@ class _Round:
                     is_free = self._deliver(row)
                 if not is_free:
                     blocked.add(row.place)
-        except Exception:
-            self._write(None)
+        except (Exception, KeyboardInterrupt, SystemExit):
+            self._write(None)  # or what was sent would be in doubt
             raise
         self._write(None)
         return _report(self._done, waiting)
@@ -157,7 +157,7 @@ class _Round:
             agent_group=self._ctx.agent_group,
             id=mail.id,
             seq=mail.seq,
-            key=row.key,
+            key=key_of(self._ctx, mail.id),
             kind=mail.kind,
             content=content,
             place=mail.place,
@@ -220,7 +220,7 @@ class _Round:
         if route.was_sent is None:
             return _given_up(row, mail, "unknown", reason)
         try:
-            answer = route.was_sent(row.key)
+            answer = route.was_sent(key_of(self._ctx, mail.id))
         except Exception as error:  # noqa: BLE001  (it could not be asked: ask later)
             return self._after(row, mail, error)
         if answer is None:
@@ -285,7 +285,7 @@ def _begin(ctx: Context, tx: Tx, row: Delivery) -> Row | None:
 def _record(ctx: Context, tx: Tx, step: Step) -> None:
     now = ctx.now_sql()
     message_id = step.row.message_out_id
-    tx.run(
+    known = tx.run(
         "set_delivery",
         {
             "id": message_id,
@@ -305,7 +305,7 @@ def _record(ctx: Context, tx: Tx, step: Step) -> None:
             "now": now,
         }
         tx.run("mark_delivered", outcome)
-    if step.note is not None:
+    if step.note is not None and known:
         tell(ctx, tx, step.note, [message_id])
 
 

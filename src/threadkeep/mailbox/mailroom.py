@@ -116,26 +116,33 @@ class Mailroom:
     def host(self, session: Which) -> Host:
         """Give the host's side of a session; its folder is made if it is missing."""
         found = self._session(session)
-        with self._guard:
-            host = self._hosts.get(found.id)
-            if host is None:
-                host = self._hosts[found.id] = self._open_host(found)
-            return host
+        host = self._hosts.get(found.id)
+        if host is None:  # not under a lock: one folder that hangs must not keep the others shut
+            host = self._hosts.setdefault(found.id, self._open_host(found))
+        return host
 
     def _open_host(self, session: Session) -> Host:
         options: dict[str, Any] = dict(self._options)
         runner = self._runner
         if runner is not None:
             options["running"] = lambda: runner.is_running(session.id)
-        folder = self.folder(session)
+        folder, group = self.folder(session), session.agent_group_id
         if folder.inbound_path.exists() and folder.outbound_path.exists():
-            return Host(folder, **options)
-        group = session.agent_group_id
-        return Host.create(folder.path, agent_group=group, session=session.id, **options)
+            host = Host(folder, **options)
+        else:
+            host = Host.create(folder.path, agent_group=group, session=session.id, **options)
+        # The folder says who it is, too, but the agent could have written that.
+        host.context = host.context._replace(agent_group=group, session=session.id)
+        return host
 
     def context(self, session: Which) -> Context:
         """Give the surroundings of a session, for verbs that take them."""
         return self.host(session).context
+
+    def _ready(self, session: Session) -> Context:
+        """Give the surroundings of a session that gets mail: its agent may want to answer."""
+        self.refresh(session)
+        return self.context(session)
 
     def _session(self, session: Which) -> Session:
         return session if isinstance(session, Session) else self.index.session(session)
@@ -265,7 +272,7 @@ class Mailroom:
             self.index,
             adapters=self._adapters,
             handlers=self._actions,
-            open_session=self.context,
+            open_session=self._ready,
             wake=self.wake,
         )
         return drain(context, post)

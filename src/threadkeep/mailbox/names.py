@@ -3,6 +3,7 @@
 import posixpath
 import unicodedata
 from collections.abc import Collection, Mapping
+from hashlib import blake2b
 from itertools import chain, count
 from typing import Any, Final, TypeGuard
 
@@ -49,6 +50,17 @@ def is_safe_name(text: object) -> TypeGuard[str]:
         and not any(character in text for character in "/\\\0")
         and _fits(text)
     )
+
+
+def folder_for(message_id: str) -> str:
+    """Give the folder of a message's files: its id, or a name made of it if that is unsafe.
+
+    Some platforms have slashes in their ids.
+    """
+    if is_safe_name(message_id):
+        return message_id
+    digest = blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=16)
+    return f"files-{digest.hexdigest()}"
 
 
 def _fits(text: str) -> bool:

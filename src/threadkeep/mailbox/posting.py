@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from threadkeep.base import json
 from threadkeep.errors import Conflict, Invalid
@@ -12,12 +12,13 @@ from threadkeep.mailbox.attachments import stage
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.inbound import NewMail
-from threadkeep.mailbox.names import is_safe_name
+from threadkeep.mailbox.names import folder_for, is_safe_name
 from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, next_due
 from threadkeep.mailbox.times import iso, normal_moment, parse_moment
 
 Moment = datetime | str | int
+_ID_BYTES: Final = 1024
 
 
 def insert_message(
@@ -34,7 +35,7 @@ def insert_message(
 ) -> Mail:
     """Write mail of any kind, its attachments first."""
     inbound.check_kind(kind)
-    row_id = ctx.new_id("msg") if message_id is None else checked_id(message_id)
+    row_id = ctx.new_id("msg") if message_id is None else platform_id(message_id)
     said = ctx.now_iso() if timestamp is None else normal_moment(timestamp, ctx.zone) or ""
     more["process_after"] = normal_moment(process_after, ctx.zone)
     # Nameless files are called after the time. Told twice, mail must find its files again.
@@ -46,6 +47,18 @@ def insert_message(
         if new and hops:
             tx.run("set_hops", {"id": mail.id, "hops": hops})
         return mail
+
+
+def platform_id(message_id: str) -> str:
+    """Refuse an id that no platform has; slashes are no fault, as in Google Chat's."""
+    try:
+        fits = 0 < len(message_id.encode()) <= _ID_BYTES and "\0" not in message_id
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        msg = f"{message_id[:80]!r} cannot be the id of a message"
+        raise Invalid(msg, hint=f"no NUL, at most {_ID_BYTES} bytes")
+    return message_id
 
 
 def checked_id(message_id: str) -> str:
@@ -68,11 +81,11 @@ def _with_files_kept(
         return row_id, shapes.compact(value, ctx.policy.content_bytes)
     shapes.compact({**value, "attachments": []}, ctx.policy.content_bytes)
     try:
-        staged = stage(ctx.folder.path, row_id, files, named_ms)
+        staged = stage(ctx.folder.path, folder_for(row_id), files, named_ms)
     except Conflict:  # the platform reused an id for other files
         digest = blake2b(f"{kind}\0{json.encode(value)}".encode(), digest_size=4).hexdigest()
         row_id = f"{row_id}~{digest}"
-        staged = stage(ctx.folder.path, row_id, files, named_ms)
+        staged = stage(ctx.folder.path, folder_for(row_id), files, named_ms)
     return row_id, shapes.compact({**value, "attachments": staged}, ctx.policy.content_bytes)
 
 

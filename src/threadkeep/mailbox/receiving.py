@@ -86,11 +86,10 @@ def _session_for(
     *,
     threaded: bool,
 ) -> Session:
-    session, is_new = room.index.resolve_session(
+    session, _ = room.index.resolve_session(
         wiring.agent_group_id, chat.id, thread_id, wiring.session_mode, threaded=threaded
     )
-    if is_new:
-        room.refresh(session)
+    room.refresh(session)  # also one that is known: we may have died before it had its places
     return session
 
 

@@ -1,13 +1,18 @@
 """The post office of a mailroom: what one session may send, to whom, and who is told of it."""
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import actions, passing
 from threadkeep.mailbox.adapters import Adapter, Outgoing, Refused
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.names import is_safe_name
+
+_LATEST: Final = 253_402_300_799_999  # milliseconds up to the year 9999: as long as any
 
 
 class RoomPost:
@@ -64,6 +69,9 @@ class RoomPost:
     def asked(self, mail: Outgoing) -> None:
         """Keep a question until somebody answers it; refuse one that nobody could answer."""
         said = mail.content
+        if not is_safe_name(question_row_id(str(said.get("questionId")), _LATEST)):
+            msg = "the id of the question cannot be part of the id of its answer"
+            raise Refused(msg, hint="no slashes, no NUL, at most 230 bytes")
         try:
             self._index.add_question(
                 said.get("questionId", ""),

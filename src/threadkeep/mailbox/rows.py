@@ -7,6 +7,7 @@ from threadkeep.base.hashes import fingerprint
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.mailbox.records import Delivery, Destination, Mail, OutMail, Place
+from threadkeep.mailbox.times import read_moment, sqlite_form
 
 MAIL_COLUMNS: Final = 16
 # Enough for any content that was accepted; more is not read.
@@ -48,10 +49,21 @@ def out_of(row: Row) -> OutMail:
 
 
 def delivery_of(row: Row) -> Delivery:
-    """Read a row of tk_delivery."""
-    names = Delivery.__struct_fields__
-    fields = dict(zip(names, row, strict=True))
-    return Delivery(**{**fields, "held": bool(fields["held"])})
+    """Read a row of tk_delivery, whatever is in it; a due time that is none is at once."""
+    message_id, seq, state, key, place, attempts, due, held, reason, changed = row
+    moment = read_moment(text_of(due))
+    return Delivery(
+        message_out_id=text_of(message_id) or "",
+        seq=_whole(seq),
+        state=state,
+        key=text_of(key) or "",
+        place=text_of(place) or "",
+        attempts=max(_whole(attempts) or 0, 0),
+        due=None if moment is None else sqlite_form(moment),
+        held=bool(held),
+        reason=text_of(reason),
+        changed=text_of(changed) or "",
+    )
 
 
 def destination_of(row: Row) -> Destination:

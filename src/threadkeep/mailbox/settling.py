@@ -13,7 +13,6 @@ from threadkeep.mailbox.acks import TOO_OFTEN
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.policy import backoff_seconds
 from threadkeep.mailbox.records import Claim, Mail
-from threadkeep.mailbox.rows import MAIL_COLUMNS
 from threadkeep.mailbox.telling import tell_failed
 from threadkeep.mailbox.times import read_moment, sqlite_form
 
@@ -73,7 +72,7 @@ def _answers(ctx: Context) -> list[_Answer]:
     folder = ctx.folder
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         counts = "tk_claim" in tables_beside(ctx, tx)
-        found = [(row[0], row[MAIL_COLUMNS]) for row in tx.all("answered")]
+        found = tx.all("answered")
         words = [_word(ctx, tx, message_id, counts=counts) for message_id, _ in found]
     return [
         _Answer(message_id, status, tries or 0, reason or NO_REASON)

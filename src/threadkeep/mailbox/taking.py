@@ -83,13 +83,22 @@ def _prepare_one(ctx: Context, tx: Tx, row: Row) -> None:
         {
             "id": message_id,
             "seq": seq if isinstance(seq, int) else None,
-            "key": f"{ctx.session}:{message_id}",
+            "key": key_of(ctx, message_id),
             "place": f"{channel_type or ''}{SEPARATOR}{platform_id or ''}",
             "due": due,
             "held": int(due is not None),
             "now": ctx.now_sql(),
         },
     )
+
+
+def key_of(ctx: Context, message_id: str) -> str:
+    """Give the idempotency key of a message: the same one at every attempt.
+
+    It is never read back from the folder: the agent could have put the key of a message there
+    that another session has yet to send.
+    """
+    return f"{ctx.session}:{message_id}"
 
 
 def due_of(deliver_after: str | None, now: int) -> str | None:

@@ -164,8 +164,9 @@ def rearm_one(ctx: Context, tx: Tx, mail: Mail) -> Mail | None:
 def _next_runs(ctx: Context, mail: Mail, series: str) -> list[NewMail]:
     """Shape the runs that follow: missed ones if all are wanted, then the one to come."""
     cron, now, held = mail.recurrence or "", ctx.clock(), mail.status == "paused"
-    following = next_due(cron, now, ctx.zone)
     due = read_moment(mail.process_after)
+    # By a clock that is ahead of ours a run may be over before its time: it is not due again then.
+    following = next_due(cron, max(now, due or now), ctx.zone)
     missed: list[datetime] = []
     if ctx.policy.catch_up == "all" and due is not None and due < now and not held:
         most = ctx.policy.catch_up_runs

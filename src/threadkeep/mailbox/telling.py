@@ -12,6 +12,9 @@ from threadkeep.mailbox.records import Mail, OutMail, Place
 _WORDS: Final = 60  # of a message: enough to know it again
 _REASON: Final = 300
 _MOST: Final = 10
+# The note must fit, however many failed at once and whatever they are called.
+_ABOUT: Final = 1000
+_ID: Final = 512
 
 
 def tell(ctx: Context, tx: Tx, text: str, about: Iterable[str] = ()) -> Mail:
@@ -19,7 +22,8 @@ def tell(ctx: Context, tx: Tx, text: str, about: Iterable[str] = ()) -> Mail:
 
     `about` names the messages it speaks of, for whoever follows one of them later.
     """
-    said = {**shapes.note(text), "about": list(about)}
+    named = [message_id for message_id in about if len(message_id) <= _ID]
+    said = {**shapes.note(text), "about": named[:_ABOUT]}
     place = Place("agent", ctx.agent_group)
     new = NewMail(
         ctx.new_id("sys"), "chat", shapes.compact(said), ctx.now_iso(), place, trigger=False

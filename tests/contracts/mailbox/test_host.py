@@ -321,10 +321,10 @@ FILES = [{"name": "a.txt", "data": "eA=="}]
         {"content": {"text": float("inf")}},
         {"content": {"text": "x" * 200, "attachments": FILES}},
         {"content": {"text": "x" * 200}},
-        {"content": {"text": "x"}, "id": "a/b"},
+        {"content": {"text": "x"}, "id": "a\0b"},
         {"content": {"text": "x"}, "id": ""},
-        {"content": {"text": "x"}, "id": ".."},
-        {"content": {"text": "x"}, "id": "x" * 300},
+        {"content": {"text": "x"}, "id": "\ud800"},
+        {"content": {"text": "x"}, "id": "x" * 1025},
         {"content": {"text": "x", "attachments": FILES}, "process_after": "soon"},
         {"content": {"text": "x", "attachments": FILES}, "timestamp": "once"},
         {"content": {"text": "x"}, "process_after": 10**18},
@@ -446,3 +446,13 @@ def test_a_zone_that_is_not_known_is_refused_when_a_side_is_opened(pair: Pair) -
     for side in (Host, Container):
         with pytest.raises(Invalid, match="Nonsense"):
             side(pair.path, zone="Nonsense")
+
+
+def test_an_id_with_slashes_is_kept_and_its_files_have_a_folder_of_their_own(pair: Pair) -> None:
+    given = {"name": "a.txt", "data": "aGk="}
+    sent = pair.host.send("x", id="spaces/A/../B:ag-1", attachments=[given])
+    assert sent.id == "spaces/A/../B:ag-1"
+    assert pair.container.attachment(sent, "a.txt") == b"hi"
+    (folder,) = (pair.path / "inbox").iterdir()
+    assert folder.name.startswith("files-")
+    assert pair.host.send("x", id="spaces/A/../B:ag-1", attachments=[given]) == sent

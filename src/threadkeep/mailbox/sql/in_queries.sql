@@ -97,11 +97,11 @@ SELECT max(seq) FROM messages_in
 
 -- name: answered
 -- Open rows that the container is done with; costs what is open, not what was ever answered.
-SELECT {mail}, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
-WHERE m.status = 'pending' AND a.status IN ('completed', 'failed')
+SELECT m.id, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
+WHERE m.status = 'pending' AND a.status IN ('completed', 'failed') AND typeof(m.id) = 'text'
 UNION ALL
-SELECT {mail}, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
-WHERE m.status = 'paused' AND a.status IN ('completed', 'failed')
+SELECT m.id, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
+WHERE m.status = 'paused' AND a.status IN ('completed', 'failed') AND typeof(m.id) = 'text'
 
 -- name: settle
 UPDATE messages_in SET status = :status, tries = max(COALESCE(tries, 0), :tries)
@@ -184,11 +184,11 @@ ON CONFLICT (id) DO UPDATE SET channel_type = excluded.channel_type,
 message_out_id, seq, state, key, place, attempts, due, held, reason, changed
 
 -- name: cursor
-SELECT seq FROM tk_cursor WHERE name = :name
+SELECT CASE WHEN typeof(seq) = 'integer' THEN seq END FROM tk_cursor WHERE name = :name
 
 -- name: set_cursor
 INSERT INTO tk_cursor (name, seq) VALUES (:name, :seq)
-ON CONFLICT (name) DO UPDATE SET seq = max(tk_cursor.seq, excluded.seq)
+ON CONFLICT (name) DO UPDATE SET seq = max(CAST(tk_cursor.seq AS INTEGER), excluded.seq)
 
 -- name: prepare
 INSERT INTO tk_delivery (message_out_id, seq, state, key, place, due, held, changed)
@@ -197,7 +197,8 @@ WHERE NOT EXISTS (SELECT 1 FROM delivered WHERE message_out_id = :id)
 ON CONFLICT (message_out_id) DO NOTHING
 
 -- name: open_deliveries
-SELECT {delivery} FROM tk_delivery WHERE state IN ('prepared', 'sending') ORDER BY seq
+SELECT {delivery} FROM tk_delivery
+WHERE state IN ('prepared', 'sending') AND typeof(message_out_id) = 'text' ORDER BY seq
 
 -- name: delivery
 SELECT {delivery} FROM tk_delivery WHERE message_out_id = :id

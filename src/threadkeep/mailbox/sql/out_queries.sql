@@ -1,5 +1,11 @@
 -- piece: out
-o.id, o.seq, o.in_reply_to, o.timestamp, o.deliver_after, o.kind, o.channel_type, o.platform_id, o.thread_id,
+-- Whatever their length, nobody must hold more of them in memory than this.
+o.id, o.seq, CASE WHEN length(o.in_reply_to) <= 4096 THEN o.in_reply_to END,
+substr(CAST(o.timestamp AS TEXT), 1, 64), substr(CAST(o.deliver_after AS TEXT), 1, 64),
+substr(CAST(o.kind AS TEXT), 1, 64),
+CASE WHEN length(o.channel_type) <= 4096 THEN o.channel_type END,
+CASE WHEN length(o.platform_id) <= 4096 THEN o.platform_id END,
+CASE WHEN length(o.thread_id) <= 4096 THEN o.thread_id END,
 CASE WHEN typeof(o.content) = 'text' AND length(CAST(o.content AS BLOB)) <= :cap THEN o.content END
 
 -- ------------------------------------------------------------------ the container's own
