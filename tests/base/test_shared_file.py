@@ -155,7 +155,7 @@ def test_the_settings_are_those_that_two_kernels_can_share(file: SharedFile) -> 
         found = {name: tx.execute(f"PRAGMA {name}").fetchone()[0] for name in asked}
     assert found == {
         "journal_mode": "delete",
-        "synchronous": 2,
+        "synchronous": 3,
         "busy_timeout": 30_000,
         "mmap_size": 0,
         "trusted_schema": 0,

@@ -40,7 +40,7 @@ from threadkeep.mailbox.folder import (  # noqa: E402
 )
 from threadkeep.mailbox.host import Host  # noqa: E402
 from threadkeep.mailbox.records import Mail, OutMail, Place  # noqa: E402
-from threadkeep.mailbox.verify import verify  # noqa: E402
+from threadkeep.mailbox.verifying import verify  # noqa: E402
 
 CHAT = Place("test", "chat-1")
 ALL = 1_000_000

@@ -26,7 +26,7 @@ from tests.faults.mail_effects import ASKED, KEYED, Effects, fast
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.policy import DEFAULT, claims_allowed
 from threadkeep.mailbox.records import Destination, Place
-from threadkeep.mailbox.verify import verify
+from threadkeep.mailbox.verifying import verify
 
 PROGRAM = Path(__file__).with_name("mail_programs.py")
 MAILS = 4

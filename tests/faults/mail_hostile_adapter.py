@@ -18,7 +18,7 @@ from threadkeep.mailbox.container import Container  # noqa: E402
 from threadkeep.mailbox.host import Host  # noqa: E402
 from threadkeep.mailbox.policy import Policy  # noqa: E402
 from threadkeep.mailbox.records import Destination  # noqa: E402
-from threadkeep.mailbox.verify import verify  # noqa: E402
+from threadkeep.mailbox.verifying import verify  # noqa: E402
 
 LONG = 1 << 20
 ROOMY = Policy(content_bytes=48 << 20)  # the longest value must fit several times

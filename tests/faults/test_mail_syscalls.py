@@ -14,7 +14,9 @@ from threadkeep.mailbox.records import Place
 pytestmark = pytest.mark.faults
 
 Trace = Callable[..., str]
-COMMIT = 4  # of a file with a rollback journal: journal twice, its folder, the file itself
+# Of a file with a rollback journal: the journal twice, its folder, the file itself, and the folder
+# again when the journal is gone, which is what makes it a commit.
+COMMIT = 5
 
 _BEGIN = """
 import os, sys

@@ -37,7 +37,7 @@ from threadkeep.mailbox.serving import Report
 from threadkeep.mailbox.sweep import Swept, sweep_session
 from threadkeep.mailbox.times import parse_moment, read_moment
 from threadkeep.mailbox.trace import trace as trace_mail
-from threadkeep.mailbox.verify import verify as verify_folder
+from threadkeep.mailbox.verifying import verify as verify_folder
 
 __all__ = [
     "FINAL",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from threadkeep.mailbox.records import DeadLetter, Delivery, Destination, Mail, OutMail, Place
     from threadkeep.mailbox.recurrence import next_due
     from threadkeep.mailbox.runner import ProcessRunner, Runner
-    from threadkeep.mailbox.verify import verify
+    from threadkeep.mailbox.verifying import verify
 
 __all__ = ["Adapter", "Container", "DeadLetter", "Delivery", "Destination", "File", "FileAdapter"]
 __all__ += ["Folder", "Host", "Mail", "MailIndex", "Mailroom", "MaybeSent", "NotNow", "OutMail"]
@@ -45,7 +45,7 @@ _LAZY = {  # where the names live; each is loaded when first asked for
     "records": "DeadLetter Delivery Destination Mail OutMail Place",
     "recurrence": "next_due",
     "runner": "ProcessRunner Runner",
-    "verify": "verify",
+    "verifying": "verify",
 }
 
 

@@ -7,6 +7,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
 from threadkeep.mailbox import reading
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import need_each, need_str
 from threadkeep.mailbox.policy import claims_allowed
 from threadkeep.mailbox.records import Mail
 
@@ -29,7 +30,7 @@ def start(ctx: Context, provider: str) -> int:
 
 def claim(ctx: Context, mails: Iterable[Which]) -> list[str]:
     """Take mail that nobody has; the tries are counted now, in case we do not live to tell."""
-    given = list(mails)
+    given = _listed(mails)
     named = {m.id: m for m in reading.inbound_mail(ctx, (m for m in given if isinstance(m, str)))}
     wanted = [named[mail] if isinstance(mail, str) else mail for mail in given]
     open_mail = [mail for mail in wanted if mail.status == "pending"]
@@ -53,7 +54,9 @@ def _claim(ctx: Context, tx: Tx, mail: Mail, now: str) -> bool:
 
 def finish(ctx: Context, mails: Iterable[Which], status: str, reason: str | None) -> None:
     """Say what became of mail; the first word on it counts."""
-    ids = [_id(mail) for mail in mails]
+    ids = [_id(mail) for mail in _listed(mails)]
+    if reason is not None:
+        need_str(reason, "reason")
     if not ids:
         return
     _need(ctx, ids)
@@ -82,8 +85,9 @@ def _need(ctx: Context, ids: list[str]) -> None:
 
 def release(ctx: Context, mails: Iterable[Which]) -> int:
     """Give mail back untouched; a claim that ends like this counts as none."""
+    given = _listed(mails)
     with ctx.folder.outbound.write() as tx:
-        return sum(_release(tx, _id(mail)) for mail in mails)
+        return sum(_release(tx, _id(mail)) for mail in given)
 
 
 def _release(tx: Tx, message_id: str) -> int:
@@ -91,6 +95,10 @@ def _release(tx: Tx, message_id: str) -> int:
     if released:
         tx.run("uncount_claim", {"id": message_id})
     return released
+
+
+def _listed(mails: Iterable[Which]) -> list[Which]:
+    return need_each(mails, (Mail, str), "mails")
 
 
 def _id(mail: Which) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 from threadkeep.mailbox import acks, content as shapes, reading, sending
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import need_seconds, need_text
 from threadkeep.mailbox.records import Json, Mail
 
 _EVERY: Final = 1.0
@@ -22,6 +23,7 @@ def ask(
 
 def answer(ctx: Context, question_id: str) -> Json | None:
     """Give an answer that has come, and acknowledge it."""
+    need_text(question_id, "question id")
     for mail in reading.system_mail(ctx):
         if answers(mail, question_id):
             acks.finish(ctx, [mail], "completed", None)
@@ -39,7 +41,7 @@ def answers(mail: Mail, question_id: str | None = None) -> bool:
 
 def wait_for_answer(ctx: Context, question_id: str, timeout: float) -> Json | None:
     """Look for an answer each second, and once more when the time is up."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + need_seconds(timeout, "timeout")
     while True:
         found = answer(ctx, question_id)
         left = deadline - time.monotonic()

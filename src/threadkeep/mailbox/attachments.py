@@ -15,6 +15,7 @@ import msgspec
 
 from threadkeep.base import nofollow
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError, TooLarge
+from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.names import attachment_name, free_name, is_safe_name
 from threadkeep.mailbox.records import Json
 
@@ -84,7 +85,7 @@ def collect(
             data = _read_outgoing(folder, message_id, name, min(limits.file, room))
         except (Invalid, NotFound) as error:
             reason = error.message.removeprefix(f"{folder}/")  # the agent may be told it
-            found.skipped.append((name if isinstance(name, str) else _shown(name), reason))
+            found.skipped.append((name if isinstance(name, str) else shown(name), reason))
         else:
             found.files.append((str(name), data))
             room -= len(data)
@@ -116,7 +117,7 @@ def put_outbox(
         name, content = (given.name, given) if isinstance(given, Path) else given
         if not is_safe_name(name):
             raise Invalid(
-                f"{_shown(name)} is not a safe file name",
+                f"{shown(name)} is not a safe file name",
                 hint="give a name without slashes, of at most 255 bytes",
             )
         data = _content(name, content, min(limits.file, room))
@@ -183,7 +184,7 @@ def _label(attachment: object, number: int) -> str:
     if not isinstance(attachment, dict):
         raise Invalid(f"attachment {number} is not an object", hint='give {"name": …, "data": …}')
     name = attachment.get("name")
-    return f"attachment {number} ({_shown(name)})" if name else f"attachment {number}"
+    return f"attachment {number} ({shown(name)})" if name else f"attachment {number}"
 
 
 def _data_of(attachment: Json, label: str) -> str | None:
@@ -247,7 +248,7 @@ def _checked_id(message_id: str) -> str:
     if is_safe_name(message_id):
         return message_id
     raise Invalid(
-        f"the message id {_shown(message_id)} cannot name a folder",
+        f"the message id {shown(message_id)} cannot name a folder",
         hint="an id of mail with files has no slashes and at most 255 bytes",
     )
 
@@ -261,9 +262,3 @@ def _too_many(count: int, limits: Limits) -> TooLarge:
         f"the message has {count} files; {limits.files} are allowed",
         hint="send them in several messages",
     )
-
-
-def _shown(name: object) -> str:
-    """A name as messages show it: short, and harmless on a terminal."""
-    text = ascii(name)
-    return text if len(text) <= 80 else f"{text[:77]}…"  # noqa: PLR2004  (about one line)

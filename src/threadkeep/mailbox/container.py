@@ -13,6 +13,7 @@ from threadkeep.mailbox import acks, agent_loop, asking, outbound, reading, send
 from threadkeep.mailbox.agent_loop import Handler
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
+from threadkeep.mailbox.given import need_text
 from threadkeep.mailbox.policy import DEFAULT, Policy
 from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
 
@@ -50,6 +51,7 @@ class Container:
         Claims of an earlier life are released: the mail comes again. A second container in the
         same folder is refused as long as this one lives.
         """
+        need_text(provider, "provider")
         if self._alone is None:
             self._alone = Alone(self.context.folder.agent_lock_path, "an agent")
         self._first = True
@@ -89,7 +91,7 @@ class Container:
 
         Mail for the moment of waking comes with the first poll only.
         """
-        most = limit or self.context.policy.prompt_mails
+        most = self.context.policy.prompt_mails if limit is None else limit
         found = reading.poll(self.context, most, first=self._first)
         self._first = False  # only now: a poll that failed was none
         return found
@@ -159,8 +161,7 @@ class Container:
 
     def card(self, card: Json, fallback: str, *, to: str | None = None) -> OutMail:
         """Send a card, with text for channels that cannot show one."""
-        said = {"type": "card", "card": card, "fallbackText": fallback}
-        return sending.send_content(self.context, "chat-sdk", said, to=to)
+        return sending.card(self.context, card, fallback, to)
 
     def insert_message(self, kind: str, content: Json | str, place: Place, **more: Any) -> OutMail:
         """Write any outbound row; the other verbs are this with a shape."""
@@ -202,21 +203,21 @@ class Container:
 
     def cancel_task(self, task_id: str) -> OutMail:
         """Ask the host to drop a task, with all its later runs."""
-        return sending.act(self.context, "cancel_task", taskId=task_id)
+        return sending.on_task(self.context, "cancel_task", task_id)
 
     def pause_task(self, task_id: str) -> OutMail:
         """Ask the host to hold a task."""
-        return sending.act(self.context, "pause_task", taskId=task_id)
+        return sending.on_task(self.context, "pause_task", task_id)
 
     def resume_task(self, task_id: str) -> OutMail:
         """Ask the host to go on with a task."""
-        return sending.act(self.context, "resume_task", taskId=task_id)
+        return sending.on_task(self.context, "resume_task", task_id)
 
-    def update_task(self, task_id: str, **changes: Any) -> OutMail:
+    def update_task(self, task_id: str, /, **changes: Any) -> OutMail:
         """Ask the host to change prompt, script, process_after or recurrence of a task."""
         return sending.update_task(self.context, task_id, changes)
 
-    def act(self, action: str, **fields: Any) -> OutMail:
+    def act(self, action: str, /, **fields: Any) -> OutMail:
         """Ask the host for anything else it knows how to do."""
         return sending.act(self.context, action, **fields)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from threadkeep.base import json
 from threadkeep.errors import Invalid, TooLarge
+from threadkeep.mailbox.given import need_each, need_text
 from threadkeep.mailbox.records import Json
 
 MAX_CONTENT: Final = 4 * 1024 * 1024  # bytes of one row; attachments are files
@@ -79,14 +80,15 @@ def reaction(message_id: str, emoji: str) -> Json:
 
 def question(question_id: str, title: str, text: str, options: Sequence[str | Json]) -> Json:
     """Shape a question with buttons; an option is a label, or label, selectedLabel and value."""
-    if not options:
+    given = need_each(options, (str, dict), "options")
+    if not given:
         raise Invalid("a question needs options", hint="give at least one to choose from")
     return {
         "type": "ask_question",
         "questionId": question_id,
-        "title": title,
-        "question": text,
-        "options": [_option(given) for given in options],
+        "title": need_text(title, "title"),
+        "question": need_text(text, "question"),
+        "options": [_option(one) for one in given],
     }
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from threadkeep.errors import Invalid
+from threadkeep.mailbox.given import need_str
 
 NICKNAMES = {
     "@secondly": "* * * * * *",
@@ -86,6 +87,7 @@ _WEEKDAY = _Unit("weekday", 0, 7, r"[?,*\dL/-]+", named=True)
 
 def parse_cron(expr: str) -> Schedule:
     """Read a cron expression, or refuse it."""
+    need_str(expr, "recurrence")
     try:
         return _schedule(*_six_fields(NICKNAMES.get(expr, expr)))
     except Invalid as why:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.files import PRIVATE_DIR, create_private_file, make_private_dir, sync_dir
 from threadkeep.base.presence import forget, touch, touched_ms
-from threadkeep.base.shared_file import SharedFile
+from threadkeep.base.shared_file import DEFAULT_BUDGET, SharedFile
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.trouble import translate_os
 from threadkeep.base.tx import Tx
@@ -50,15 +50,16 @@ class Owner(NamedTuple):
 class Folder:
     """The paths of one session folder, and its two databases."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path: Final = Path(os.path.abspath(path))
+    def __init__(self, path: str | Path, *, budget: float = DEFAULT_BUDGET) -> None:
+        """Name the files of a folder; `budget` is how long a transaction waits, in seconds."""
+        self.path: Final = _absolute(path)
         self.inbound_path: Final = self.path / "inbound.db"
         self.outbound_path: Final = self.path / "outbound.db"
         self.heartbeat_path: Final = self.path / ".heartbeat"
         self.inbox_path: Final = self.path / "inbox"
         self.outbox_path: Final = self.path / "outbox"
-        self.inbound: Final = SharedFile(self.inbound_path, inbound_queries())
-        self.outbound: Final = SharedFile(self.outbound_path, outbound_queries())
+        self.inbound: Final = SharedFile(self.inbound_path, inbound_queries(), budget=budget)
+        self.outbound: Final = SharedFile(self.outbound_path, outbound_queries(), budget=budget)
 
     @property
     def beside_inbound(self) -> Mapping[str, Path]:
@@ -77,7 +78,7 @@ class Folder:
 
     def need(self) -> "Folder":
         """Give the folder itself; raise if it is no session folder."""
-        if not self.inbound_path.exists() or not self.outbound_path.exists():
+        if not all(map(os.path.exists, (self.inbound_path, self.outbound_path))):
             msg = f"{self.path} is no mailbox: inbound.db and outbound.db are not both there"
             raise NotFound(msg, hint="`threadkeep mail new` makes one; `mail ls` shows all")
         return self
@@ -96,6 +97,13 @@ class Folder:
 
 
 # ------------------------------------------------------------------ paths
+
+
+def _absolute(path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        msg = f"the place of a mailbox must be a path, not {type(path).__name__}"
+        raise Invalid(msg, hint="pass it as text or as a Path")
+    return Path(os.path.abspath(path))
 
 
 def session_dir(root: str | Path, agent_group_id: str, session_id: str) -> Path:

@@ -31,7 +31,7 @@ from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
 from threadkeep.mailbox.settling import Reset, Settled
 from threadkeep.mailbox.sweep import SessionRunner, Swept, sweep_session
 from threadkeep.mailbox.trace import Event, trace
-from threadkeep.mailbox.verify import verify
+from threadkeep.mailbox.verifying import verify
 
 Moment = datetime | str | int
 

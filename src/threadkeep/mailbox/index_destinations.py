@@ -5,13 +5,13 @@ from typing import get_args
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, NotFound
+from threadkeep.mailbox.given import need_text
 from threadkeep.mailbox.index_records import TargetType
 from threadkeep.mailbox.index_rows import (
     Context,
     need_agent_group,
     need_choice,
     need_messaging_group,
-    need_text,
 )
 from threadkeep.mailbox.naming import distinct_name, local_name
 from threadkeep.mailbox.records import Destination

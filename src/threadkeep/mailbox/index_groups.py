@@ -5,6 +5,7 @@ from typing import get_args
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict
+from threadkeep.mailbox.given import need_text, need_whole, optional_text
 from threadkeep.mailbox.ids import new_id
 from threadkeep.mailbox.index_destinations import ensure_destination
 from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, SessionMode, Wiring
@@ -15,10 +16,7 @@ from threadkeep.mailbox.index_rows import (
     need_choice,
     need_messaging_group,
     need_path_part,
-    need_text,
-    need_whole,
     no_agent_group,
-    optional_text,
 )
 from threadkeep.mailbox.naming import distinct_name, folder_name
 

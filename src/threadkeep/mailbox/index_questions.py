@@ -7,8 +7,9 @@ from threadkeep.base import json
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.mailbox.given import need_text, optional_text
 from threadkeep.mailbox.index_records import Question
-from threadkeep.mailbox.index_rows import Context, need_session, need_text, optional_text
+from threadkeep.mailbox.index_rows import Context, need_session
 
 
 def add_question(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from threadkeep.base.clock import Clock
 from threadkeep.base.sqlite import Database, Row, Tx
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.mailbox.given import need_text
 from threadkeep.mailbox.ids import Below
 from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, Session
 from threadkeep.mailbox.names import is_safe_name
@@ -17,26 +18,6 @@ class Context(NamedTuple):
     db: Database
     clock: Clock
     random: Below
-
-
-def need_text(value: object, what: str) -> str:
-    """Check that a value is text with something in it that can be stored."""
-    if not isinstance(value, str):
-        msg = f"the {what} must be text, not {type(value).__name__}"
-        raise Invalid(msg, hint=f"pass the {what} as a string")
-    if not value.strip():
-        raise Invalid(f"the {what} is empty", hint=f"give a {what} with at least one character")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        msg = f"the {what} {value!r} holds half a character"
-        raise Invalid(msg, hint="send text that is valid Unicode") from None
-    return value
-
-
-def optional_text(value: object, what: str) -> str | None:
-    """Check that a value is text with something in it, or None."""
-    return None if value is None else need_text(value, what)
 
 
 def need_path_part(value: object, what: str) -> str:
@@ -52,14 +33,6 @@ def need_choice(value: object, choices: Sequence[str], what: str) -> str:
     """Check that a value is one of a few words."""
     if not isinstance(value, str) or value not in choices:
         raise Invalid(f"there is no {what} {value!r}", hint=f"use one of {', '.join(choices)}")
-    return value
-
-
-def need_whole(value: object, what: str) -> int:
-    """Check that a value is a whole number."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        msg = f"the {what} must be a whole number, not {value!r}"
-        raise Invalid(msg, hint=f"pass the {what} as an int")
     return value
 
 

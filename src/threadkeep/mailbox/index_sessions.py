@@ -5,6 +5,7 @@ from typing import get_args
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict
+from threadkeep.mailbox.given import optional_text
 from threadkeep.mailbox.ids import new_id
 from threadkeep.mailbox.index_records import (
     AgentGroup,
@@ -19,7 +20,6 @@ from threadkeep.mailbox.index_rows import (
     need_choice,
     need_messaging_group,
     need_session,
-    optional_text,
 )
 
 

@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.errors import NotFound
@@ -36,6 +36,8 @@ from threadkeep.mailbox.times import find_zone
 
 log = logging.getLogger(__name__)
 Which = Session | str
+# How long one folder may keep the others waiting, in seconds: its agent can lock its files.
+PATIENCE: Final = 5.0
 
 
 class Mailroom:
@@ -111,7 +113,8 @@ class Mailroom:
     def folder(self, session: Which) -> Folder:
         """Give the folder of a session."""
         found = self._session(session)
-        return Folder(session_dir(self.root / "mailbox", found.agent_group_id, found.id))
+        path = session_dir(self.root / "mailbox", found.agent_group_id, found.id)
+        return Folder(path, budget=PATIENCE)
 
     def host(self, session: Which) -> Host:
         """Give the host's side of a session; its folder is made if it is missing."""
@@ -127,10 +130,9 @@ class Mailroom:
         if runner is not None:
             options["running"] = lambda: runner.is_running(session.id)
         folder, group = self.folder(session), session.agent_group_id
-        if folder.inbound_path.exists() and folder.outbound_path.exists():
-            host = Host(folder, **options)
-        else:
-            host = Host.create(folder.path, agent_group=group, session=session.id, **options)
+        if not (folder.inbound_path.exists() and folder.outbound_path.exists()):
+            Host.create(folder.path, agent_group=group, session=session.id, **options)
+        host = Host(folder, **options)
         # The folder says who it is, too, but the agent could have written that.
         host.context = host.context._replace(agent_group=group, session=session.id)
         return host

@@ -6,6 +6,14 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import (
+    need_seconds,
+    need_str,
+    need_text,
+    need_whole,
+    optional_str,
+    shown,
+)
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, OutMail, Place
 from threadkeep.mailbox.rows import CAP, out_hash, out_of, text_of
@@ -30,7 +38,10 @@ def put(
 
     The same id with the same content is written once; with other content it is refused.
     """
-    row_id = message_id or ctx.new_id("msg")
+    row_id = ctx.new_id("msg") if message_id is None else message_id
+    checked_place(place)
+    optional_str(in_reply_to, "in_reply_to")
+    since = _since(ctx, unless_said)
     text, after = check(ctx, row_id, kind, content, deliver_after)
     row: Json = {
         "id": row_id,
@@ -46,7 +57,7 @@ def put(
     with ctx.folder.inbound.read() as tx:
         row["seq_in"] = tx.value("max_seq_in") or 0
     with ctx.folder.outbound.write() as tx:
-        return _said(ctx, tx, row, unless_said) or _there(tx, row) or _insert(tx, row)
+        return _said(tx, row, since) or _there(tx, row) or _insert(tx, row)
 
 
 def check(
@@ -54,21 +65,39 @@ def check(
 ) -> tuple[str, str | None]:
     """Refuse what cannot be written; give the text of the content, and the time to deliver it."""
     if not is_safe_name(row_id):
-        msg = f"{row_id[:80]!r} cannot be the id of a message"
+        msg = f"{shown(row_id)} cannot be the id of a message"
         raise Invalid(msg, hint="no slashes, no NUL, at most 255 bytes")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         hint = "use one of " + ", ".join(sorted(KINDS))
-        raise Invalid(f"there is no kind of outbound mail {kind[:40]!r}", hint=hint)
+        raise Invalid(f"there is no kind of outbound mail {shown(kind)}", hint=hint)
     text = shapes.compact(content, ctx.policy.content_bytes)
     # As text in SQLite's form: that is how a NanoClaw host compares it.
     after = None if deliver_after is None else sqlite_form(parse_moment(deliver_after, ctx.zone))
     return text, after
 
 
-def _said(ctx: Context, tx: Tx, row: Json, within: float | None) -> OutMail | None:
+def checked_place(place: Place) -> Place:
+    """Give a place itself; refuse what is none, or could not be written."""
+    if not isinstance(place, Place):
+        msg = f"a place must be a Place, not {type(place).__name__}"
+        raise Invalid(msg, hint="give Place(channel_type, platform_id, thread_id)")
+    for part in (place.channel_type, place.platform_id, place.thread_id):
+        if part:
+            need_text(part, "place")
+    return place
+
+
+def _since(ctx: Context, within: float | None) -> str | None:
+    """Give the time from which on the same words count as said, None if they never do."""
     if within is None:
         return None
-    since = sqlite_form(ctx.clock() - round(within * 1000))
+    seconds = min(max(need_seconds(within, "unless_said"), 0), ctx.clock() / 1000)
+    return sqlite_form(ctx.clock() - round(seconds * 1000))
+
+
+def _said(tx: Tx, row: Json, since: str | None) -> OutMail | None:
+    if since is None:
+        return None
     seq = tx.value("said_lately", {**row, "since": since})
     return None if seq is None else out_of(tx.one("out_by_seq", {"seq": seq, "cap": CAP}) or ())
 
@@ -97,13 +126,13 @@ def _insert(tx: Tx, row: Json) -> OutMail:
 def get_state(ctx: Context, key: str) -> str | None:
     """Give a value that was kept between starts."""
     with ctx.folder.outbound.read() as tx:
-        return text_of(tx.value("state_value", {"key": key}))
+        return text_of(tx.value("state_value", {"key": need_str(key, "key")}))
 
 
 def set_state(ctx: Context, key: str, value: str | None) -> None:
     """Keep a value between starts; None forgets it."""
-    if not key:
-        raise Invalid("a value needs a key", hint="such as continuation:claude")
+    need_text(key, "key")
+    optional_str(value, "value")
     with ctx.folder.outbound.write() as tx:
         if value is None:
             tx.run("drop_state", {"key": key})
@@ -119,6 +148,9 @@ def forget_conversations(ctx: Context) -> int:
 
 def set_tool(ctx: Context, tool: str | None, timeout_ms: int | None) -> None:
     """Tell which tool runs now, None for none."""
+    optional_str(tool, "tool")
+    if timeout_ms is not None:
+        need_whole(timeout_ms, "timeout_ms", at_least=0)
     now = ctx.now_iso()
     with ctx.folder.outbound.write() as tx:
         started = now if tool else None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from threadkeep.base.tx import Tx
-from threadkeep.errors import NotFound
+from threadkeep.errors import Damaged, NotFound
 from threadkeep.mailbox import content as shapes, inbound, posting
 from threadkeep.mailbox.adapters import Outgoing, Refused
 from threadkeep.mailbox.attachments import hand_over
@@ -72,11 +72,18 @@ def _from_before(
     if mail.attempt == _FIRST:
         return None
     for session in index.sessions(agent_group_id=mail.place.platform_id):
-        with open_(session).folder.inbound.read() as tx:
-            found = inbound.find(tx, row_id)
+        found = _find(open_, session, row_id)
         if found is not None and found.source_session_id == source.session:
             return Passed(found, session)
     return None
+
+
+def _find(open_: Opener, session: Session, row_id: str) -> Mail | None:
+    try:
+        with open_(session).folder.inbound.read() as tx:
+            return inbound.find(tx, row_id)
+    except Damaged:  # one session that cannot be read does not cut off the others
+        return None
 
 
 # ---------------------------------------------------------------------- into which session

@@ -7,10 +7,11 @@ from typing import Final
 
 from threadkeep.base import nofollow
 from threadkeep.base.tx import Tx
-from threadkeep.errors import NotFound
+from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox.attachments import INBOX
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, columns_of
+from threadkeep.mailbox.given import need_str, need_whole, shown
 from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
 from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
 
@@ -31,7 +32,7 @@ def poll(ctx: Context, limit: int, *, first: bool) -> list[Mail]:
 
     Mail for the moment of waking is taken first: behind a full batch it would miss its moment.
     """
-    asked = {"now": ctx.now_sql(), "limit": limit}
+    asked = {"now": ctx.now_sql(), "limit": need_whole(limit, "limit", at_least=1)}
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         waking = _rows(ctx, tx, "poll_waking", asked) if first else []
         found = (waking + _rows(ctx, tx, "poll", asked))[:limit]
@@ -147,11 +148,16 @@ def _has(tx: Tx, table: str) -> bool:
 
 def attachment(ctx: Context, mail: Mail, name: str) -> bytes:
     """Read a file that came with mail; a later run of a series has the files of the first."""
-    for file in mail.content.get("attachments") or ():
+    if not isinstance(mail, Mail):
+        msg = f"a file is read of a Mail, not of a {type(mail).__name__}"
+        raise Invalid(msg, hint="`mail` gives it by its id or number")
+    need_str(name, "name of a file")
+    files = mail.content.get("attachments")
+    for file in files if isinstance(files, list) else ():
         parts = str(file.get("localPath") or "").split("/") if isinstance(file, dict) else []
         if len(parts) == len(_PATH) and parts[0] == INBOX and name in (file.get("name"), parts[-1]):
             return nofollow.read(ctx.folder.path, (INBOX, parts[1]), parts[2], _FILE_LIMIT)
-    msg = f"no file {name[:80]!r} came with message {mail.id!r}"
+    msg = f"no file {shown(name)} came with message {mail.id!r}"
     raise NotFound(msg, hint="its content names them under `attachments`")
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.cron import HINT, NICKNAMES, Schedule, day_matches, parse_cron
+from threadkeep.mailbox.given import need_str
 from threadkeep.mailbox.times import find_zone, parse_moment
 
 Moment = datetime | str | int
@@ -87,7 +88,7 @@ def next_times(expr: str, after: Moment, zone: str, count: int) -> list[datetime
 
 def check_recurrence(expr: str, zone: str = "UTC") -> str:
     """Give the expression of a new task without outer spaces, or refuse it."""
-    text = expr.strip()
+    text = need_str(expr, "recurrence").strip()
     if text not in NICKNAMES and len(text.split()) < _FIVE_FIELDS:
         raise Invalid(f"the recurrence {expr[:60]!r} has fewer than five fields", hint=HINT)
     next_due(text, _ANY_START, zone)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.text import from_sql
+from threadkeep.base.text import from_sql, to_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.mailbox.records import Delivery, Destination, Mail, OutMail, Place
 from threadkeep.mailbox.times import read_moment, sqlite_form
@@ -104,4 +104,7 @@ def out_hash(mail: OutMail) -> int:
 
 
 def _hash(fields: Sequence[str | int | None]) -> int:
-    return fingerprint(fields)
+    try:
+        return fingerprint(fields)
+    except UnicodeEncodeError:  # half a character in a row that the agent wrote
+        return fingerprint([to_sql(one) if isinstance(one, str) else one for one in fields])

@@ -11,6 +11,7 @@ from threadkeep.errors import Invalid
 from threadkeep.mailbox import content as shapes, outbound, reading
 from threadkeep.mailbox.attachments import clear_outbox, put_outbox
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import need_dict, need_each, need_str, need_text, optional_str, shown
 from threadkeep.mailbox.ids import platform_part
 from threadkeep.mailbox.records import Destination, Json, OutMail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, next_due
@@ -34,21 +35,30 @@ def send(
     **more: Any,
 ) -> OutMail:
     """Send words, and files with them; the files are in the outbox before the message is."""
-    row_id = message_id or ctx.new_id("msg")
-    said: Json = {"text": text}
+    row_id = ctx.new_id("msg") if message_id is None else message_id
+    said: Json = {"text": need_str(text, "text")}
+    given = _files(files)
     place, newest = where(ctx, to)
     more["in_reply_to"] = more.get("in_reply_to") or newest
     outbound.check(ctx, row_id, "chat", said, more.get("deliver_after"))  # before files are there
-    if files:
-        said["files"] = put_outbox(ctx.folder.path, row_id, _files(files))
+    if given:
+        said["files"] = put_outbox(ctx.folder.path, row_id, given)
     sent = outbound.put(ctx, "chat", said, place, message_id=row_id, **more)
-    if files and sent.id != row_id:  # it was said before, so nobody will ask for these files
+    if given and sent.id != row_id:  # it was said before, so nobody will ask for these files
         clear_outbox(ctx.folder.path, row_id)
     return sent
 
 
 def _files(files: Sequence[str | Path | tuple[str, bytes]]) -> list[tuple[str, bytes] | Path]:
-    return [Path(os.path.abspath(f)) if isinstance(f, str | Path) else f for f in files]
+    given = need_each(files, (str, Path, tuple), "files")
+    return [_file(one) if isinstance(one, tuple) else Path(os.path.abspath(one)) for one in given]
+
+
+def _file(given: tuple[Any, ...]) -> tuple[str, bytes]:
+    match given:
+        case (str() as name, bytes() as data):
+            return name, data
+    raise Invalid(f"{shown(given)} is no file", hint="give a path, or a name with its bytes")
 
 
 def send_content(
@@ -57,6 +67,13 @@ def send_content(
     """Send content of another shape."""
     place, newest = where(ctx, to)
     return outbound.put(ctx, kind, said, place, message_id=message_id, in_reply_to=newest)
+
+
+def card(ctx: Context, shape: Json, fallback: str, to: str | None) -> OutMail:
+    """Send a card, with text for channels that cannot show one."""
+    text = need_str(fallback, "fallback")
+    said = {"type": "card", "card": need_dict(shape, "card"), "fallbackText": text}
+    return send_content(ctx, "chat-sdk", said, to=to)
 
 
 def where(ctx: Context, to: str | None) -> tuple[Place, str | None]:
@@ -70,7 +87,7 @@ def where(ctx: Context, to: str | None) -> tuple[Place, str | None]:
 
 def choose(to: str | None, routing: Place, known: Sequence[Destination]) -> Place:
     """Choose the place for a name; without one, the session's own, or the only one there is."""
-    if to is None:
+    if optional_str(to, "destination") is None:
         if routing.known:
             return routing
         if len(known) == 1:
@@ -82,7 +99,7 @@ def choose(to: str | None, routing: Place, known: Sequence[Destination]) -> Plac
         if destination.name == to:
             place = destination.place
             return routing if place.same_chat(routing) else place
-    raise Invalid(f"there is no destination {to[:80]!r}", hint=_names(known) or _NOBODY)
+    raise Invalid(f"there is no destination {shown(to)}", hint=_names(known) or _NOBODY)
 
 
 _NOBODY: Final = "the host has named nobody to write to"
@@ -98,15 +115,14 @@ def _names(known: Sequence[Destination]) -> str:
 def edit(ctx: Context, seq: int, text: str) -> OutMail:
     """Change the words of a message."""
     target, place = target_of(ctx, seq)
-    return outbound.put(ctx, "chat", shapes.edit(target, text), place)
+    return outbound.put(ctx, "chat", shapes.edit(target, need_str(text, "text")), place)
 
 
 def react(ctx: Context, seq: int, emoji: str) -> OutMail:
     """React to a message."""
-    if not emoji.strip():
-        raise Invalid("a reaction needs an emoji", hint="such as thumbs_up")
+    said = need_text(emoji, "emoji")
     target, place = target_of(ctx, seq)
-    return outbound.put(ctx, "chat", shapes.reaction(target, emoji), place)
+    return outbound.put(ctx, "chat", shapes.reaction(target, said), place)
 
 
 def target_of(ctx: Context, seq: int) -> tuple[str, Place]:
@@ -128,10 +144,15 @@ def platform_name(message_id: str, agent_group: str | None) -> str:
 # ------------------------------------------------------------------ mail to the host
 
 
-def act(ctx: Context, action: str, **fields: Any) -> OutMail:
+def act(ctx: Context, action: str, /, **fields: Any) -> OutMail:
     """Ask the host to do something."""
-    said = {"action": action, **fields}
+    said = {**fields, "action": need_text(action, "action")}
     return outbound.put(ctx, "system", said, _HOST, message_id=ctx.new_id("sys"))
+
+
+def on_task(ctx: Context, action: str, task_id: str, **fields: Any) -> OutMail:
+    """Ask the host to do something with a task."""
+    return act(ctx, action, taskId=need_text(task_id, "task id"), **fields)
 
 
 def schedule(
@@ -142,8 +163,8 @@ def schedule(
     script: str | None,
 ) -> str:
     """Ask for a task; what the host could not accept is refused here, where it can be mended."""
-    if not prompt.strip():
-        raise Invalid("a task needs a prompt", hint="say what shall be done")
+    need_text(prompt, "prompt")
+    optional_str(script, "script")
     if process_after is None and recurrence is None:
         hint = "give process_after, or recurrence, or both"
         raise Invalid("a task needs a time", hint=hint)
@@ -186,9 +207,12 @@ def update_task(ctx: Context, task_id: str, changes: Json) -> OutMail:
     if odd or not changes:
         what = f"a task has no {odd[0]}" if odd else "nothing was to change"
         raise Invalid(what, hint="give " + ", ".join(sorted(_CHANGES)))
+    if "prompt" in changes:
+        need_text(changes["prompt"], "prompt")
+    optional_str(changes.get("script"), "script")
     said = {name: value for name, value in changes.items() if name != "process_after"}
     if said.get("recurrence") is not None:
         said["recurrence"] = check_recurrence(said["recurrence"], ctx.zone)
     if changes.get("process_after") is not None:
         said["processAfter"] = normal_moment(changes["process_after"], ctx.zone)
-    return act(ctx, "update_task", taskId=task_id, **said)
+    return on_task(ctx, "update_task", task_id, **said)

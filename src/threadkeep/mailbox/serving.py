@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
+_REST: Final = 10
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -25,6 +26,17 @@ class Report(msgspec.Struct, frozen=True):
     delivered: dict[str, Drained]
     swept: dict[str, Swept]
     errors: dict[str, str]
+
+
+class Rest(NamedTuple):
+    """Until when a session is left alone, and what for.
+
+    An agent can lock its files, and each look at them then waits for seconds: without a rest one
+    session would take all the time there is.
+    """
+
+    until: float
+    trouble: str
 
 
 def serve(
@@ -38,15 +50,16 @@ def serve(
     """Deliver and sweep, each at its pace in seconds, until `stop` is set.
 
     Trouble with one session does not keep the others from being served; it is logged when it
-    begins and when it changes.
+    begins and when it changes. A session that took its time to fail rests ten times as long.
     """
     known: dict[str, str] = {}
+    resting: dict[str, Rest] = {}
     next_sweep = time.monotonic()
     while not stop.is_set():
         is_due = time.monotonic() >= next_sweep
         if is_due:
             next_sweep = time.monotonic() + sweep_every
-        report = turn(room, sweeping=is_due)
+        report = turn(room, sweeping=is_due, resting=resting)
         for session_id, trouble in report.errors.items():
             if known.get(session_id) != trouble:
                 log.error("session %s: %s", session_id, trouble)
@@ -56,29 +69,47 @@ def serve(
         stop.wait(every)
 
 
-def turn(room: "Mailroom", *, sweeping: bool) -> Report:
-    """Serve every active session once."""
+def turn(
+    room: "Mailroom",
+    *,
+    sweeping: bool,
+    resting: dict[str, Rest] | None = None,
+    timer: Callable[[], float] = time.monotonic,
+) -> Report:
+    """Serve every active session once, but for those that are `resting`."""
     errors: dict[str, str] = {}
-    swept = _for_each(room, room.sweep_one, errors) if sweeping else {}
-    return Report(_for_each(room, room.drain, errors), swept, errors)
+    rests = {} if resting is None else resting
+    swept = _for_each(room, room.sweep_one, errors, rests, timer) if sweeping else {}
+    return Report(_for_each(room, room.drain, errors, rests, timer), swept, errors)
 
 
 def for_each(room: "Mailroom", verb: Callable[[Session], R]) -> dict[str, R]:
     """Do something for every active session; what fails is logged and the others go on."""
     errors: dict[str, str] = {}
-    done = _for_each(room, verb, errors)
+    done = _for_each(room, verb, errors, {}, time.monotonic)
     for session_id, trouble in errors.items():
         log.error("session %s: %s", session_id, trouble)
     return done
 
 
 def _for_each(
-    room: "Mailroom", verb: Callable[[Session], R], errors: dict[str, str]
+    room: "Mailroom",
+    verb: Callable[[Session], R],
+    errors: dict[str, str],
+    resting: dict[str, Rest],
+    timer: Callable[[], float],
 ) -> dict[str, R]:
     done: dict[str, R] = {}
     for session in room.index.sessions(status="active"):
+        began = timer()
+        rest = resting.get(session.id)
+        if rest is not None and began < rest.until:
+            errors[session.id] = rest.trouble
+            continue
         try:
             done[session.id] = verb(session)
         except Exception as error:  # noqa: BLE001  (one session must not stop the others)
-            errors[session.id] = f"{type(error).__name__}: {error}"
+            trouble = errors[session.id] = f"{type(error).__name__}: {error}"
+            now = timer()
+            resting[session.id] = Rest(now + (now - began) * _REST, trouble)
     return done

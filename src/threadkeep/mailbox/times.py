@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
+from threadkeep.mailbox.given import need_str
 
 __all__ = ["find_zone", "iso", "normal_moment", "parse_moment", "read_moment", "sqlite_form"]
 
@@ -40,7 +41,11 @@ def read_moment(text: str | None) -> int | None:
 
 def parse_moment(given: datetime | str | int, zone: str = "UTC") -> int:
     """Read a time that somebody gave, in `zone` if it names none; refuse what is no time."""
-    ms = given if isinstance(given, int) else _given_ms(given, zone)
+    ms = None
+    if isinstance(given, str | datetime):
+        ms = _given_ms(given, zone)
+    elif isinstance(given, int) and not isinstance(given, bool):
+        ms = given
     if ms is None or not _FIRST <= ms <= _LAST:
         raise Invalid(f"{str(given)[:40]!r} is not a time", hint=_HINT)
     return ms
@@ -56,7 +61,7 @@ def _given_ms(given: datetime | str, zone: str) -> int | None:
 
 def find_zone(name: str) -> tzinfo:
     """Give a time zone by its name; refuse what is none."""
-    if name == "UTC":
+    if need_str(name, "time zone") == "UTC":
         return UTC  # known even where no time zone database is installed
     try:
         return ZoneInfo(name)

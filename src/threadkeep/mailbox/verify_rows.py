@@ -11,6 +11,7 @@ from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.mailbox import reading
 from threadkeep.mailbox.attachments import INBOX, OUTBOX
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.inbound import KINDS
 from threadkeep.mailbox.inbox_files import inbox_file
 from threadkeep.mailbox.names import is_safe_name
@@ -74,7 +75,7 @@ def check_mail(ctx: Context, runs: Running | None) -> Iterator[Problem]:
         return sql if hashed else sql.replace(_HASH_IN, "NULL")
 
     for row in _pages(ctx, runs, query, both=False):
-        where = f"messages_in {_shown(row[0])}"
+        where = f"messages_in {shown(row[0])}"
         mail = mail_of(row)
         kind, tries, hashed = row[MAIL_COLUMNS:]
         yield from _number(row[1], 0, where)
@@ -91,10 +92,10 @@ _HASH_IN: Final = "(SELECT hash FROM main.tk_row_hash WHERE message_id = m.id)"
 def _mail_fields(mail: Mail, kind: str, tries: str, where: str) -> Iterator[Problem]:
     if mail.status not in _STATUSES:
         hint = "neither side knows that word: set it to pending, or to completed"
-        yield error(where, f"has the status {_shown(mail.status)}", hint)
+        yield error(where, f"has the status {shown(mail.status)}", hint)
     if mail.kind not in KINDS:
         hint = "agents do not see such mail"
-        yield warning(where, f"is of the kind {_shown(mail.kind)}", hint)
+        yield warning(where, f"is of the kind {shown(mail.kind)}", hint)
     if tries != "integer":
         yield warning(where, "has no count of tries", "NanoClaw would try it for ever")
     if kind != "text":
@@ -113,7 +114,7 @@ def _number(seq: Any, parity: int, where: str) -> Iterator[Problem]:
     if seq is None:
         yield error(where, "has no number", _NUMBER)
     elif not isinstance(seq, int):
-        yield error(where, f"has the number {_shown(seq)}", _NUMBER)
+        yield error(where, f"has the number {shown(seq)}", _NUMBER)
     elif seq % 2 != parity:
         side = "odd, but the host's are even" if parity == 0 else "even, but the agent's are odd"
         yield error(where, f"has the number {seq}: {side}", _NUMBER)
@@ -121,11 +122,11 @@ def _number(seq: Any, parity: int, where: str) -> Iterator[Problem]:
 
 def _mail_times(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
     if read_moment(_text(mail.timestamp)) is None:
-        yield warning(where, f"has no time but {_shown(mail.timestamp)}", "it is shown as it is")
+        yield warning(where, f"has no time but {shown(mail.timestamp)}", "it is shown as it is")
     live = mail.status in _LIVE
     if live and mail.process_after is not None and read_moment(_text(mail.process_after)) is None:
         hint = "it is never due; write a time such as 2026-08-14T11:19:55Z"
-        yield error(where, f"waits for {_shown(mail.process_after)}, which is no time", hint)
+        yield error(where, f"waits for {shown(mail.process_after)}, which is no time", hint)
     if live and mail.recurrence is not None:
         try:
             next_due(_text(mail.recurrence), ctx.clock(), ctx.zone)
@@ -144,9 +145,9 @@ def _inbox_files(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
 def _inbox_file(ctx: Context, mail: Mail, path: str, where: str) -> Iterator[Problem]:
     place = inbox_file(path)
     if place is None:
-        yield error(where, f"names a file outside of its inbox: {_shown(path)}", "do not open it")
+        yield error(where, f"names a file outside of its inbox: {shown(path)}", "do not open it")
     elif not _is_there(ctx, (INBOX, place[0]), place[1]):
-        said = f"names {_shown(path)}, which is not there"
+        said = f"names {shown(path)}, which is not there"
         hint = "send it again, with the file"
         yield (error if mail.status in _LIVE else warning)(where, said, hint)
 
@@ -170,7 +171,7 @@ def check_out(ctx: Context, runs: Running | None) -> Iterator[Problem]:
         return sql if hashed else sql.replace(_HASH_OUT, "NULL")
 
     for row in _pages(ctx, runs, query, both=True):
-        where = f"messages_out {_shown(row[0])}"
+        where = f"messages_out {shown(row[0])}"
         mail = out_of(row)
         delivered, hashed = row[_OUT_COLUMNS:]
         yield from _number(row[1], 1, where)
@@ -186,11 +187,11 @@ _HASH_OUT: Final = "(SELECT hash FROM outbound.tk_row_hash WHERE message_id = o.
 
 def _out_fields(mail: OutMail, where: str) -> Iterator[Problem]:
     if mail.kind not in OUT_KINDS:
-        yield warning(where, f"is of the kind {_shown(mail.kind)}", "no channel may know it")
+        yield warning(where, f"is of the kind {shown(mail.kind)}", "no channel may know it")
     if read_moment(mail.timestamp) is None:
-        yield warning(where, f"has no time but {_shown(mail.timestamp)}", "the number decides")
+        yield warning(where, f"has no time but {shown(mail.timestamp)}", "the number decides")
     if mail.deliver_after is not None and read_moment(mail.deliver_after) is None:
-        said = f"waits for {_shown(mail.deliver_after)}, which is no time"
+        said = f"waits for {shown(mail.deliver_after)}, which is no time"
         yield error(where, said, "it is not delivered; ask the agent to send it again")
     if mail.raw is None:
         yield error(where, "has content that is no text, or too long", "it is not delivered")
@@ -202,9 +203,9 @@ def _outbox_files(ctx: Context, mail: OutMail, where: str) -> Iterator[Problem]:
     files = mail.content.get("files")
     for name in files if isinstance(files, list) else ():
         if not is_safe_name(name):
-            yield error(where, f"names the file {_shown(name)}", "such a name is not read")
+            yield error(where, f"names the file {shown(name)}", "such a name is not read")
         elif not is_safe_name(mail.id) or not _is_there(ctx, (OUTBOX, mail.id), name):
-            yield warning(where, f"names {_shown(name)}, which is not there", "it is left out")
+            yield warning(where, f"names {shown(name)}, which is not there", "it is left out")
 
 
 # ------------------------------------------------------------------ both together
@@ -220,7 +221,7 @@ def check_series(ctx: Context, runs: Running | None) -> Iterator[Problem]:
     for series, count in forked:
         hint = "cancel all but one of its runs"
         yield error(
-            f"series {_shown(series)}", f"has {count} runs to come, each of which recurs", hint
+            f"series {shown(series)}", f"has {count} runs to come, each of which recurs", hint
         )
 
 
@@ -253,7 +254,7 @@ def _each(
     rows: Iterable[Row], where: str, what: str, kind: Callable[[str, str, str], Problem]
 ) -> Iterator[Problem]:
     for (found,) in rows:
-        yield kind(f"{where} {_shown(found)}", what, _HINTS[where])
+        yield kind(f"{where} {shown(found)}", what, _HINTS[where])
 
 
 IN_CHECKS: Final[tuple[Check, ...]] = (check_mail, check_series)
@@ -269,9 +270,3 @@ def _is_object(raw: str) -> bool:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
-
-
-def _shown(value: object) -> str:
-    """A value as messages show it: short, and harmless on a terminal."""
-    text = ascii(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"  # noqa: PLR2004  (about one line)

@@ -360,7 +360,7 @@ def test_values_are_kept_between_starts(pair: Pair) -> None:
     assert kept == [("k", "w", "2025-10-09T12:00:00.000Z")]
     pair.container.set_state("k", None)
     assert pair.container.get_state("k") is None
-    with pytest.raises(Invalid, match="needs a key"):
+    with pytest.raises(Invalid, match="key is empty"):
         pair.container.set_state("", "v")
 
 
@@ -585,7 +585,7 @@ def test_a_number_that_is_nobodys_is_refused_and_nothing_is_written(pair: Pair, 
     for act in acts:
         with pytest.raises(NotFound, match=f"no message {seq}"):
             act()
-    with pytest.raises(Invalid, match="needs an emoji"):
+    with pytest.raises(Invalid, match="emoji is empty"):
         pair.container.react(2, " ")
     assert pair.host.outbox() == []
 

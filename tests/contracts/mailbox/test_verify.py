@@ -12,7 +12,7 @@ import pytest
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.mailbox.folder import Folder
-from threadkeep.mailbox.verify import Problem, verify
+from threadkeep.mailbox.verifying import Problem, verify
 
 OURS_IN = ("tk_meta", "tk_delivery", "tk_cursor", "tk_dead", "tk_hops", "tk_row_hash")
 
