@@ -55,13 +55,19 @@ def test_library_example_of_the_state_store_runs(tmp_path: Path) -> None:
 
 
 def test_library_examples_of_the_mailbox_run(tmp_path: Path) -> None:
-    host, agent, host_again, room = python_blocks(REPO / "docs" / "mailbox.md")
+    host, agent, host_again, room, tools, channel = python_blocks(REPO / "docs" / "mailbox.md")
     assert output_of(host, tmp_path) == ["1 message waits"]
     assert output_of(agent, tmp_path) == ["Ann asks: What is in the report?"]
     assert output_of(host_again, tmp_path) == ["1 sent", "[(2, 'completed'), (4, 'pending')]"]
     assert "Only good news." in (tmp_path / "out.jsonl").read_text("utf-8")
     assert output_of(room, tmp_path) == ["Yes, Ann."]
     assert "Yes, Ann." in (tmp_path / "sent.jsonl").read_text("utf-8")
+    assert output_of(tools, tmp_path) == ["None"]
+    shown = output_of(channel, tmp_path)
+    assert shown[0] == "me A first draft. ['draft.txt']"
+    assert shown[1].startswith("edit screen-")
+    assert shown[2].startswith("reaction msg-")
+    assert shown[3] == "Shall I go on? ['Yes', 'No']"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

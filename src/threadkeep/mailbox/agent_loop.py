@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound
-from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox import content as shapes, sending
 from threadkeep.mailbox.asking import answers
+from threadkeep.mailbox.given import need_each, shown
 from threadkeep.mailbox.records import Mail
 from threadkeep.mailbox.telling import is_note
 
@@ -24,6 +25,7 @@ Handler = Callable[[list[Mail]], Reply]
 CLEARED: Final = "The conversation begins anew."
 _MOST: Final = 200  # of one turn
 _SAID_LATELY_S: Final = 60.0
+_ANSWERED_S: Final = 3600.0  # longer than all pauses between the tries of one message
 
 
 def run_agent(
@@ -142,8 +144,21 @@ def _send(container: "Container", mails: list[Mail], reply: Reply) -> None:
     if isinstance(reply, str):
         _answer(container, asked, reply)
         return
-    for to, text in reply or ():
+    chosen = _chosen(reply)
+    for to, _ in chosen:
+        sending.where(container.context, to)  # all names are known before the first is written to
+    for to, text in chosen:
         container.send(text, to=to, unless_said=_SAID_LATELY_S)
+
+
+def _chosen(reply: object) -> list[tuple[str, str]]:
+    """Give the words for each name; refuse what is none of the things a handler may give."""
+    given = [] if reply is None else need_each(reply, (tuple, list), "answers of a handler")
+    for one in given:
+        if [type(part) for part in one] != [str, str]:
+            msg = f"a handler gave {shown(one)} as an answer"
+            raise Invalid(msg, hint="give a text, None, or pairs of a name and a text")
+    return given
 
 
 def _answer(container: "Container", asked: Mail, text: str) -> None:
@@ -155,10 +170,10 @@ def _answer(container: "Container", asked: Mail, text: str) -> None:
             {"text": text},
             asked.place,
             in_reply_to=asked.id,
-            unless_said=_SAID_LATELY_S,
+            unless_said=_ANSWERED_S,
         )
     else:  # a word of the host itself: to answer it would be to write to oneself
-        container.send(text, in_reply_to=asked.id, unless_said=_SAID_LATELY_S)
+        container.send(text, in_reply_to=asked.id, unless_said=_ANSWERED_S)
 
 
 def _answered(mails: list[Mail]) -> Mail:

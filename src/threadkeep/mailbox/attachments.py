@@ -109,6 +109,19 @@ def put_outbox(
     folder: Path, message_id: str, files: Sequence[Outgoing], limits: Limits = DEFAULT_LIMITS
 ) -> list[str]:
     """Copy files into the outbox, all or none, and give the names they have there."""
+    placed = read_files(files, limits)
+    place_outbox(folder, message_id, placed)
+    return list(placed)
+
+
+def place_outbox(folder: Path, message_id: str, files: Mapping[str, bytes]) -> None:
+    """Write files into the outbox, all or none."""
+    if files:
+        _place(folder, OUTBOX, message_id, files)
+
+
+def read_files(files: Sequence[Outgoing], limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:
+    """Read files that shall be sent; give them by the names they will have."""
     if len(files) > limits.files:
         raise _too_many(len(files), limits)
     placed: dict[str, bytes] = {}
@@ -123,9 +136,7 @@ def put_outbox(
         data = _content(name, content, min(limits.file, room))
         placed[free_name(name, placed)] = data
         room -= len(data)
-    if placed:
-        _place(folder, OUTBOX, message_id, placed)
-    return list(placed)
+    return placed
 
 
 def hand_over(

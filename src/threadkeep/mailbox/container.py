@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from threadkeep.mailbox.folder import Folder, bring_up_outbound
 from threadkeep.mailbox.given import need_text
 from threadkeep.mailbox.policy import DEFAULT, Policy
 from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
+from threadkeep.mailbox.recurrence import zone_name
 
 Moment = datetime | str | int
 Which = str | Mail
@@ -138,7 +139,9 @@ class Container:
     ) -> OutMail:
         """Send a chat message, to a name of `destinations` or to where the session's mail goes.
 
-        With `unless_said`, the same words to the same chat within so many seconds are sent once.
+        It answers the newest message from there unless `in_reply_to` names another. With
+        `unless_said`, the same words in answer to the same message within so many seconds are
+        sent once.
         """
         return sending.send(
             self.context,
@@ -266,7 +269,11 @@ class Container:
         outbound.set_tool(self.context, None, None)
 
 
-def open_here(environ: dict[str, str] | None = None) -> Container:
-    """Open the mailbox of the sandbox this program runs in: THREADKEEP_MAIL, else /workspace."""
+def open_here(environ: Mapping[str, str] | None = None) -> Container:
+    """Open the mailbox of the sandbox this program runs in: THREADKEEP_MAIL, else /workspace.
+
+    Times without a zone are meant in that of the sandbox: TZ, else the system's, else UTC.
+    """
     names = os.environ if environ is None else environ
-    return Container(names.get("THREADKEEP_MAIL", "/workspace"))
+    place = names.get("THREADKEEP_MAIL", "/workspace")
+    return Container(place, zone=zone_name(None, names))

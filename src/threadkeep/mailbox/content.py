@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from threadkeep.base import json
 from threadkeep.errors import Invalid, TooLarge
-from threadkeep.mailbox.given import need_each, need_text
+from threadkeep.mailbox.given import need_each, need_str, need_text
 from threadkeep.mailbox.records import Json
 
 MAX_CONTENT: Final = 4 * 1024 * 1024  # bytes of one row; attachments are files
@@ -36,7 +36,8 @@ def compact(content: Json | str, limit: int = MAX_CONTENT) -> str:
 
 def chat(text: str, *, sender: str, sender_id: str, **more: Any) -> Json:
     """Shape a chat message to the agent."""
-    return {"sender": sender, "senderId": sender_id, "text": text, **more}
+    said = {"sender": sender, "senderId": sender_id, "text": text}
+    return {key: need_str(value, key) for key, value in said.items()} | more
 
 
 def note(text: str) -> Json:
@@ -63,8 +64,8 @@ def answer(question_id: str, option: str, user_id: str) -> Json:
     return {
         "type": "question_response",
         "questionId": question_id,
-        "selectedOption": option,
-        "userId": user_id,
+        "selectedOption": need_str(option, "option"),
+        "userId": need_str(user_id, "user id"),
     }
 
 

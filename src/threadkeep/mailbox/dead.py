@@ -10,6 +10,7 @@ from threadkeep.mailbox import inbound
 from threadkeep.mailbox.attachments import INBOX, clear_outbox
 from threadkeep.mailbox.content import compact
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import need_whole
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.inbox_files import copy_files
 from threadkeep.mailbox.names import folder_for
@@ -179,7 +180,7 @@ def purge(ctx: Context, which: str | int | None = None, older_than_ms: int = 0) 
     chosen = [letter for letter in dead_letters(ctx) if which is None or _is(letter, which)]
     if which is not None and not chosen:
         raise NotFound(f"there is no dead letter {str(which)[:80]!r}", hint=_HINT)
-    latest = ctx.clock() - older_than_ms
+    latest = ctx.clock() - need_whole(older_than_ms, "older_than_ms")
     old = [letter for letter in chosen if (read_moment(letter.at) or 0) <= latest]
     if not old:
         return 0

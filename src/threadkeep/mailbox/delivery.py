@@ -24,7 +24,7 @@ from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, route_of
 from threadkeep.mailbox.records import Delivery, DeliveryState, Json, OutMail
 from threadkeep.mailbox.rows import out_of
 from threadkeep.mailbox.sending import platform_name
-from threadkeep.mailbox.taking import key_of, open_deliveries, take_over
+from threadkeep.mailbox.taking import key_of, open_deliveries
 from threadkeep.mailbox.telling import called, shortened, tell
 from threadkeep.mailbox.times import read_moment, sqlite_form
 
@@ -69,7 +69,6 @@ def drain(ctx: Context, post: PostOffice) -> Drained:
     except Conflict:
         return Drained(busy=True)
     with alone:
-        take_over(ctx)
         return _Round(ctx, post).run(open_deliveries(ctx))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from threadkeep.errors import Invalid
+from threadkeep.mailbox.records import Place
 
 _LINE: Final = 80  # about one line of a terminal
 
@@ -61,6 +62,17 @@ def need_seconds(value: object, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         msg = f"the {what} must be a number of seconds, not {shown(value)}"
         raise Invalid(msg, hint=f"pass the {what} as a number")
+    return value
+
+
+def need_place(value: object) -> Place:
+    """Check that a value is a place that can be written."""
+    if not isinstance(value, Place):
+        msg = f"a place must be a Place, not {type(value).__name__}"
+        raise Invalid(msg, hint="give Place(channel_type, platform_id, thread_id)")
+    for part in (value.channel_type, value.platform_id, value.thread_id):
+        if part != "":
+            optional_text(part, "place")
     return value
 
 

@@ -14,6 +14,7 @@ from threadkeep.mailbox.adapters import Adapter
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.delivery import Drained
 from threadkeep.mailbox.folder import Folder, Owner, bring_up_inbound, provision
+from threadkeep.mailbox.given import need_each
 from threadkeep.mailbox.policy import DEFAULT, Policy
 from threadkeep.mailbox.post import LocalPost
 from threadkeep.mailbox.problems import Problem
@@ -97,7 +98,7 @@ class Host:
     ) -> Mail:
         """Send the agent a chat message; see `insert_message` for what else may be given."""
         said = shapes.chat(text, sender=sender, sender_id=sender_id)
-        files = list(attachments)
+        files = need_each(attachments, (dict,), "attachments")
         return self.insert_message(
             "chat", {**said, "attachments": files} if files else said, **more
         )
@@ -170,7 +171,7 @@ class Host:
 
     def write_destinations(self, destinations: Iterable[Destination]) -> int:
         """Replace all names the agent may write to."""
-        rows = list(destinations)
+        rows = need_each(destinations, (Destination,), "destinations")
         with self.context.folder.inbound.write() as tx:
             return inbound.write_destinations(tx, rows)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.mailbox.given import need_place, need_text, shown
 from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.records import Destination, Mail, Place
 from threadkeep.mailbox.rows import keep_in_hash, mail_of
@@ -16,9 +17,9 @@ _DERIVED = 8
 
 def check_kind(kind: str) -> None:
     """Refuse a kind that NanoClaw's container would take and never show."""
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         hint = "use one of " + ", ".join(sorted(KINDS))
-        raise Invalid(f"there is no kind of mail {kind[:40]!r}", hint=hint)
+        raise Invalid(f"there is no kind of mail {shown(kind)}", hint=hint)
 
 
 class NewMail:
@@ -46,12 +47,12 @@ class NewMail:
             "process_after": more.get("process_after"),
             "recurrence": more.get("recurrence"),
             "series_id": more.get("series_id"),
-            "trigger": int(more.get("trigger", True)),
+            "trigger": int(bool(more.get("trigger", True))),
             "platform_id": place.platform_id,
             "channel_type": place.channel_type,
             "thread_id": place.thread_id,
             "source_session_id": more.get("source_session_id"),
-            "on_wake": int(more.get("on_wake", False)),
+            "on_wake": int(bool(more.get("on_wake", False))),
         }
 
 
@@ -121,10 +122,11 @@ def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
     rows = list(destinations)
     for row in rows:
         if row.type not in ("channel", "agent"):
-            msg = f"destination {row.name[:40]!r} has the type {row.type[:40]!r}"
+            msg = f"destination {shown(row.name)} has the type {shown(row.type)}"
             raise Invalid(msg, hint="use channel or agent")
-        if not row.place.known:
-            msg = f"destination {row.name[:40]!r} does not say where it is"
+        need_text(row.name, "name of a destination")
+        if not need_place(row.place).known:
+            msg = f"destination {shown(row.name)} does not say where it is"
             raise Invalid(msg, hint="give channel_type and platform_id, or agent_group_id")
         tx.run("add_destination", {name: getattr(row, name) for name in row.__struct_fields__})
     return len(rows)
@@ -132,6 +134,7 @@ def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
 
 def write_routing(tx: Tx, place: Place) -> None:
     """Set where mail goes that names no destination."""
+    need_place(place)
     tx.run(
         "set_routing",
         {

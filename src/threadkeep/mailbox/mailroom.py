@@ -113,8 +113,7 @@ class Mailroom:
     def folder(self, session: Which) -> Folder:
         """Give the folder of a session."""
         found = self._session(session)
-        path = session_dir(self.root / "mailbox", found.agent_group_id, found.id)
-        return Folder(path, budget=PATIENCE)
+        return Folder(session_dir(self.root / "mailbox", found.agent_group_id, found.id))
 
     def host(self, session: Which) -> Host:
         """Give the host's side of a session; its folder is made if it is missing."""
@@ -129,7 +128,8 @@ class Mailroom:
         runner = self._runner
         if runner is not None:
             options["running"] = lambda: runner.is_running(session.id)
-        folder, group = self.folder(session), session.agent_group_id
+        folder = Folder(self.folder(session).path, budget=PATIENCE)
+        group = session.agent_group_id
         if not (folder.inbound_path.exists() and folder.outbound_path.exists()):
             Host.create(folder.path, agent_group=group, session=session.id, **options)
         host = Host(folder, **options)

@@ -7,6 +7,7 @@ from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.given import (
+    need_place,
     need_seconds,
     need_str,
     need_text,
@@ -39,7 +40,7 @@ def put(
     The same id with the same content is written once; with other content it is refused.
     """
     row_id = ctx.new_id("msg") if message_id is None else message_id
-    checked_place(place)
+    need_place(place)
     optional_str(in_reply_to, "in_reply_to")
     since = _since(ctx, unless_said)
     text, after = check(ctx, row_id, kind, content, deliver_after)
@@ -76,17 +77,6 @@ def check(
     return text, after
 
 
-def checked_place(place: Place) -> Place:
-    """Give a place itself; refuse what is none, or could not be written."""
-    if not isinstance(place, Place):
-        msg = f"a place must be a Place, not {type(place).__name__}"
-        raise Invalid(msg, hint="give Place(channel_type, platform_id, thread_id)")
-    for part in (place.channel_type, place.platform_id, place.thread_id):
-        if part:
-            need_text(part, "place")
-    return place
-
-
 def _since(ctx: Context, within: float | None) -> str | None:
     """Give the time from which on the same words count as said, None if they never do."""
     if within is None:
@@ -100,6 +90,12 @@ def _said(tx: Tx, row: Json, since: str | None) -> OutMail | None:
         return None
     seq = tx.value("said_lately", {**row, "since": since})
     return None if seq is None else out_of(tx.one("out_by_seq", {"seq": seq, "cap": CAP}) or ())
+
+
+def written(ctx: Context, row_id: str, kind: str, raw: str) -> OutMail | None:
+    """Give a message that was written before, None if it was not; refuse other content."""
+    with ctx.folder.outbound.read() as tx:
+        return _there(tx, {"id": row_id, "kind": kind, "content": raw})
 
 
 def _there(tx: Tx, row: Json) -> OutMail | None:
@@ -116,6 +112,9 @@ def _there(tx: Tx, row: Json) -> OutMail | None:
 def _insert(tx: Tx, row: Json) -> OutMail:
     tx.run("insert_out", row)
     mail = out_of(tx.one("out", {"id": row["id"], "cap": CAP}) or ())
+    if mail.seq is None:  # beyond 64 bits: somebody wrote a number near the end
+        msg = "there is no number left for another message"
+        raise Conflict(msg, hint="look at the highest numbers; `threadkeep mail ls` shows them")
     tx.run("keep_hash", {"id": mail.id, "hash": out_hash(mail)})
     return mail
 

@@ -10,6 +10,7 @@ from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.attachments import stage
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import need_place, need_str, need_text, optional_str, shown
 from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.names import folder_for, is_safe_name
@@ -35,6 +36,8 @@ def insert_message(
 ) -> Mail:
     """Write mail of any kind, its attachments first."""
     inbound.check_kind(kind)
+    if place is not None:
+        need_place(place)
     row_id = ctx.new_id("msg") if message_id is None else platform_id(message_id)
     said = ctx.now_iso() if timestamp is None else normal_moment(timestamp, ctx.zone) or ""
     more["process_after"] = normal_moment(process_after, ctx.zone)
@@ -52,11 +55,14 @@ def insert_message(
 def platform_id(message_id: str) -> str:
     """Refuse an id that no platform has; slashes are no fault, as in Google Chat's."""
     try:
-        fits = 0 < len(message_id.encode()) <= _ID_BYTES and "\0" not in message_id
+        fits = (
+            0 < len(need_str(message_id, "id of a message").encode()) <= _ID_BYTES
+            and "\0" not in message_id
+        )
     except UnicodeEncodeError:
         fits = False
     if not fits:
-        msg = f"{message_id[:80]!r} cannot be the id of a message"
+        msg = f"{shown(message_id)} cannot be the id of a message"
         raise Invalid(msg, hint=f"no NUL, at most {_ID_BYTES} bytes")
     return message_id
 
@@ -64,7 +70,7 @@ def platform_id(message_id: str) -> str:
 def checked_id(message_id: str) -> str:
     """Refuse an id that could not be the name of a folder for attachments."""
     if not is_safe_name(message_id):
-        msg = f"{message_id[:80]!r} cannot be the id of a message"
+        msg = f"{shown(message_id)} cannot be the id of a message"
         raise Invalid(msg, hint="no slashes, no NUL, at most 255 bytes")
     return message_id
 
@@ -104,8 +110,10 @@ def insert_task(
     place: Place | None = None,
 ) -> Mail:
     """Write a task; a recurring one without a time begins at its next due time."""
-    if not prompt.strip():
-        raise Invalid("a task needs a prompt", hint="say what the agent shall do")
+    need_text(prompt, "prompt")
+    optional_str(script, "script")
+    if place is not None:
+        need_place(place)
     row_id = ctx.new_id("task") if task_id is None else checked_id(task_id)
     cron = None if recurrence is None else check_recurrence(recurrence, ctx.zone)
     due = normal_moment(process_after, ctx.zone)
@@ -123,7 +131,7 @@ def note(ctx: Context, text: str, *, trigger: bool) -> Mail:
     """Write a word of the host itself."""
     place = Place("agent", ctx.agent_group)
     row_id = ctx.new_id("sys")
-    content = shapes.note(text)
+    content = shapes.note(need_str(text, "text"))
     return insert_message(ctx, "chat", content, message_id=row_id, place=place, trigger=trigger)
 
 
@@ -139,6 +147,7 @@ def answer(
 
     It wakes nobody by itself; the one who asked is waiting.
     """
+    need_text(question_id, "question id")
     at = ctx.clock() if asked_ms is None else asked_ms
     row_id = checked_id(question_row_id(question_id, at))
     said = shapes.compact(shapes.answer(question_id, option, user_id), ctx.policy.content_bytes)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from threadkeep.errors import NotFound
 from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox.given import need_each
 from threadkeep.mailbox.ids import channel_message_id, new_id, question_row_id
 from threadkeep.mailbox.index_records import MessagingGroup, Session, Wiring
 from threadkeep.mailbox.records import Json, Mail, Place
@@ -66,7 +67,7 @@ def _chat(
 
 def _chat_content(text: str, sender: str, sender_id: str, attachments: Iterable[Json]) -> Json:
     said = shapes.chat(text, sender=sender, sender_id=sender_id)
-    files = list(attachments)
+    files = need_each(attachments, (dict,), "attachments")
     return {**said, "attachments": files} if files else said
 
 

@@ -94,13 +94,16 @@ def keep_in_hash(tx: Tx, mail: Mail) -> None:
 
 def in_hash(mail: Mail) -> int:
     """Hash what never changes in a row of messages_in."""
-    return _hash((mail.id, mail.seq, mail.kind, mail.timestamp, mail.raw))
+    return _hash((mail.id, mail.seq, mail.kind, mail.timestamp, *_parts(mail.place), mail.raw))
 
 
 def out_hash(mail: OutMail) -> int:
     """Hash what never changes in a row of messages_out."""
-    place = (mail.place.channel_type, mail.place.platform_id, mail.place.thread_id)
-    return _hash((mail.id, mail.seq, mail.kind, mail.timestamp, *place, mail.raw))
+    return _hash((mail.id, mail.seq, mail.kind, mail.timestamp, *_parts(mail.place), mail.raw))
+
+
+def _parts(place: Place) -> tuple[str | None, str | None, str | None]:
+    return place.channel_type, place.platform_id, place.thread_id
 
 
 def _hash(fields: Sequence[str | int | None]) -> int:

@@ -9,9 +9,17 @@ from typing import Any, Final
 
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import content as shapes, outbound, reading
-from threadkeep.mailbox.attachments import clear_outbox, put_outbox
+from threadkeep.mailbox.attachments import clear_outbox, place_outbox, read_files
 from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.given import need_dict, need_each, need_str, need_text, optional_str, shown
+from threadkeep.mailbox.given import (
+    need_dict,
+    need_each,
+    need_seconds,
+    need_str,
+    need_text,
+    optional_str,
+    shown,
+)
 from threadkeep.mailbox.ids import platform_part
 from threadkeep.mailbox.records import Destination, Json, OutMail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, next_due
@@ -37,14 +45,20 @@ def send(
     """Send words, and files with them; the files are in the outbox before the message is."""
     row_id = ctx.new_id("msg") if message_id is None else message_id
     said: Json = {"text": need_str(text, "text")}
-    given = _files(files)
     place, newest = where(ctx, to)
-    more["in_reply_to"] = more.get("in_reply_to") or newest
-    outbound.check(ctx, row_id, "chat", said, more.get("deliver_after"))  # before files are there
-    if given:
-        said["files"] = put_outbox(ctx.folder.path, row_id, given)
+    more["in_reply_to"] = optional_str(more.get("in_reply_to"), "in_reply_to") or newest
+    if more.get("unless_said") is not None:
+        need_seconds(more["unless_said"], "unless_said")
+    found = read_files(_files(files))
+    if found:
+        said["files"] = list(found)
+    raw, _ = outbound.check(ctx, row_id, "chat", said, more.get("deliver_after"))
+    there = None if message_id is None else outbound.written(ctx, row_id, "chat", raw)
+    if there is not None:
+        return there
+    place_outbox(ctx.folder.path, row_id, found)
     sent = outbound.put(ctx, "chat", said, place, message_id=row_id, **more)
-    if given and sent.id != row_id:  # it was said before, so nobody will ask for these files
+    if found and sent.id != row_id:  # it was said before, so nobody will ask for these files
         clear_outbox(ctx.folder.path, row_id)
     return sent
 

@@ -26,29 +26,30 @@ class Cursor(NamedTuple):
     rowid: int = 0
 
 
-def take_over(ctx: Context) -> int:
-    """Prepare all that is new among the agent's mail for delivery; give how much it was."""
-    cursor = _cursor(ctx)
-    taken = 0
+def open_deliveries(ctx: Context) -> list[Delivery]:
+    """Prepare what is new among the agent's mail; list all that is open, in order of numbers."""
+    cursor, known = _look(ctx)
+    # Without news one look at each file is all: of hundreds of sessions most are idle.
+    return _look(ctx)[1] if _take_over(ctx, cursor) else known
+
+
+def _take_over(ctx: Context, cursor: Cursor) -> bool:
+    """Prepare all that is behind the cursor; tell whether there was anything."""
+    began = cursor
     while True:
         rows, after = _new_rows(ctx, cursor)
         if not rows:
-            return taken
+            return cursor != began
         _prepare(ctx, rows, after)
-        taken, cursor = taken + len(rows), after
+        cursor = after
 
 
-def open_deliveries(ctx: Context) -> list[Delivery]:
-    """List what was taken over and is neither sent nor given up, in the order of numbers."""
-    with ctx.folder.inbound.read() as tx:
-        return [delivery_of(row) for row in tx.all("open_deliveries")]
-
-
-def _cursor(ctx: Context) -> Cursor:
+def _look(ctx: Context) -> tuple[Cursor, list[Delivery]]:
     with ctx.folder.inbound.read() as tx:
         seq = tx.value("cursor", {"name": _BY_SEQ})
         rowid = tx.value("cursor", {"name": _BY_ROWID})
-    return Cursor(seq or 0, rowid or 0)
+        rows = tx.all("open_deliveries")
+    return Cursor(seq or 0, rowid or 0), [delivery_of(row) for row in rows]
 
 
 def _new_rows(ctx: Context, cursor: Cursor) -> tuple[list[Row], Cursor]:

@@ -77,10 +77,10 @@ def check_mail(ctx: Context, runs: Running | None) -> Iterator[Problem]:
     for row in _pages(ctx, runs, query, both=False):
         where = f"messages_in {shown(row[0])}"
         mail = mail_of(row)
-        kind, tries, hashed = row[MAIL_COLUMNS:]
+        kind, tries, never_due, hashed = row[MAIL_COLUMNS:]
         yield from _number(row[1], 0, where)
         yield from _mail_fields(mail, kind, tries, where)
-        yield from _mail_times(ctx, mail, where)
+        yield from _mail_times(ctx, mail, where, never_due=bool(never_due))
         yield from _inbox_files(ctx, mail, where)
         if hashed is not None and kind == "text" and hashed != in_hash(mail):
             yield error(where, "does not match its hash", _CHANGED)
@@ -120,11 +120,11 @@ def _number(seq: Any, parity: int, where: str) -> Iterator[Problem]:
         yield error(where, f"has the number {seq}: {side}", _NUMBER)
 
 
-def _mail_times(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
+def _mail_times(ctx: Context, mail: Mail, where: str, *, never_due: bool) -> Iterator[Problem]:
     if read_moment(_text(mail.timestamp)) is None:
         yield warning(where, f"has no time but {shown(mail.timestamp)}", "it is shown as it is")
     live = mail.status in _LIVE
-    if live and mail.process_after is not None and read_moment(_text(mail.process_after)) is None:
+    if live and never_due:  # as SQLite reads it, which is how both programs ask
         hint = "it is never due; write a time such as 2026-08-14T11:19:55Z"
         yield error(where, f"waits for {shown(mail.process_after)}, which is no time", hint)
     if live and mail.recurrence is not None:

@@ -75,7 +75,7 @@ def test_a_task_is_made_once_whenever_the_host_dies(
         ({"prompt": "x", "taskId": "t", "recurrence": "99 * * * *"}, "schedule_task: "),
         ({"prompt": "x", "taskId": "t", "processAfter": "soon"}, "'soon' is not a time"),
         ({"prompt": "x", "taskId": "t", "processAfter": 5}, "processAfter must be text"),
-        ({"prompt": " ", "taskId": "t"}, "a task needs a prompt"),
+        ({"prompt": " ", "taskId": "t"}, "the prompt is empty"),
         ({"prompt": 7, "taskId": "t"}, "prompt must be text"),
         ({"prompt": "x"}, "it names no task"),
         ({"prompt": "x", "taskId": "a/b"}, "cannot be the id"),

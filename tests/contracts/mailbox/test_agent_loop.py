@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -153,6 +154,15 @@ def test_an_answer_that_was_said_already_is_sent_once(pair: Pair) -> None:
     assert [text for text, _ in sent(pair)] == ["hi"]
 
 
+def test_the_same_answer_to_two_who_ask_is_two_answers(pair: Pair) -> None:
+    asked = [pair.host.send(f"may I, {name}?") for name in ("Ann", "Bob")]
+    for mail in asked:
+        pair.agent.claim([other.id for other in asked if other is not mail])
+        step(pair.agent, Agent("yes"))
+        pair.agent.release(asked)
+    assert sent(pair) == [("yes", mail.id) for mail in asked]
+
+
 def test_a_crash_after_the_answer_sends_it_no_second_time(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +178,7 @@ def test_a_crash_after_the_answer_sends_it_no_second_time(
         with pytest.raises(GoneError):
             step(pair.agent, Agent("hi"))
     pair.agent.start()
+    pair.later(155)  # all pauses of the ladder
     step(pair.agent, Agent("hi"))
     assert sent(pair) == [("hi", mail.id)]
     assert pair.host.sync().completed == (mail.id,)
@@ -186,6 +197,23 @@ def test_an_answer_to_nobody_fails_the_mail(pair: Pair) -> None:
     step(pair.agent, Agent([("bob", "hi")]))
     assert pair.host.sync().failed == (mail.id,)
     assert "no destination 'bob'" in pair.host.dead_letters()[0].reason
+
+
+def test_an_answer_of_which_one_name_is_unknown_is_not_sent_in_part(pair: Pair) -> None:
+    pair.host.write_destinations([Destination("ann", None, "channel", "slack", "D1")])
+    mail = pair.host.send("tell both")
+    step(pair.agent, Agent([("ann", "hi"), ("bob", "hi")]))
+    assert (sent(pair), pair.host.sync().failed) == ([], (mail.id,))
+
+
+@pytest.mark.parametrize("reply", [5, b"hi", {"bob": "hi"}, ["hi"], [("bob",)], [("bob", 5)]])
+def test_an_answer_of_the_wrong_type_fails_the_mail_and_not_the_agent(
+    pair: Pair, reply: Any
+) -> None:
+    mail = pair.host.send("hello")
+    assert step(pair.agent, Agent(reply))
+    assert (sent(pair), pair.host.sync().failed) == ([], (mail.id,))
+    assert "handler" in pair.host.dead_letters()[0].reason
 
 
 @pytest.mark.parametrize("reply", [None, "", "  ", []])

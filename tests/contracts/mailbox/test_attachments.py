@@ -272,7 +272,7 @@ def test_what_is_over_the_limits_of_a_message_is_skipped(folder: Path) -> None:
     by_size = collect(folder, "m1", ["a", "b", "c"], Limits(message=9))
     assert ([n for n, _ in by_size.files], len(by_size.skipped)) == (["a", "b"], 1)
     by_number = collect(folder, "m1", ["a", "b", "c", "d"], Limits(files=2))
-    assert [name for name, _ in by_number.skipped] == ["c", "d"]
+    assert [name for name, _ in by_number.skipped] == ["2 more"]
     assert "2 are allowed" in by_number.skipped[0][1]
 
 

@@ -1,6 +1,7 @@
 """The container's verbs: what it is given, what it takes, what becomes of it, what it sends."""
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -349,6 +350,13 @@ def test_the_mailbox_of_a_sandbox_is_found_by_its_name(pair: Pair) -> None:
         open_here({"THREADKEEP_MAIL": str(pair.path / "none")})
 
 
+def test_times_in_a_sandbox_are_meant_in_its_zone(pair: Pair) -> None:
+    agent = open_here({"THREADKEEP_MAIL": str(pair.path), "TZ": "Europe/Madrid"})
+    assert agent.send("x", deliver_after="2026-08-14T09:00").deliver_after == "2026-08-14 07:00:00"
+    agent.schedule("x", process_after="2026-01-14T09:00")
+    assert pair.host.outbox()[-1].content["processAfter"] == "2026-01-14T08:00:00.000Z"
+
+
 # ---------------------------------------------------------------------- memory
 
 
@@ -455,6 +463,15 @@ def test_the_same_words_are_said_once_if_wanted(pair: Pair) -> None:
     assert pair.container.send("done", to="family", unless_said=60) != first
     pair.clock.forward(60)
     assert pair.container.send("done", unless_said=60) != first
+    pair.host.send("and this?")
+    assert pair.container.send("done", unless_said=60).in_reply_to is not None
+
+
+def test_unasked_words_for_two_threads_are_two_messages(pair: Pair) -> None:
+    for thread in ("t1", "t2", "t2"):
+        place = Place("slack", "C7", thread)
+        pair.container.insert_message("chat", {"text": "done"}, place, unless_said=60)
+    assert [mail.place.thread_id for mail in pair.host.outbox()] == ["t1", "t2"]
 
 
 def test_files_go_into_the_outbox_before_the_message(pair: Pair) -> None:
@@ -468,6 +485,17 @@ def test_what_was_said_before_leaves_no_files_behind(pair: Pair) -> None:
     again = pair.container.send("see", files=[("a.txt", b"x")], unless_said=60)
     assert again == first
     assert [entry.name for entry in (pair.path / "outbox").iterdir()] == [first.id]
+
+
+def test_a_message_told_twice_leaves_its_files_alone(pair: Pair) -> None:
+    """Also after it was delivered and its files are gone; refused words bring none either."""
+    first = pair.container.send("see", files=[("a.txt", b"x")], id="m-1")
+    with pytest.raises(Conflict, match="with other content"):
+        pair.container.send("look", files=[("b.txt", b"y")], id="m-1")
+    assert [file.name for file in (pair.path / "outbox" / "m-1").iterdir()] == ["a.txt"]
+    shutil.rmtree(pair.path / "outbox" / "m-1")
+    assert pair.container.send("see", files=[("a.txt", b"x")], id="m-1") == first
+    assert list((pair.path / "outbox").iterdir()) == []
 
 
 def test_cards_have_their_shape(pair: Pair) -> None:
@@ -484,6 +512,8 @@ def test_cards_have_their_shape(pair: Pair) -> None:
         {"text": "x", "deliver_after": "soon"},
         {"text": "x", "deliver_after": 10**18},
         {"text": "x", "id": "../outside"},
+        {"text": "x", "in_reply_to": 5},
+        {"text": "x", "unless_said": "a while"},
         {"text": "x", "id": "x" * 300},
     ],
 )

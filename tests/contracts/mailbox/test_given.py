@@ -10,15 +10,29 @@ from hypothesis import given, strategies as st
 
 from tests.support.mail import CHAT, Pair, name_places, open_pair
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.mailbox import Container, Folder, given as checks, next_due, verify
+from threadkeep.mailbox import Container, Folder, Host, given as checks, next_due, verify
 from threadkeep.mailbox.records import Place
 
 Act = Callable[[Container, Any], object]
 
 ODD: tuple[Any, ...] = (
     *(None, 0, -1, 1.5, float("nan"), True, b"x", "", " ", "\0", "\ud800", "../x", "x" * 300),
-    *([], [1], {}, {"a": 1}, object(), 2**63, -(2**70), date(2026, 1, 1), ("a", "b"), Path("/no/x")),
+    *(
+        [],
+        [1],
+        {},
+        {"a": 1},
+        object(),
+        2**63,
+        -(2**70),
+        date(2026, 1, 1),
+        ("a", "b"),
+        Path("/no/x"),
+    ),
 )
+
+WORDS = ("", " ", "\0", "\ud800", "../x", "x" * 300)
+MANY = ("\0", "../x", "x" * 300)
 
 # Calls that refuse whatever is not of their kind; what they do take is left out.
 ACTS: dict[str, tuple[Act, tuple[Any, ...]]] = {
@@ -28,8 +42,8 @@ ACTS: dict[str, tuple[Act, tuple[Any, ...]]] = {
     "complete": (lambda c, v: c.complete(v), ([],)),
     "complete one": (lambda c, v: c.complete([v]), ()),
     "fail one": (lambda c, v: c.fail([v], "x"), ()),
-    "reason": (lambda c, v: c.fail([2], v), ()),
-    "text": (lambda c, v: c.send(v), ("", " ", "\0", "\ud800", "../x", "x" * 300)),
+    "reason": (lambda c, v: c.fail(["none"], v), ()),
+    "text": (lambda c, v: c.send(v), WORDS),
     "to": (lambda c, v: c.send("x", to=v), (None,)),
     "files": (lambda c, v: c.send("x", files=v), ([],)),
     "file": (lambda c, v: c.send("x", files=[v]), ()),
@@ -39,32 +53,32 @@ ACTS: dict[str, tuple[Act, tuple[Any, ...]]] = {
     "unless_said": (lambda c, v: c.send("x", unless_said=v), (None, 0, -1, 1.5, 2**63, -(2**70))),
     "id": (lambda c, v: c.send("x", id=v), (None, " ")),
     "edit": (lambda c, v: c.edit(v, "x"), (True,)),
-    "emoji": (lambda c, v: c.react(2, v), ("\0", "../x", "x" * 300)),
+    "emoji": (lambda c, v: c.react(2, v), MANY),
     "card": (lambda c, v: c.card(v, "x"), ({}, {"a": 1})),
     "kind": (lambda c, v: c.insert_message(v, {}, CHAT), ()),
     "content": (lambda c, v: c.insert_message("chat", v, CHAT), ({}, {"a": 1})),
     "place": (lambda c, v: c.insert_message("chat", {}, v), ()),
-    "question": (lambda c, v: c.ask(v, ["a"]), ("\0", "../x", "x" * 300)),
+    "question": (lambda c, v: c.ask(v, ["a"]), MANY),
     "options": (lambda c, v: c.ask("q", v), (("a", "b"),)),
-    "option": (lambda c, v: c.ask("q", [v]), ("", " ", "\0", "\ud800", "../x", "x" * 300)),
-    "title": (lambda c, v: c.ask("q", ["a"], title=v), ("\0", "../x", "x" * 300)),
-    "prompt": (lambda c, v: c.schedule(v, process_after=0), ("\0", "../x", "x" * 300)),
+    "option": (lambda c, v: c.ask("q", [v]), WORDS),
+    "title": (lambda c, v: c.ask("q", ["a"], title=v), MANY),
+    "prompt": (lambda c, v: c.schedule(v, process_after=0), MANY),
     "process_after": (lambda c, v: c.schedule("x", process_after=v), (0, -1)),
     "recurrence": (lambda c, v: c.schedule("x", recurrence=v), ()),
     "changed recurrence": (lambda c, v: c.update_task("t", recurrence=v), (None,)),
-    "task": (lambda c, v: c.cancel_task(v), ("\0", "../x", "x" * 300)),
-    "action": (lambda c, v: c.act(v), ("\0", "../x", "x" * 300)),
+    "task": (lambda c, v: c.cancel_task(v), MANY),
+    "action": (lambda c, v: c.act(v), MANY),
     "field of an action": (lambda c, v: c.act("x", of={1: v}), ()),
     "mail": (lambda c, v: c.mail(v), (True,)),
     "attachment": (lambda c, v: c.attachment(v, "x"), ()),
-    "key": (lambda c, v: c.set_state(v, "x"), ("\0", "../x", "x" * 300)),
+    "key": (lambda c, v: c.set_state(v, "x"), MANY),
     "value": (
         lambda c, v: c.set_state("k", v),
-        (None, "", " ", "\0", "\ud800", "../x", "x" * 300),
+        (None, *WORDS),
     ),
     "timeout of a tool": (lambda c, v: c.tool_started("Bash", v), (None, 0)),
     "timeout": (lambda c, v: c.wait_for_answer("q", v), (0, -1, 1.5, True, 2**63, -(2**70))),
-    "provider": (lambda c, v: c.start(v), ("\0", "../x", "x" * 300)),
+    "provider": (lambda c, v: c.start(v), MANY),
     "folder": (lambda _c, v: Container(v), ()),
     "zone": (lambda c, v: Container(c.context.folder, zone=v), ()),
     "expression": (lambda _c, v: next_due(v, 0), ("", " ")),
@@ -155,3 +169,42 @@ def test_what_is_shown_is_short_and_harmless(text: str) -> None:
     assert len(found) <= 80
     assert found.replace("…", "").isascii()
     assert found.replace("…", "").isprintable()
+
+
+HOST_ACTS: dict[str, tuple[Callable[[Host, Any], object], tuple[Any, ...]]] = {
+    "text": (lambda h, v: h.send(v), WORDS),
+    "sender": (lambda h, v: h.send("x", sender=v), WORDS),
+    "id": (lambda h, v: h.send("x", id=v), (None, " ", "../x", "x" * 300)),
+    "place": (lambda h, v: h.send("x", place=v), (None,)),
+    "part of a place": (lambda h, v: h.send("x", place=Place("slack", v)), (None, "", *MANY)),
+    "timestamp": (lambda h, v: h.send("x", timestamp=v), (None, 0, -1)),
+    "attachments": (lambda h, v: h.send("x", attachments=v), ([],)),
+    "attachment": (lambda h, v: h.send("x", attachments=[v]), ({}, {"a": 1})),
+    "data": (lambda h, v: h.send("x", attachments=[{"data": v}]), (None, "", MANY[-1])),
+    "kind": (lambda h, v: h.insert_message(v, {}), ()),
+    "content": (lambda h, v: h.insert_message("chat", v), ({}, {"a": 1})),
+    "prompt": (lambda h, v: h.insert_task(v), MANY),
+    "script": (lambda h, v: h.insert_task("x", script=v), (None, *WORDS)),
+    "recurrence": (lambda h, v: h.insert_task("x", recurrence=v), (None,)),
+    "note": (lambda h, v: h.note(v), WORDS),
+    "question": (lambda h, v: h.answer(v, "a"), ()),
+    "option": (lambda h, v: h.answer("q", v), WORDS),
+    "destinations": (lambda h, v: h.write_destinations(v), ([],)),
+    "destination": (lambda h, v: h.write_destinations([v]), ()),
+    "routing": (lambda h, v: h.write_routing(v), ()),
+}
+
+
+@pytest.mark.parametrize("name", HOST_ACTS)
+def test_a_host_refuses_what_is_of_the_wrong_type_and_writes_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    pair = open_pair(tmp_path)
+    before = picture(pair)
+    act, taken = HOST_ACTS[name]
+    for odd in ODD:
+        if any(odd is one or (type(odd), odd) == (type(one), one) for one in taken):
+            continue
+        with pytest.raises(Invalid):
+            act(pair.host, odd)
+        assert picture(pair) == before, odd

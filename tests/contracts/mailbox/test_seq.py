@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.support.mail import Pair, look, open_pair
+from threadkeep.errors import Conflict
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host
 
@@ -88,6 +89,14 @@ def test_the_container_goes_on_after_whatever_is_there(
 ) -> None:
     foreign(pair.path, "outbound.db", "messages_out", top)
     assert pair.container.send("x").seq == following
+
+
+def test_when_the_numbers_are_used_up_nothing_is_written(pair: Pair) -> None:
+    foreign(pair.path, "outbound.db", "messages_out", 2**63 - 3)
+    assert pair.container.send("the last").seq == 2**63 - 1
+    with pytest.raises(Conflict, match="no number left"):
+        pair.container.send("one more")
+    assert [mail.text for mail in pair.host.outbox()][1:] == ["the last"]
 
 
 @pytest.mark.parametrize("table, seq", [("messages_in", 3), ("outbound.messages_out", 4)])

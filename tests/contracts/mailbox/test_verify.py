@@ -1,6 +1,7 @@
 """The verifier of a session folder: whatever is wrong is found, and nothing is changed."""
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.mailbox.folder import Folder
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.verifying import Problem, verify
 
 OURS_IN = ("tk_meta", "tk_delivery", "tk_cursor", "tk_dead", "tk_hops", "tk_row_hash")
@@ -142,6 +145,27 @@ def test_odd_rows_of_the_agent_are_found(pair: Pair, change: str, severity: str,
     assert said in only(pair, severity)
 
 
+@pytest.mark.parametrize(
+    "time, due",
+    [
+        ("2020-01-01T00:00:00Z", True),
+        ("2020-01-01 00:00:00", True),
+        ("2020-01-01T00:00:00.000+02:00", True),
+        ("2460000.5", True),
+        ("2020-01-01T00:00:00.000+0200", False),
+        ("2020-W01-1", False),
+        ("20200101", False),
+    ],
+)
+def test_mail_that_is_never_due_is_found_and_no_other(pair: Pair, time: str, due: bool) -> None:  # noqa: FBT001
+    mail = pair.host.send("x")
+    pair.sql("in", "UPDATE messages_in SET process_after = ? WHERE id = ?", time, mail.id)
+    assert (mail.id in [one.id for one in pair.agent.poll(200)]) is due
+    assert [problem.what for problem in found(pair)] == (
+        [] if due else [f"waits for '{time}', which is no time"]
+    )
+
+
 @pytest.mark.parametrize("name, table", [("in", "messages_in"), ("out", "messages_out")])
 def test_wrong_parity_and_numbers_of_both_sides_are_found(
     pair: Pair, name: str, table: str
@@ -176,6 +200,19 @@ def test_a_flipped_bit_is_found_on_either_side(pair: Pair) -> None:
     said = [f"{problem.where} {problem.what}" for problem in found(pair)]
     assert len(said) == 2
     assert all("does not match its hash" in one for one in said)
+
+
+def test_wherever_a_name_stands_damage_to_it_is_found(pair: Pair) -> None:
+    """The name of a message is in its row and in indexes, of which a poll uses one only."""
+    mail = pair.host.send("x", place=Place("telegram", "a chat of its own"))
+    path = pair.path / "inbound.db"
+    whole = path.read_bytes()
+    for name in (mail.id.encode(), b"a chat of its own"):
+        places = [one.start() for one in re.finditer(re.escape(name), whole)]
+        assert len(places) > 1
+        for at in places:
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            assert any(problem.severity == "error" for problem in found(pair)), (name, at)
 
 
 def test_a_series_that_runs_twice_is_found(pair: Pair) -> None:
@@ -283,6 +320,13 @@ def test_missing_tables_and_views_are_found(pair: Pair) -> None:
     assert only(pair) == "inbound.db: destinations is missing"
     pair.sql("in", "CREATE VIEW destinations AS SELECT 1 AS name")
     assert "is no table" in only(pair)
+
+
+def test_tables_that_a_host_adds_are_a_warning_in_files_of_others(pair: Pair) -> None:
+    pair.sql("in", "DROP TRIGGER tk_failed_stays")
+    pair.sql("in", "DROP TABLE session_routing")
+    assert only(pair, "warning") == "inbound.db: session_routing is missing"
+    assert Host(pair.path).verify() == []
 
 
 def test_a_foreign_trigger_is_found(pair: Pair) -> None:

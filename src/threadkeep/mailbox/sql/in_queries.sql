@@ -319,6 +319,7 @@ ORDER BY h.rowid DESC LIMIT 1
 
 -- name: verify_mail
 SELECT m.rowid, {mail}, typeof(m.content), typeof(m.tries),
+  m.process_after IS NOT NULL AND datetime(m.process_after) IS NULL,
   (SELECT hash FROM main.tk_row_hash WHERE message_id = m.id)
 FROM messages_in m WHERE m.rowid > :after ORDER BY m.rowid LIMIT :limit
 

@@ -68,7 +68,8 @@ CREATE TABLE IF NOT EXISTS tk_row_hash (
 );
 
 -- A row that was changed on purpose has no hash until its writer gives it a new one.
-CREATE TRIGGER IF NOT EXISTS tk_forget_hash AFTER UPDATE OF id, seq, kind, timestamp, content ON messages_in
+CREATE TRIGGER IF NOT EXISTS tk_forget_hash AFTER UPDATE OF id, seq, kind, timestamp, content,
+  channel_type, platform_id, thread_id ON messages_in
 BEGIN
   DELETE FROM tk_row_hash WHERE message_id = OLD.id;
 END;

@@ -21,9 +21,11 @@ SELECT :id, (max(COALESCE((SELECT max(seq) FROM messages_out), 0), :seq_in, 0) +
 INSERT OR REPLACE INTO tk_row_hash (message_id, hash) VALUES (:id, :hash)
 
 -- name: said_lately
+-- In answer to the same message: two who ask may well get the same words.
 SELECT o.seq FROM messages_out o
 WHERE o.seq > (SELECT max(seq) FROM messages_out) - 200 AND o.timestamp >= :since AND o.kind = :kind
   AND o.channel_type IS :channel_type AND o.platform_id IS :platform_id AND o.content = :content
+  AND o.in_reply_to IS :in_reply_to AND (:in_reply_to IS NOT NULL OR o.thread_id IS :thread_id)
 ORDER BY o.seq DESC LIMIT 1
 
 -- name: claim
