@@ -173,7 +173,7 @@ def test_the_agents_side_writes_too(run: Run, box: str) -> None:
         ["--every", "0 9 * * *"],
         ["--task", "--context"],
         ["--task", "--file", "x"],
-        ["--id", "../../etc"],
+        ["--id", "x" * 2000],
         ["--tz", "Mars/Olympus", "--at", "2999-01-01"],
     ],
 )
