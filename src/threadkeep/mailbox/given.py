@@ -30,10 +30,16 @@ def optional_str(value: object, what: str) -> str | None:
 
 
 def need_text(value: object, what: str) -> str:
-    """Check that a value is text with something in it that can be stored."""
+    """Check that a value is text with something in it."""
     text = need_str(value, what)
     if not text.strip():
         raise Invalid(f"the {what} is empty", hint=f"give the {what} at least one character")
+    return text
+
+
+def need_name(value: object, what: str) -> str:
+    """Check that a value is text that can be looked for; half a character is kept as bytes."""
+    text = need_text(value, what)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -42,9 +48,9 @@ def need_text(value: object, what: str) -> str:
     return text
 
 
-def optional_text(value: object, what: str) -> str | None:
-    """Check that a value is text with something in it, or None."""
-    return None if value is None else need_text(value, what)
+def optional_name(value: object, what: str) -> str | None:
+    """Check that a value is text that can be looked for, or None."""
+    return None if value is None else need_name(value, what)
 
 
 def need_whole(value: object, what: str, *, at_least: int | None = None) -> int:
@@ -72,7 +78,7 @@ def need_place(value: object) -> Place:
         raise Invalid(msg, hint="give Place(channel_type, platform_id, thread_id)")
     for part in (value.channel_type, value.platform_id, value.thread_id):
         if part != "":
-            optional_text(part, "place")
+            optional_name(part, "place")
     return value
 
 

@@ -5,7 +5,7 @@ from typing import get_args
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.mailbox.given import need_text
+from threadkeep.mailbox.given import need_name
 from threadkeep.mailbox.index_records import TargetType
 from threadkeep.mailbox.index_rows import (
     Context,
@@ -65,7 +65,7 @@ def ensure_destination(
 def _name_destination(
     tx: Tx, agent_group_id: str, target_type: str, target_id: str, name: object, now: str
 ) -> str:
-    wanted = local_name(need_text(name, "destination name"))
+    wanted = local_name(need_name(name, "destination name"))
     present = _targets(tx, agent_group_id).get(wanted)
     if present is None:
         _insert(tx, agent_group_id, wanted, target_type, target_id, now)
@@ -97,7 +97,7 @@ def _insert(
 def remove_destination(_ctx: Context, tx: Tx, agent_group_id: str, name: str) -> None:
     """Take back a permission to send, by the agent's own name for it."""
     agent = need_agent_group(tx, agent_group_id)
-    wanted = need_text(name, "destination name")
+    wanted = need_name(name, "destination name")
     if not tx.run("delete_destination", {"agent_group_id": agent.id, "local_name": wanted}):
         msg = f"the agent group {agent.id!r} has no destination {wanted!r}"
         raise NotFound(msg, hint=f"destinations({agent.id!r}) lists those it has")

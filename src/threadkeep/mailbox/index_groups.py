@@ -5,7 +5,7 @@ from typing import get_args
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict
-from threadkeep.mailbox.given import need_text, need_whole, optional_text
+from threadkeep.mailbox.given import need_name, need_whole, optional_name
 from threadkeep.mailbox.ids import new_id
 from threadkeep.mailbox.index_destinations import ensure_destination
 from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, SessionMode, Wiring
@@ -37,9 +37,9 @@ def add_agent_group(
     now = ctx.clock()
     params = {
         "id": new_id("ag", now, ctx.random) if group_id is None else _free_id(tx, group_id),
-        "name": need_text(name, "agent group name"),
+        "name": need_name(name, "agent group name"),
         "folder": _new_folder(tx, name) if folder is None else _free_folder(tx, folder),
-        "agent_provider": optional_text(provider, "provider"),
+        "agent_provider": optional_name(provider, "provider"),
         "now": iso(now),
     }
     tx.run("insert_agent_group", params)
@@ -77,7 +77,7 @@ def agent_group(_ctx: Context, tx: Tx, reference: str) -> AgentGroup:
 
 def find_agent_group(tx: Tx, reference: object) -> AgentGroup:
     """Find an agent group by its id, or by its name where only one has it."""
-    wanted = need_text(reference, "agent group")
+    wanted = need_name(reference, "agent group")
     row = tx.one("get_agent_group", {"id": wanted})
     found = [row] if row is not None else tx.all("agent_groups_named", {"name": wanted})
     if not found:
@@ -107,7 +107,7 @@ def add_messaging_group(
 
     What was a group chat once stays one: an adapter that does not know says nothing of it.
     """
-    title = optional_text(name, "chat name")
+    title = optional_name(name, "chat name")
     known = find_chat(tx, channel_type, platform_id)
     now = ctx.clock()
     params = {
@@ -128,8 +128,8 @@ def add_messaging_group(
 def find_chat(tx: Tx, channel_type: object, platform_id: object) -> MessagingGroup | None:
     """Find a chat by its place on a platform."""
     place = {
-        "channel_type": need_text(channel_type, "channel type"),
-        "platform_id": need_text(platform_id, "platform id"),
+        "channel_type": need_name(channel_type, "channel type"),
+        "platform_id": need_name(platform_id, "platform id"),
     }
     row = tx.one("find_messaging_group", place)
     return None if row is None else messaging_group_of(row)
@@ -180,7 +180,7 @@ def wire(
 def agents_of(_ctx: Context, tx: Tx, channel_type: str, platform_id: str) -> list[Wiring]:
     """List who gets the mail of a chat, highest priority first; nobody for an unknown chat."""
     place = {
-        "channel_type": need_text(channel_type, "channel type"),
-        "platform_id": need_text(platform_id, "platform id"),
+        "channel_type": need_name(channel_type, "channel type"),
+        "platform_id": need_name(platform_id, "platform id"),
     }
     return [Wiring(*row) for row in tx.all("wirings_of", place)]

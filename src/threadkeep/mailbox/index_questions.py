@@ -7,7 +7,7 @@ from threadkeep.base import json
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.mailbox.given import need_text, optional_text
+from threadkeep.mailbox.given import need_name, optional_name
 from threadkeep.mailbox.index_records import Question
 from threadkeep.mailbox.index_rows import Context, need_session
 
@@ -27,14 +27,14 @@ def add_question(
 ) -> bool:
     """Keep a question until it is answered; False if it was kept before, which then stays."""
     params = {
-        "question_id": need_text(question_id, "question id"),
+        "question_id": need_name(question_id, "question id"),
         "session_id": need_session(tx, session_id).id,
-        "message_out_id": need_text(message_out_id, "message id"),
-        "title": need_text(title, "question title"),
+        "message_out_id": need_name(message_out_id, "message id"),
+        "title": need_name(title, "question title"),
         "options_json": json.encode(_need_options(options)),
-        "platform_id": optional_text(platform_id, "platform id"),
-        "channel_type": optional_text(channel_type, "channel type"),
-        "thread_id": optional_text(thread_id, "thread id"),
+        "platform_id": optional_name(platform_id, "platform id"),
+        "channel_type": optional_name(channel_type, "channel type"),
+        "thread_id": optional_name(thread_id, "thread id"),
         "now": iso(ctx.clock()),
     }
     return tx.run("insert_question", params) == 1
@@ -65,7 +65,7 @@ def forget_questions(_ctx: Context, tx: Tx, session_id: str) -> int:
 
 
 def _need_question(tx: Tx, question_id: object) -> Question:
-    row = tx.one("get_question", {"question_id": need_text(question_id, "question id")})
+    row = tx.one("get_question", {"question_id": need_name(question_id, "question id")})
     if row is None:
         msg = f"no question {question_id!r} waits for an answer"
         raise NotFound(msg, hint="it was answered before, or its session was cleared")

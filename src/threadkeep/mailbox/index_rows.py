@@ -6,7 +6,7 @@ from typing import NamedTuple
 from threadkeep.base.clock import Clock
 from threadkeep.base.sqlite import Database, Row, Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.mailbox.given import need_text
+from threadkeep.mailbox.given import need_name
 from threadkeep.mailbox.ids import Below
 from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, Session
 from threadkeep.mailbox.names import is_safe_name
@@ -22,7 +22,7 @@ class Context(NamedTuple):
 
 def need_path_part(value: object, what: str) -> str:
     """Check that a text can name a folder and nothing beside or above it."""
-    text = need_text(value, what)
+    text = need_name(value, what)
     if not is_safe_name(text):
         msg = f"the {what} {text[:80]!r} cannot be the name of a folder"
         raise Invalid(msg, hint="use letters, digits, '-', '_' and '.', without any slash")
@@ -38,7 +38,7 @@ def need_choice(value: object, choices: Sequence[str], what: str) -> str:
 
 def need_agent_group(tx: Tx, group_id: object) -> AgentGroup:
     """Give an agent group by its id."""
-    row = tx.one("get_agent_group", {"id": need_text(group_id, "agent group id")})
+    row = tx.one("get_agent_group", {"id": need_name(group_id, "agent group id")})
     if row is None:
         raise no_agent_group(group_id)
     return AgentGroup(*row)
@@ -52,7 +52,7 @@ def no_agent_group(reference: object) -> NotFound:
 
 def need_messaging_group(tx: Tx, group_id: object) -> MessagingGroup:
     """Give a chat by its id."""
-    row = tx.one("get_messaging_group", {"id": need_text(group_id, "messaging group id")})
+    row = tx.one("get_messaging_group", {"id": need_name(group_id, "messaging group id")})
     if row is None:
         hint = "add it with add_messaging_group; messaging_groups() lists those there are"
         raise NotFound(f"there is no messaging group {group_id!r}", hint=hint)
@@ -67,7 +67,7 @@ def messaging_group_of(row: Row) -> MessagingGroup:
 
 def need_session(tx: Tx, session_id: object) -> Session:
     """Give a session by its id."""
-    row = tx.one("get_session", {"id": need_text(session_id, "session id")})
+    row = tx.one("get_session", {"id": need_name(session_id, "session id")})
     if row is None:
         hint = "sessions() lists those there are; resolve_session begins one"
         raise NotFound(f"there is no mailbox session {session_id!r}", hint=hint)

@@ -5,7 +5,7 @@ from typing import get_args
 from threadkeep.base.clock import iso
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict
-from threadkeep.mailbox.given import optional_text
+from threadkeep.mailbox.given import optional_name
 from threadkeep.mailbox.ids import new_id
 from threadkeep.mailbox.index_records import (
     AgentGroup,
@@ -47,7 +47,7 @@ def resolve_session(
     session that belongs to none.
     """
     need_choice(mode, get_args(SessionMode), "session mode")
-    thread = optional_text(thread_id, "thread id")
+    thread = optional_name(thread_id, "thread id")
     group = need_agent_group(tx, agent_group_id)
     chat = None if messaging_group_id is None else need_messaging_group(tx, messaging_group_id)
     is_group = chat is not None and chat.is_group

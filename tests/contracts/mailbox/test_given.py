@@ -32,7 +32,8 @@ ODD: tuple[Any, ...] = (
 )
 
 WORDS = ("", " ", "\0", "\ud800", "../x", "x" * 300)
-MANY = ("\0", "../x", "x" * 300)
+MANY = ("\0", "\ud800", "../x", "x" * 300)
+CHATS = (None, "", "\0", "../x", "x" * 300)
 
 # Calls that refuse whatever is not of their kind; what they do take is left out.
 ACTS: dict[str, tuple[Act, tuple[Any, ...]]] = {
@@ -176,7 +177,7 @@ HOST_ACTS: dict[str, tuple[Callable[[Host, Any], object], tuple[Any, ...]]] = {
     "sender": (lambda h, v: h.send("x", sender=v), WORDS),
     "id": (lambda h, v: h.send("x", id=v), (None, " ", "../x", "x" * 300)),
     "place": (lambda h, v: h.send("x", place=v), (None,)),
-    "part of a place": (lambda h, v: h.send("x", place=Place("slack", v)), (None, "", *MANY)),
+    "part of a place": (lambda h, v: h.send("x", place=Place("slack", v)), CHATS),
     "timestamp": (lambda h, v: h.send("x", timestamp=v), (None, 0, -1)),
     "attachments": (lambda h, v: h.send("x", attachments=v), ([],)),
     "attachment": (lambda h, v: h.send("x", attachments=[v]), ({}, {"a": 1})),

@@ -101,8 +101,9 @@ class Room:
         binds += [word for path in seen for word in ("--ro-bind-try", path, path)]
         own = OTHER_USER if self.other_user else OWN_USER
         return [
-            *(need_tool("bwrap"), *own, "--die-with-parent", *binds),
-            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+            *(need_tool("bwrap"), *own, "--die-with-parent"),
+            # Before what is bound: the project itself may live below it.
+            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *binds),
             *("--bind", str(self.host.context.folder.path), "/workspace", "--chdir", "/workspace"),
             *("--clearenv", "--setenv", "PYTHONPATH", f"{REPO / 'src'}:{modules}"),
             *(interpreter, "-B", str(AGENT), *([str(NOBODY)] if self.other_user else [])),
