@@ -95,6 +95,7 @@ def where(ctx: Context, to: str | None) -> tuple[Place, str | None]:
     with ctx.folder.inbound.read() as tx:
         place = choose(to, reading.routing_in(tx), reading.destinations_in(tx))
         asked = {"channel_type": place.channel_type, "platform_id": place.platform_id}
+        asked["now"] = ctx.now_sql()
         newest = tx.one("newest_of_place", asked)
     return place, None if newest is None else newest[0]
 

@@ -735,3 +735,10 @@ def test_any_row_the_agent_may_send_is_typed(pair: Pair) -> None:
     sent = pair.container.act("create_agent", name="helper", instructions="help")
     assert isinstance(sent, OutMail)
     assert sent.content["action"] == "create_agent"
+
+
+def test_an_answer_is_to_mail_that_has_come_not_to_a_task_for_later(pair: Pair) -> None:
+    name_places(pair.host)
+    came = pair.host.send("now")
+    pair.host.insert_task("later", process_after="2090-01-01T00:00:00Z")
+    assert pair.container.send("an answer").in_reply_to == came.id

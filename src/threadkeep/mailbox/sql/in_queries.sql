@@ -82,8 +82,10 @@ SELECT {mail} FROM messages_in m WHERE m.id >= :first AND m.id < :end ORDER BY m
 SELECT platform_message_id FROM delivered WHERE message_out_id = :id
 
 -- name: newest_of_place
+-- A task for later is not what an answer of now is to.
 SELECT m.id, m.thread_id FROM messages_in m
-WHERE m.channel_type IS :channel_type AND m.platform_id IS :platform_id ORDER BY m.seq DESC LIMIT 1
+WHERE m.channel_type IS :channel_type AND m.platform_id IS :platform_id AND {due}
+ORDER BY m.seq DESC LIMIT 1
 
 -- name: newest_peer_session
 SELECT m.source_session_id FROM messages_in m
