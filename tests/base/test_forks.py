@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPO
+from tests.conftest import REPO, cannot_run
 from tests.support.children import (
     add,
     append_row,
@@ -73,7 +73,7 @@ def test_what_a_child_wrote_survives_its_parents_closing(database: Database) -> 
 
 def test_a_child_that_reads_holds_locks_of_its_own(database: Database) -> None:
     if not Path("/proc/locks").exists():
-        pytest.skip("needs Linux's /proc")
+        cannot_run("needs Linux's /proc")
     database.changes()
 
     def child() -> None:

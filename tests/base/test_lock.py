@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import cannot_run
 from tests.support.children import Child, exit_code, fork, time_with_sleep, wait_until
 from threadkeep.base import lock as lock_module
 from threadkeep.base.lock import LockHeld, Turn, WriterLock, all_locks, let_go, lock_for
@@ -444,7 +445,7 @@ def test_one_process_has_one_lock_for_a_file_by_whatever_name(tmp_path: Path) ->
 
 def test_closed_databases_leave_no_descriptor_open(tmp_path: Path) -> None:
     if not Path("/proc/self/fd").exists():
-        pytest.skip("needs Linux's /proc")
+        cannot_run("needs Linux's /proc")
     for number in range(20):
         with Database(tmp_path / f"{number}.db", {}) as one, Database(one.path, {}) as two:
             two.follow()

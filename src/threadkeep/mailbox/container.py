@@ -234,6 +234,13 @@ class Container:
         """Give mail by its id or number: even numbers came in, odd ones went out."""
         return reading.mail(self.context, which)
 
+    def target(self, seq: int) -> tuple[str, Place]:
+        """Give what the channel calls a message of either direction, and where it is.
+
+        That is what an edit or a reaction needs.
+        """
+        return sending.target_of(self.context, seq)
+
     def destinations(self) -> list[Destination]:
         """List the names that mail can be sent to."""
         return reading.destinations(self.context)

@@ -8,7 +8,16 @@ from typing import Any
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox import content as shapes, dead, delivery, inbound, posting, settling, tasks
+from threadkeep.mailbox import (
+    content as shapes,
+    dead,
+    delivery,
+    inbound,
+    posting,
+    sending,
+    settling,
+    tasks,
+)
 from threadkeep.mailbox.actions import Handler
 from threadkeep.mailbox.adapters import Adapter
 from threadkeep.mailbox.context import Context
@@ -275,6 +284,13 @@ class Host:
         """Give inbound mail by its id or number."""
         with self.context.folder.inbound.read() as tx:
             return inbound.look_up(tx, which)
+
+    def target(self, seq: int) -> tuple[str, Place]:
+        """Give what the channel calls a message of either direction, and where it is.
+
+        That is what an edit or a reaction needs.
+        """
+        return sending.target_of(self.context, seq)
 
     def inbox(
         self, status: str | None = None, *, kind: str | None = None, limit: int = 50

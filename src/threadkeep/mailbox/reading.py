@@ -83,7 +83,7 @@ def mail(ctx: Context, which: str | int) -> Mail | OutMail:
     folder = ctx.folder
     column = "id" if isinstance(which, str) else "seq"
     asked = {column: which, "cap": CAP}
-    with folder.inbound.read(folder.beside_inbound) as tx:
+    with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         name = "mail" if column == "id" else "mail_by_seq"
         row = tx.execute(for_columns(tx, name, ctx), {column: which}).fetchone()
         if row is not None:

@@ -737,6 +737,18 @@ def test_any_row_the_agent_may_send_is_typed(pair: Pair) -> None:
     assert sent.content["action"] == "create_agent"
 
 
+def test_either_side_finds_a_message_and_its_place_by_number(pair: Pair) -> None:
+    name_places(pair.host)
+    there = Place("slack", "C1", "t1")
+    came = pair.host.send("in", id=f"1699.42:{GROUP}", place=there)
+    went = pair.container.send("out")
+    for side in (pair.host, pair.container):
+        assert side.target(came.seq or 0) == ("1699.42", there)
+        assert side.target(went.seq or 0) == (went.id, went.place)
+        with pytest.raises(NotFound):
+            side.target(99)
+
+
 def test_an_answer_is_to_mail_that_has_come_not_to_a_task_for_later(pair: Pair) -> None:
     name_places(pair.host)
     came = pair.host.send("now")
