@@ -1,0 +1,1 @@
+-- Our own tables beside the contract's; every name begins with tk_.

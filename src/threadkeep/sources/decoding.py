@@ -1,0 +1,53 @@
+"""From a line of a log to JSON values, whatever a crash or a careless program left in it."""
+
+import json
+import re
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.errors import Invalid
+
+_fast = msgspec.json.Decoder()
+_careful = json.JSONDecoder()
+_LONE: Final = re.compile("[\ud800-\udfff]")
+_BLANK: Final = b" \t\r\n\0\x0b\x0c"
+
+
+def decode_line(line: bytes) -> list[Any]:
+    """Give the JSON values of a line: one, none if it is blank, several if lines were glued.
+
+    NUL bytes around them (a crash leaves a file's tail filled with them) are passed over. Raises
+    Invalid for what is no JSON.
+    """
+    try:
+        return [_fast.decode(line)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _decode_carefully(line.strip(_BLANK))
+
+
+def _decode_carefully(line: bytes) -> list[Any]:
+    text = line.decode("utf-8", "replace")
+    found: list[Any] = []
+    at = 0
+    try:
+        while at < len(text):
+            value, at = _careful.raw_decode(text, at)
+            found.append(_storable(value))
+            while at < len(text) and text[at] in " \t\r\n\0":
+                at += 1
+    except (ValueError, RecursionError):
+        msg = f"not JSON: {text[at : at + 60]!r}"
+        raise Invalid(msg, hint="the line is kept as it is") from None
+    return found
+
+
+def _storable(value: Any) -> Any:
+    """Replace halves of surrogate pairs: neither a database nor a hash can take them."""
+    if isinstance(value, str):
+        return _LONE.sub("\ufffd", value) if not value.isascii() else value
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return value
