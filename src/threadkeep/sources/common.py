@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from threadkeep.sources.records import Stamp
 from threadkeep.sources.segments import compact
+
+_TOO_BIG = 2**63
 
 
 def iso_ms(text: object) -> int | None:
@@ -19,13 +21,13 @@ def iso_ms(text: object) -> int | None:
     except ValueError:
         return None
     if moment.tzinfo is None:
-        moment = datetime.fromisoformat(text + "+00:00")
+        moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
 
 
 def number(value: object) -> int:
-    """Give a count from a log as an integer, 0 if it is none."""
-    return int(value) if isinstance(value, (int, float)) and value == value else 0  # noqa: PLR0124
+    """Give a count from a log as an integer, 0 if it is none that a database can hold."""
+    return int(value) if isinstance(value, (int, float)) and abs(value) < _TOO_BIG else 0
 
 
 def text(value: object) -> str:

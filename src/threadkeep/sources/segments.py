@@ -5,13 +5,15 @@ already holds more than 12,000 characters. Both numbers and the hash are the con
 other programs of it go on where we stopped.
 """
 
-import hashlib
-import json
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from threadkeep.knowledge.hashing import compact, content_hash, prompts_json, tools_json
 from threadkeep.sources.records import Entry, Facts, Log, Segment
+
+__all__ = ["Open", "Segmenter", "compact", "content_hash", "last_component", "prompts_json"]
+__all__ += ["summarise", "tools_json"]
 
 GAP_MS: Final = 300_000
 MAX_CHARACTERS: Final = 12_000
@@ -67,8 +69,10 @@ class Segmenter:
         """Give the slices closed since the last call, and the open one as it is now."""
         closed, self._closed = self._closed, []
         if self.open.index >= 0:
-            closed.append(self._finished())
-        return [_signed(segment, session_id, facts, self._log) for segment in closed]
+            closed.append(self._finished(facts))
+        for segment in closed:
+            segment.session_id = session_id
+        return closed
 
     def _prompt(self, entry: Entry, facts: Facts) -> None:
         current, at = self.open, entry.at or self.open.end
@@ -80,7 +84,7 @@ class Segmenter:
 
     def _begin(self, at: int, facts: Facts) -> None:
         if self.open.index >= 0:
-            self._closed.append(self._finished())
+            self._closed.append(self._finished(facts))
         cwd = facts.cwd or self.open.cwd
         self.open = Open(
             index=self.open.index + 1,
@@ -105,7 +109,8 @@ class Segmenter:
             kept.append(text)
             self.open.characters += len(text)
 
-    def _finished(self) -> Segment:
+    def _finished(self, facts: Facts) -> Segment:
+        # Signed when it is closed, so that it does not matter when somebody takes it.
         current = self.open
         return Segment(
             session_id="",
@@ -120,16 +125,13 @@ class Segmenter:
             texts=list(current.texts),
             messages=current.messages,
             git_branch=current.git_branch or None,
+            is_subagent=facts.is_subagent or self._log.is_subagent,
+            parent_session_id=facts.parent_session_id or self._log.parent_session_id,
+            model=facts.model,
+            agent=facts.agent,
+            slug=facts.slug,
+            title=facts.title,
         )
-
-
-def _signed(segment: Segment, session_id: str, facts: Facts, log: Log) -> Segment:
-    segment.session_id = session_id
-    segment.is_subagent = facts.is_subagent or log.is_subagent
-    segment.parent_session_id = facts.parent_session_id or log.parent_session_id
-    segment.model, segment.agent = facts.model, facts.agent
-    segment.slug, segment.title = facts.slug, facts.title
-    return segment
 
 
 def summarise(label: str, slice_: Open, *, is_subagent: bool) -> str:
@@ -153,27 +155,3 @@ def summarise(label: str, slice_: Open, *, is_subagent: bool) -> str:
 def last_component(path: str) -> str:
     """Give the last part of a path of any system."""
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
-
-
-def compact(value: Any) -> str:
-    """Render JSON the way the contract hashes it: no spaces, nothing escaped without need."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def tools_json(segment: Segment) -> str | None:
-    """Render the tool calls as they are stored and hashed."""
-    if segment.tools is None:
-        return None
-    return compact([{"name": name, "summary": summary} for name, summary in segment.tools])
-
-
-def prompts_json(segment: Segment) -> str | None:
-    """Render the prompts as they are stored and hashed."""
-    return None if segment.prompts is None else compact(segment.prompts)
-
-
-def content_hash(segment: Segment) -> str:
-    """Hash what a slice holds; equal hashes mean there is nothing new to learn from it."""
-    fields = (tools_json(segment) or "[]", prompts_json(segment) or "[]", "\n".join(segment.texts))
-    text = "|".join(fields).encode("utf-8", "replace")
-    return hashlib.sha256(text + segment.hashed_besides).hexdigest()

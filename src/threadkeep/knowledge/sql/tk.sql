@@ -1,1 +1,146 @@
--- Our own tables beside the contract's; every name begins with tk_.
+-- The archive and what capture remembers: tables of our own beside the contract's, all named tk_.
+-- Programs of the contract never look at them. Every statement can be run again.
+
+-- One row for each log that was ever found: a file, or one session inside a database.
+CREATE TABLE IF NOT EXISTS tk_logs (
+  id INTEGER PRIMARY KEY,
+  reader TEXT NOT NULL,              -- which source of ours reads it: a program may have several
+  harness TEXT NOT NULL,             -- which program wrote it
+  path TEXT NOT NULL,                -- where it is, or was seen last
+  item TEXT NOT NULL DEFAULT '',     -- the session inside a database; empty for the file itself
+  session_id TEXT NOT NULL DEFAULT '',
+  size INTEGER NOT NULL DEFAULT 0,   -- these four: how it looked; if they are the same, so is the file
+  mtime_ns INTEGER NOT NULL DEFAULT 0,
+  device INTEGER NOT NULL DEFAULT 0,
+  inode INTEGER NOT NULL DEFAULT 0,
+  fingerprint TEXT NOT NULL DEFAULT '', -- the same for a session inside a database
+  read_to INTEGER NOT NULL DEFAULT 0, -- bytes read: the end of the last complete line
+  head BLOB,                         -- digest of its first bytes: another file under the same name shows
+  head_size INTEGER NOT NULL DEFAULT 0, -- how many bytes that digest is of
+  tail BLOB,                         -- digest of the last bytes read: a rewrite behind the head shows
+  lines INTEGER NOT NULL DEFAULT 0,  -- lines archived
+  bad_lines INTEGER NOT NULL DEFAULT 0, -- of these, lines that are no JSON: kept as they are
+  source_bytes INTEGER NOT NULL DEFAULT 0, -- bytes of all lines archived
+  parser BLOB,                       -- where its parser stopped
+  excluded INTEGER NOT NULL DEFAULT 0, -- 1: the user does not want it kept
+  captured_at INTEGER,               -- when something of it was last archived
+  gone_at INTEGER,                   -- when it was first found missing; what was archived stays
+  error TEXT                         -- why it could not be read the last time
+);
+CREATE UNIQUE INDEX IF NOT EXISTS tk_logs_place ON tk_logs (reader, path, item);
+CREATE INDEX IF NOT EXISTS tk_logs_session ON tk_logs (harness, session_id);
+CREATE INDEX IF NOT EXISTS tk_logs_inode ON tk_logs (inode);
+
+-- The lines of the logs, as they were (secrets masked), compressed in blocks. A block is named by
+-- the digest of its text, so the same block of two logs is stored once.
+CREATE TABLE IF NOT EXISTS tk_blocks (
+  id INTEGER PRIMARY KEY,
+  digest BLOB NOT NULL UNIQUE,       -- BLAKE2b of the text, also the proof that it is undamaged
+  size INTEGER NOT NULL,             -- bytes of text
+  codec TEXT NOT NULL DEFAULT 'zstd',
+  data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS tk_log_blocks (
+  log_id INTEGER NOT NULL REFERENCES tk_logs (id),
+  first_line INTEGER NOT NULL,       -- number of its first line in the log, from 0
+  lines INTEGER NOT NULL,
+  block_id INTEGER NOT NULL REFERENCES tk_blocks (id),
+  PRIMARY KEY (log_id, first_line)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tk_log_blocks_block ON tk_log_blocks (block_id);
+
+-- The records of a document (a database, a file that is rewritten whole): what was archived of it.
+CREATE TABLE IF NOT EXISTS tk_records (
+  log_id INTEGER NOT NULL REFERENCES tk_logs (id),
+  key TEXT NOT NULL,
+  digest BLOB NOT NULL,              -- of the record as archived: equal means nothing new
+  line INTEGER NOT NULL,             -- its line in the archive
+  PRIMARY KEY (log_id, key)
+) WITHOUT ROWID;
+
+-- One row for each session of each program.
+CREATE TABLE IF NOT EXISTS tk_sessions (
+  id INTEGER PRIMARY KEY,
+  harness TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  parent_session_id TEXT,
+  is_subagent INTEGER NOT NULL DEFAULT 0,
+  hidden INTEGER NOT NULL DEFAULT 0, -- 1: an internal thread of its program
+  title TEXT NOT NULL DEFAULT '',
+  agent TEXT NOT NULL DEFAULT '',
+  model TEXT NOT NULL DEFAULT '',
+  cwd TEXT NOT NULL DEFAULT '',
+  project TEXT NOT NULL DEFAULT '',  -- last component of the folder it began in
+  git_branch TEXT NOT NULL DEFAULT '',
+  slug TEXT NOT NULL DEFAULT '',
+  version TEXT NOT NULL DEFAULT '',
+  first_prompt TEXT NOT NULL DEFAULT '', -- its beginning, for lists
+  started_at INTEGER,
+  ended_at INTEGER,
+  entries INTEGER NOT NULL DEFAULT 0,
+  prompts INTEGER NOT NULL DEFAULT 0,
+  tool_calls INTEGER NOT NULL DEFAULT 0,
+  errors INTEGER NOT NULL DEFAULT 0, -- tool results that failed
+  UNIQUE (harness, session_id)
+);
+CREATE INDEX IF NOT EXISTS tk_sessions_recent ON tk_sessions (ended_at DESC, id DESC);
+CREATE INDEX IF NOT EXISTS tk_sessions_by_id ON tk_sessions (session_id);
+CREATE INDEX IF NOT EXISTS tk_sessions_parent ON tk_sessions (parent_session_id) WHERE parent_session_id IS NOT NULL;
+
+-- One row for each thing said or done; its text stands in the archive at (log, line, part).
+-- An entry that changed gets a new id, so that old words in the index lead nowhere.
+CREATE TABLE IF NOT EXISTS tk_entries (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  session INTEGER NOT NULL REFERENCES tk_sessions (id),
+  key TEXT NOT NULL,                 -- the message's own id in its program
+  log_id INTEGER NOT NULL,
+  line INTEGER NOT NULL,
+  part INTEGER NOT NULL,             -- which entry of that line
+  role TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  at INTEGER,
+  tool TEXT,
+  error INTEGER NOT NULL DEFAULT 0,
+  hash INTEGER NOT NULL,             -- of its text: equal entries are shown once
+  UNIQUE (session, key)
+);
+CREATE INDEX IF NOT EXISTS tk_entries_log ON tk_entries (log_id, line, part);
+CREATE VIRTUAL TABLE IF NOT EXISTS tk_entry_words USING fts5 (
+  text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+);
+
+-- One row for each answer of a model, so that a replayed one is never counted twice.
+CREATE TABLE IF NOT EXISTS tk_usage (
+  harness TEXT NOT NULL,
+  key TEXT NOT NULL,
+  session INTEGER NOT NULL REFERENCES tk_sessions (id),
+  at INTEGER,
+  model TEXT NOT NULL,
+  input INTEGER NOT NULL,            -- without what came from or went to the cache
+  output INTEGER NOT NULL,
+  cache_read INTEGER NOT NULL,
+  cache_write INTEGER NOT NULL,
+  cache_write_1h INTEGER NOT NULL,
+  reasoning INTEGER NOT NULL,
+  final INTEGER NOT NULL,            -- 0: the log may have been cut before the last count came
+  PRIMARY KEY (harness, key)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tk_usage_session ON tk_usage (session);
+
+-- Record types that this version does not know: the format of a program has moved on.
+CREATE TABLE IF NOT EXISTS tk_unknown (
+  harness TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  log_id INTEGER NOT NULL,           -- where it was seen last
+  last_seen INTEGER NOT NULL,
+  PRIMARY KEY (harness, kind)
+) WITHOUT ROWID;
+
+-- What the user asked to forget: it is not captured again.
+CREATE TABLE IF NOT EXISTS tk_forgotten (
+  harness TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  forgotten_at INTEGER NOT NULL,
+  PRIMARY KEY (harness, session_id)
+) WITHOUT ROWID;

@@ -1,0 +1,24 @@
+"""What a run of capture works with."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from threadkeep.base.sqlite import Database
+from threadkeep.capture.exclusion import Exclusion
+from threadkeep.capture.harvesting import Who
+from threadkeep.sources.records import UserHome
+
+# Masks the secrets in whole lines; the number of lines stays the same.
+Mask = Callable[[bytes], bytes]
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """The store, whose logs they are, and what is done to every line before it is stored."""
+
+    db: Database
+    user: UserHome
+    mask: Mask
+    clock: Callable[[], int]  # epoch milliseconds
+    who: Who
+    exclusion: Exclusion

@@ -1,0 +1,114 @@
+"""Documents: databases and files that are rewritten whole, archived record by record."""
+
+from itertools import islice
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.capture.batches import Batches
+from threadkeep.capture.context import Surroundings
+from threadkeep.capture.harvesting import Intake
+from threadkeep.capture.report import HarnessReport
+from threadkeep.knowledge.archive import LineWriter, digest
+from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
+from threadkeep.sources.records import Item, Log, Source
+
+_MASKED_TOGETHER = 256
+
+
+class DocumentCapture:
+    """Captures the sessions of one document that have changed."""
+
+    def __init__(
+        self, around: Surroundings, reader: str, source: Source, log: Log, report: HarnessReport
+    ) -> None:
+        self._around = around
+        self._reader = reader
+        self._source = source
+        self._log = log
+        self._report = report
+
+    def run(self, batches: Batches) -> None:
+        """Read every session whose fingerprint is new."""
+        source, log = self._source, self._log
+        tx = batches.tx()
+        known = fingerprints(tx, self._reader, log.path)
+        for item in source.items(log):
+            if known.get(item.item) == item.fingerprint and item.item in known:
+                continue
+            size = self._capture(batches.tx(), item)
+            if batches.spend(size):
+                batches.commit()
+
+    def _capture(self, tx: Tx, item: Item) -> int:
+        row = self._row(tx, item)
+        if self._is_unwanted(tx, row):
+            row.fingerprint, row.excluded = item.fingerprint, True
+            save_log(tx, row)
+            self._report.excluded += 1
+            return 0
+        parser = self._source.parser(self._log, None)
+        intake = Intake(self._source.harness, row, parser, self._report)
+        lines = row.lines
+        size = self._archive(tx, row, intake, item)
+        intake.write_entries(tx)
+        now = self._around.clock()
+        intake.write_harvest(tx, self._around.who, now)
+        row.fingerprint, row.captured_at, row.error, row.gone_at = item.fingerprint, now, None, None
+        row.source_bytes += size
+        save_log(tx, row)
+        self._report.lines += row.lines - lines
+        self._report.source_bytes += size
+        return size
+
+    def _row(self, tx: Tx, item: Item) -> LogRow:
+        source, path = self._source, self._log.path
+        row = load_log(tx, self._reader, path, item.item)
+        if row is None:
+            session_id = item.item or self._log.session_id
+            row = LogRow(self._reader, source.harness, path, item.item, session_id=session_id)
+            save_log(tx, row)
+        return row
+
+    def _is_unwanted(self, tx: Tx, row: LogRow) -> bool:
+        forgotten = {"harness": row.harness, "session_id": row.session_id}
+        if tx.value("is_forgotten", forgotten) is not None:
+            return True
+        if row.lines:
+            return False
+        beginning = (line for _, line in islice(self._source.records(self._log, row.item), 20))
+        parser = self._source.parser(self._log, None)
+        return self._around.exclusion.of_beginning(beginning, parser)
+
+    def _archive(self, tx: Tx, row: LogRow, intake: Intake, item: Item) -> int:
+        """Feed every record; store those that are new or have changed, and give their bytes."""
+        known = {key: (name, line) for key, name, line in tx.all("known_records", {"log": row.id})}
+        writer = LineWriter(tx, row.id)
+        size = 0
+        for key, line in self._masked(item.item):
+            name = digest(line)
+            stored = known.get(key)
+            if stored is not None and stored[0] == name:
+                intake.feed(line, stored[1])
+                continue
+            number = writer.next_line
+            writer.append(line)
+            tx.run("put_record", (row.id, key, name, number))
+            known[key] = (name, number)
+            intake.feed(line, number)
+            size += len(line) + 1
+        writer.finish()
+        row.lines = writer.next_line
+        return size
+
+    def _masked(self, item: str) -> "list[tuple[str, bytes]]":
+        found = list(self._source.records(self._log, item))
+        masked: list[tuple[str, bytes]] = []
+        for at in range(0, len(found), _MASKED_TOGETHER):
+            some = found[at : at + _MASKED_TOGETHER]
+            before = b"".join([line + b"\n" for _, line in some])
+            after = self._around.mask(before)
+            lines = after.split(b"\n")
+            if after is not before:
+                changed = [a != b for (_, a), b in zip(some, lines, strict=False)]
+                self._report.masked_lines += sum(changed)
+            masked += [(key, line) for (key, _), line in zip(some, lines, strict=False)]
+        return masked

@@ -1,0 +1,119 @@
+"""The archive: the lines of captured logs, compressed in blocks, each stored once.
+
+A block is closed when it holds 256 KB. Where it begins and ends depends on the lines alone, not on
+how they arrived: the last block of a log is taken up again and filled. So a log read in a hundred
+pieces is stored like one read at once, and two logs with the same beginning share their blocks.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from threadkeep.base.compression import compress, decompress
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Damaged
+
+BLOCK_BYTES: Final = 256 * 1024
+_DIGEST_BYTES: Final = 16
+
+
+def digest(data: bytes) -> bytes:
+    """Name a piece of text by its content."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+class LineWriter:
+    """Appends lines to one log inside a transaction; `finish` writes what is still open."""
+
+    def __init__(self, tx: Tx, log_id: int) -> None:
+        """Take up the last block of the log if there is room in it."""
+        self._tx = tx
+        self._log_id = log_id
+        self._lines: list[bytes] = []
+        self._bytes = 0
+        self._first = 0
+        self._stored: int | None = None  # the block that holds the open lines so far
+        self._changed = False
+        last = tx.one("last_block", {"log": log_id})
+        if last is not None:
+            self._take_up(*last)
+
+    def _take_up(self, first: int, lines: int, block_id: int, size: int) -> None:
+        if size >= BLOCK_BYTES:
+            self._first = first + lines
+            return
+        self._first = first
+        self._stored = block_id
+        self._lines = read_block(self._tx, block_id)
+        self._bytes = size
+
+    @property
+    def next_line(self) -> int:
+        """The number that the next line gets."""
+        return self._first + len(self._lines)
+
+    def append(self, line: bytes) -> None:
+        """Add one line, without its line feed."""
+        self._lines.append(line)
+        self._bytes += len(line) + 1
+        self._changed = True
+        if self._bytes >= BLOCK_BYTES:
+            self._write()
+            self._first += len(self._lines)
+            self._lines, self._bytes, self._stored = [], 0, None
+
+    def finish(self) -> None:
+        """Store the lines that do not fill a block yet."""
+        if self._changed and self._lines:
+            self._write()
+
+    def _write(self) -> None:
+        text = b"".join([line + b"\n" for line in self._lines])
+        block_id = store_block(self._tx, text)
+        values = {"log": self._log_id, "first": self._first, "block": block_id}
+        self._tx.run("put_log_block", {**values, "lines": len(self._lines)})
+        if self._stored is not None and self._stored != block_id:
+            self._tx.run("drop_unused_block", {"block": self._stored})
+        self._stored = block_id
+        self._changed = False
+
+
+def store_block(tx: Tx, text: bytes) -> int:
+    """Store a block of lines, or find the one that is the same."""
+    name = digest(text)
+    found = tx.value("block_by_digest", {"digest": name})
+    if found is not None:
+        return int(found)
+    values = {"digest": name, "size": len(text), "data": compress(text)}
+    return tx.insert("insert_block", values)
+
+
+def read_block(tx: Tx, block_id: int) -> list[bytes]:
+    """Give the lines of a block; raises Damaged if they are not what was stored."""
+    row = tx.one("read_block", {"block": block_id})
+    if row is None:
+        raise Damaged(f"block {block_id} of the archive is missing", hint="restore a backup")
+    name, size, data = row
+    text = decompress(data, size)
+    if digest(text) != name:
+        raise Damaged(f"block {block_id} of the archive has changed", hint="restore a backup")
+    return text.split(b"\n")[:-1]
+
+
+def read_lines(tx: Tx, log_id: int, first: int = 0, count: int | None = None) -> Iterator[bytes]:
+    """Yield the archived lines of a log, from a line on; at most `count` of them."""
+    return islice(_lines_from(tx, log_id, first), count)
+
+
+def _lines_from(tx: Tx, log_id: int, first: int) -> Iterator[bytes]:
+    for begins, block_id in tx.all("blocks_from", {"log": log_id, "first": first}):
+        yield from read_block(tx, block_id)[max(0, first - begins) :]
+
+
+def drop_lines(tx: Tx, log_id: int) -> None:
+    """Remove every line of a log, and the blocks that no other log shares."""
+    blocks = [row[1] for row in tx.all("blocks_from", {"log": log_id, "first": 0})]
+    tx.run("delete_log_blocks", {"log": log_id})
+    for block_id in set(blocks):
+        tx.run("drop_unused_block", {"block": block_id})

@@ -1,0 +1,69 @@
+"""Entries: rows that say where in the archive something stands, and the words it is found by."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from threadkeep.base.fts import index_text
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.records import Entry
+
+
+class Placed(NamedTuple):
+    """An entry and its place in the archive."""
+
+    entry: Entry
+    line: int
+    part: int
+
+
+def text_hash(text: str) -> int:
+    """Name a text by 64 bits: enough to see that an entry has changed, or is told twice."""
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big", signed=True)
+
+
+def write_entries(tx: Tx, log_id: int, session: int, placed: Iterable[Placed]) -> list[Entry]:
+    """Store entries of one session and give those that are new or have changed.
+
+    Of several with one key the last counts. An entry that is there already stays where it is.
+    """
+    latest = {one.entry.key: one for one in placed}
+    known = _known(tx, session, list(latest))
+    following = int(tx.value("last_entry_id") or 0) + 1
+    rows, words, fresh, replaced = [], [], [], []
+    for key, (entry, line, part) in latest.items():
+        hashed = text_hash(entry.text)
+        old = known.get(key)
+        if old is not None:
+            if old[1] == hashed:
+                continue
+            replaced.append((old[0],))
+        rows.append(_row(following, session, entry, (log_id, line, part), hashed))
+        if entry.text:
+            words.append((following, index_text(entry.text)))
+        fresh.append(entry)
+        following += 1
+    if replaced:
+        tx.run_bulk("delete_entry", replaced)
+    tx.run_bulk("insert_entry", rows)
+    tx.run_bulk("index_entry", words)
+    return fresh
+
+
+def _known(tx: Tx, session: int, keys: list[str]) -> dict[str, tuple[int, int]]:
+    if tx.value("session_has_entries", {"session": session}) is None:
+        return {}
+    known = {}
+    for key in keys:
+        row = tx.one("entry_by_key", (session, key))
+        if row is not None:
+            known[key] = row
+    return known
+
+
+def _row(
+    id_: int, session: int, entry: Entry, place: tuple[int, int, int], hashed: int
+) -> tuple[object, ...]:
+    said = (entry.role, entry.kind, entry.at, entry.tool or None, int(entry.error), hashed)
+    return (id_, session, entry.key, *place, *said)

@@ -1,0 +1,190 @@
+"""What a knowledge file is made of: its objects by name, its version, the rows it begins with."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from threadkeep.base.connect import Tuning
+from threadkeep.base.schema import columns_of
+from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Damaged, SchemaMismatch
+from threadkeep.knowledge.versions import SCHEMA_VERSION, explain_version
+
+PACKAGE: Final = "threadkeep.knowledge"
+HEAD: Final = load_text(PACKAGE, "head.sql")
+SIDE: Final = load_text(PACKAGE, "tk.sql")
+FILL_INDEX: Final = load_text(PACKAGE, "fill_index.sql")
+
+# A health row is updated by its source and made by nobody: without these it would never be there.
+SEEDED: Final = (
+    *("shell", "claude-tool", "browser", "brain-preflight"),
+    *(f"agentic-session-{agent}" for agent in ("claude", "opencode", "codex", "cursor")),
+)
+_CREATES: Final = re.compile(
+    r"CREATE (?:UNIQUE |VIRTUAL |TEMP )?(TABLE|INDEX|TRIGGER|VIEW) (?:IF NOT EXISTS )?(\w+)"
+)
+_COLUMN: Final = re.compile(r"  (\w+) (?:TEXT|INTEGER|REAL)\b")
+# Enough to tell a knowledge file of any version from another program's `events` and `sessions`.
+_MARKS: Final = {
+    "sessions": {"id", "start_time", "shell", "hostname", "username"},
+    "events": {"id", "session_id", "timestamp", "command", "duration_ms", "cwd", "enriched"},
+}
+
+
+def refuse_newer_now(tx: Tx) -> None:
+    """Raise if another program brought the file to a newer version while we had it open."""
+    version = user_version(tx)
+    if version > SCHEMA_VERSION:
+        finding = explain_version(version)
+        msg = f"another program has brought the file to schema version {version}"
+        raise SchemaMismatch(msg, hint=finding.fix)
+
+
+# Segments and nodes are rows of one to four kilobytes: pages of 8 KB waste half as much as pages of
+# 4 KB, and a file that may shrink in small steps never has to be written anew. FTS5 is not on
+# SQLite 3.40's list of tables that a trigger of an untrusted schema may use; the contract's do.
+TUNING: Final = Tuning(
+    fresh=("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"),
+    writer=("PRAGMA trusted_schema = ON",),
+    guard=refuse_newer_now,
+)
+
+
+# ---------------------------------------------------------------------- statements
+
+
+def created(statement: str) -> tuple[str, str]:
+    """Give the kind and the name of what a statement creates; two empty texts if nothing."""
+    lines = (line for line in statement.splitlines() if not line.lstrip().startswith("--"))
+    found = _CREATES.match("\n".join(lines).strip())
+    return (found[1], found[2]) if found else ("", "")
+
+
+def created_names(script: str) -> frozenset[str]:
+    """Name everything that a script creates."""
+    return frozenset(name for _, name in map(created, split_statements(script)) if name)
+
+
+def columns_by_table(script: str) -> dict[str, tuple[str, ...]]:
+    """Give the columns of each plain table of a script that has one line for each column."""
+    tables = {}
+    for statement in split_statements(script):
+        kind, name = created(statement)
+        columns = tuple(m[1] for m in map(_COLUMN.match, statement.splitlines()) if m)
+        if kind == "TABLE" and columns:
+            tables[name] = columns
+    return tables
+
+
+TABLES: Final[Mapping[str, tuple[str, ...]]] = columns_by_table(HEAD)
+INDEX: Final = "knowledge_fts"
+# What else a file may have: SQLite's and the index's own tables, vectors and their model, ours.
+_BESIDE: Final = ("sqlite_", INDEX, "knowledge_vectors", "embed_model_meta", "tk_")
+_HEAD_NAMES: Final = created_names(HEAD)
+_ALL_NAMES: Final = _HEAD_NAMES | created_names(SIDE)
+
+
+def run_script(tx: Tx, script: str) -> None:
+    """Run every statement of a script inside a transaction."""
+    for statement in split_statements(script):
+        tx.execute(statement)
+
+
+def create_missing(tx: Tx, script: str) -> set[str]:
+    """Create what a file lacks; give the names."""
+    present = names(tx)
+    made = set[str]()
+    for statement in split_statements(script):
+        _, name = created(statement)
+        if name and name not in present:
+            tx.execute(statement)
+            made.add(name)
+    return made
+
+
+# ---------------------------------------------------------------------- what a file has
+
+
+def names(tx: Tx, kind: str = "") -> set[str]:
+    """Name everything in a file, or everything of one kind: `table`, `index`, `trigger`."""
+    sql = "SELECT name FROM sqlite_master WHERE ? IN ('', type)"
+    return {str(row[0]) for row in tx.execute(sql, (kind,))}
+
+
+def has_everything(tx: Tx) -> bool:
+    """Tell whether no object of the contract or of ours is missing."""
+    return names(tx) >= _ALL_NAMES
+
+
+def present_tables(tx: Tx) -> list[str]:
+    """Name the plain tables of the contract that a file has, in the contract's order."""
+    present = names(tx, "table")
+    return [table for table in TABLES if table in present]
+
+
+def count_rows(tx: Tx) -> dict[str, int]:
+    """Count the rows of each table of the contract that a file has, its index included."""
+    counted = [*present_tables(tx), *({INDEX} & names(tx, "table"))]
+    sql = "SELECT count(*) FROM {}"
+    return {table: int(tx.execute(sql.format(table)).fetchone()[0]) for table in counted}
+
+
+def is_begun(tx: Tx) -> bool:
+    """Tell whether a file without a version was begun by Hippo, which makes table after table.
+
+    Every table in it is the contract's, column by column; nothing else is taken for ours.
+    """
+    plain = {name for name in names(tx, "table") if not name.startswith(_BESIDE)}
+    return (
+        user_version(tx) == 0
+        and bool(plain)
+        and plain <= TABLES.keys()
+        and all(set(columns_of(tx, name)) == set(TABLES[name]) for name in plain)
+    )
+
+
+# ---------------------------------------------------------------------- versions
+
+
+def user_version(tx: Tx) -> int:
+    """Give the number in the file's header, 0 for one that says nothing."""
+    return int(tx.execute("PRAGMA user_version").fetchone()[0])
+
+
+def read_version(tx: Tx) -> int | None:
+    """Give the version of a knowledge file, None for an empty one or another program's."""
+    version = user_version(tx)
+    if version == 0 or not all(want <= set(columns_of(tx, t)) for t, want in _MARKS.items()):
+        return None
+    if version < 0:
+        msg = f"the file says that its schema version is {version}"
+        raise Damaged(msg, hint="restore a backup with `threadkeep restore`; keep the file")
+    return version
+
+
+def write_version(tx: Tx, version: int) -> None:
+    """Write the version into the file's header, with the rest of the transaction."""
+    tx.execute(f"PRAGMA user_version = {version:d}")
+
+
+# ---------------------------------------------------------------------- first rows
+
+
+def seed_health(tx: Tx, sources: Iterable[str], now: int) -> None:
+    """Make the health rows that are not there yet."""
+    sql = "INSERT OR IGNORE INTO source_health (source, updated_at) VALUES (?, ?)"
+    for source in sources:
+        tx.execute(sql, (source, now))
+
+
+def unseeded(tx: Tx) -> set[str]:
+    """Name the sources without a health row."""
+    rows = tx.execute("SELECT source FROM source_health")
+    return set(SEEDED) - {str(row[0]) for row in rows}
+
+
+def head_with_rows(now: int) -> str:
+    """Give the script of a fresh file: the contract, our tables, and the health rows."""
+    rows = ", ".join(f"('{source}', {now:d})" for source in SEEDED)
+    return f"{HEAD}\n{SIDE}\nINSERT INTO source_health (source, updated_at) VALUES {rows};\n"

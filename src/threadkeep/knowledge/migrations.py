@@ -1,0 +1,165 @@
+"""The way from every older version to 18, step by step.
+
+A step is one transaction with its version in it (see base/schema.py). Each also ends well on a file
+in which Hippo stopped half-way: it changes columns first and the version later.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from threadkeep.base.clock import Clock
+from threadkeep.base.schema import Schema, Step, add_missing_columns
+from threadkeep.base.sql import load_text, parse_queries, split_statements
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.layout import (
+    FILL_INDEX,
+    PACKAGE,
+    head_with_rows,
+    names,
+    read_version,
+    run_script,
+    seed_health,
+    write_version,
+)
+from threadkeep.knowledge.orphans import set_aside_orphans
+from threadkeep.knowledge.rebuilding import rebuild
+from threadkeep.knowledge.versions import SCHEMA_VERSION
+
+Columns = Mapping[str, Mapping[str, str]]
+Code = Callable[[Tx, int], None]
+
+AGENTIC: Final = (
+    *("agentic_sessions", "knowledge_node_agentic_sessions", "agentic_enrichment_queue"),
+)
+_LEGACY: Final = {
+    *("claude_sessions", "knowledge_node_claude_sessions", "claude_enrichment_queue"),
+}
+_PROBE_TAG: Final = {"probe_tag": "TEXT"}
+_HASHES: Final = {"content_hash": "TEXT", "last_enriched_content_hash": "TEXT"}
+_RESOLVED: Final = {
+    "resolved_at": "INTEGER",
+    "clean_ticks": "INTEGER NOT NULL DEFAULT 0 CHECK (clean_ticks >= 0)",
+}
+_SOURCE_KIND: Final = {"source_kind": "TEXT NOT NULL DEFAULT 'shell'", "tool_name": "TEXT"}
+# What the first health rows know: the newest event of each source.
+_NEWEST: Final = {
+    "shell": "SELECT max(timestamp) FROM events WHERE source_kind = 'shell'",
+    "claude-tool": "SELECT max(timestamp) FROM events WHERE source_kind = 'claude-tool'",
+    "agentic-session-claude": "SELECT max(start_time) FROM claude_sessions",
+    "browser": "SELECT max(timestamp) FROM browser_events",
+}
+
+
+def knowledge_schema(clock: Clock) -> Schema:
+    """Give the schema of a knowledge file; what it writes by itself bears the clock's time."""
+    return Schema(
+        name="knowledge",
+        version=SCHEMA_VERSION,
+        head=head_with_rows(clock()),
+        steps=tuple(_steps(clock)),
+        read_version=read_version,
+        write_version=write_version,
+    )
+
+
+def _steps(clock: Clock) -> Iterator[Step]:
+    yield _step(2, "envelopes", {"events": {"envelope_id": "TEXT"}})
+    yield _step(3, "claude_sessions")
+    yield _step(4, "browser")
+    yield _step(5, "workflows")
+    yield Step(6, "0006_full_text", code=_index_nodes)
+    yield _step(7, "source_kinds", {"events": _SOURCE_KIND})
+    yield _timed(8, "source_health", _begin_health, clock)
+    yield _step(9, "alarms")
+    yield _step(10, "offsets")
+    yield _step(11, "resolved_alarms", {"capture_alarms": _RESOLVED})
+    yield Step(12, "0012_content_hashes", code=partial(_add_columns, {"claude_sessions": _HASHES}))
+    yield _timed(13, "env_vars", _rebuild_entities, clock, rebuilds=("entities",))
+    yield _timed(14, "agentic_sessions", _begin_agentic, clock)
+    yield _timed(15, "codex", partial(_seed, "agentic-session-codex"), clock)
+    yield _timed(16, "cursor", partial(_seed, "agentic-session-cursor"), clock)
+    yield _timed(17, "segments", _rebuild_agentic, clock, rebuilds=AGENTIC[:1])
+    yield _timed(18, "one_family", _join_families, clock, rebuilds=AGENTIC[:1])
+
+
+def _step(number: int, name: str, columns: Columns | None = None) -> Step:
+    """Make a step that adds columns, then runs its script: indexes need the columns first."""
+    full = f"{number:04d}_{name}"
+
+    def code(tx: Tx) -> None:
+        _add_columns(columns or {}, tx)
+        run_script(tx, _sql(full))
+
+    return Step(number, full, code=code)
+
+
+def _timed(
+    number: int, name: str, code: Code, clock: Clock, rebuilds: tuple[str, ...] = ()
+) -> Step:
+    def at_its_time(tx: Tx) -> None:
+        code(tx, clock())
+
+    return Step(number, f"{number:04d}_{name}", code=at_its_time, rebuilds=rebuilds)
+
+
+def _sql(name: str) -> str:
+    return load_text(PACKAGE, f"{name}.sql")  # when it is needed: most files need no step
+
+
+def _add_columns(columns: Columns, tx: Tx) -> None:
+    present = names(tx, "table")
+    for table in columns:
+        if table in present:
+            add_missing_columns(tx, table, dict(columns[table]))
+
+
+def _index_nodes(tx: Tx) -> None:
+    run_script(tx, _sql("0006_full_text"))
+    run_script(tx, FILL_INDEX)
+
+
+def _seed(source: str, tx: Tx, now: int) -> None:
+    seed_health(tx, (source,), now)
+
+
+def _begin_health(tx: Tx, now: int) -> None:
+    run_script(tx, _sql("0008_source_health"))
+    tables = ("events", "claude_sessions", "browser_events")
+    _add_columns(dict.fromkeys(tables, _PROBE_TAG), tx)
+    for source, newest in _NEWEST.items():
+        sql = "INSERT OR IGNORE INTO source_health (source, last_event_ts, updated_at)"
+        tx.execute(f"{sql} VALUES (?, ({newest}), ?)", (source, now))
+
+
+def _rebuild_entities(tx: Tx, now: int) -> None:
+    set_aside_orphans(tx, now)  # one of them, anywhere, stops Hippo here for ever
+    create, *after = split_statements(_sql("0013_env_vars"))
+    rebuild(tx, "entities", create)
+    for statement in after:
+        tx.execute(statement)
+
+
+def _begin_agentic(tx: Tx, now: int) -> None:
+    run_script(tx, _sql("0014_agentic_sessions"))
+    seed_health(tx, ("agentic-session-claude", "agentic-session-opencode"), now)
+
+
+def _rebuild_agentic(tx: Tx, now: int) -> None:
+    set_aside_orphans(tx, now)  # as in step 13
+    run_script(tx, _sql("0014_agentic_sessions"))  # no file is without them after this
+    create, *after = split_statements(_sql("0017_segments"))
+    rebuild(tx, "agentic_sessions", create)
+    for statement in after:
+        tx.execute(statement)
+
+
+def _join_families(tx: Tx, now: int) -> None:
+    """Copy the frozen family; what was there before keeps its rows, whatever they refer to."""
+    if not names(tx, "table").issuperset(AGENTIC):
+        _rebuild_agentic(tx, now)
+    set_aside_orphans(tx, now, AGENTIC)
+    if names(tx, "table") >= _LEGACY:
+        queries = parse_queries(_sql("0018_one_family"))
+        for name in ("copy_sessions", "copy_links", "copy_queue"):
+            tx.execute(queries[name])

@@ -1,0 +1,147 @@
+"""How a knowledge file is opened: created, brought up to version 18, or only looked at."""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from threadkeep.base.backup import make_backup
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.schema import prepare
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.errors import Invalid, ReadOnly, SchemaMismatch
+from threadkeep.knowledge.healing import finish_making, heal
+from threadkeep.knowledge.layout import TUNING, read_version, user_version
+from threadkeep.knowledge.migrations import knowledge_schema
+from threadkeep.knowledge.orphans import SetAside, count_set_aside, list_set_aside
+from threadkeep.knowledge.versions import SCHEMA_VERSION, Finding, explain_version
+
+log = logging.getLogger(__name__)
+
+Backup = Callable[[Database, str], object]
+
+
+class BroughtUp(msgspec.Struct, frozen=True):
+    """What opening for writing did to a file: the steps that ran, the rows it set aside."""
+
+    steps: tuple[str, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What may be done with an open file, and why not more."""
+
+    path: str
+    finding: Finding
+    writable: bool
+    brought_up: BroughtUp = BroughtUp()
+
+
+class Opened(NamedTuple):
+    """An open knowledge file."""
+
+    database: Database
+    access: Access
+
+
+def open_knowledge(
+    path: str | Path,
+    queries: Mapping[str, str],
+    *,
+    read_only: bool = False,
+    budget: float = DEFAULT_BUDGET,
+    backup: Backup | None = None,
+    clock: Clock = now_ms,
+) -> Opened:
+    """Open a knowledge file for writing if its version allows that, else for reading.
+
+    An older file is brought up first, after a backup (`backup` is called with the database and a
+    reason). A newer one can be read up to version 23. Read-only, the file is not touched at all.
+    """
+    if str(path) == ":memory:":
+        msg = "a knowledge store is a file: other connections of it could not see it in memory"
+        raise Invalid(msg, hint="give a path in a temporary folder")
+    if read_only:
+        return _open_to_look(Path(path), queries, budget)
+    database = Database(path, queries, budget=budget, tuning=TUNING)
+    try:
+        with database.read() as tx:
+            version = read_version(tx)
+        if version is None or version <= SCHEMA_VERSION:
+            done = bring_up(database, backup, clock)
+            finding = explain_version(SCHEMA_VERSION)
+            return Opened(
+                database, Access(str(database.path), finding, writable=True, brought_up=done)
+            )
+    except BaseException:
+        database.close()
+        raise
+    database.close()
+    return _open_to_look(Path(path), queries, budget)
+
+
+def bring_up(database: Database, backup: Backup | None, clock: Clock) -> BroughtUp:
+    """Create the schema in an empty file, or bring an older one to version 18; then heal it."""
+
+    def save(reason: str) -> object:
+        if backup is None:
+            return make_backup(database, reason=reason, clock=clock)
+        return backup(database, reason)
+
+    with database.read() as tx:
+        before = count_set_aside(tx)
+    finish_making(database, clock)
+    steps = prepare(database, knowledge_schema(clock), save)
+    heal(database, clock)
+    with database.read() as tx:
+        aside = list_set_aside(tx, before + 1)
+    if steps:
+        log.info("%s was brought to schema version %d", database.path, SCHEMA_VERSION)
+    if aside:
+        log.warning("%s: %d rows without their parent were set aside", database.path, len(aside))
+    return BroughtUp(tuple(steps), tuple(aside))
+
+
+def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> Opened:
+    database = Database(path, queries, budget=budget, read_only=True, tuning=TUNING)
+    try:
+        finding = find_version(database)
+        _refuse_unreadable(database, finding)
+    except BaseException:
+        database.close()
+        raise
+    if not finding.writable:
+        log.warning("%s can only be read: %s", database.path, finding.cause)
+    return Opened(database, Access(str(database.path), finding, writable=False))
+
+
+def _refuse_unreadable(database: Database, finding: Finding) -> None:
+    if not finding.readable:
+        msg = f"{database.path} has knowledge schema version {finding.version}: {finding.cause}"
+        raise SchemaMismatch(msg, hint=finding.fix)
+
+
+def find_version(database: Database, path: Path | None = None) -> Finding:
+    """Say what the version of a file means; one that is no knowledge file is refused.
+
+    `path` is the name to call it by, for a copy.
+    """
+    with database.read() as tx:
+        version, number = read_version(tx), user_version(tx)
+    if version is None:
+        said = f"has user_version {number} and not the tables of one"
+        msg = f"{path or database.path} is no knowledge store: it {said}"
+        raise Invalid(msg, hint="give another path; this file was not touched")
+    return explain_version(version)
+
+
+def refuse_write(access: Access) -> None:
+    """Raise, with the way out, if an open file may not be written."""
+    if access.writable:
+        return
+    if access.finding.writable:
+        raise ReadOnly(f"{access.path} is open read-only", hint="open it for writing")
+    msg = f"{access.path} cannot be written: {access.finding.cause}"
+    raise SchemaMismatch(msg, hint=access.finding.fix)

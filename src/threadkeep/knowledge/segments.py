@@ -1,0 +1,86 @@
+"""Segments become rows of `agentic_sessions`, and tickets for enrichment when they have changed."""
+
+from typing import NamedTuple
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.hashing import content_hash, prompts_json, tools_json
+from threadkeep.knowledge.records import Segment
+
+# A ticket this young is left alone: a growing segment would else be enriched at every message.
+SETTLE_MS = 300_000
+
+
+class _Stored(NamedTuple):
+    id: int
+    content_hash: str | None
+    last_enriched_hash: str | None
+    end_time: int
+    messages: int
+
+
+def write_segment(tx: Tx, harness: str, segment: Segment, source_file: str, now: int) -> bool:
+    """Store a segment by its key, with a ticket if the gate lets it; tell whether it changed."""
+    hashed = content_hash(segment)
+    key = {"session_id": segment.session_id, "harness": harness, "index": segment.index}
+    found = tx.one("segment_by_key", key)
+    stored = None if found is None else _Stored(*found)
+    if stored is not None and _same(stored, segment, hashed):
+        return False
+    values = _values(harness, segment, source_file, hashed)
+    if stored is None:
+        enqueue(tx, tx.insert("insert_segment", {**values, "now": now}), now)
+        return True
+    tx.run("update_segment", {**values, "id": stored.id})
+    if _wants_ticket(tx, stored, hashed, now):
+        enqueue(tx, stored.id, now)
+    return True
+
+
+def _same(stored: _Stored, segment: Segment, hashed: str) -> bool:
+    # The hash leaves out times, counts and tokens, which grow while a tool runs.
+    return (stored.content_hash, stored.end_time, stored.messages) == (
+        hashed,
+        segment.end,
+        segment.messages,
+    )
+
+
+def _wants_ticket(tx: Tx, stored: _Stored, hashed: str, now: int) -> bool:
+    queued = tx.one("segment_ticket", {"id": stored.id})
+    if queued is not None and queued[0] == "processing":
+        return False
+    if hashed == stored.last_enriched_hash:
+        return False
+    return queued is None or queued[1] is None or now - queued[1] >= SETTLE_MS
+
+
+def enqueue(tx: Tx, segment_id: int, now: int) -> None:
+    """Give a segment a ticket for enrichment, or renew the one it has."""
+    tx.run("enqueue_segment", {"id": segment_id, "now": now})
+
+
+def _values(harness: str, segment: Segment, source_file: str, hashed: str) -> dict[str, object]:
+    return {
+        "session_id": segment.session_id,
+        "harness": harness,
+        "index": segment.index,
+        "model": segment.model,
+        "agent": segment.agent,
+        "project_dir": segment.project_dir,
+        "cwd": segment.cwd,
+        "git_branch": segment.git_branch,
+        "slug": segment.slug,
+        "title": segment.title,
+        "parent": segment.parent_session_id,
+        "is_subagent": int(segment.is_subagent),
+        "summary": segment.summary,
+        "tools": tools_json(segment),
+        "prompts": prompts_json(segment),
+        "source_file": source_file,
+        "diffs": segment.diffs_json,
+        "messages": segment.messages,
+        "tokens": segment.tokens,
+        "start": segment.start,
+        "end": segment.end,
+        "hash": hashed,
+    }

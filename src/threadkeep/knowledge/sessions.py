@@ -1,0 +1,63 @@
+"""The sessions of all programs: one row each, kept up to date as more of them is read."""
+
+import msgspec
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.records import Entry, Facts
+
+_PREVIEW_CHARACTERS = 200
+
+
+class Growth(msgspec.Struct):
+    """What a batch adds to a session's row."""
+
+    entries: int = 0
+    prompts: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    first_prompt: str = ""
+    started_at: int | None = None
+    ended_at: int | None = None
+
+    def count(self, entry: Entry) -> None:
+        """Add a new entry."""
+        self.entries += 1
+        if entry.kind == "prompt":
+            self.prompts += 1
+            if not self.first_prompt:
+                self.first_prompt = " ".join(entry.text[: 4 * _PREVIEW_CHARACTERS].split())
+        elif entry.kind == "tool_call":
+            self.tool_calls += 1
+        self.errors += entry.error
+        if entry.at is not None:
+            if self.started_at is None or entry.at < self.started_at:
+                self.started_at = entry.at
+            if self.ended_at is None or entry.at > self.ended_at:
+                self.ended_at = entry.at
+
+
+def session_number(tx: Tx, harness: str, session_id: str) -> int:
+    """Give the row number of a session, and make the row if it is new."""
+    values = {"harness": harness, "session_id": session_id}
+    found = tx.value("session_number", values)
+    return int(found) if found is not None else tx.insert("insert_session", values)
+
+
+def grow_session(tx: Tx, session: int, growth: Growth) -> None:
+    """Add a batch to a session's row."""
+    values = msgspec.structs.asdict(growth)
+    values["first_prompt"] = growth.first_prompt[:_PREVIEW_CHARACTERS]
+    tx.run("grow_session", {**values, "session": session})
+
+
+def learn(tx: Tx, session: int, facts: Facts) -> None:
+    """Store what is known about a session; what is empty changes nothing."""
+    folder = facts.cwd.replace("\\", "/").rstrip("/")
+    values = msgspec.structs.asdict(facts)
+    values["project"] = folder.rpartition("/")[2]
+    tx.run("learn_session", {**values, "session": session})
+
+
+def recount(tx: Tx, session: int) -> None:
+    """Count a session's entries anew, after some of them were taken away."""
+    tx.run("recount_session", {"session": session})

@@ -1,0 +1,329 @@
+-- The named queries of the knowledge store: the archive and what capture writes.
+
+-- piece: log
+reader, harness, path, item, id, session_id, size, mtime_ns, device, inode, fingerprint, read_to, head, head_size, tail, lines,
+bad_lines, source_bytes, parser, excluded, captured_at, gone_at, error
+
+-- ------------------------------------------------------------------ logs
+
+-- name: log_by_place
+SELECT {log} FROM tk_logs WHERE reader = :reader AND path = :path AND item = :item
+
+-- name: log_by_id
+SELECT {log} FROM tk_logs WHERE id = :id
+
+-- name: logs_of_session
+SELECT {log} FROM tk_logs WHERE id IN (
+  SELECT id FROM tk_logs WHERE harness = :harness AND session_id = :session_id AND lines > 0
+  UNION
+  SELECT e.log_id FROM tk_entries AS e JOIN tk_sessions AS s ON s.id = e.session
+  WHERE s.harness = :harness AND s.session_id = :session_id
+) ORDER BY id
+
+-- name: all_logs
+SELECT {log} FROM tk_logs WHERE CAST(:harness AS TEXT) IS NULL OR harness = :harness ORDER BY id
+
+-- name: log_looks
+SELECT path, id, size, mtime_ns, device, inode, head, head_size, gone_at IS NOT NULL, error IS NOT NULL,
+  CASE WHEN excluded THEN fingerprint END
+FROM tk_logs
+WHERE reader = :reader AND item = ''
+
+-- name: log_fingerprints
+SELECT item, fingerprint FROM tk_logs WHERE reader = :reader AND path = :path AND item != ''
+
+-- name: insert_log
+INSERT INTO tk_logs (id, reader, harness, path, item, session_id, size, mtime_ns, device, inode, fingerprint, read_to, head, head_size,
+  tail, lines, bad_lines, source_bytes, parser, excluded, captured_at, gone_at, error)
+VALUES (:id, :reader, :harness, :path, :item, :session_id, :size, :mtime_ns, :device, :inode, :fingerprint, :read_to, :head, :head_size,
+  :tail, :lines, :bad_lines, :source_bytes, :parser, :excluded, :captured_at, :gone_at, :error)
+
+-- name: update_log
+UPDATE tk_logs SET path = :path, session_id = :session_id, size = :size, mtime_ns = :mtime_ns, device = :device, inode = :inode,
+  fingerprint = :fingerprint, read_to = :read_to, head = :head, head_size = :head_size, tail = :tail, lines = :lines,
+  bad_lines = :bad_lines, source_bytes = :source_bytes, parser = :parser, excluded = :excluded, captured_at = :captured_at,
+  gone_at = :gone_at, error = :error
+WHERE id = :id
+
+-- name: log_is_gone
+UPDATE tk_logs SET gone_at = :now WHERE id = :id AND gone_at IS NULL
+
+-- name: forget_looks
+UPDATE tk_logs SET size = -1, mtime_ns = 0, fingerprint = '' WHERE id = :id
+
+-- ------------------------------------------------------------------ archive
+
+-- name: last_block
+SELECT l.first_line, l.lines, l.block_id, b.size FROM tk_log_blocks AS l JOIN tk_blocks AS b ON b.id = l.block_id
+WHERE l.log_id = :log ORDER BY l.first_line DESC LIMIT 1
+
+-- name: block_by_digest
+SELECT id FROM tk_blocks WHERE digest = :digest
+
+-- name: insert_block
+INSERT INTO tk_blocks (digest, size, codec, data) VALUES (:digest, :size, 'zstd', :data)
+
+-- name: read_block
+SELECT digest, size, data FROM tk_blocks WHERE id = :block
+
+-- name: put_log_block
+INSERT INTO tk_log_blocks (log_id, first_line, lines, block_id) VALUES (:log, :first, :lines, :block)
+ON CONFLICT (log_id, first_line) DO UPDATE SET lines = excluded.lines, block_id = excluded.block_id
+
+-- name: drop_unused_block
+DELETE FROM tk_blocks WHERE id = :block AND NOT EXISTS (SELECT 1 FROM tk_log_blocks WHERE block_id = :block)
+
+-- name: blocks_from
+SELECT first_line, block_id FROM tk_log_blocks WHERE log_id = :log AND first_line + lines > :first ORDER BY first_line
+
+-- name: delete_log_blocks
+DELETE FROM tk_log_blocks WHERE log_id = :log
+
+-- name: known_records
+SELECT key, digest, line FROM tk_records WHERE log_id = :log
+
+-- name: put_record
+INSERT INTO tk_records (log_id, key, digest, line) VALUES (?, ?, ?, ?)
+ON CONFLICT (log_id, key) DO UPDATE SET digest = excluded.digest, line = excluded.line
+
+-- ------------------------------------------------------------------ sessions
+
+-- name: session_number
+SELECT id FROM tk_sessions WHERE harness = :harness AND session_id = :session_id
+
+-- name: insert_session
+INSERT INTO tk_sessions (harness, session_id) VALUES (:harness, :session_id)
+
+-- name: grow_session
+UPDATE tk_sessions SET entries = entries + :entries, prompts = prompts + :prompts, tool_calls = tool_calls + :tool_calls,
+  errors = errors + :errors,
+  first_prompt = CASE WHEN first_prompt = '' THEN :first_prompt ELSE first_prompt END,
+  started_at = min(coalesce(started_at, :started_at), coalesce(:started_at, started_at)),
+  ended_at = max(coalesce(ended_at, :ended_at), coalesce(:ended_at, ended_at))
+WHERE id = :session
+
+-- name: learn_session
+UPDATE tk_sessions SET
+  parent_session_id = CASE WHEN :parent_session_id = '' THEN parent_session_id ELSE :parent_session_id END,
+  is_subagent = max(is_subagent, :is_subagent),
+  hidden = max(hidden, :hidden),
+  title = CASE WHEN :title = '' THEN title ELSE :title END,
+  agent = CASE WHEN :agent = '' THEN agent ELSE :agent END,
+  model = CASE WHEN :model = '' THEN model ELSE :model END,
+  project = CASE WHEN project = '' THEN :project ELSE project END,
+  cwd = CASE WHEN :cwd = '' THEN cwd ELSE :cwd END,
+  git_branch = CASE WHEN :git_branch = '' THEN git_branch ELSE :git_branch END,
+  slug = CASE WHEN :slug = '' THEN slug ELSE :slug END,
+  version = CASE WHEN :version = '' THEN version ELSE :version END
+WHERE id = :session
+
+-- name: recount_session
+UPDATE tk_sessions SET (entries, prompts, tool_calls, errors, started_at, ended_at) = (
+  SELECT count(*), count(*) FILTER (WHERE kind = 'prompt'), count(*) FILTER (WHERE kind = 'tool_call'), coalesce(sum(error), 0),
+    min(at), max(at)
+  FROM tk_entries WHERE session = :session
+) WHERE id = :session
+
+-- ------------------------------------------------------------------ entries
+
+-- name: last_entry_id
+SELECT seq FROM sqlite_sequence WHERE name = 'tk_entries'
+
+-- name: session_has_entries
+SELECT 1 FROM tk_entries WHERE session = :session LIMIT 1
+
+-- name: entry_by_key
+SELECT id, hash FROM tk_entries WHERE session = ? AND key = ?
+
+-- name: delete_entry
+DELETE FROM tk_entries WHERE id = ?
+
+-- name: insert_entry
+INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, at, tool, error, hash)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: index_entry
+INSERT INTO tk_entry_words (rowid, text) VALUES (?, ?)
+
+-- ------------------------------------------------------------------ usage
+
+-- name: put_usage
+INSERT INTO tk_usage (harness, key, session, at, model, input, output, cache_read, cache_write, cache_write_1h, reasoning, final)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (harness, key) DO UPDATE SET model = excluded.model, input = excluded.input, output = excluded.output,
+  cache_read = excluded.cache_read, cache_write = excluded.cache_write, cache_write_1h = excluded.cache_write_1h,
+  reasoning = excluded.reasoning, final = excluded.final
+WHERE excluded.output > output OR (excluded.output = output AND excluded.final > final)
+
+-- name: count_unknown
+INSERT INTO tk_unknown (harness, kind, count, log_id, last_seen) VALUES (:harness, :kind, :count, :log, :now)
+ON CONFLICT (harness, kind) DO UPDATE SET count = count + excluded.count, log_id = excluded.log_id, last_seen = excluded.last_seen
+
+-- ------------------------------------------------------------------ segments and their tickets
+
+-- name: segment_by_key
+SELECT id, content_hash, last_enriched_content_hash, end_time, message_count FROM agentic_sessions
+WHERE session_id = :session_id AND harness = :harness AND segment_index = :index
+
+-- name: insert_segment
+INSERT INTO agentic_sessions (session_id, harness, segment_index, model, agent, project_dir, cwd, git_branch, slug, title,
+  parent_session_id, is_subagent, summary_text, tool_calls_json, user_prompts_json, source_file, snapshot_diffs_json,
+  message_count, token_count, start_time, end_time, content_hash, created_at)
+VALUES (:session_id, :harness, :index, :model, :agent, :project_dir, :cwd, :git_branch, :slug, :title, :parent, :is_subagent,
+  :summary, :tools, :prompts, :source_file, :diffs, :messages, :tokens, :start, :end, :hash, :now)
+
+-- name: update_segment
+UPDATE agentic_sessions SET model = :model, agent = :agent, project_dir = :project_dir, cwd = :cwd, git_branch = :git_branch,
+  slug = :slug, title = :title, parent_session_id = :parent, is_subagent = :is_subagent, summary_text = :summary,
+  tool_calls_json = :tools, user_prompts_json = :prompts, snapshot_diffs_json = :diffs, message_count = :messages,
+  token_count = :tokens, end_time = :end, content_hash = :hash
+WHERE id = :id
+
+-- name: segment_ticket
+SELECT status, updated_at FROM agentic_enrichment_queue WHERE session_id = :id
+
+-- name: enqueue_segment
+INSERT INTO agentic_enrichment_queue (session_id, status, enqueued_at, updated_at) VALUES (:id, 'pending', :now, :now)
+ON CONFLICT (session_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
+WHERE status != 'processing'
+
+-- ------------------------------------------------------------------ tool calls as events
+
+-- name: shell_session
+SELECT id FROM sessions WHERE terminal = :terminal ORDER BY id LIMIT 1
+
+-- name: insert_shell_session
+INSERT INTO sessions (start_time, terminal, shell, hostname, username, created_at)
+VALUES (:start, :terminal, :shell, :hostname, :username, :now)
+
+-- name: tool_event
+SELECT id FROM events WHERE envelope_id = :envelope
+
+-- name: insert_tool_event
+INSERT INTO events (session_id, timestamp, command, stdout, stderr, stdout_truncated, stderr_truncated, exit_code, duration_ms,
+  cwd, hostname, shell, git_branch, git_dirty, envelope_id, source_kind, tool_name, redaction_count, created_at)
+VALUES (:session, :at, :command, :stdout, NULL, :truncated, NULL, :exit_code, :duration, :cwd, :hostname, :shell, :git_branch,
+  :git_dirty, :envelope, 'claude-tool', :tool, :masked, :now)
+
+-- name: complete_tool_event
+UPDATE events SET stdout = :stdout, stdout_truncated = :truncated, exit_code = :exit_code, duration_ms = :duration
+WHERE envelope_id = :envelope AND stdout IS NULL AND (:stdout IS NOT NULL OR :duration > 0)
+
+-- name: enqueue_event
+INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
+
+-- ------------------------------------------------------------------ health, and where the contract's own readers stand
+
+-- name: health_success
+INSERT INTO source_health (source, last_event_ts, last_success_ts, events_last_1h, events_last_24h, updated_at)
+VALUES (:source, :at, :now, :count, :count, :now)
+ON CONFLICT (source) DO UPDATE SET
+  last_event_ts = max(coalesce(last_event_ts, excluded.last_event_ts), coalesce(excluded.last_event_ts, last_event_ts)),
+  last_success_ts = excluded.last_success_ts, consecutive_failures = 0, events_last_1h = events_last_1h + excluded.events_last_1h,
+  events_last_24h = events_last_24h + excluded.events_last_24h, updated_at = excluded.updated_at
+
+-- name: health_failure
+INSERT INTO source_health (source, last_error_ts, last_error_msg, consecutive_failures, updated_at) VALUES (:source, :now, :message, 1, :now)
+ON CONFLICT (source) DO UPDATE SET last_error_ts = excluded.last_error_ts, last_error_msg = excluded.last_error_msg,
+  consecutive_failures = consecutive_failures + 1, updated_at = excluded.updated_at
+
+-- name: put_claude_offset
+INSERT INTO claude_session_offsets (path, session_id, byte_offset, inode, device, size_at_last_read, updated_at)
+VALUES (:path, :session_id, :size, :inode, :device, :size, :now)
+ON CONFLICT (path) DO UPDATE SET session_id = excluded.session_id, byte_offset = excluded.byte_offset, inode = excluded.inode,
+  device = excluded.device, size_at_last_read = excluded.size_at_last_read, updated_at = excluded.updated_at
+
+-- name: put_cursor
+INSERT INTO agentic_cursor (source_key, last_seen_updated_at, last_id, updated_at) VALUES (:key, :mtime, :last_id, :now)
+ON CONFLICT (source_key) DO UPDATE SET last_seen_updated_at = excluded.last_seen_updated_at, last_id = excluded.last_id,
+  updated_at = excluded.updated_at
+
+-- name: is_forgotten
+SELECT 1 FROM tk_forgotten WHERE harness = :harness AND session_id = :session_id
+
+-- ------------------------------------------------------------------ reading
+
+-- piece: session
+s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.title, s.agent, s.model, s.cwd, s.project, s.git_branch,
+s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
+
+-- piece: among
+(CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
+  AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
+  AND (CAST(:branch AS TEXT) IS NULL OR s.git_branch = :branch)
+
+-- name: list_sessions
+SELECT {session} FROM tk_sessions AS s
+WHERE {among} AND s.entries > 0
+  AND (:all OR (s.hidden = 0 AND s.is_subagent = 0))
+  AND (CAST(:parent AS TEXT) IS NULL OR s.parent_session_id = :parent)
+  AND (CAST(:since AS INTEGER) IS NULL OR s.ended_at >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR s.started_at < :until)
+  AND (CAST(:after_at AS INTEGER) IS NULL OR (coalesce(s.ended_at, 0), s.id) < (:after_at, :after_id))
+ORDER BY coalesce(s.ended_at, 0) DESC, s.id DESC LIMIT :limit
+
+-- name: sessions_by_id
+SELECT {session} FROM tk_sessions AS s
+WHERE s.session_id >= :low AND s.session_id < :high AND (CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
+ORDER BY s.session_id, s.id LIMIT :limit
+
+-- name: children_of
+SELECT {session} FROM tk_sessions AS s WHERE s.parent_session_id = :session_id AND s.harness = :harness ORDER BY s.started_at, s.id
+
+-- piece: entry
+e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, e.error, e.hash
+
+-- name: entries_of
+SELECT {entry} FROM tk_entries AS e WHERE e.session = :session ORDER BY e.log_id, e.line, e.part
+
+-- name: entry_around
+SELECT {entry} FROM tk_entries AS e WHERE e.session = :session AND e.key = :key
+
+-- name: search_entries
+SELECT {entry}, {session}, f.rank FROM tk_entry_words AS f
+JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
+WHERE tk_entry_words MATCH :match AND {among}
+  AND (CAST(:role AS TEXT) IS NULL OR e.role = :role)
+  AND (CAST(:kind AS TEXT) IS NULL OR e.kind = :kind)
+  AND (CAST(:session_id AS TEXT) IS NULL OR s.session_id = :session_id)
+  AND (CAST(:since AS INTEGER) IS NULL OR e.at >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR e.at < :until)
+ORDER BY f.rank, e.id DESC LIMIT :limit
+
+-- name: search_newest
+SELECT {entry}, {session}, 0.0 FROM tk_entry_words AS f
+JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
+WHERE tk_entry_words MATCH :match AND {among}
+  AND (CAST(:role AS TEXT) IS NULL OR e.role = :role)
+  AND (CAST(:kind AS TEXT) IS NULL OR e.kind = :kind)
+  AND (CAST(:session_id AS TEXT) IS NULL OR s.session_id = :session_id)
+  AND (CAST(:since AS INTEGER) IS NULL OR e.at >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR e.at < :until)
+ORDER BY coalesce(e.at, 0) DESC, e.id DESC LIMIT :limit
+
+-- name: block_at
+SELECT first_line, block_id FROM tk_log_blocks WHERE log_id = :log AND first_line <= :line ORDER BY first_line DESC LIMIT 1
+
+-- name: usage_rows
+SELECT u.harness, u.model, s.project, s.cwd, u.at, u.input, u.output, u.cache_read, u.cache_write, u.cache_write_1h, u.reasoning, u.final
+FROM tk_usage AS u JOIN tk_sessions AS s ON s.id = u.session
+WHERE {among}
+  AND (CAST(:since AS INTEGER) IS NULL OR u.at >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR u.at < :until)
+
+-- name: source_totals
+SELECT harness, count(*), sum(lines), sum(bad_lines), sum(source_bytes), count(gone_at), sum(excluded), count(error), max(captured_at)
+FROM tk_logs WHERE item != '' OR lines > 0 OR excluded OR error IS NOT NULL GROUP BY harness ORDER BY harness
+
+-- name: session_totals
+SELECT harness, count(*), sum(entries) FROM tk_sessions WHERE entries > 0 GROUP BY harness
+
+-- name: unknown_records
+SELECT u.harness, u.kind, u.count, u.last_seen, l.path FROM tk_unknown AS u LEFT JOIN tk_logs AS l ON l.id = u.log_id
+ORDER BY u.harness, u.count DESC, u.kind
+
+-- name: archive_sizes
+SELECT count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0) FROM tk_blocks
+
+-- name: session_totals_of
+SELECT 1 FROM tk_sessions WHERE harness = :harness LIMIT 1

@@ -1,0 +1,68 @@
+"""KnowledgeStore: what agents, shells, browsers and CI did, in one file; one line for each verb."""
+
+from pathlib import Path
+from typing import Self
+
+from threadkeep.base.backup import Kept, Progress, make_backup
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.sql import load_queries
+from threadkeep.base.sqlite import DEFAULT_BUDGET
+from threadkeep.base.verbs import reads
+from threadkeep.knowledge import reading as reading_, spending as spending_
+from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.opening import Access, open_knowledge
+
+QUERIES = load_queries(__package__)
+
+
+class KnowledgeStore:
+    """A knowledge file: the contract's tables, and the archive of everything captured."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        timeout: float = DEFAULT_BUDGET,
+        clock: Clock = now_ms,
+    ) -> Self:
+        """Open a file, create it, or bring an older one up; a newer one is only looked at."""
+        opened = open_knowledge(path, QUERIES, read_only=read_only, budget=timeout, clock=clock)
+        return cls(Context(opened.database, opened.access, clock))
+
+    @property
+    def access(self) -> Access:
+        """What may be done with this file, and why not more."""
+        return self.context.access
+
+    list_sessions = reads(reading_.list_sessions)
+    find_session = reads(reading_.find_session)
+    children_of = reads(reading_.children_of)
+    entries_of = reads(reading_.entries_of)
+    search_rows = reads(reading_.search_rows)
+    spending = reads(spending_.spending)
+
+    def backup(
+        self,
+        target: Path | None = None,
+        *,
+        reason: str = "manual",
+        progress: Progress | None = None,
+        keep: Kept | None = None,
+    ) -> Path:
+        """Copy the store to a new file while others go on working, and check the copy."""
+        return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.context.db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,110 @@
+"""Bringing a file up on purpose, with a report; or only finding out what that would do."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from threadkeep.base.backup import make_backup
+from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.snapshot import copy_untouched
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.errors import SchemaMismatch
+from threadkeep.knowledge.layout import TUNING, count_rows, is_begun
+from threadkeep.knowledge.opening import BroughtUp, bring_up, find_version
+from threadkeep.knowledge.orphans import Orphan, SetAside, find_orphans
+from threadkeep.knowledge.versions import SCHEMA_VERSION, explain_version
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """How many rows a table has, before and after; None where there is no such table."""
+
+    before: int | None
+    after: int
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """What bringing a file up did, or would do."""
+
+    path: str
+    dry_run: bool
+    version_before: int
+    version_after: int
+    steps: tuple[str, ...]
+    backup: str | None
+    rows: dict[str, Rows]
+    set_aside: tuple[SetAside, ...]
+    """Rows without their parent that went to `tk_orphans`."""
+    orphans_left: tuple[Orphan, ...]
+    """Such rows that are in nobody's way, and stay."""
+    problems: tuple[str, ...]
+    """What SQLite finds wrong with the file afterwards."""
+
+
+class _Look(msgspec.Struct, frozen=True):
+    version: int
+    rows: dict[str, int]
+
+
+def plan_migration(path: str | Path, *, clock: Clock = now_ms) -> Migration:
+    """Find out what bringing a file up would do, on a private copy; the file is not touched."""
+    source = Path(os.path.abspath(path))
+    with tempfile.TemporaryDirectory(prefix=".threadkeep-plan-", dir=_room_near(source)) as folder:
+        copy = Path(folder) / source.name
+        copy_untouched(source, copy)
+        with Database(copy, {}, tuning=TUNING) as database:
+            before = _look_before(database, source)
+            done = bring_up(database, lambda _database, _reason: None, clock)
+            return _report(database, source, before, done)
+
+
+def migrate_file(
+    path: str | Path, *, budget: float = DEFAULT_BUDGET, clock: Clock = now_ms
+) -> Migration:
+    """Bring a file to version 18, after a backup of it, and tell what was done."""
+    saved: list[Path] = []
+
+    def backup(database: Database, reason: str) -> None:
+        saved.append(make_backup(database, reason=reason, clock=clock))
+
+    with Database(path, {}, budget=budget, must_exist=True, tuning=TUNING) as database:
+        before = _look_before(database, database.path)
+        done = bring_up(database, backup, clock)
+        report = _report(database, database.path, before, done)
+    kept = str(saved[0]) if saved else None
+    return msgspec.structs.replace(report, dry_run=False, backup=kept)
+
+
+def _room_near(source: Path) -> Path | None:
+    """Give the folder of a file, which has the room for a copy; None where it takes no files."""
+    return source.parent if os.access(source.parent, os.W_OK) else None
+
+
+def _look_before(database: Database, source: Path) -> _Look:
+    with database.read() as tx:
+        rows, begun = count_rows(tx), is_begun(tx)
+    finding = explain_version(0) if begun else find_version(database, source)
+    if not finding.writable:
+        msg = f"{source} cannot be brought to version {SCHEMA_VERSION}: {finding.cause}"
+        raise SchemaMismatch(msg, hint=finding.fix)
+    return _Look(finding.version, rows)
+
+
+def _report(database: Database, source: Path, before: _Look, done: BroughtUp) -> Migration:
+    with database.read() as tx:
+        rows, left = count_rows(tx), find_orphans(tx)
+        problems = sqlite_problems(tx, references=False)
+    return Migration(
+        path=str(source),
+        dry_run=True,
+        version_before=before.version,
+        version_after=SCHEMA_VERSION,
+        steps=done.steps,
+        backup=None,
+        rows={table: Rows(before.rows.get(table), count) for table, count in rows.items()},
+        set_aside=done.set_aside,
+        orphans_left=tuple(left),
+        problems=tuple(problems),
+    )

@@ -1,0 +1,113 @@
+"""Pieces of a text to be replaced: joined where they overlap, kept inside the values of JSON."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+_STRING: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
+_UNICODE_ESCAPE: Final = 6  # a backslash, u, and four digits
+
+
+class Span(NamedTuple):
+    """A piece of a text, what takes its place, and the rule that found it."""
+
+    start: int
+    end: int
+    rule: str
+    mask: bytes
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Sort spans and make one of those that overlap; the first one's mask is kept."""
+    result: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if result and span.start < result[-1].end:
+            result[-1] = result[-1]._replace(end=max(span.end, result[-1].end))
+        else:
+            result.append(span)
+    return result
+
+
+def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
+    """Put the masks in place of the spans, which are in order and apart."""
+    edges = [0, *(edge for span in spans for edge in (span.start, span.end)), len(data)]
+    kept = [data[start:end] for start, end in list(pairwise(edges))[::2]]
+    masks = [*(span.mask for span in spans), b""]
+    return b"".join(piece + mask for piece, mask in zip(kept, masks, strict=True))
+
+
+def whole_letters(data: bytes, span: Span) -> Span:
+    """Widen a span that begins or ends inside a letter of UTF-8."""
+    start, end = span.start, span.end
+    while start > 0 and _continues(data, start):
+        start -= 1
+    while _continues(data, end):
+        end += 1
+    return span._replace(start=start, end=end)
+
+
+def _continues(data: bytes, place: int) -> bool:
+    return place < len(data) and data[place] & 0xC0 == 0x80  # noqa: PLR2004  (UTF-8)
+
+
+def is_json(line: bytes) -> bool:
+    """Tell whether a line is one JSON value that can hold text."""
+    if line.lstrip()[:1] not in {b"{", b"[", b'"'}:
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def string_values(line: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where the texts of a JSON line begin and end; names of members are left out."""
+    for string in _STRING.finditer(line):
+        if string[2] is None:
+            yield string.span(1)
+
+
+def inside(line: bytes, spans: Sequence[Span], values: Iterable[tuple[int, int]]) -> list[Span]:
+    """Cut spans to the texts of a JSON line, and never through an escape."""
+    cut: list[Span] = []
+    place = 0
+    for start, end in values:
+        while place < len(spans) and spans[place].end <= start:
+            place += 1
+        for span in spans[place:]:
+            if span.start >= end:
+                break
+            first = _before_escape(line, max(span.start, start))
+            last = _behind_escape(line, min(span.end, end))
+            if first < last:
+                cut.append(span._replace(start=first, end=last))
+    return joined(cut)
+
+
+def _before_escape(line: bytes, place: int) -> int:
+    escape = _escape_around(line, place)
+    return escape[0] if escape else place
+
+
+def _behind_escape(line: bytes, place: int) -> int:
+    escape = _escape_around(line, place)
+    return escape[1] if escape else place
+
+
+def _escape_around(line: bytes, place: int) -> tuple[int, int] | None:
+    """Give both ends of the escape that a place lies in the middle of."""
+    for start in range(place - 1, max(place - _UNICODE_ESCAPE, -1), -1):
+        if line[start] == 0x5C and _backslashes_until(line, start) % 2 == 1:  # noqa: PLR2004
+            end = start + (_UNICODE_ESCAPE if line[start + 1 : start + 2] == b"u" else 2)
+            return (start, end) if end > place else None
+    return None
+
+
+def _backslashes_until(line: bytes, place: int) -> int:
+    start = place
+    while start >= 0 and line[start] == 0x5C:  # noqa: PLR2004
+        start -= 1
+    return place - start

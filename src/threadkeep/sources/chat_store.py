@@ -1,0 +1,282 @@
+"""Chat files as a source: ours, and those of other programs of the same contract.
+
+One record for the session, then for each message one of its own and one for each part. A message
+that is still being recorded is read as far as its rows tell, and again when they have changed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.chat.wire.names import normalize_part
+from threadkeep.sources.common import describe_input, number, table, text
+from threadkeep.sources.own import (
+    Reading,
+    Row,
+    SessionParser,
+    find_databases,
+    frame_of,
+    items_of,
+    line,
+    moment,
+    read_safely,
+    row_of,
+    said,
+    table_rows,
+)
+from threadkeep.sources.records import Entry, Facts, Item, Kind, Log, Parser, Role, Usage, UserHome
+
+_TABLES: Final = {"chat_sessions", "chat_messages", "chat_parts"}
+_AS_JSON: Final = frozenset(("model_json", "permissions_json", "metadata_json", "data_json"))
+_COMPACTION: Final = "data-compaction"
+_ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system"}
+_PLAIN: Final[dict[str, Kind]] = {"user": "prompt", "assistant": "text", "system": "note"}
+# Parts that say nothing to a reader.
+_SILENT: Final = frozenset(("step-start", "custom", "reasoning-file"))
+_ENDED: Final = frozenset(("output-available", "output-error", "output-denied"))
+
+_LOOKS: Final = (
+    "SELECT session_id, count(*), max(updated_at), max(id) FROM chat_messages GROUP BY session_id",
+    "SELECT session_id, count(*), max(updated_at) FROM chat_parts GROUP BY session_id",
+)
+# In rows of the three tables a rewind and the compaction of older writers look alike: both hide.
+# What a later summary covers was said and stays; the rest was taken back.
+_SUMMED_UP: Final = """
+SELECT p.session_id, max(m.created_at) FROM chat_parts AS p
+JOIN chat_messages AS m ON m.id = p.message_id
+WHERE p.session_id = ? AND p.type = 'data-compaction' GROUP BY p.session_id"""
+
+
+class ChatSource:
+    """The sessions of chat files whose places are known."""
+
+    harness: Final = "chat"
+    kind: Final = "document"
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Look at these files; one that is not there is passed over."""
+        self._paths = tuple(paths)
+
+    def roots(self, user: UserHome) -> list[Path]:
+        """Name the files, wherever the user's home is."""
+        del user
+        return list(self._paths)
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        """Yield the files that are there."""
+        del user
+        yield from find_databases(self._paths)
+
+    def parser(self, log: Log, state: bytes | None) -> Parser:
+        """Make a parser; it has no state."""
+        del state
+        return SessionParser(log, "Chat", read_record)
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
+        """Read one record alone."""
+        return list(read_safely(read_record, record).entries)
+
+    def items(self, log: Log) -> Iterable[Item]:
+        """Yield the sessions of a file; a growing message changes the count or a time."""
+        with open_foreign(Path(log.path)) as database:
+            if database.tables() >= _TABLES:
+                yield from items_of(database, "chat_sessions", _LOOKS, frozenset())
+
+    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
+        """Yield the rows of one session, from one snapshot."""
+        with open_foreign(Path(log.path)) as database:
+            if database.tables() >= _TABLES:
+                yield from _records(database, item)
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def _records(database: ForeignDatabase, session_id: str) -> Iterator[tuple[str, bytes]]:
+    for values in table_rows(database, "chat_sessions", "WHERE id = ?", (session_id,)):
+        row = row_of(values, _AS_JSON)
+        yield "session", line(type="session", session=session_id, row=row)
+        yield from _of_messages(database, session_id, row)
+
+
+def _of_messages(
+    database: ForeignDatabase, session_id: str, session: Row
+) -> Iterator[tuple[str, bytes]]:
+    summed_up = next((row[1] for row in database.rows(_SUMMED_UP, (session_id,))), 0)
+    usage = _counted(database, session_id)
+    parts = groupby(_parts(database, session_id), key=itemgetter("message_id"))
+    waiting = next(parts, None)
+    for message in _messages(database, session_id):
+        message_id, about = message["id"], _about(message, session, summed_up)
+        spent = {} if usage is None else {"usage": usage.get(message_id)}
+        frame = {"session": session_id, **about}
+        yield f"message:{message_id}", line(type="message", row=message, **frame, **spent)
+        if waiting is not None and waiting[0] == message_id:
+            frame |= {"role": message.get("role"), "at": message.get("created_at")}
+            for part in waiting[1]:
+                yield f"part:{part['id']}", line(type="part", row=part, **frame)
+            waiting = next(parts, None)
+
+
+def _counted(database: ForeignDatabase, session_id: str) -> dict[str, Row] | None:
+    """Give the usage that counts by message; None if the file only has what streams say of it."""
+    if "tk_usage" not in database.tables():
+        return None
+    found = table_rows(database, "tk_usage", "WHERE session_id = ?", (session_id,))
+    return {row["message_id"]: row for row in found}
+
+
+def _messages(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
+    own = "WHERE session_id = ? ORDER BY created_at, id"
+    for row in table_rows(database, "chat_messages", own, (session_id,)):
+        yield row_of(row, _AS_JSON)
+
+
+def _parts(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
+    own = (
+        "JOIN chat_messages AS m ON m.id = chat_parts.message_id WHERE m.session_id = ?"
+        ' ORDER BY m.created_at, m.id, chat_parts."index", chat_parts.id'
+    )
+    for row in table_rows(database, "chat_parts", own, (session_id,)):
+        yield row_of(row, _AS_JSON)
+
+
+def _about(message: Row, session: Row, summed_up: object) -> Row:
+    """Tell what a part needs of its message: the model, and whether it was taken back or copied."""
+    metadata = _decoded(message.get("metadata_json"))
+    hidden = message.get("hidden_at", metadata.get("hidden_at"))
+    created = number(message.get("created_at"))
+    about: Row = {}
+    if message.get("role") == "assistant":
+        known = _model(metadata.get("model")) or _model(_decoded(session.get("model_json")))
+        about["model"] = known
+    if hidden is not None and created >= number(summed_up):
+        about["rewound"] = True
+    if session.get("parent_id") is not None and created < number(session.get("created_at")):
+        about["copied"] = True
+    return about
+
+
+def _decoded(value: object) -> Row:
+    return table(msgspec.json.decode(value)) if isinstance(value, msgspec.Raw) else {}
+
+
+# ---------------------------------------------------------------------- records to entries
+
+
+def read_record(record: Any) -> Reading:
+    """Read one record of a chat file."""
+    kind, session_id, row, whole = frame_of(record)
+    if not session_id:
+        return Reading(unknown="no session")
+    if kind == "session":
+        return Reading(session_id, facts=_facts(row))
+    if kind == "message":
+        return _read_message(session_id, row, whole)
+    if kind == "part":
+        return _read_part(session_id, row, whole)
+    return Reading(unknown=kind or "no type")
+
+
+def _facts(row: Row) -> Facts:
+    return Facts(
+        parent_session_id=text(row.get("parent_id")),
+        title=text(row.get("title")),
+        agent=text(row.get("agent")),
+        model=_model(row.get("model_json")),
+        cwd=text(row.get("workspace_root")),
+        hidden=table(row.get("metadata_json")).get("ephemeral") is True,
+    )
+
+
+def _model(value: object) -> str:
+    model = table(value)
+    return text(model.get("model_id")) or text(model.get("tier"))
+
+
+def _read_message(session_id: str, row: Row, whole: Row) -> Reading:
+    said_itself = table(row.get("metadata_json")).get("usage")
+    spent = table(whole.get("usage", said_itself))
+    message_id, copied = text(row.get("id")), whole.get("copied") is True
+    if copied or not spent or not message_id or row.get("role") != "assistant":
+        return Reading(session_id, copied=copied)
+    reasoning = number(spent.get("reasoning"))
+    usage = Usage(
+        key=message_id,
+        at=moment(row.get("created_at")),
+        model=text(whole.get("model")),
+        input=number(spent.get("input")),
+        output=number(spent.get("output")) + reasoning,
+        cache_read=number(spent.get("cache_read")),
+        cache_write=number(spent.get("cache_write")),
+        reasoning=reasoning,
+        session_id=session_id,
+    )
+    return Reading(session_id, usage=[usage])
+
+
+def _read_part(session_id: str, row: Row, whole: Row) -> Reading:
+    part, key = normalize_part(table(row.get("data_json"))), text(row.get("id"))
+    kind = text(row.get("type")) or text(part.get("type"))
+    if not key:
+        return Reading(unknown="part without an id")
+    role = _ROLES.get(text(whole.get("role")), "system")
+    entry = Entry(key, role, "note", moment(whole.get("at")), "", session_id)
+    entry.model = text(whole.get("model"))
+    entries = _entries(kind, part, entry)
+    if entries is None:
+        return Reading(session_id, unknown=f"part/{kind}")
+    if whole.get("rewound") is True:
+        for found in entries:
+            found.kind = "note"
+    return Reading(session_id, entries, copied=whole.get("copied") is True)
+
+
+def _entries(kind: str, part: Row, entry: Entry) -> list[Entry] | None:
+    """Give what a part says, on the pattern of an entry; None for a type that is not known."""
+    if kind == "text":
+        entry.kind, entry.text = _PLAIN[entry.role], text(part.get("text"))
+    elif kind == "reasoning":
+        entry.kind, entry.text = "reasoning", text(part.get("text"))
+    elif kind == "dynamic-tool" or kind.startswith("tool-"):
+        return _tool(kind, part, entry)
+    elif kind == _COMPACTION:
+        entry.kind, entry.text = "summary", _summary(part)
+    elif kind == "file":
+        entry.text = _file(part)
+    elif kind in ("source-url", "source-document"):
+        entry.text = " ".join(filter(None, (text(part.get("title")), text(part.get("url")))))
+    elif kind.startswith("data-") or kind in _SILENT:
+        return []
+    else:
+        return None
+    return [entry] if entry.text else []
+
+
+def _tool(kind: str, part: Row, entry: Entry) -> list[Entry]:
+    name = text(part.get("toolName")) if kind == "dynamic-tool" else kind.removeprefix("tool-")
+    entry.kind, entry.tool, entry.call_id = "tool_call", name, text(part.get("toolCallId"))
+    entry.text = describe_input(part.get("input", part.get("rawInput")))
+    state = text(part.get("state"))
+    if state not in _ENDED:
+        return [entry]
+    result = Entry(f"{entry.key}#1", "tool", "tool_result", entry.at, "", entry.session_id)
+    result.tool, result.call_id, result.error = name, entry.call_id, state != "output-available"
+    result.text = text(part.get("errorText")) if result.error else said(part.get("output"))
+    return [entry, result]
+
+
+def _summary(part: Row) -> str:
+    """Some writers store the payload itself, without the part around it."""
+    return text(table(part.get("data")).get("summary")) or text(part.get("summary"))
+
+
+def _file(part: Row) -> str:
+    kind = text(part.get("mediaType"))
+    name = text(part.get("filename"))
+    return "[image]" if kind.startswith("image/") else f"[file {name or kind}]".replace(" ]", "]")

@@ -1,0 +1,353 @@
+"""Codex: from a line of a rollout to entries, each line read alone.
+
+A message stands in a rollout twice: as `response_item` (what the model sees, in every version) and
+as `event_msg` (what the screen shows, in other words in every version). The items are the
+transcript. The events that repeat a prompt or an answer are read, too: a parser takes them only
+where the item is missing.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.sources.codex_outputs import output_of
+from threadkeep.sources.common import describe_input, iso_ms, rows, table, text
+from threadkeep.sources.records import Entry, Kind, Role
+
+Body = dict[str, Any]
+
+# Some providers count their calls from zero in every turn. Ids this long are random.
+_UNIQUE_LENGTH: Final = 16
+_HEAD: Final = 200
+
+# How a text begins that Codex itself puts into the user's mouth, where the log does not say so.
+_INJECTED: Final = (
+    "<environment_context",
+    "<user_instructions",
+    "# AGENTS.md instructions",
+    "<INSTRUCTIONS>",
+    "<skill>",
+    "<skills",
+    "<permissions",
+    "<turn_aborted",
+    "<user_shell_command",
+    "<user_action",
+    "<subagent_notification",
+    "<recommended_",
+    "<codex_",
+    "<goal_context",
+    "<hook_prompt",
+    "<external_",
+    "<model_switch",
+    "<managed_developer_instructions",
+    "<apps_instructions",
+    "<plugins_instructions",
+    "<environments_instructions",
+    "<collaboration_mode",
+    "<multi_agent_mode",
+    "<personality_spec",
+    "<realtime_conversation",
+    "<token_budget",
+    "<context_window",
+    "<rollout_budget",
+    "<git_attribution",
+    "Warning: The maximum number of unified exec processes",
+    "Warning: apply_patch was requested via ",
+    "Warning: Your account was flagged for potentially high-risk",
+)
+
+
+class Seen(NamedTuple):
+    """A record without its envelope."""
+
+    kind: str
+    body: Body
+    at: int | None
+    stamp: str = ""
+    inherited: bool = False  # a subagent's copy of what its parent was asked
+
+
+def unwrap(record: Any) -> Seen:
+    """Take a record out of its envelope; the oldest logs have none."""
+    if not isinstance(record, dict):
+        return Seen(f"a bare {type(record).__name__}", {}, None)
+    kind, body = text(record.get("type")), record.get("payload")
+    stamp = text(record.get("timestamp"))
+    if isinstance(body, dict):
+        inherited = table(record.get("metadata")).get("inherited_user_message") is True
+        return Seen(kind, body, iso_ms(stamp), stamp, inherited)
+    if kind in _ITEMS:
+        return Seen("response_item", record, iso_ms(stamp), stamp)
+    if not kind and stamp and "id" in record:
+        return Seen("session_meta", record, iso_ms(stamp), stamp)
+    return Seen(kind or ("state" if "record_type" in record else ""), {}, iso_ms(stamp), stamp)
+
+
+def entries_of(seen: Seen, line: bytes) -> list[Entry]:
+    """Read the entries of one record."""
+    kind, body = seen.kind, seen.body
+    if kind == "response_item":
+        read = _ITEMS.get(text(body.get("type")))
+    elif kind == "event_msg":
+        read = _EVENTS.get(text(body.get("type")))
+    else:
+        read = _OTHERS.get(kind)
+    return [] if read is None else read(seen, line)
+
+
+def is_known_item(name: str) -> bool:
+    """Tell whether this version knows a type of response item."""
+    return name in _ITEMS
+
+
+# ---------------------------------------------------------------------- keys and pieces
+
+
+def _key(seen: Seen, line: bytes, name: object = None) -> str:
+    """Name a record by its own id, else by what it holds: the same in every copy of the line."""
+    if isinstance(name, str) and len(name) >= _UNIQUE_LENGTH:
+        return name
+    # The time tells apart two records that were glued into one line.
+    salt = seen.stamp.encode("utf-8", "replace")[:64]
+    return blake2b(line, digest_size=8, key=salt).hexdigest()
+
+
+def _one(
+    seen: Seen, line: bytes, role: Role, kind: Kind, said: str, *, error: bool = False
+) -> list[Entry]:
+    if not said:
+        return []
+    key = _key(seen, line, seen.body.get("id"))
+    return [Entry(key=key, role=role, kind=kind, at=seen.at, text=said, error=error)]
+
+
+def _piece(block: object) -> str:
+    if isinstance(block, str):
+        return block
+    found = table(block)
+    said = text(found.get("text"))
+    if not said:
+        return "[image]" if "image" in text(found.get("type")) else ""
+    # Codex frames a picture with the two halves of a tag, each a block of its own.
+    if said.startswith(("<image", "</image")) and len(said) < _HEAD and said.endswith(">"):
+        return ""
+    return said
+
+
+def _pieces(content: object) -> list[str]:
+    return [content] if isinstance(content, str) else [_piece(block) for block in rows(content)]
+
+
+def _joined(content: object) -> str:
+    return "\n".join(filter(None, _pieces(content)))
+
+
+# ---------------------------------------------------------------------- messages
+
+
+def _message(seen: Seen, line: bytes) -> list[Entry]:
+    role = seen.body.get("role")
+    if role == "user":
+        return _from_user(seen, line)
+    said = _joined(seen.body.get("content"))
+    if role == "assistant":
+        return _one(seen, line, "assistant", "text", said)
+    return _one(seen, line, "system", "note", said)
+
+
+def _from_user(seen: Seen, line: bytes) -> list[Entry]:
+    """Part what the person asked from the context that the program put into the same message."""
+    body = seen.body
+    kinds = rows(
+        table(body.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
+    )
+    asked: list[str] = []
+    told: list[str] = []
+    for place, piece in enumerate(_pieces(body.get("content"))):
+        if piece:
+            named = text(kinds[place]) if place < len(kinds) else ""
+            (told if seen.inherited or _is_injected(piece, named) else asked).append(piece)
+    found = _one(seen, line, "user", "note", "\n".join(told))
+    found += _one(seen, line, "user", "prompt", "\n".join(asked))
+    if len(found) > 1:
+        found[1].key += "#1"
+    return found
+
+
+def _is_injected(piece: str, named: str) -> bool:
+    """Tell context from a request: newer logs name each piece, in older ones its start tells."""
+    if named and named != "unknown":
+        return not named.startswith(("user.", "multi_agent.inter_agent_message"))
+    return piece[:_HEAD].lstrip().startswith(_INJECTED)
+
+
+def _between_agents(seen: Seen, line: bytes) -> list[Entry]:
+    """Read a message of one agent to another: downwards it is a request, else a report."""
+    author, recipient = text(seen.body.get("author")), text(seen.body.get("recipient"))
+    is_request = bool(author) and recipient.startswith(f"{author.rstrip('/')}/")
+    said = _joined(seen.body.get("content"))
+    return _one(seen, line, "user", "prompt" if is_request else "note", said)
+
+
+def _reasoning(seen: Seen, line: bytes) -> list[Entry]:
+    said = _joined(seen.body.get("summary")) or _joined(seen.body.get("content"))
+    return _one(seen, line, "assistant", "reasoning", said)
+
+
+def _compacted(seen: Seen, line: bytes) -> list[Entry]:
+    return _one(seen, line, "user", "summary", text(seen.body.get("message")))
+
+
+# ---------------------------------------------------------------------- tools
+
+
+def arguments_of(raw: object) -> object:
+    """Decode the arguments of a call; what is no JSON object stays as it is."""
+    if isinstance(raw, str) and raw.startswith("{"):
+        try:
+            return msgspec.json.decode(raw)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            return raw
+    return raw
+
+
+def _described(given: object) -> str:
+    try:
+        return describe_input(given)
+    except (RecursionError, ValueError):
+        return ""  # nested deeper than anything that was meant
+
+
+def _call(seen: Seen, line: bytes, tool: str, said: str) -> list[Entry]:
+    call_id = text(seen.body.get("call_id"))
+    key = _key(seen, line, call_id or seen.body.get("id"))
+    return [Entry(key, "assistant", "tool_call", seen.at, said, tool=tool, call_id=call_id)]
+
+
+def _result(seen: Seen, line: bytes, said: str, *, error: bool = False) -> list[Entry]:
+    call_id = text(seen.body.get("call_id"))
+    key = f"{call_id}:out" if len(call_id) >= _UNIQUE_LENGTH else _key(seen, line)
+    return [Entry(key, "tool", "tool_result", seen.at, said, call_id=call_id, error=error)]
+
+
+def _function_call(seen: Seen, line: bytes) -> list[Entry]:
+    body = seen.body
+    name, namespace = text(body.get("name")), text(body.get("namespace"))
+    tool = f"{namespace}.{name}" if namespace else name
+    return _call(seen, line, tool, _described(arguments_of(body.get("arguments"))))
+
+
+def _custom_tool_call(seen: Seen, line: bytes) -> list[Entry]:
+    return _call(seen, line, text(seen.body.get("name")), _described(seen.body.get("input")))
+
+
+def _call_output(seen: Seen, line: bytes) -> list[Entry]:
+    said, error = output_of(seen.body.get("output"))
+    return _result(seen, line, said, error=error)
+
+
+def _local_shell_call(seen: Seen, line: bytes) -> list[Entry]:
+    return _call(seen, line, "local_shell", shell_command(seen.body))
+
+
+def shell_command(body: Body) -> str:
+    """Give the command of a `local_shell_call`."""
+    command = table(body.get("action")).get("command")
+    return " ".join(map(text, command)) if isinstance(command, list) else text(command)
+
+
+def _web_search_call(seen: Seen, line: bytes) -> list[Entry]:
+    action = {key: value for key, value in table(seen.body.get("action")).items() if key != "type"}
+    return _call(seen, line, "web_search", _described(action))
+
+
+def _tool_search_call(seen: Seen, line: bytes) -> list[Entry]:
+    return _call(seen, line, "tool_search", _described(seen.body.get("arguments")))
+
+
+def _tool_search_output(seen: Seen, line: bytes) -> list[Entry]:
+    """Name the tools that were found; their definitions are of no use to a reader."""
+    found = []
+    for tool in map(table, rows(seen.body.get("tools"))):
+        inner = [text(table(one).get("name")) for one in rows(tool.get("tools"))]
+        found.append(": ".join(filter(None, [text(tool.get("name")), ", ".join(inner)])))
+    return _result(seen, line, "\n".join(found))
+
+
+def _image_generation_call(seen: Seen, line: bytes) -> list[Entry]:
+    made = "[image]" if seen.body.get("result") else ""
+    said = "\n".join(filter(None, [text(seen.body.get("revised_prompt")), made]))
+    return _call(seen, line, "image_generation", said)
+
+
+# ---------------------------------------------------------------------- events
+
+
+def _user_message(seen: Seen, line: bytes) -> list[Entry]:
+    return _one(seen, line, "user", "prompt", text(seen.body.get("message")))
+
+
+def _agent_message(seen: Seen, line: bytes) -> list[Entry]:
+    return _one(seen, line, "assistant", "text", text(seen.body.get("message")))
+
+
+def _item_completed(seen: Seen, line: bytes) -> list[Entry]:
+    item = table(seen.body.get("item"))
+    if item.get("type") != "UserMessage":
+        return []
+    return _one(seen, line, "user", "prompt", _joined(item.get("content")))
+
+
+def _trouble(seen: Seen, line: bytes) -> list[Entry]:
+    is_error = seen.body.get("type") != "warning"
+    return _one(seen, line, "system", "note", text(seen.body.get("message")), error=is_error)
+
+
+def _rolled_back(seen: Seen, line: bytes) -> list[Entry]:
+    turns = seen.body.get("num_turns")
+    return _one(seen, line, "system", "note", f"rolled back: {turns} turns")
+
+
+def _nothing(_seen: Seen, _line: bytes) -> list[Entry]:
+    return []
+
+
+_Reader = Callable[[Seen, bytes], list[Entry]]
+_ITEMS: Final[dict[str, _Reader]] = {
+    "message": _message,
+    "agent_message": _between_agents,
+    "reasoning": _reasoning,
+    "function_call": _function_call,
+    "function_call_output": _call_output,
+    "custom_tool_call": _custom_tool_call,
+    "custom_tool_call_output": _call_output,
+    "local_shell_call": _local_shell_call,
+    "local_shell_call_output": _call_output,
+    "web_search_call": _web_search_call,
+    "tool_search_call": _tool_search_call,
+    "tool_search_output": _tool_search_output,
+    "image_generation_call": _image_generation_call,
+    # What these hold is encrypted, or of use to the program only.
+    "compaction": _nothing,
+    "compaction_summary": _nothing,
+    "compaction_trigger": _nothing,
+    "context_compaction": _nothing,
+    "ghost_snapshot": _nothing,
+    "additional_tools": _nothing,
+    "other": _nothing,
+}
+_EVENTS: Final[dict[str, _Reader]] = {
+    "user_message": _user_message,
+    "agent_message": _agent_message,
+    "item_completed": _item_completed,
+    "error": _trouble,
+    "stream_error": _trouble,
+    "warning": _trouble,
+    "thread_rolled_back": _rolled_back,
+}
+_OTHERS: Final[dict[str, _Reader]] = {
+    "compacted": _compacted,
+    "inter_agent_communication": _between_agents,
+}

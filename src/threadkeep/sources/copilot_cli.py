@@ -1,0 +1,436 @@
+"""GitHub Copilot CLI: one line log of events per session.
+
+Each answer says only its output tokens. What went in stands in the event that ends a run, as sums
+over the whole session, resumed runs included. So an answer gives a row with its output alone, and
+the end of a run gives one row per model with what the sums grew by since the run before, less the
+output that the answers already gave. A run that crashed leaves its output rows; the next end
+brings the rest. Sums that are smaller than before were begun anew and count whole.
+
+`Gatherer` is what every parser with the common rules for segments needs beside its own reading.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any, Final, Literal
+
+import msgspec
+
+from threadkeep.sources.common import (
+    describe_input,
+    files_below,
+    iso_ms,
+    number as count,
+    rows,
+    stamp_of,
+    table,
+    text,
+)
+from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Stamp, Usage, UserHome
+from threadkeep.sources.segments import Open, Segmenter
+
+_UNKNOWN_NAMES: Final = 200
+_NAME_CHARACTERS: Final = 80
+
+
+class Kept(msgspec.Struct):
+    """What a gatherer needs to go on after a restart."""
+
+    session_id: str
+    facts: Facts = msgspec.field(default_factory=Facts)
+    open: Open = msgspec.field(default_factory=Open)
+
+
+class Gatherer:
+    """Collects what comes up beside the entries of one session: facts, usage, segments."""
+
+    def __init__(self, log: Log, label: str, kept: Kept | None = None) -> None:
+        """Start afresh or go on; `label` names the program in the summaries."""
+        self._log = log
+        kept = kept or Kept(log.session_id)
+        self.session_id = kept.session_id
+        self.facts = kept.facts
+        self.segmenter = Segmenter(log, label, kept.open)
+        self._usage: list[Usage] = []
+        self._unknown: dict[str, int] = {}
+
+    def stamp(self, entries: list[Entry]) -> list[Entry]:
+        """Say of each entry whose it is, if the log's path does not say so already."""
+        if self.session_id != self._log.session_id:
+            for entry in entries:
+                entry.session_id = self.session_id
+        return entries
+
+    def keep(self, entries: list[Entry]) -> list[Entry]:
+        """Take the entries of a record into the segments, and give them stamped."""
+        for entry in entries:
+            self.segmenter.add(entry, self.facts)
+        return self.stamp(entries)
+
+    def spend(self, usage: Usage | None) -> None:
+        """Take what an answer cost; nothing is no answer."""
+        if usage and (usage.input or usage.output or usage.cache_read or usage.cache_write):
+            self._usage.append(usage)
+
+    def wonder(self, names: Iterable[str]) -> None:
+        """Count record types that are not known here."""
+        for name in names:
+            short = name[:_NAME_CHARACTERS]
+            if short in self._unknown or len(self._unknown) < _UNKNOWN_NAMES:
+                self._unknown[short] = self._unknown.get(short, 0) + 1
+
+    def harvest(self) -> Harvest:
+        """Give what came up since the last call."""
+        usage, self._usage = self._usage, []
+        unknown, self._unknown = self._unknown, {}
+        for row in usage:
+            row.session_id = self.session_id
+        return Harvest(
+            facts={self.session_id: self.facts},
+            usage=usage,
+            segments=self.segmenter.take(self.session_id, self.facts),
+            unknown=unknown,
+        )
+
+    def kept(self) -> Kept:
+        """Give what a new gatherer needs to go on from here."""
+        return Kept(self.session_id, self.facts, self.segmenter.open)
+
+
+def plain(name: str) -> str:
+    """Make a file's name a text that any store can hold: a name may be any bytes."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def folders_in(root: Path) -> list[Path]:
+    """List the folders in a folder, sorted; none if it cannot be looked into."""
+    try:
+        with os.scandir(root) as found:
+            names = sorted(entry.path for entry in found if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+    return [Path(name) for name in names]
+
+
+def strange_name(record: object, *names: object) -> str:
+    """Name a record that is not known: by its type, and what is narrower."""
+    if not isinstance(record, dict):
+        return f"({type(record).__name__})"
+    return "/".join(name for name in map(text, names) if name) or "(no type)"
+
+
+def numbered(entries: list[Entry], key: str) -> list[Entry]:
+    """Give the entries of one record their keys: the record's own, then with a number."""
+    for place, entry in enumerate(entries):
+        entry.key = f"{key}#{place}" if place else key
+    return entries
+
+
+# Reads one event: the event, its data, its key, its time.
+_Reader = Callable[[dict[str, Any], dict[str, Any], str, int | None], list[Entry]]
+
+
+def _prompt(event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
+    """What the person typed; a skill's or a parent agent's words are marked as such."""
+    shown = text(data.get("content"))
+    source = text(data.get("source"))
+    injected = bool(text(event.get("agentId"))) or source not in {"", "user"}
+    return [Entry(key, "user", "note" if injected else "prompt", at, shown)] if shown else []
+
+
+def _answer(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
+    model, thought, said = (text(data.get(f)) for f in ("model", "reasoningText", "content"))
+    found = []
+    if thought:
+        found.append(Entry("", "assistant", "reasoning", at, thought, model=model))
+    if said:
+        found.append(Entry("", "assistant", "text", at, said, model=model))
+    for asked in map(table, rows(data.get("toolRequests"))):
+        call = _call("assistant", text(asked.get("name")), asked, at)
+        call.model = model
+        found.append(call)
+    return numbered(found, key)
+
+
+def _call(
+    role: Literal["user", "assistant"], tool: str, asked: dict[str, Any], at: int | None
+) -> Entry:
+    return Entry(
+        "",
+        role,
+        "tool_call",
+        at,
+        describe_input(asked.get("arguments")),
+        tool=tool,
+        call_id=text(asked.get("toolCallId")),
+    )
+
+
+def _own_call(
+    _event: dict[str, Any], data: dict[str, Any], key: str, at: int | None
+) -> list[Entry]:
+    """A tool that the person ran, without asking the model."""
+    return numbered([_call("user", text(data.get("toolName")), data, at)], key)
+
+
+def _result(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
+    failure = data.get("error")
+    shown = _result_text(data.get("result"))
+    if failure:
+        shown = "\n".join(filter(None, (shown, _failure_text(failure))))
+    return [
+        Entry(
+            key,
+            "tool",
+            "tool_result",
+            at,
+            shown,
+            tool=text(data.get("toolName")),
+            call_id=text(data.get("toolCallId")),
+            error=data.get("success") is False,
+        )
+    ]
+
+
+def _result_text(result: object) -> str:
+    if isinstance(result, str):
+        return result
+    fields = table(result)
+    return text(fields.get("content")) or text(fields.get("detailedContent"))
+
+
+def _failure_text(failure: object) -> str:
+    return failure if isinstance(failure, str) else text(table(failure).get("message"))
+
+
+def _compaction(
+    _event: dict[str, Any], data: dict[str, Any], key: str, at: int | None
+) -> list[Entry]:
+    shown = text(data.get("summaryContent"))
+    return [Entry(key, "system", "summary", at, shown)] if shown else []
+
+
+def _note(*fields: str, error: bool = False) -> _Reader:
+    """Make the reader of a notice that stands in the first of these fields that has a text."""
+
+    def read(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
+        shown = next(filter(None, (text(data.get(field)) for field in fields)), "")
+        return [Entry(key, "system", "note", at, shown, error=error)] if shown else []
+
+    return read
+
+
+_READERS: Final[dict[str, _Reader]] = {
+    "user.message": _prompt,
+    "assistant.message": _answer,
+    "tool.user_requested": _own_call,
+    "tool.execution_complete": _result,
+    "session.compaction_complete": _compaction,
+    "system.message": _note("content"),
+    "system.notification": _note("content", "message"),
+    "session.info": _note("message"),
+    "session.warning": _note("message"),
+    "session.error": _note("message", error=True),
+    "session.task_complete": _note("summary"),
+    "skill.invoked": _note("content", "name"),
+    "subagent.started": _note("agentDescription", "agentDisplayName", "agentName"),
+    "subagent.failed": _note("error", error=True),
+    "abort": _note("reason"),
+}
+# Known, and nothing to read in them. A tool's start repeats what the answer asked for.
+_SILENT: Final = frozenset(
+    (
+        *("assistant.intent", "assistant.reasoning", "assistant.turn_end", "assistant.turn_start"),
+        *("assistant.usage", "pending_messages.modified", "session.compaction_start"),
+        *("session.context_changed", "session.handoff", "session.idle", "session.mode_changed"),
+        *("session.model_change", "session.plan_changed", "session.resume", "session.shutdown"),
+        *("session.snapshot_rewind", "session.start", "session.title_changed"),
+        *("session.truncation", "session.usage_checkpoint", "session.usage_info"),
+        *("session.workspace_file_changed", "subagent.completed", "subagent.deselected"),
+        *("subagent.selected", "tool.execution_partial_result", "tool.execution_progress"),
+        "tool.execution_start",
+    )
+)
+_SILENT_FAMILIES: Final = ("hook.", "permission.")
+
+
+def _entries(record: object, number: int) -> list[Entry]:
+    event = table(record)
+    reader = _READERS.get(text(event.get("type")))
+    if reader is None:
+        return []
+    key = text(event.get("id")) or str(number)
+    return reader(event, table(event.get("data")), key, iso_ms(event.get("timestamp")))
+
+
+class _Sums(msgspec.Struct):
+    """The sums of one model, as the end of a run gives them."""
+
+    input: int = 0  # with what came from and went to the cache
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+    def since(self, before: "_Sums") -> "_Sums":
+        """What came in after an earlier look; all of it if the sums were begun anew."""
+        if self.input < before.input or self.output < before.output:
+            return self
+        return _Sums(
+            self.input - before.input,
+            self.output - before.output,
+            max(0, self.cache_read - before.cache_read),
+            max(0, self.cache_write - before.cache_write),
+            max(0, self.reasoning - before.reasoning),
+        )
+
+
+class _State(msgspec.Struct):
+    kept: Kept
+    runs: int = 0  # that came to their end
+    sums: dict[str, _Sums] = {}  # by model, at the last end
+    counted: dict[str, int] = {}  # by model, the output that answers gave since
+
+
+class CopilotParser:
+    """Reads one session's events."""
+
+    def __init__(self, log: Log, state: bytes | None) -> None:
+        fresh = _State(Kept(log.session_id))
+        self._state = msgspec.msgpack.decode(state, type=_State) if state else fresh
+        self._gatherer = Gatherer(log, "Copilot CLI", self._state.kept)
+
+    def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:
+        """Take the next event."""
+        del line
+        event = table(record)
+        name = text(event.get("type"))
+        if name in _READERS or name in _SILENT or name.startswith(_SILENT_FAMILIES):
+            self._learn(name, event, table(event.get("data")), number)
+        else:
+            self._gatherer.wonder([strange_name(record, name)])
+        return self._gatherer.keep(_entries(record, number))
+
+    def _learn(self, name: str, event: dict[str, Any], data: dict[str, Any], number: int) -> None:
+        facts = self._gatherer.facts
+        match name:
+            case "assistant.message":
+                self._answered(event, data, number)
+            case "session.start" | "session.resume" | "session.context_changed":
+                self._begin(data)
+            case "session.model_change":
+                facts.model = text(data.get("newModel")) or facts.model
+            case "session.title_changed":
+                facts.title = text(data.get("title")) or facts.title
+            case "session.shutdown":
+                self._end(data, iso_ms(event.get("timestamp")))
+
+    def _begin(self, data: dict[str, Any]) -> None:
+        facts = self._gatherer.facts
+        context = table(data.get("context")) or data
+        facts.cwd = text(context.get("cwd")) or facts.cwd
+        facts.git_branch = text(context.get("branch")) or facts.git_branch
+        facts.version = text(data.get("copilotVersion")) or facts.version
+        facts.model = text(data.get("selectedModel")) or facts.model
+
+    def _answered(self, event: dict[str, Any], data: dict[str, Any], number: int) -> None:
+        model = text(data.get("model")) or self._gatherer.facts.model
+        if not text(event.get("agentId")) and not text(data.get("parentToolCallId")):
+            self._gatherer.facts.model = model
+        output = max(0, count(data.get("outputTokens")))
+        own = text(data.get("messageId")) or text(event.get("id"))
+        key = own or f"{self._gatherer.session_id}:{number}"
+        self._gatherer.spend(Usage(key, iso_ms(event.get("timestamp")), model, output=output))
+        self._state.counted[model] = self._state.counted.get(model, 0) + output
+
+    def _end(self, data: dict[str, Any], at: int | None) -> None:
+        state, session = self._state, self._gatherer.session_id
+        for model, metrics in table(data.get("modelMetrics")).items():
+            sums = _sums_of(table(table(metrics).get("usage")))
+            grown = sums.since(state.sums.get(model, _Sums()))
+            state.sums[model] = sums
+            cached = grown.cache_read + grown.cache_write
+            row = Usage(
+                key=f"{session}:{model}:{state.runs}",
+                at=at,
+                model=model,
+                input=max(0, grown.input - cached),
+                output=max(0, grown.output - state.counted.get(model, 0)),
+                cache_read=grown.cache_read,
+                cache_write=grown.cache_write,
+                reasoning=grown.reasoning,
+            )
+            self._gatherer.spend(row)
+        state.runs += 1
+        state.counted = {}
+
+    def harvest(self) -> Harvest:
+        """Give what came up since the last call."""
+        return self._gatherer.harvest()
+
+    def state(self) -> bytes:
+        """Give what a new parser needs to go on from here."""
+        self._state.kept = self._gatherer.kept()
+        return msgspec.msgpack.encode(self._state)
+
+
+def _sums_of(usage: dict[str, Any]) -> _Sums:
+    names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
+    return _Sums(*(max(0, count(usage.get(name))) for name in (*names, "reasoningTokens")))
+
+
+class CopilotSource:
+    """The sessions of GitHub Copilot CLI."""
+
+    harness: Final = "copilot-cli"
+    kind: Final = "lines"
+
+    def roots(self, user: UserHome) -> list[Path]:
+        """Name the folders to look into."""
+        moved = user.env.get("COPILOT_HOME")
+        places = [Path(moved)] if moved else []
+        return [place / "session-state" for place in (*places, user.home / ".copilot")]
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        """Yield the sessions' files: `<id>/events.jsonl`, in older versions `<id>.jsonl`."""
+        found: dict[str, Log] = {}
+        for root in self.roots(user):
+            for path, stamp in files_below(root, ".jsonl", depth=0):
+                found[str(path)] = Log(str(path), stamp, plain(path.stem))
+            for folder in folders_in(root):
+                stamp_there = _stamp(folder / "events.jsonl")
+                if stamp_there:
+                    path = folder / "events.jsonl"
+                    found[str(path)] = Log(str(path), stamp_there, plain(folder.name))
+        yield from (found[path] for path in sorted(found))
+
+    def parser(self, log: Log, state: bytes | None) -> CopilotParser:
+        """Make a parser for one file."""
+        return CopilotParser(log, state)
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
+        """Read one event alone."""
+        del line
+        return _entries(record, number)
+
+    def items(self, log: Log) -> Iterable[Item]:
+        """A line log has none."""
+        del log
+        return ()
+
+    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
+        """A line log has none."""
+        del log, item
+        return ()
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return stamp_of(status) if S_ISREG(status.st_mode) else None
+
+
+SOURCE: Final = CopilotSource()

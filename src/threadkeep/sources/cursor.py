@@ -1,0 +1,119 @@
+"""Cursor's agent transcripts: a line log for each conversation, below the folder of its project.
+
+The lines carry no ids, no times but the prompt's, no results and no model. A line's number is its
+key, and a time that is not told is that of the last prompt, else the file's.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from threadkeep.errors import Busy
+from threadkeep.sources.common import files_below, table, text
+from threadkeep.sources.cursor_messages import HARNESS, Reading, Said, message_reading
+from threadkeep.sources.cursor_parser import CursorParser, Read
+from threadkeep.sources.cursor_places import (
+    chat_ids,
+    composer_ids,
+    folder_of,
+    folders_in,
+    printable,
+    projects_root,
+)
+from threadkeep.sources.records import Entry, Item, Log, Stamp, UserHome
+
+_FOLDER = "agent-transcripts"
+
+
+class CursorTranscripts:
+    """Reads `*.jsonl` transcripts."""
+
+    harness = HARNESS
+    kind: Literal["lines", "document"] = "lines"
+
+    def roots(self, user: UserHome) -> list[Path]:
+        """Name the folders to look into and to watch."""
+        return [projects_root(user)]
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        """Yield the transcripts of conversations that no better place has."""
+        yield from find_transcripts(user, ".jsonl")
+
+    def parser(self, log: Log, state: bytes | None) -> CursorParser:
+        """Make a parser that starts afresh, or goes on from a state."""
+        return CursorParser(log, state, read_line, slug_of(log.path))
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
+        """Read one record alone."""
+        reading = read_line(record, number).reading
+        return [said.entry for said in reading.said] if reading else []
+
+    def items(self, log: Log) -> Iterable[Item]:  # noqa: ARG002
+        """A line log has no items."""
+        return ()
+
+    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:  # noqa: ARG002
+        """A line log has no records but its lines."""
+        return ()
+
+
+def find_transcripts(user: UserHome, *suffixes: str) -> Iterator[Log]:
+    """Yield transcript files by path; none while the better places cannot be asked."""
+    try:
+        elsewhere = composer_ids(user) | chat_ids(user)
+    except Busy:
+        return  # to read both places would double what is said; the next look will tell
+    seen: dict[str, bool] = {}
+    for project in folders_in(projects_root(user)):
+        inside = project if project.name == _FOLDER else project / _FOLDER
+        cwd = ""
+        for number, (path, stamp) in enumerate(files_below(inside, *suffixes, depth=4)):
+            if number == 0:
+                cwd = printable(folder_of(project.name, seen))
+            if path.stem not in elsewhere:
+                yield _log(path, stamp, cwd)
+
+
+def _log(path: Path, stamp: Stamp, cwd: str) -> Log:
+    is_subagent = path.parent.name == "subagents"
+    return Log(
+        path=str(path),
+        stamp=stamp,
+        session_id=printable(path.stem),
+        project_dir=cwd,
+        parent_session_id=printable(path.parent.parent.name) if is_subagent else None,
+        is_subagent=is_subagent,
+    )
+
+
+def slug_of(path: str) -> str:
+    """Give the project's name in a transcript's path; empty if it was made outside of any."""
+    before = path.replace("\\", "/").partition(f"/{_FOLDER}/")[0]
+    slug = before.rpartition("/")[2]
+    return "" if slug == "projects" else slug
+
+
+def read_line(record: Any, number: int) -> Read:
+    """Take one line of a transcript apart; a record may bring the number it had."""
+    inside = table(record)
+    told = inside.get("n")
+    key = str(told if isinstance(told, int) else number)
+    if "role" in inside:
+        message = inside.get("message")
+        content = table(message).get("content") if isinstance(message, dict) else message
+        return Read(message_reading(inside["role"], content, key))
+    kind = inside.get("type")
+    if kind == "turn_ended":
+        return Read(_ended(inside, key))
+    return Read(unknown=f"type/{kind}"[:80] if isinstance(kind, str) else "record")
+
+
+def _ended(record: dict[str, Any], key: str) -> Reading | None:
+    error = record.get("error")
+    if record.get("status") != "error" and not error:
+        return None
+    said = text(error) or text(table(error).get("message")) or "the turn ended with an error"
+    return Reading([Said(Entry(key, "system", "note", None, said, error=True))], counts=False)
+
+
+SOURCE = CursorTranscripts()

@@ -1,0 +1,188 @@
+"""The chat stores of Cursor's command: content-addressed blobs, led to by the newest root.
+
+A blob is a message in JSON, or a node in protocol buffers that names other blobs by their hash.
+What no root leads to any more has been superseded. Messages carry no times of their own.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.errors import Busy, NotFound
+from threadkeep.sources.common import database_stamp, table, text
+from threadkeep.sources.cursor_messages import HARNESS, epoch_ms, message_reading
+from threadkeep.sources.cursor_parser import CursorParser, Read
+from threadkeep.sources.cursor_places import (
+    chats_root,
+    composer_ids,
+    folders_by_hash,
+    folders_in,
+    printable,
+)
+from threadkeep.sources.protobuf import byte_fields
+from threadkeep.sources.raw_json import file_bytes, one_line, stored_object, wrap
+from threadkeep.sources.records import Entry, Facts, Item, Log, UserHome
+
+_ID_BYTES: Final = 32
+_TABLES: Final = {"meta", "blobs"}
+_UNNAMED: Final = {"New Agent", "New Chat", "Untitled"}
+_SIDECAR: Final = "meta.json"
+
+
+class CursorChats:
+    """Reads `store.db` files."""
+
+    harness = HARNESS
+    kind: Literal["lines", "document"] = "document"
+
+    def roots(self, user: UserHome) -> list[Path]:
+        """Name the folders to look into and to watch."""
+        return [chats_root(user)]
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        """Yield the stores of conversations that the editor's database does not have."""
+        try:
+            elsewhere = composer_ids(user)
+        except Busy:
+            return  # to read both places would double what is said; the next look will tell
+        folders: dict[str, str] | None = None
+        for project in folders_in(chats_root(user)):
+            for chat in folders_in(project):
+                stamp = database_stamp(chat / "store.db")
+                if stamp is None or chat.name in elsewhere:
+                    continue
+                folders = folders_by_hash(user, {}) if folders is None else folders
+                cwd = printable(folders.get(project.name, ""))
+                yield Log(str(chat / "store.db"), stamp, printable(chat.name), cwd)
+
+    def parser(self, log: Log, state: bytes | None) -> CursorParser:
+        """Make a parser that starts afresh, or goes on from a state."""
+        return CursorParser(log, state, _read)
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
+        """Read one record alone."""
+        reading = _read(record, number).reading
+        return [said.entry for said in reading.said] if reading else []
+
+    def items(self, log: Log) -> Iterable[Item]:
+        """Yield the one conversation; its newest root is named by the hash of all that is in it."""
+        with open_foreign(Path(log.path)) as database:
+            stored = _meta_text(database) if database.tables() >= _TABLES else ""
+        sidecar = msgspec.json.encode(_sidecar(log))
+        if stored:
+            mark = hashlib.blake2b(stored.encode() + sidecar, digest_size=16).hexdigest()
+            yield Item(log.session_id, mark)
+
+    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
+        """Yield what is known about the conversation, then its messages in order."""
+        with open_foreign(Path(log.path)) as database:
+            if not database.tables() >= _TABLES:
+                return
+            meta = _unhexed(_meta_text(database))
+            root = text(meta.pop("latestRootBlobId", None))
+            about = {"agentId": item, "meta": meta, "sidecar": _sidecar(log)}
+            yield item, msgspec.json.encode(about)
+            for key, message in _messages(database, root or _likely_root(database)):
+                yield key, wrap({"blob": key}, "message", message)
+
+
+def _meta_text(database: ForeignDatabase) -> str:
+    rows = list(database.rows("SELECT value FROM meta WHERE key = '0' OR key = 0"))
+    stored = rows[0][0] if rows else ""
+    return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else str(stored or "")
+
+
+def _unhexed(stored: str) -> dict[str, Any]:
+    try:
+        return stored_object(bytes.fromhex(stored))
+    except ValueError:
+        return stored_object(stored)  # some releases did not encode it
+
+
+def _sidecar(log: Log) -> dict[str, Any]:
+    """Read the little file beside newer stores; it alone names the folder in plain words."""
+    try:
+        told = stored_object(file_bytes(Path(log.path).with_name(_SIDECAR)))
+    except NotFound:
+        return {}
+    return {key: told[key] for key in ("cwd", "title", "createdAtMs", "isSubagent") if key in told}
+
+
+def _messages(database: ForeignDatabase, root: str) -> Iterator[tuple[str, bytes]]:
+    """Walk the nodes from the root, children before their node; each blob counts once."""
+    seen: set[str] = set()
+    waiting: list[tuple[str, bytes | None]] = [(root, None)]
+    while waiting:
+        key, own = waiting.pop()
+        if own is not None:
+            yield key, own
+            continue
+        data = b"" if key in seen else _blob(database, key)
+        seen.add(key)
+        if data[:1] == b"{":
+            if "role" in stored_object(data):
+                yield key, one_line(data)
+            continue
+        children, inside = _node(key, data)
+        waiting += reversed([(child, None) for child in children] + inside)
+
+
+def _node(key: str, data: bytes) -> tuple[list[str], list[tuple[str, bytes | None]]]:
+    children: list[str] = []
+    inside: list[tuple[str, bytes | None]] = []
+    for _, content in byte_fields(data):
+        if len(content) == _ID_BYTES and content[:1] != b"{":
+            children.append(content.hex())
+        elif content[:1] == b"{" and "role" in stored_object(content):
+            inside.append((f"{key}#{len(inside)}" if inside else key, one_line(content)))
+    return children, inside
+
+
+def _blob(database: ForeignDatabase, key: str) -> bytes:
+    row = next(database.rows("SELECT data FROM blobs WHERE id = ?", (key,)), None)
+    data = row[0] if row else b""
+    return data.encode() if isinstance(data, str) else bytes(data or b"")
+
+
+def _likely_root(database: ForeignDatabase) -> str:
+    """Name the node that leads to most blobs, for a store that does not name its root."""
+    best, most = "", 0
+    for key, data in database.rows("SELECT id, data FROM blobs ORDER BY id"):
+        if isinstance(data, bytes) and data[:1] != b"{":
+            children, _ = _node(str(key), data)
+            if len(children) > most:
+                best, most = str(key), len(children)
+    return best
+
+
+def _read(record: Any, number: int) -> Read:
+    inside = table(record)
+    message = inside.get("message")
+    if isinstance(message, dict):
+        key = text(inside.get("blob")) or str(number)
+        return Read(message_reading(message.get("role"), message.get("content"), key))
+    if "meta" in inside:
+        return _about(table(inside["meta"]), table(inside.get("sidecar")))
+    return Read(unknown="record")
+
+
+def _about(meta: dict[str, Any], sidecar: dict[str, Any]) -> Read:
+    name = text(meta.get("name")) or text(sidecar.get("title"))
+    parent = table(meta.get("subagentInfo"))
+    facts = Facts(
+        title="" if name in _UNNAMED else name,
+        model=text(meta.get("lastUsedModel")),
+        agent=text(meta.get("mode")),
+        cwd=text(sidecar.get("cwd")),
+        is_subagent=sidecar.get("isSubagent") is True or bool(parent),
+    )
+    for key in ("parentAgentId", "parentComposerId", "parentConversationId", "parentId"):
+        facts.parent_session_id = facts.parent_session_id or text(parent.get(key))
+    return Read(facts=facts, at=epoch_ms(meta.get("createdAt", sidecar.get("createdAtMs"))))
+
+
+SOURCE = CursorChats()

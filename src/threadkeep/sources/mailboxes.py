@@ -1,0 +1,225 @@
+"""Mailbox folders as a source: one session for each, the mail of both directions brought together.
+
+The folder belongs to a sandboxed agent as much as to its host, so both files are opened with the
+mailbox's own caution: no links, no views, no log of the other side's making, a limit on time.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from pathlib import Path
+from typing import Any, Final
+
+from threadkeep.base.shared_file import SharedFile
+from threadkeep.mailbox.folder import Folder, columns_of
+from threadkeep.mailbox.times import read_moment
+from threadkeep.sources.common import describe_input, rows, stamp_of, table, text
+from threadkeep.sources.own import (
+    Reading,
+    Row,
+    SessionParser,
+    fingerprint,
+    frame_of,
+    line,
+    quoted,
+    read_safely,
+    row_of,
+    said,
+)
+from threadkeep.sources.records import Entry, Facts, Item, Log, Parser, Stamp, UserHome
+
+# How long one folder may keep the others waiting, in seconds: its agent can lock its files.
+_PATIENCE: Final = 2.0
+_LARGEST: Final = 4 * 1024 * 1024  # characters of one row: no honest mail has more
+_AS_JSON: Final = frozenset(("content",))
+# What was said and where; how far it is on its way changes, and is no part of the conversation.
+_COLUMNS: Final = (
+    *("id", "seq", "kind", "timestamp", "in_reply_to", "channel_type", "platform_id"),
+    *("thread_id", "trigger", "series_id", "source_session_id", "content"),
+)
+_LABELS: Final = {"nanoclaw": "NanoClaw"}
+
+
+class MailboxSource:
+    """The session folders below some roots: `<root>/<agent group>/<session>/`."""
+
+    kind: Final = "document"
+
+    def __init__(self, roots: Sequence[Path], harness: str = "mailbox") -> None:
+        """Look below these folders; `harness` is `nanoclaw` for folders that are not ours."""
+        self.harness: Final = harness
+        self._roots = tuple(roots)
+
+    def roots(self, user: UserHome) -> list[Path]:
+        """Name the folders, wherever the user's home is."""
+        del user
+        return list(self._roots)
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        """Yield the session folders that are there; those behind links are passed over."""
+        del user
+        for root in sorted(set(self._roots)):
+            for group in _folders_in(root):
+                for session in _folders_in(group):
+                    stamp = _stamp(session)
+                    if stamp is not None:
+                        path = os.fspath(session)
+                        yield Log(path, stamp, session.name, project_dir=group.name)
+
+    def parser(self, log: Log, state: bytes | None) -> Parser:
+        """Make a parser; it has no state."""
+        del state
+        return SessionParser(log, _LABELS.get(self.harness, self.harness.title()), read_record)
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
+        """Read one record alone."""
+        return list(read_safely(read_record, record).entries)
+
+    def items(self, log: Log) -> Iterable[Item]:
+        """Yield the one session of a folder."""
+        folder = _open(log)
+        looks = [_look(folder.inbound, "messages_in"), _look(folder.outbound, "messages_out")]
+        yield Item(folder.path.name, fingerprint(looks))
+
+    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
+        """Yield the mail of a folder: each direction by its numbers, the two of them by time."""
+        folder = _open(log)
+        about = {"agent_group": folder.path.parent.name}
+        yield "session", line(type="session", session=item, row=about)
+        coming = _rows(folder.inbound, "messages_in")
+        going = _rows(folder.outbound, "messages_out")
+        timed = merge(_timed("in", coming), _timed("out", going), key=lambda one: one[:2])
+        for *_, direction, row in timed:
+            key = f"{direction}:{row.get('id')}"
+            yield key, line(type="mail", session=item, direction=direction, row=row)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [folder / name for name in sorted(names)]
+
+
+def _stamp(folder: Path) -> Stamp | None:
+    try:
+        coming, going = os.lstat(folder / "inbound.db"), os.lstat(folder / "outbound.db")
+    except OSError:
+        return None
+    size = coming.st_size + going.st_size
+    newest = max(coming.st_mtime_ns, going.st_mtime_ns)
+    return stamp_of(coming)._replace(size=size, mtime_ns=newest)
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def _open(log: Log) -> Folder:
+    return Folder(log.path, budget=_PATIENCE).need()
+
+
+def _nobody_recovers() -> bool:
+    """Say that the other side lives: only the host may undo what it left unfinished."""
+    return True
+
+
+def _look(file: SharedFile, name: str) -> Sequence[Any]:
+    with file.read(owner_runs=_nobody_recovers) as tx:
+        sql = "SELECT count(*), max(rowid), max(seq), sum(length(content))"
+        return tuple(tx.execute(f"{sql} FROM {name}").fetchone())
+
+
+def _rows(file: SharedFile, name: str) -> list[Row]:
+    with file.read(owner_runs=_nobody_recovers) as tx:
+        there = columns_of(tx, name)
+        names = [column for column in _COLUMNS if column in there]
+        wanted = ", ".join(map(_shortened, names))
+        sql = f"SELECT {wanted} FROM {name} ORDER BY seq, rowid"  # noqa: S608  (names of ours)
+        found = tx.execute(sql).fetchall()
+    return [row_of(dict(zip(names, row, strict=True)), _AS_JSON) for row in found]
+
+
+def _shortened(column: str) -> str:
+    return f"substr(content, 1, {_LARGEST})" if column == "content" else quoted(column)
+
+
+def _timed(direction: str, mail: Iterable[Row]) -> Iterator[tuple[int, int, str, Row]]:
+    """Give each row a time that never goes back in its direction; in one second numbers decide."""
+    latest = highest = 0
+    for row in mail:
+        at, seq = _at(row), row.get("seq")
+        latest = max(latest, (at or 0) // 1000)
+        highest = max(highest, seq if isinstance(seq, int) else 0)
+        yield latest, highest, direction, row
+
+
+def _at(row: Row) -> int | None:
+    return read_moment(text(row.get("timestamp")))
+
+
+# ---------------------------------------------------------------------- records to entries
+
+
+def read_record(record: Any) -> Reading:
+    """Read one record of a mailbox."""
+    kind, session_id, row, whole = frame_of(record)
+    if not session_id:
+        return Reading(unknown="no session")
+    if kind == "session":
+        return Reading(session_id, facts=Facts(agent=text(row.get("agent_group"))))
+    direction, mail_id = text(whole.get("direction")), text(row.get("id"))
+    if kind != "mail" or direction not in ("in", "out"):
+        return Reading(unknown=kind or "no type")
+    if not mail_id:
+        return Reading(unknown="mail without an id")
+    entry = Entry(f"{direction}:{mail_id}", "system", "note", _at(row), "", session_id)
+    known = _incoming(row, entry) if direction == "in" else _outgoing(row, entry)
+    if not known:
+        return Reading(session_id, unknown=f"{direction}/{text(row.get('kind'))}")
+    return Reading(session_id, [entry] if entry.text else [])
+
+
+def _incoming(row: Row, entry: Entry) -> bool:
+    """Fill in what came for the agent; False if its kind is not known."""
+    kind, content = text(row.get("kind")), row.get("content")
+    if kind in ("chat", "chat-sdk"):
+        entry.role = "user"
+        entry.text = _spoken(content)
+        from_host = table(content).get("senderId") == "system"
+        # What wakes nobody was said to others, and is there to be known.
+        entry.kind = "note" if from_host or row.get("trigger") == 0 else "prompt"
+        return True
+    entry.text = text(table(content).get("prompt")) if kind == "task" else ""
+    entry.text = entry.text or describe_input(content)
+    return kind in ("task", "webhook", "system")
+
+
+def _outgoing(row: Row, entry: Entry) -> bool:
+    """Fill in what the agent sent; False if its kind is not known."""
+    kind, content = text(row.get("kind")), row.get("content")
+    entry.role = "assistant"
+    if kind in ("chat", "chat-sdk"):
+        reaction = text(table(content).get("emoji"))
+        entry.kind = "note" if reaction else "text"
+        entry.text = reaction or _spoken(content)
+        return True
+    entry.text = describe_input(content)
+    return kind == "system"
+
+
+def _spoken(content: object) -> str:
+    """Give the words of a message, a question or a card; content that is no JSON is plain text."""
+    fields = table(content)
+    if not fields:
+        return said(content)
+    words = [text(fields.get(name)) for name in ("text", "title", "question", "fallbackText")]
+    words += [f"- {text(table(one).get('label'))}" for one in rows(fields.get("options"))]
+    files = (*rows(fields.get("attachments")), *rows(fields.get("files")))
+    words += [f"[file {_file_name(one)}]" for one in files]
+    return "\n".join(word for word in words if word)
+
+
+def _file_name(file: object) -> str:
+    return text(file) or text(table(file).get("name")) or "without a name"

@@ -1,0 +1,256 @@
+"""What sources of our own stores share: rows as lines, fingerprints, a parser of whole sessions.
+
+A record has the same frame in all of them: `{"type": …, "session": <id>, "row": {columns}, …}`.
+Each can be read alone, so that what the archive keeps needs nothing beside it.
+"""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.foreign import ForeignDatabase
+from threadkeep.sources.common import database_stamp, rows, table, text
+from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Usage
+from threadkeep.sources.segments import Segmenter, compact
+
+Row = dict[str, Any]
+_NAME: Final = 80
+_NAMES: Final = 200
+_LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
+
+
+class Reading(NamedTuple):
+    """What one record says; an empty session means that it says nothing."""
+
+    session_id: str = ""
+    entries: Sequence[Entry] = ()
+    facts: Facts | None = None
+    usage: Sequence[Usage] = ()
+    unknown: str = ""
+    copied: bool = False  # another session has it, too: nothing new to learn from
+
+
+Read = Callable[[Any], Reading]
+
+
+class SessionParser:
+    """Reads sessions whole, from their first record on; nothing is kept between two looks."""
+
+    def __init__(self, log: Log, label: str, read: Read) -> None:
+        """Read records with `read`; `label` names the program in summaries."""
+        self._log = log
+        self._label = label
+        self._read = read
+        self._facts: dict[str, Facts] = {}
+        self._segments: dict[str, Segmenter] = {}
+        self._usage: list[Usage] = []
+        self._unknown: Counter[str] = Counter()
+
+    def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:
+        """Take the next record."""
+        del line, number  # every row has an id of its own
+        found = read_safely(self._read, record)
+        if found.unknown:
+            self._count(found.unknown)
+        if found.facts is not None:
+            self._facts[found.session_id] = found.facts
+        self._usage += found.usage
+        if found.entries and not found.copied:
+            self._cut(found)
+        return list(found.entries)
+
+    def _cut(self, found: Reading) -> None:
+        segmenter = self._segments.get(found.session_id)
+        if segmenter is None:
+            segmenter = self._segments[found.session_id] = Segmenter(self._log, self._label)
+        facts = self._facts.setdefault(found.session_id, Facts())
+        for entry in found.entries:
+            segmenter.add(entry, facts)
+
+    def _count(self, name: str) -> None:
+        short = name[:_NAME]
+        if short in self._unknown or len(self._unknown) < _NAMES:
+            self._unknown[short] += 1
+
+    def harvest(self) -> Harvest:
+        """Give what came up since the last call, beside the entries."""
+        usage, self._usage = self._usage, []
+        unknown, self._unknown = dict(self._unknown), Counter()
+        segments = [
+            segment
+            for session_id, segmenter in self._segments.items()
+            for segment in segmenter.take(session_id, self._facts[session_id])
+        ]
+        return Harvest(dict(self._facts), usage, segments, [], unknown)
+
+    def state(self) -> bytes:
+        """Give nothing: a session that changed is read again from its beginning."""
+        return b""
+
+
+def read_safely(read: Read, record: Any) -> Reading:
+    """Read a record of any shape; one too deep to be written out counts as unknown."""
+    try:
+        return read(record)
+    except RecursionError:
+        return Reading(unknown="nested too deeply")
+
+
+def frame_of(record: Any) -> tuple[str, str, Row, Row]:
+    """Take a record apart: its type, its session, its row, and the whole of it."""
+    whole = table(record)
+    return text(whole.get("type")), text(whole.get("session")), table(whole.get("row")), whole
+
+
+# ---------------------------------------------------------------------- rows to lines
+
+
+def find_databases(paths: Iterable[Path]) -> list[Log]:
+    """Give the databases among the paths that are there now, sorted; none is opened."""
+    found = []
+    for path in sorted(set(paths)):
+        stamp = database_stamp(path) if path.is_file() else None
+        if stamp is not None:
+            found.append(Log(os.fspath(path), stamp))
+    return found
+
+
+def line(**frame: Any) -> bytes:
+    """Write a record as one line."""
+    return msgspec.json.encode(frame)
+
+
+def embed(value: Any) -> Any:
+    """Put JSON that a column holds as text into a record as the value that it is.
+
+    Written as text inside JSON its quotes would be escaped twice, and secrets in it would hide
+    from the patterns that look for them. What is no JSON stays text.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        return _embed_odd(value)
+    return msgspec.Raw(_on_one_line(value))
+
+
+def _embed_odd(value: str) -> Any:
+    """Half characters are JSON to some writers, and so are numbers of any size."""
+    try:
+        return msgspec.Raw(json.dumps(json.loads(value, parse_constant=str)).encode())
+    except (ValueError, RecursionError):
+        return value
+
+
+def _on_one_line(value: str) -> bytes:
+    # In JSON a line can only end between two values: inside a string it is escaped.
+    return value.replace("\r", " ").replace("\n", " ").encode()
+
+
+def row_of(values: Mapping[str, Any], as_json: frozenset[str] = frozenset()) -> Row:
+    """Give a row without its empty columns; those of `as_json` hold JSON."""
+    return {
+        name: embed(value) if name in as_json else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def table_rows(
+    database: ForeignDatabase,
+    name: str,
+    rest: str = "",
+    params: Sequence[Any] = (),
+    *,
+    without: frozenset[str] = frozenset(),
+) -> Iterator[Row]:
+    """Yield rows of a table by the columns that it has; `rest` is what follows its name in SQL."""
+    names = [column for column in database.columns(name) if column not in without]
+    columns = ", ".join(f"{name}.{quoted(column)}" for column in names)
+    sql = f"SELECT {columns} FROM {name} {rest}"  # noqa: S608  (the names are ours and the file's)
+    for values in database.rows(sql, params):
+        yield dict(zip(names, values, strict=True))
+
+
+def quoted(column: str) -> str:
+    """Quote the name of a column."""
+    return '"' + column.replace('"', '""') + '"'
+
+
+def by_session(database: ForeignDatabase, sql: str) -> Mapping[str, tuple[Any, ...]]:
+    """Run a query whose first column is a session, and give the rest of each row by it."""
+    return {row[0]: row[1:] for row in database.rows(sql)}
+
+
+def items_of(
+    database: ForeignDatabase, name: str, looks: Iterable[str], without: frozenset[str]
+) -> Iterator[Item]:
+    """Yield the sessions of a table; `looks` are queries that tell what else has changed."""
+    seen = [by_session(database, sql) for sql in looks]
+    for row in table_rows(database, name, "ORDER BY id", without=without):
+        session_id = row.get("id")
+        if isinstance(session_id, str) and session_id:
+            yield Item(session_id, fingerprint(row, *(look.get(session_id) for look in seen)))
+
+
+def fingerprint(*seen: Any) -> str:
+    """Make one short text of everything that must differ for a session to be read again."""
+    return hashlib.blake2b(repr(seen).encode("utf-8", "replace"), digest_size=12).hexdigest()
+
+
+# ---------------------------------------------------------------------- values to text
+
+
+def moment(milliseconds: object) -> int | None:
+    """Read a time in epoch milliseconds; None if it is none."""
+    is_time = isinstance(milliseconds, (int, float)) and 0 < milliseconds <= _LATEST_MS
+    return int(milliseconds) if is_time else None  # type: ignore[call-overload]
+
+
+def said(value: object) -> str:
+    """Write out what a tool or a person gave: text as it is, blocks joined, other values as JSON.
+
+    Pictures and other blobs are only named.
+    """
+    if isinstance(value, str):
+        return "[image]" if value.startswith("data:image/") else value
+    inside = table(value).get("content", table(value).get("value"))
+    blocks = rows(value) or rows(inside)
+    if blocks and all(isinstance(block, (str, dict)) for block in blocks):
+        shown = [_block(block) for block in blocks]
+        if None not in shown:
+            return "\n".join(piece for piece in shown if piece)
+    return "" if value is None else compact(_without_blobs(value))
+
+
+def _block(block: object) -> str | None:
+    """Give the text of one block; None if it is no block of a message."""
+    if isinstance(block, str):
+        return block
+    fields = table(block)
+    kind = text(fields.get("type"))
+    if isinstance(fields.get("text"), str) and kind:
+        return text(fields["text"])
+    return "[image]" if kind.startswith(("image", "media", "file", "input_image")) else None
+
+
+def _without_blobs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "[data]" if key == "data" and _is_blob(item) else _without_blobs(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_blobs(item) for item in value]
+    return "[image]" if isinstance(value, str) and value.startswith("data:image/") else value
+
+
+def _is_blob(value: object) -> bool:
+    return isinstance(value, str) and len(value) > 1000 and " " not in value[:200]  # noqa: PLR2004

@@ -1,0 +1,347 @@
+"""State files as a source: Hermes Agent's own, of any version, and ours of the same contract.
+
+One record for the session with its usage, then one for each message. Columns are taken as the file
+has them: they grew from thirteen to several dozen, and go on growing.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
+from threadkeep.sources.own import (
+    Reading,
+    Row,
+    SessionParser,
+    embed,
+    find_databases,
+    frame_of,
+    items_of,
+    line,
+    moment,
+    read_safely,
+    row_of,
+    said,
+    table_rows,
+)
+from threadkeep.sources.records import Entry, Facts, Item, Log, Parser, Usage, UserHome
+from threadkeep.state.offload import checked_text, read_pieces, rebuild
+
+_TABLES: Final = {"sessions", "messages"}
+_AS_JSON: Final = frozenset(
+    (
+        *("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items"),
+        *("model_config", "origin_json", "display_metadata", "tool_names"),
+    )
+)
+_OF_SESSION: Final = "WHERE session_id = ?"
+_LISTS: Final = "\0json:"  # before content that is a list of blocks
+_LARGE: Final = frozenset(("system_prompt", "model_config"))  # never changed alone
+_SUMMARIES: Final = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
+# What the program says to the model in the user's name.
+_NOTICES: Final = (
+    "[ASYNC DELEGATION",
+    "[Continuing toward your standing goal]",
+    "[IMPORTANT: Background process",
+    "[PRIOR CONTEXT",
+    "[Your active task list was preserved",
+)
+_COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+# Tables that split a session's usage, and the columns that tell their rows apart.
+_SPLIT: Final = {
+    "tk_usage": ("day", "model"),
+    "session_model_usage": ("model", "billing_provider", "billing_mode", "task"),
+}
+
+
+class StateSource:
+    """The sessions of state files: those named, or Hermes's own in its usual places."""
+
+    kind: Final = "document"
+
+    def __init__(self, paths: Sequence[Path] | None = None, harness: str = "state") -> None:
+        """Look at these files; without any, at Hermes's of the user."""
+        self.harness: Final = harness
+        self._paths = paths
+
+    def roots(self, user: UserHome) -> list[Path]:
+        """Name the files; of Hermes its folder, where profiles come and go."""
+        return [_hermes_home(user)] if self._paths is None else list(self._paths)
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        """Yield the files that are there."""
+        paths = _hermes_files(user) if self._paths is None else self._paths
+        yield from find_databases(paths)
+
+    def parser(self, log: Log, state: bytes | None) -> Parser:
+        """Make a parser; it has no state."""
+        del state
+        return SessionParser(log, self.harness.title(), read_record)
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
+        """Read one record alone."""
+        return list(read_safely(read_record, record).entries)
+
+    def items(self, log: Log) -> Iterable[Item]:
+        """Yield the sessions of a file; messages are only added, or replaced by new ones."""
+        with open_foreign(Path(log.path)) as database:
+            if database.tables() >= _TABLES:
+                yield from items_of(database, "sessions", _looks(database.tables()), _LARGE)
+
+    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
+        """Yield the rows of one session, from one snapshot."""
+        with open_foreign(Path(log.path)) as database:
+            if database.tables() >= _TABLES:
+                yield from _records(database, item)
+
+
+def _hermes_home(user: UserHome) -> Path:
+    named = user.env.get("HERMES_HOME", "")
+    if named == "~" or named.startswith("~/"):
+        return user.home / named[2:]
+    return Path(named) if named else user.home / ".hermes"
+
+
+def _hermes_files(user: UserHome) -> list[Path]:
+    home = _hermes_home(user)
+    try:
+        profiles = [path / "state.db" for path in (home / "profiles").iterdir()]
+    except OSError:
+        profiles = []
+    return [home / "state.db", *profiles]
+
+
+SOURCE: Final = StateSource(harness="hermes")
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def _looks(tables: set[str]) -> Iterator[str]:
+    """Give the queries that tell whether anything came or went; those of messages read an index."""
+    yield (
+        "SELECT session_id, count(*), max(id), sum(id), max(timestamp)"
+        " FROM messages GROUP BY session_id"
+    )
+    if "tk_rewound" in tables:
+        yield "SELECT session_id, count(*), sum(id) FROM tk_rewound GROUP BY session_id"
+    if "tk_relations" in tables:
+        yield "SELECT session_id, kind FROM tk_relations"
+    for name in sorted(tables & _SPLIT.keys()):
+        sums = "SELECT session_id, count(*), sum(input_tokens), sum(output_tokens)"
+        yield f"{sums} FROM {name} GROUP BY session_id"
+
+
+def _records(database: ForeignDatabase, session_id: str) -> Iterator[tuple[str, bytes]]:
+    for row in table_rows(database, "sessions", "WHERE id = ?", (session_id,)):
+        yield "session", _session_line(database, session_id, row)
+    messages = _messages(database, session_id)
+    for message in merge(messages, _rewound(database, session_id), key=itemgetter("id")):
+        more = {"rewound": True} if message.pop("rewound_at", None) is not None else {}
+        key = f"message:{message['id']}"
+        yield key, line(type="message", session=session_id, row=message, **more)
+
+
+def _session_line(database: ForeignDatabase, session_id: str, row: Row) -> bytes:
+    tables = database.tables()
+    frame: Row = {"session": session_id, "row": row_of(row, _AS_JSON)}
+    frame["usage"] = [
+        {**row_of(use), "key": "/".join(str(use.get(column) or "") for column in apart)}
+        for name, apart in _SPLIT.items()
+        if name in tables
+        for use in table_rows(database, name, _OF_SESSION, (session_id,))
+    ]
+    if "tk_relations" in tables:
+        found = table_rows(database, "tk_relations", _OF_SESSION, (session_id,))
+        frame["relation"] = next((text(known["kind"]) for known in found), "")
+    return line(type="session", **frame)
+
+
+def _messages(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
+    apart = _kept_apart(database, session_id)
+    for row in table_rows(database, "messages", f"{_OF_SESSION} ORDER BY id", (session_id,)):
+        for field, pieces in apart.get(row["id"], {}).items():
+            row[field] = _whole(database, row.get(field), pieces)
+        yield _message_row(row)
+
+
+def _rewound(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
+    """Give the messages that our own store keeps out of the way after a rewind."""
+    if "tk_rewound" in database.tables():
+        own = f"{_OF_SESSION} ORDER BY id"
+        hashes = frozenset(("hash", "exact"))
+        for row in table_rows(database, "tk_rewound", own, (session_id,), without=hashes):
+            yield _message_row(row)
+
+
+def _message_row(values: Row) -> Row:
+    row = row_of(values, _AS_JSON)
+    content = row.get("content")
+    if isinstance(content, str) and content.startswith(_LISTS):
+        row["content"] = embed(content.removeprefix(_LISTS))
+    return row
+
+
+def _kept_apart(database: ForeignDatabase, session_id: str) -> dict[Any, dict[str, str]]:
+    """Find what our own store has moved out of messages: the archive wants it whole."""
+    if "tk_offloaded" not in database.tables():
+        return {}
+    sql = (
+        "SELECT o.message_id, o.field, o.pieces FROM tk_offloaded AS o"
+        " JOIN messages AS m ON m.id = o.message_id WHERE m.session_id = ?"
+    )
+    found: dict[Any, dict[str, str]] = {}
+    for message_id, field, pieces in database.rows(sql, (session_id,)):
+        found.setdefault(message_id, {})[field] = pieces
+    return found
+
+
+def _whole(database: ForeignDatabase, column: Any, pieces: str) -> Any:
+    """Put a column together again; where a blob is lost or damaged its marker stays."""
+    sql = "SELECT codec, data FROM tk_blobs WHERE hash = ?"
+    try:
+        parts = read_pieces(pieces)
+        texts = {
+            name: checked_text(name, *next(database.rows(sql, (name,)), (None, None)))
+            for name in {part.hash for part in parts}
+        }
+        return rebuild(column, parts, texts)
+    except ValueError:
+        return column
+
+
+# ---------------------------------------------------------------------- records to entries
+
+
+def read_record(record: Any) -> Reading:
+    """Read one record of a state file."""
+    kind, session_id, row, whole = frame_of(record)
+    if not session_id:
+        return Reading(unknown="no session")
+    if kind == "session":
+        facts = _facts(row, text(whole.get("relation")))
+        return Reading(session_id, facts=facts, usage=_usage(session_id, row, whole))
+    if kind == "message":
+        return _read_message(session_id, row, whole)
+    return Reading(unknown=kind or "no type")
+
+
+def _facts(row: Row, relation: str) -> Facts:
+    source = text(row.get("source"))
+    return Facts(
+        parent_session_id=text(row.get("parent_session_id")),
+        is_subagent=relation == "delegate" or source == "subagent",
+        title=text(row.get("title")),
+        agent=text(row.get("profile_name")) or source,
+        model=text(row.get("model")),
+        cwd=text(row.get("cwd")),
+        git_branch=text(row.get("git_branch")),
+        hidden=row.get("hidden") in (1, True),
+    )
+
+
+def _usage(session_id: str, row: Row, whole: Row) -> list[Usage]:
+    """Give usage by model where the file has it, else the session's own sums."""
+    split = [table(use) for use in rows(whole.get("usage"))]
+    if not split and any(number(row.get(name)) for name in _COUNTS):
+        split = [{**row, "key": text(row.get("model"))}]
+    return [_use(session_id, use, row) for use in split]
+
+
+def _use(session_id: str, use: Row, row: Row) -> Usage:
+    # A use of a day has no other time: noon is on that day in nearly every zone.
+    at = iso_ms(f"{text(use.get('day'))}T12:00:00") if use.get("day") else None
+    times = (use.get("last_seen"), row.get("ended_at"), row.get("started_at"))
+    return Usage(
+        key=f"{session_id}/{text(use.get('key'))}",
+        at=at or next(filter(None, map(_seconds, times)), None),
+        model=text(use.get("model")) or text(row.get("model")),
+        input=number(use.get("input_tokens")),
+        output=number(use.get("output_tokens")),
+        cache_read=number(use.get("cache_read_tokens")),
+        cache_write=number(use.get("cache_write_tokens")),
+        reasoning=number(use.get("reasoning_tokens")),
+        session_id=session_id,
+    )
+
+
+def _seconds(value: object) -> int | None:
+    return moment(value * 1000) if isinstance(value, (int, float)) else None
+
+
+def _read_message(session_id: str, row: Row, whole: Row) -> Reading:
+    key, role = row.get("id"), text(row.get("role"))
+    if not isinstance(key, (int, str)):
+        return Reading(unknown="message without an id")
+    entry = Entry(str(key), "system", "note", _seconds(row.get("timestamp")), "", session_id)
+    entries = _entries(role, row, entry)
+    if entries is None:
+        return Reading(session_id, unknown=f"message/{role}")
+    if whole.get("rewound") is True or (row.get("active") == 0 and not row.get("compacted")):
+        for found in entries:
+            found.kind = "note"
+    return Reading(session_id, entries)
+
+
+def _entries(role: str, row: Row, entry: Entry) -> list[Entry] | None:
+    entry.text = said(row.get("content"))
+    if role == "assistant":
+        return _assistant(row, entry)
+    if role == "user":
+        entry.role, entry.kind = "user", "prompt"
+        if row.get("observed") == 1 or entry.text.startswith(_NOTICES):
+            entry.kind = "note"
+        elif _is_summary(row, entry.text):
+            entry.kind = "summary"
+    elif role == "tool":
+        entry.role, entry.kind = "tool", "tool_result"
+        entry.tool, entry.call_id = text(row.get("tool_name")), text(row.get("tool_call_id"))
+        entry.error = entry.text.startswith(('{"error":"', '{"error": "'))
+        return [entry]
+    elif role not in ("system", "session_meta"):
+        return None
+    return [entry] if entry.text else []
+
+
+def _is_summary(row: Row, said_: str) -> bool:
+    return bool(row.get("_compressed_summary")) or said_.startswith(_SUMMARIES)
+
+
+def _assistant(row: Row, entry: Entry) -> list[Entry]:
+    entry.role, entry.kind = "assistant", "text"
+    if _is_summary(row, entry.text):
+        entry.kind = "summary"
+    thought = text(row.get("reasoning")) or text(row.get("reasoning_content"))
+    found = []
+    if thought:
+        found.append(Entry("", "assistant", "reasoning", entry.at, thought, entry.session_id))
+    if entry.text:
+        found.append(entry)
+    found += [_call(table(call), entry) for call in rows(row.get("tool_calls"))]
+    key = entry.key
+    for place, one in enumerate(found):
+        one.key = f"{key}#{place}" if place else key
+    return found
+
+
+def _call(call: Row, entry: Entry) -> Entry:
+    function = table(call.get("function"))
+    found = Entry("", "assistant", "tool_call", entry.at, "", entry.session_id)
+    found.tool = text(function.get("name")) or text(call.get("name"))
+    found.call_id = text(call.get("id")) or text(call.get("call_id"))
+    found.text = describe_input(_arguments(function.get("arguments", call.get("arguments"))))
+    return found
+
+
+def _arguments(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    try:
+        return msgspec.json.decode(given)
+    except (msgspec.DecodeError, RecursionError):
+        return given
