@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from threadkeep.base.connect import connect_uri
 from threadkeep.base.trouble import translate
 from threadkeep.errors import NotFound
 
@@ -54,7 +54,7 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    address = f"file:{quote(str(path))}?mode=ro"
+    address = connect_uri(path, "ro")
     try:
         return _begin(address)
     except sqlite3.OperationalError:

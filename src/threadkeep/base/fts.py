@@ -105,7 +105,19 @@ def index_words(text: str, limit: int = INDEX_LIMIT) -> list[str]:
 
 def shorten_blobs(text: str) -> str:
     """Cut long base64-like runs down to their start."""
-    return text if len(text) < _SHORTEST_BLOB else _BLOB.sub(r"\1", text)
+    return _BLOB.sub(r"\1", text) if _may_hold_blob(text) else text
+
+
+def _may_hold_blob(text: str) -> bool:
+    """Tell whether there is a long stretch without space or line feed, without `sub`'s cost."""
+    at = 0
+    while at + _SHORTEST_BLOB <= len(text):
+        end = at + _SHORTEST_BLOB
+        stop = max(text.rfind(" ", at, end), text.rfind("\n", at, end))
+        if stop < 0:
+            return True
+        at = stop + 1
+    return False
 
 
 def match_query(text: str, *, split: bool = True) -> str | None:

@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from threadkeep.base.sqlite import Database, Tx
+from threadkeep.knowledge.entries import Words, index_words
 
 # A commit waits for the disk; at 8 MB of source that is a small part of the work, while others
 # who want to write wait a third of a second at most.
@@ -17,6 +18,8 @@ class Batches:
         self._database = database
         self._open: Tx | None = None
         self._spent = 0
+        self._words_before = 0
+        self.words: Words = []  # of the open transaction, to be indexed at its end
 
     def tx(self) -> Tx:
         """Give the open transaction, or begin one."""
@@ -29,12 +32,14 @@ class Batches:
 
     def next_log(self) -> None:
         """Begin the next log: what fails in it is taken back to here, or to the last commit."""
+        self._words_before = len(self.words)
         if self._open is not None:
             self._open.execute("RELEASE log")
             self._open.execute("SAVEPOINT log")
 
     def take_back(self) -> None:
         """Undo what was written of the current log since then."""
+        del self.words[self._words_before :]
         if self._open is not None:
             self._open.execute("ROLLBACK TO log")
 
@@ -46,6 +51,9 @@ class Batches:
     def commit(self) -> None:
         """End the transaction, if one is open."""
         if self._open is not None:
+            index_words(self._open, self.words)
+            self.words.clear()
+            self._words_before = 0
             self._open = None
             self._block.__exit__(None, None, None)
 

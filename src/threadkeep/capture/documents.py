@@ -8,6 +8,7 @@ from threadkeep.capture.context import Surroundings
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
 from threadkeep.knowledge.archive import LineWriter, digest
+from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
 from threadkeep.sources.records import Item, Log, Source
 
@@ -34,11 +35,11 @@ class DocumentCapture:
         for item in source.items(log):
             if known.get(item.item) == item.fingerprint and item.item in known:
                 continue
-            size = self._capture(batches.tx(), item)
+            size = self._capture(batches.tx(), item, batches.words)
             if batches.spend(size):
                 batches.commit()
 
-    def _capture(self, tx: Tx, item: Item) -> int:
+    def _capture(self, tx: Tx, item: Item, words: Words) -> int:
         row = self._row(tx, item)
         if self._is_unwanted(tx, row):
             row.fingerprint, row.excluded = item.fingerprint, True
@@ -49,7 +50,7 @@ class DocumentCapture:
         intake = Intake(self._source.harness, row, parser, self._report)
         lines = row.lines
         size = self._archive(tx, row, intake, item)
-        intake.write_entries(tx)
+        intake.write_entries(tx, words)
         now = self._around.clock()
         intake.write_harvest(tx, self._around.who, now)
         row.fingerprint, row.captured_at, row.error, row.gone_at = item.fingerprint, now, None, None

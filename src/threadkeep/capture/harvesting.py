@@ -11,7 +11,7 @@ import msgspec
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.report import HarnessReport
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.entries import Placed, write_entries
+from threadkeep.knowledge.entries import Placed, Words, write_entries
 from threadkeep.knowledge.health import health_name, note_success
 from threadkeep.knowledge.logs import LogRow
 from threadkeep.knowledge.segments import write_segment
@@ -76,12 +76,12 @@ class Intake:
             log.debug("%s line %d: %s", self._row.path, number, name, exc_info=True)
             return []
 
-    def write_entries(self, tx: Tx) -> None:
-        """Store the entries fed so far."""
+    def write_entries(self, tx: Tx, words: Words) -> None:
+        """Store the entries fed so far; `words` takes what is to be indexed."""
         for session_id, placed in self._placed.items():
             session = session_number(tx, self._harness, session_id)
             growth = Growth()
-            for entry in write_entries(tx, self._row.id, session, placed):
+            for entry in write_entries(tx, self._row.id, session, placed, words):
                 growth.count(entry)
             if growth.entries:
                 grow_session(tx, session, growth)

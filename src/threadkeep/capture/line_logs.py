@@ -23,7 +23,7 @@ from threadkeep.sources.records import Log, Source, Stamp
 
 HEAD_BYTES: Final = 4096
 _TAIL_BYTES: Final = 256
-# An unterminated last line may still be written to; after this long it is what it is.
+# A last line that is no JSON yet may still be written to; after this long it is what it is.
 _SETTLED_MS: Final = 60_000
 
 
@@ -59,7 +59,8 @@ class LineCapture:
                 if self._overtaken(tx):
                     return
                 self._writer = LineWriter(tx, row.id)
-            self._take(tx, self._writer, piece)
+            self._take(self._writer, piece)
+            self._intake.write_entries(tx, batches.words)
             progress.bytes_done += len(piece)
             progress.entries = self._report.entries
             show(progress)
@@ -98,11 +99,11 @@ class LineCapture:
         )
 
     def _is_settled(self, stamp: Stamp) -> bool:
-        return self._around.clock() - stamp.mtime_ns // 1_000_000 > _SETTLED_MS
+        return abs(self._around.clock() - stamp.mtime_ns // 1_000_000) > _SETTLED_MS
 
     # ------------------------------------------------------------------ lines
 
-    def _take(self, tx: Tx, writer: LineWriter, piece: bytes) -> None:
+    def _take(self, writer: LineWriter, piece: bytes) -> None:
         if self._unterminated and piece.startswith(b"\n"):  # the line feed that was missing
             self._row.read_to += 1
             piece = piece[1:]
@@ -115,7 +116,6 @@ class LineCapture:
             writer.append(line)
             self._row.source_bytes += len(line) + 1
         self._row.read_to += len(piece)
-        self._intake.write_entries(tx)
 
     def _masked(self, piece: bytes) -> list[bytes]:
         masked = self._around.mask(piece)
@@ -178,12 +178,13 @@ def _settled(pieces: Iterable[Piece], *, settled: bool) -> Iterator[bytes]:
         held = None if piece.complete else piece
         if piece.complete:
             yield piece.data
-    if held is not None and settled and _is_record(held.data):
+    if held is not None and (settled or _is_whole(held.data)):
         yield held.data
 
 
-def _is_record(data: bytes) -> bool:
+def _is_whole(data: bytes) -> bool:
+    """Tell whether a line without a line feed is a whole record: no part of one is JSON."""
     try:
-        return bool(decode_line(data))
-    except Invalid:
+        return isinstance(decode_line(data)[0], (dict, list))
+    except (Invalid, IndexError):
         return False

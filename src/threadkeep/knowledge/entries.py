@@ -23,15 +23,21 @@ def text_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 
-def write_entries(tx: Tx, log_id: int, session: int, placed: Iterable[Placed]) -> list[Entry]:
+Words = list[tuple[int, str]]  # the number of an entry, and the text it is found by
+
+
+def write_entries(
+    tx: Tx, log_id: int, session: int, placed: Iterable[Placed], words: Words
+) -> list[Entry]:
     """Store entries of one session and give those that are new or have changed.
 
     Of several with one key the last counts. An entry that is there already stays where it is.
+    What is to be indexed is added to `words`, for `index_words` before the commit.
     """
     latest = {one.entry.key: one for one in placed}
     known = _known(tx, session, list(latest))
     following = int(tx.value("last_entry_id") or 0) + 1
-    rows, words, fresh, replaced = [], [], [], []
+    rows, fresh, replaced = [], [], []
     for key, (entry, line, part) in latest.items():
         hashed = text_hash(entry.text)
         old = known.get(key)
@@ -47,8 +53,16 @@ def write_entries(tx: Tx, log_id: int, session: int, placed: Iterable[Placed]) -
     if replaced:
         tx.run_bulk("delete_entry", replaced)
     tx.run_bulk("insert_entry", rows)
-    tx.run_bulk("index_entry", words)
     return fresh
+
+
+def index_words(tx: Tx, words: Words) -> None:
+    """Index the texts of entries, all those of a transaction at once.
+
+    Between two other statements FTS5 writes out what it has gathered: one by one the same texts
+    take twice the time, and leave an index in hundreds of pieces.
+    """
+    tx.run_bulk("index_entry", words)
 
 
 def _known(tx: Tx, session: int, keys: list[str]) -> dict[str, tuple[int, int]]:

@@ -13,7 +13,7 @@ HARNESSES: Final = (
     *("gemini-cli", "copilot-cli", "pi", "aider", "hermes", "nanoclaw", "chat", "state", "mailbox"),
 )
 _TABLE: Final = "agentic_sessions"
-_LIST: Final = re.compile(r"\bharness\b[\"`\]]?\s+IN\s*\(([^)]*)\)", re.IGNORECASE)
+_LIST: Final = re.compile(r"(\bharness\b[\"`\]]?\s+IN\s*\()([^)]*)", re.IGNORECASE)
 _NAME: Final = re.compile(
     r"(CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?)[\"`\[]?agentic_sessions[\"`\]]?", re.IGNORECASE
 )
@@ -50,14 +50,14 @@ def _refuse_foreign_keys(tx: Tx, table: str) -> None:
 def allowed_harnesses(create: str) -> tuple[str, ...] | None:
     """Read the harnesses that a CREATE TABLE allows; None if it allows any."""
     found = _LIST.search(create)
-    return None if found is None else tuple(re.findall(r"'([^']*)'", found[1]))
+    return None if found is None else tuple(re.findall(r"'([^']*)'", found[2]))
 
 
 def widen_check(create: str) -> str:
     """Write a CREATE TABLE of agentic_sessions anew: under a spare name, with every harness."""
     known = allowed_harnesses(create) or ()
     listed = ", ".join(f"'{name}'" for name in dict.fromkeys((*known, *HARNESSES)))
-    widened = _LIST.sub(f"harness IN ({listed})", create, count=1)
+    widened = _LIST.sub(rf"\g<1>{listed}", create, count=1)
     return _NAME.sub(rf"\1{_TABLE}_new", widened, count=1)
 
 

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from threadkeep.redact.rules import Rule
 
+_MANY: Final = 4
+
 K = TypeVar("K", bound=Hashable)
 
 # The letters to find keywords by, best first: rare in transcripts, and few in number, as each
@@ -63,7 +65,7 @@ def passes(rules: Sequence[Rule]) -> list[Pass]:
 def hits(plan: Sequence[Pass], data: bytes, lowered: bytes) -> list[Hit]:
     """Give the places in a block where a rule has to look, in their order."""
     found = [
-        Hit(match.start() - len(word.before), match.end() + len(word.behind), rule)
+        Hit(match.start() - len(word.before), match.start() + 1 + len(word.behind), rule)
         for regex, exact, words in plan
         for match in regex.finditer(data if exact else lowered)
         for word in words[match.lastindex or 0]
@@ -79,29 +81,46 @@ def _from_rarest(keyword: bytes) -> tuple[bytes, bytes, bytes]:
         spelt = keyword if letter.isupper() else keyword.lower()
         if letter in spelt:
             break
-    return spelt.rpartition(letter)
+    return spelt.partition(letter) if letter.isalpha() else spelt.rpartition(letter)
 
 
 def _planned(letter: bytes, words: Sequence[_Word]) -> Pass:
-    """Write the regex of one pass: the letter, tests that many keywords share, then the rest."""
+    """Write the regex of one pass: cheap tests first, longer keywords before those inside them."""
     exact = letter.isupper()
+    longest_first = sorted(words, key=lambda word: (len(word.behind), len(word.before)))[::-1]
     found: list[Sequence[_Word]] = [()]
     branches = []
-    for (behind, after), alike in _grouped(words, lambda word: (word.behind, word.after)):
+    for (behind, after), alike in _grouped(longest_first, lambda word: (word.behind, word.after)):
+        seen = letter + behind
         looks = []
         for last, closer in _grouped(alike, lambda word: word.before[-1:]):
             found.extend([other for other in words if _together(word, other)] for word in closer)
-            ends = [_look_back(word.before + letter) + b"()" for word in closer]
-            looks.append(_look_back(last + letter) + _any(ends))
-        ahead = re.escape(behind) + (b"(?i:" + after + b")" if exact else after)
-        branches.append(b"(?=" + ahead + b")" + _any(looks))
+            ends = [_look_back(word.before + seen) + b"()" for word in closer]
+            looks.append(_look_back(last + seen) + _any(ends))
+        test = b"(?=" + (b"(?i:" + after + b")" if exact else after) + b")"
+        tests = [_any(looks), test] if len(alike) < _MANY else [test, _one_of(alike, seen), _any(looks)]
+        branches.append(re.escape(behind) + b"".join(tests))
     return Pass(re.compile(re.escape(letter) + _any(branches)), exact, found)
 
 
 def _together(one: _Word, other: _Word) -> bool:
-    """Tell whether two keywords of a pass can stand at the same place; only one is reported."""
-    left = one.before.endswith(other.before) or other.before.endswith(one.before)
-    return left and (one.behind.startswith(other.behind) or other.behind.startswith(one.behind))
+    """Tell whether another keyword may stand where this one was found.
+
+    A longer one around it does not: that would have been found instead.
+    """
+    left = one.before.endswith(other.before)
+    right = one.behind.startswith(other.behind)
+    longer_left = other.before.endswith(one.before)
+    longer_right = other.behind.startswith(one.behind)
+    around = longer_left and longer_right and (one.before, one.behind) != (other.before, other.behind)
+    return (left or longer_left) and (right or longer_right) and not around
+
+
+def _one_of(words: Sequence[_Word], seen: bytes) -> bytes:
+    """Test the letter before the rare one against those of many keywords at once."""
+    if not all(word.before for word in words):
+        return b""
+    return b"(?<=[" + b"".join({re.escape(word.before[-1:]) for word in words}) + b"]" + re.escape(seen) + b")"
 
 
 def _grouped(words: Sequence[_Word], key: Callable[[_Word], K]) -> list[tuple[K, list[_Word]]]:

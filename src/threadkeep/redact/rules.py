@@ -28,7 +28,7 @@ MASK: Final = "[REDACTED]"
 
 _FAR_BACK: Final = 512  # rules of others: the keyword may stand well inside the match
 _FAR_AHEAD: Final = 2048
-_FILLED: Final = "[a-z0-9_-]{10}"  # behind a prefix stands something random
+_FILLED: Final = "[a-z0-9_-]{16}"  # behind a prefix stands something random
 _WRONG: Final = (Unsupported, KeyError, ValueError, TypeError, AttributeError)
 
 

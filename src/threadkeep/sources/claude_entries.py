@@ -326,10 +326,12 @@ def _attachment(record: dict[str, Any], origin: _Origin) -> list[Entry]:
         return []
     if kind == "queued_command":
         return _queued(attached, origin)
-    text = _attached_text(attached)
+    # How the model was shown it stands in the attachment, or beside it.
+    shown = {key: record[key] for key in ("rendered", "renderedRole") if key in record} | attached
+    text = _attached_text(shown)
     if _is_blank(text):
         return []
-    role: Role = "user" if record.get("renderedRole") == "user" else "system"
+    role: Role = "user" if shown.pop("renderedRole", None) == "user" else "system"
     return [origin.entry(0, role, "note", text)]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from threadkeep.sources.common import table, text
+from threadkeep.sources.common import number, table, text
 from threadkeep.sources.records import Facts
 
 # Threads that the program runs for itself; nobody looks for them.
@@ -43,6 +43,17 @@ def origin_of(meta: dict[str, Any], session_id: str) -> str:
     """
     copied_from = "" if meta.get("history_base") else text(meta.get("forked_from_id"))
     return copied_from or text(meta.get("id")) or session_id
+
+
+def first_index_of(meta: dict[str, Any]) -> int:
+    """Number the segments of a reverted thread's new file behind those of its old one.
+
+    Both have the same session. The new file goes on at a record of the old one, which holds no
+    more segments than records up to there.
+    """
+    if text(meta.get("forked_from_id")):
+        return 0
+    return max(0, number(table(meta.get("history_base")).get("end_ordinal_exclusive")))
 
 
 def cwd_in(context: str) -> str:

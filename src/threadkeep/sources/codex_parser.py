@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.codex_facts import cwd_in, learn_from_meta, origin_of
+from threadkeep.sources.codex_facts import cwd_in, first_index_of, learn_from_meta, origin_of
 from threadkeep.sources.codex_items import Seen, entries_of, is_known_item, unwrap
 from threadkeep.sources.codex_paths import storable
-from threadkeep.sources.codex_segments import for_segment
+from threadkeep.sources.codex_segments import for_segment, list_call
 from threadkeep.sources.codex_types import is_known_event, is_quiet, strange_blocks
 from threadkeep.sources.codex_usage import Spent, from_record, from_token_count
 from threadkeep.sources.common import table, text
@@ -35,6 +35,7 @@ class _State(msgspec.Struct):
     waiting: int = 0  # prompts whose event has not come yet
     heard: str = ""  # the end of a prompt that only an event has told so far
     called_subagent: bool = False  # in summaries; decided before the first segment
+    first_index: int = 0  # of the segments
 
 
 class CodexParser:
@@ -60,7 +61,7 @@ class CodexParser:
         if found:
             found = self._without_twins(seen, found)
         for entry in found:
-            self._cut(entry, seen)
+            self._cut(entry, seen.body)
         return found
 
     def harvest(self) -> Harvest:
@@ -130,6 +131,7 @@ class CodexParser:
         if known.session_id and own != known.session_id:
             return
         known.session_id = own
+        known.first_index = first_index_of(meta)
         learn_from_meta(known.facts, meta)
         self._learned = True
         if self._segmenter.open.index < 0 and known.facts.is_subagent:
@@ -181,7 +183,7 @@ class CodexParser:
     def _from_item(self, found: list[Entry]) -> list[Entry]:
         known = self._known
         said = found[-1].text.strip()[-_HEARD:]
-        if known.heard and said and known.heard.endswith(said):
+        if known.heard and said and (known.heard.endswith(said) or said.endswith(known.heard)):
             known.heard = ""
             found = found[:-1]
         else:
@@ -211,16 +213,25 @@ class CodexParser:
         log = msgspec.structs.replace(self._log, is_subagent=known.called_subagent)
         return Segmenter(log, "Codex", known.open)
 
-    def _cut(self, entry: Entry, seen: Seen) -> None:
+    def _cut(self, entry: Entry, body: dict[str, Any]) -> None:
+        known, segmenter = self._known, self._segmenter
+        if entry.kind == "note":
+            # Context comes before the prompt of its turn: it must not stretch the segment before.
+            self._find_folder(entry.text)
+            return
+        before = segmenter.open.index
+        segmenter.add(for_segment(entry, known.now), self._placed_facts())
+        if entry.kind == "tool_call":
+            list_call(body, segmenter.open)
+        if segmenter.open.index != before:
+            self._closed_tokens[before] = known.tokens
+            known.tokens = 0
+
+    def _find_folder(self, context: str) -> None:
         facts = self._known.facts
-        if entry.kind == "note" and not facts.cwd and "environment_context" in entry.text[:100]:
-            facts.cwd = cwd_in(entry.text)
-            self._learned = bool(facts.cwd)
-        before = self._segmenter.open.index
-        self._segmenter.add(for_segment(entry, seen, self._known.now), self._placed_facts())
-        if self._segmenter.open.index != before:
-            self._closed_tokens[before] = self._known.tokens
-            self._known.tokens = 0
+        if not facts.cwd and "environment_context" in context[:100]:
+            facts.cwd = cwd_in(context)
+            self._learned = self._learned or bool(facts.cwd)
 
     def _placed_facts(self) -> Facts:
         """Give the facts with the folder of the log where nothing tells another."""
@@ -234,5 +245,6 @@ class CodexParser:
         tokens = {**self._closed_tokens, self._segmenter.open.index: self._known.tokens}
         for segment in segments:
             segment.tokens = tokens.get(segment.index, 0)
+            segment.index += self._known.first_index
         self._closed_tokens.clear()
         return segments

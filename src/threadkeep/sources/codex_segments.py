@@ -4,9 +4,10 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.codex_items import Seen, arguments_of, shell_command
+from threadkeep.sources.codex_items import arguments_of, shell_command
 from threadkeep.sources.common import text
 from threadkeep.sources.records import Entry
+from threadkeep.sources.segments import Open
 
 # Editors put what is on the screen before the request, and end that with a line of these.
 _XCODE: Final = ("code selected", "file currently open", "inside this file:")
@@ -16,20 +17,28 @@ _TOLD: Final = 120
 _SHORT: Final = 80
 
 
-def for_segment(entry: Entry, seen: Seen, now: int) -> Entry:
+def for_segment(entry: Entry, now: int) -> Entry:
     """Give the entry as a segment counts it; where the log has no time, `now` is the last known."""
-    kind, tool, said = entry.kind, entry.tool, entry.text
-    if kind == "prompt":
-        said = bare_prompt(said)
-    elif kind == "tool_call":
-        tool, said = summed_up(seen.body)
-        # Searches count as messages only: other programs of the contract do not list them, and
-        # a hash that differs would have every such segment enriched again.
-        kind = kind if tool else "note"
     at = now if entry.at is None else entry.at
-    if said is entry.text and at == entry.at:
-        return entry
-    return msgspec.structs.replace(entry, kind=kind, tool=tool, text=said, at=at)
+    if entry.kind == "prompt":
+        return msgspec.structs.replace(entry, text=bare_prompt(entry.text), at=at)
+    # Calls count as messages: `list_call` lists them, with summaries that keep their last space.
+    if entry.kind == "tool_call" or at != entry.at:
+        kind = "note" if entry.kind == "tool_call" else entry.kind
+        return msgspec.structs.replace(entry, kind=kind, at=at)
+    return entry
+
+
+def list_call(body: dict[str, Any], current: Open) -> None:
+    """Add a call to the open segment.
+
+    Searches are not listed: other programs of the contract do not list them, and a hash that
+    differs would have every such segment enriched again.
+    """
+    name, summary = summed_up(body)
+    if name and current.index >= 0:
+        current.tools.append((name, summary))
+        current.characters += len(name) + len(summary)
 
 
 def bare_prompt(prompt: str) -> str:
@@ -51,7 +60,7 @@ def summed_up(body: dict[str, Any]) -> tuple[str, str]:
         return name, _summary(body.get("arguments"))
     if kind == "custom_tool_call":
         return name, _summary(body.get("input"))
-    return ("local_shell", shell_command(body)) if kind == "local_shell_call" else ("", "")
+    return ("local_shell", shell_command(body)[:_TOLD]) if kind == "local_shell_call" else ("", "")
 
 
 def _summary(raw: object) -> str:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, Final, Literal
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -27,7 +27,18 @@ from threadkeep.sources.common import (
     table,
     text,
 )
-from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Stamp, Usage, UserHome
+from threadkeep.sources.records import (
+    Entry,
+    Facts,
+    Harvest,
+    Item,
+    Kind,
+    Log,
+    Role,
+    Stamp,
+    Usage,
+    UserHome,
+)
 from threadkeep.sources.segments import Open, Segmenter
 
 _UNKNOWN_NAMES: Final = 200
@@ -48,7 +59,7 @@ class Gatherer:
     def __init__(self, log: Log, label: str, kept: Kept | None = None) -> None:
         """Start afresh or go on; `label` names the program in the summaries."""
         self._log = log
-        kept = kept or Kept(log.session_id)
+        kept = kept or begun(log)
         self.session_id = kept.session_id
         self.facts = kept.facts
         self.segmenter = Segmenter(log, label, kept.open)
@@ -87,7 +98,7 @@ class Gatherer:
         for row in usage:
             row.session_id = self.session_id
         return Harvest(
-            facts={self.session_id: self.facts},
+            facts={self.session_id: msgspec.structs.replace(self.facts)},
             usage=usage,
             segments=self.segmenter.take(self.session_id, self.facts),
             unknown=unknown,
@@ -96,6 +107,12 @@ class Gatherer:
     def kept(self) -> Kept:
         """Give what a new gatherer needs to go on from here."""
         return Kept(self.session_id, self.facts, self.segmenter.open)
+
+
+def begun(log: Log) -> Kept:
+    """Give what is known of a session before its first record."""
+    parent = log.parent_session_id or ""
+    return Kept(log.session_id, Facts(parent_session_id=parent, is_subagent=log.is_subagent))
 
 
 def plain(name: str) -> str:
@@ -127,19 +144,31 @@ def numbered(entries: list[Entry], key: str) -> list[Entry]:
     return entries
 
 
-# Reads one event: the event, its data, its key, its time.
-_Reader = Callable[[dict[str, Any], dict[str, Any], str, int | None], list[Entry]]
+class _Event(NamedTuple):
+    data: dict[str, Any]
+    key: str
+    at: int | None
+    of_agent: bool  # not of the session itself, but of a subagent in it
 
 
-def _prompt(event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
+def _event(record: object, number: int) -> _Event:
+    fields = table(record)
+    data = table(fields.get("data"))
+    agent = text(fields.get("agentId")) or text(data.get("parentToolCallId"))
+    key = text(fields.get("id")) or str(number)
+    return _Event(data, key, iso_ms(fields.get("timestamp")), bool(agent))
+
+
+def _prompt(event: _Event) -> list[Entry]:
     """What the person typed; a skill's or a parent agent's words are marked as such."""
-    shown = text(data.get("content"))
-    source = text(data.get("source"))
-    injected = bool(text(event.get("agentId"))) or source not in {"", "user"}
-    return [Entry(key, "user", "note" if injected else "prompt", at, shown)] if shown else []
+    shown, source = text(event.data.get("content")), text(event.data.get("source"))
+    injected = event.of_agent or source not in {"", "user"}
+    kind: Kind = "note" if injected else "prompt"
+    return [Entry(event.key, "user", kind, event.at, shown)] if shown else []
 
 
-def _answer(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
+def _answer(event: _Event) -> list[Entry]:
+    data, at = event.data, event.at
     model, thought, said = (text(data.get(f)) for f in ("model", "reasoningText", "content"))
     found = []
     if thought:
@@ -147,45 +176,32 @@ def _answer(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | No
     if said:
         found.append(Entry("", "assistant", "text", at, said, model=model))
     for asked in map(table, rows(data.get("toolRequests"))):
-        call = _call("assistant", text(asked.get("name")), asked, at)
-        call.model = model
-        found.append(call)
-    return numbered(found, key)
+        found.append(_call("assistant", asked, "name", at))
+        found[-1].model = model
+    return numbered(found, event.key)
 
 
-def _call(
-    role: Literal["user", "assistant"], tool: str, asked: dict[str, Any], at: int | None
-) -> Entry:
-    return Entry(
-        "",
-        role,
-        "tool_call",
-        at,
-        describe_input(asked.get("arguments")),
-        tool=tool,
-        call_id=text(asked.get("toolCallId")),
-    )
+def _call(role: Role, asked: dict[str, Any], name: str, at: int | None) -> Entry:
+    given = describe_input(asked.get("arguments"))
+    tool, own = text(asked.get(name)), text(asked.get("toolCallId"))
+    return Entry("", role, "tool_call", at, given, tool=tool, call_id=own)
 
 
-def _own_call(
-    _event: dict[str, Any], data: dict[str, Any], key: str, at: int | None
-) -> list[Entry]:
+def _own_call(event: _Event) -> list[Entry]:
     """A tool that the person ran, without asking the model."""
-    return numbered([_call("user", text(data.get("toolName")), data, at)], key)
+    return numbered([_call("user", event.data, "toolName", event.at)], event.key)
 
 
-def _result(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
-    failure = data.get("error")
-    shown = _result_text(data.get("result"))
-    if failure:
-        shown = "\n".join(filter(None, (shown, _failure_text(failure))))
+def _result(event: _Event) -> list[Entry]:
+    data = event.data
+    shown = (_inner_text(data.get("result"), "content"), _inner_text(data.get("error"), "message"))
     return [
         Entry(
-            key,
+            event.key,
             "tool",
             "tool_result",
-            at,
-            shown,
+            event.at,
+            "\n".join(filter(None, shown)),
             tool=text(data.get("toolName")),
             call_id=text(data.get("toolCallId")),
             error=data.get("success") is False,
@@ -193,35 +209,26 @@ def _result(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | No
     ]
 
 
-def _result_text(result: object) -> str:
-    if isinstance(result, str):
-        return result
-    fields = table(result)
-    return text(fields.get("content")) or text(fields.get("detailedContent"))
+def _inner_text(value: object, field: str) -> str:
+    return value if isinstance(value, str) else text(table(value).get(field))
 
 
-def _failure_text(failure: object) -> str:
-    return failure if isinstance(failure, str) else text(table(failure).get("message"))
+def _compaction(event: _Event) -> list[Entry]:
+    shown = text(event.data.get("summaryContent"))
+    return [Entry(event.key, "system", "summary", event.at, shown)] if shown else []
 
 
-def _compaction(
-    _event: dict[str, Any], data: dict[str, Any], key: str, at: int | None
-) -> list[Entry]:
-    shown = text(data.get("summaryContent"))
-    return [Entry(key, "system", "summary", at, shown)] if shown else []
-
-
-def _note(*fields: str, error: bool = False) -> _Reader:
+def _note(*fields: str, error: bool = False) -> Callable[[_Event], list[Entry]]:
     """Make the reader of a notice that stands in the first of these fields that has a text."""
 
-    def read(_event: dict[str, Any], data: dict[str, Any], key: str, at: int | None) -> list[Entry]:
-        shown = next(filter(None, (text(data.get(field)) for field in fields)), "")
-        return [Entry(key, "system", "note", at, shown, error=error)] if shown else []
+    def read(event: _Event) -> list[Entry]:
+        shown = next(filter(None, (text(event.data.get(field)) for field in fields)), "")
+        return [Entry(event.key, "system", "note", event.at, shown, error=error)] if shown else []
 
     return read
 
 
-_READERS: Final[dict[str, _Reader]] = {
+_READERS: Final = {
     "user.message": _prompt,
     "assistant.message": _answer,
     "tool.user_requested": _own_call,
@@ -255,13 +262,12 @@ _SILENT: Final = frozenset(
 _SILENT_FAMILIES: Final = ("hook.", "permission.")
 
 
-def _entries(record: object, number: int) -> list[Entry]:
-    event = table(record)
-    reader = _READERS.get(text(event.get("type")))
-    if reader is None:
+def _entries(record: object, event: _Event) -> list[Entry]:
+    reader = _READERS.get(text(table(record).get("type")))
+    try:
+        return reader(event) if reader else []
+    except RecursionError:  # a tool's input nested too deeply to be written out
         return []
-    key = text(event.get("id")) or str(number)
-    return reader(event, table(event.get("data")), key, iso_ms(event.get("timestamp")))
 
 
 class _Sums(msgspec.Struct):
@@ -297,26 +303,26 @@ class CopilotParser:
     """Reads one session's events."""
 
     def __init__(self, log: Log, state: bytes | None) -> None:
-        fresh = _State(Kept(log.session_id))
+        fresh = _State(begun(log))
         self._state = msgspec.msgpack.decode(state, type=_State) if state else fresh
         self._gatherer = Gatherer(log, "Copilot CLI", self._state.kept)
 
     def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:
         """Take the next event."""
         del line
-        event = table(record)
-        name = text(event.get("type"))
+        name = text(table(record).get("type"))
+        event = _event(record, number)
         if name in _READERS or name in _SILENT or name.startswith(_SILENT_FAMILIES):
-            self._learn(name, event, table(event.get("data")), number)
+            self._learn(name, event)
         else:
             self._gatherer.wonder([strange_name(record, name)])
-        return self._gatherer.keep(_entries(record, number))
+        return self._gatherer.keep(_entries(record, event))
 
-    def _learn(self, name: str, event: dict[str, Any], data: dict[str, Any], number: int) -> None:
-        facts = self._gatherer.facts
+    def _learn(self, name: str, event: _Event) -> None:
+        facts, data = self._gatherer.facts, event.data
         match name:
             case "assistant.message":
-                self._answered(event, data, number)
+                self._answered(event)
             case "session.start" | "session.resume" | "session.context_changed":
                 self._begin(data)
             case "session.model_change":
@@ -324,7 +330,7 @@ class CopilotParser:
             case "session.title_changed":
                 facts.title = text(data.get("title")) or facts.title
             case "session.shutdown":
-                self._end(data, iso_ms(event.get("timestamp")))
+                self._end(data, event.at)
 
     def _begin(self, data: dict[str, Any]) -> None:
         facts = self._gatherer.facts
@@ -334,15 +340,15 @@ class CopilotParser:
         facts.version = text(data.get("copilotVersion")) or facts.version
         facts.model = text(data.get("selectedModel")) or facts.model
 
-    def _answered(self, event: dict[str, Any], data: dict[str, Any], number: int) -> None:
-        model = text(data.get("model")) or self._gatherer.facts.model
-        if not text(event.get("agentId")) and not text(data.get("parentToolCallId")):
-            self._gatherer.facts.model = model
-        output = max(0, count(data.get("outputTokens")))
-        own = text(data.get("messageId")) or text(event.get("id"))
-        key = own or f"{self._gatherer.session_id}:{number}"
-        self._gatherer.spend(Usage(key, iso_ms(event.get("timestamp")), model, output=output))
-        self._state.counted[model] = self._state.counted.get(model, 0) + output
+    def _answered(self, event: _Event) -> None:
+        facts, counted = self._gatherer.facts, self._state.counted
+        model = text(event.data.get("model")) or facts.model
+        if not event.of_agent:
+            facts.model = model
+        output = max(0, count(event.data.get("outputTokens")))
+        key = text(event.data.get("messageId")) or f"{self._gatherer.session_id}:{event.key}"
+        self._gatherer.spend(Usage(key, event.at, model, output=output))
+        counted[model] = counted.get(model, 0) + output
 
     def _end(self, data: dict[str, Any], at: int | None) -> None:
         state, session = self._state, self._gatherer.session_id
@@ -412,7 +418,7 @@ class CopilotSource:
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
         """Read one event alone."""
         del line
-        return _entries(record, number)
+        return _entries(record, _event(record, number))
 
     def items(self, log: Log) -> Iterable[Item]:
         """A line log has none."""

@@ -1,0 +1,203 @@
+"""A conversation of Cursor's editor: its messages, called bubbles there, and what it cost."""
+
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.errors import Invalid
+from threadkeep.sources.common import describe_input, number, rows, table, text
+from threadkeep.sources.cursor_messages import (
+    LABEL,
+    Reading,
+    Said,
+    epoch_ms,
+    result_text,
+    split_user_text,
+    tool_summary,
+)
+from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.records import Entry, Facts, Harvest, Log, Usage
+from threadkeep.sources.segments import Segmenter
+
+_USER, _ASSISTANT = 1, 2
+_OLD_TOOL: Final = "15"  # the number under which old releases kept tool calls
+_MOST_UNKNOWN: Final = 200
+
+
+class ComposerParser:
+    """Takes the records of one conversation, from the first: the database is a document."""
+
+    def __init__(self, log: Log, state: bytes | None) -> None:  # noqa: ARG002
+        """Start afresh: a changed conversation is always read from its beginning."""
+        self._segmenter = Segmenter(log, LABEL)
+        self._session = ""
+        self._facts: dict[str, Facts] = {}
+        self._usage: list[Usage] = []
+        self._unknown: dict[str, int] = {}
+        self._at: int | None = None
+
+    def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
+        """Take the next record: its JSON value, the line it came from, the line's number."""
+        inside = table(record)
+        if "composer" in inside:
+            self._about(inside)
+            return []
+        reading = bubble_reading(inside, number)
+        if reading is None:
+            self._count("record")
+            return []
+        return self._take(reading, table(inside.get("bubble")))
+
+    def harvest(self) -> Harvest:
+        """Give what came up since the last call; asking twice changes nothing."""
+        usage, self._usage = self._usage, []
+        unknown, self._unknown = self._unknown, {}
+        facts = self._facts.get(self._session, Facts())
+        segments = self._segmenter.take(self._session, facts) if self._session else []
+        told = {session: msgspec.structs.replace(known) for session, known in self._facts.items()}
+        return Harvest(facts=told, usage=usage, segments=segments, unknown=unknown)
+
+    def state(self) -> bytes:
+        """A document needs none: it is read from its beginning."""
+        return b""
+
+    def _about(self, record: dict[str, Any]) -> None:
+        composer = table(record["composer"])
+        self._session = text(composer.get("composerId"))
+        self._at = epoch_ms(composer.get("createdAt"))
+        if not self._session:
+            return
+        self._facts[self._session] = _composer_facts(composer, text(record.get("folder")))
+        for child in rows(composer.get("subComposerIds")):
+            if text(child):
+                self._facts[child] = Facts(parent_session_id=self._session, is_subagent=True)
+
+    def _take(self, reading: Reading, bubble: dict[str, Any]) -> list[Entry]:
+        for name in reading.unknown:
+            self._count(name)
+        self._at = reading.at or self._at
+        facts = self._facts.setdefault(self._session, Facts()) if self._session else Facts()
+        model = text(table(bubble.get("modelInfo")).get("modelName"))
+        facts.model = facts.model or model
+        for said in reading.said:
+            entry = said.entry
+            entry.at = entry.at or self._at
+            entry.session_id = self._session
+            entry.model = model if entry.role == "assistant" else ""
+            shown = entry
+            if entry.kind == "tool_call":
+                shown = msgspec.structs.replace(entry, text=tool_summary(said.given, entry.text))
+            self._segmenter.add(shown, facts)
+        self._spend(bubble, reading, model)
+        return [said.entry for said in reading.said]
+
+    def _spend(self, bubble: dict[str, Any], reading: Reading, model: str) -> None:
+        count = table(bubble.get("tokenCount"))
+        input_, output = number(count.get("inputTokens")), number(count.get("outputTokens"))
+        if (input_ > 0 or output > 0) and reading.said:
+            usage = Usage(reading.said[0].entry.key, self._at, model, input_, output)
+            usage.session_id = self._session
+            self._usage.append(usage)
+
+    def _count(self, name: str) -> None:
+        if name in self._unknown or len(self._unknown) < _MOST_UNKNOWN:
+            self._unknown[name] = self._unknown.get(name, 0) + 1
+
+
+def _composer_facts(composer: dict[str, Any], folder: str) -> Facts:
+    model = text(table(composer.get("modelConfig")).get("modelName"))
+    parent = table(composer.get("subagentInfo"))
+    above = text(parent.get("parentComposerId")) or text(composer.get("parentComposerId"))
+    return Facts(
+        parent_session_id=above,
+        is_subagent=bool(above) or bool(parent),
+        title=text(composer.get("name")),
+        agent=text(composer.get("unifiedMode")) or text(composer.get("forceMode")),
+        model="" if model == "default" else model,
+        cwd=folder,
+        git_branch=text(composer.get("createdOnBranch")),
+    )
+
+
+def bubble_reading(record: dict[str, Any], number: int) -> Reading | None:
+    """Read one message; None if the record is none."""
+    bubble = record.get("bubble")
+    if not isinstance(bubble, dict):
+        return None
+    key = text(record.get("bubbleId")) or text(bubble.get("bubbleId")) or str(number)
+    timing = table(bubble.get("timingInfo"))
+    started = epoch_ms(timing.get("clientStartTime"))
+    if started is not None and started < 10**12:
+        started = None  # milliseconds since the window was opened
+    at = epoch_ms(bubble.get("createdAt")) or epoch_ms(record.get("createdAt")) or started
+    if bubble.get("type") == _USER:
+        return _numbered(_asked(bubble, at), key, at)
+    if bubble.get("type") == _ASSISTANT:
+        return _numbered(_answered(bubble, at), key, at)
+    return Reading([], at, (f"bubble/{bubble.get('type')}"[:80],))
+
+
+def _numbered(said: list[Said], key: str, at: int | None) -> Reading:
+    kept = [one for one in said if one.entry.text or one.entry.tool]
+    for position, one in enumerate(kept):
+        one.entry.key = f"{key}#{position}" if position else key
+    return Reading(kept, at)
+
+
+def _asked(bubble: dict[str, Any], at: int | None) -> list[Said]:
+    turn = split_user_text(text(bubble.get("text")), marked=False)
+    pictures = "\n".join("[image]" for _ in rows(bubble.get("images")))
+    return [
+        Said(Entry("", "user", "prompt", at, turn.prompt)),
+        Said(Entry("", "user", "note", at, turn.note)),
+        Said(Entry("", "user", "note", at, pictures)),
+    ]
+
+
+def _answered(bubble: dict[str, Any], at: int | None) -> list[Said]:
+    thoughts = [bubble.get("thinking"), *rows(bubble.get("allThinkingBlocks"))]
+    texts = dict.fromkeys(text(t) or text(table(t).get("text")) for t in thoughts)
+    thought = "\n".join(filter(None, texts))
+    return [
+        Said(Entry("", "assistant", "reasoning", at, thought)),
+        Said(Entry("", "assistant", "text", at, text(bubble.get("text")))),
+        *_tool_run(_tool_of(bubble), at),
+    ]
+
+
+def _tool_of(bubble: dict[str, Any]) -> dict[str, Any]:
+    found = table(bubble.get("toolFormerData"))
+    if found:
+        return found
+    for capability in rows(bubble.get("capabilities")):
+        by_bubble = table(table(table(capability).get("data")).get("bubbleDataMap"))
+        if str(table(capability).get("type")) == _OLD_TOOL and by_bubble:
+            return table(next(iter(by_bubble.values())))
+    return {}
+
+
+def _tool_run(run: dict[str, Any], at: int | None) -> list[Said]:
+    tool = text(run.get("name")) or (f"tool {run['tool']}"[:80] if "tool" in run else "")
+    if not tool:
+        return []
+    given = _opened(run.get("rawArgs")) or _opened(run.get("params"))
+    call_id = text(run.get("toolCallId"))
+    failed = run.get("status") == "error" or bool(run.get("error"))
+    call = Entry("", "assistant", "tool_call", at, describe_input(given), tool=tool)
+    call.call_id = call_id
+    outcome = run.get("result") if run.get("result") not in (None, "") else run.get("error")
+    result = Entry("", "tool", "tool_result", at, result_text(outcome), tool=tool, error=failed)
+    result.call_id = call_id
+    ended = failed or outcome not in (None, "") or run.get("status") in {"completed", "cancelled"}
+    return [Said(call, given), Said(result)] if ended else [Said(call, given)]
+
+
+def _opened(stored: object) -> object:
+    """Open arguments that were stored as JSON inside JSON."""
+    if not isinstance(stored, str):
+        return stored
+    try:
+        found = decode_line(stored.encode("utf-8", "replace"))
+    except Invalid:
+        return stored
+    return found[0] if len(found) == 1 else stored

@@ -1,0 +1,85 @@
+"""Gemini CLI before its line logs: one JSON document per session, rewritten on each change.
+
+A session that is resumed moves to a line log beside the document, which stays as it was: then the
+log alone is read, as it begins with everything that the document has.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.errors import Invalid
+from threadkeep.sources.common import rows, table, text
+from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.files import LogFile
+from threadkeep.sources.gemini_cli import GeminiParser, chats, entries_of, roots
+from threadkeep.sources.records import Entry, Item, Log, UserHome
+
+
+class GeminiDocuments:
+    """The sessions of Gemini CLI that are kept as whole documents."""
+
+    harness: Final = "gemini-cli"
+    kind: Final = "document"
+
+    def roots(self, user: UserHome) -> list[Path]:
+        """Name the folders to look into."""
+        return roots(user)
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        """Yield the documents that no line log has taken the place of."""
+        found = chats(user)
+        for path, log in found.items():
+            if path.suffix == ".json" and path.with_suffix(".jsonl") not in found:
+                yield log
+
+    def parser(self, log: Log, state: bytes | None) -> GeminiParser:
+        """Make a parser for one session."""
+        return GeminiParser(log, state)
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
+        """Read one record alone."""
+        del line
+        return entries_of(record, number)
+
+    def items(self, log: Log) -> Iterable[Item]:
+        """Yield the one session of the document."""
+        data = _content(log)
+        own = text(_document(log, data).get("sessionId"))
+        yield Item(own or log.session_id, blake2b(data, digest_size=16).hexdigest())
+
+    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
+        """Yield the session's own data, then its messages."""
+        document = _document(log, _content(log))
+        messages = rows(document.pop("messages", None))
+        document.setdefault("sessionId", item)
+        yield "session", msgspec.json.encode(document)
+        for place, message in enumerate(messages):
+            key = text(table(message).get("id")) or f"{item}:{place}"
+            yield key, msgspec.json.encode(_with_id(message, key))
+
+
+def _with_id(message: object, key: str) -> object:
+    """Give a message without an id its place as one: the line number changes between looks."""
+    return {**message, "id": key} if isinstance(message, dict) else message
+
+
+def _content(log: Log) -> bytes:
+    with LogFile(log.path) as file:
+        return b"".join(piece.data for piece in file.pieces(0))
+
+
+def _document(log: Log, data: bytes) -> dict[str, Any]:
+    """Read the whole document; it may be half-written at this moment."""
+    try:
+        found = decode_line(data)
+    except Invalid as error:
+        msg = f"{log.path} is no whole JSON document: {error}"
+        raise Invalid(msg, hint="it is read again when it has changed") from error
+    return table(found[0]) if found else {}
+
+
+SOURCE: Final = GeminiDocuments()

@@ -1,0 +1,96 @@
+"""Copies of databases that must not be touched."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from threadkeep.base import snapshot
+from threadkeep.base.snapshot import copy_untouched
+from threadkeep.errors import Busy, Damaged, Invalid, NotFound
+
+
+def build(path: Path, journal: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"PRAGMA journal_mode = {journal}").fetchone()
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("INSERT INTO t VALUES (1)")
+
+
+def rows(path: Path) -> list[tuple[int]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT x FROM t ORDER BY x").fetchall()
+
+
+def looks(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {e.name: (e.stat().st_mtime_ns, Path(e).read_bytes()) for e in os.scandir(folder)}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "there").mkdir()
+    return tmp_path / "there" / "a.db"
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_a_file_is_copied_and_nothing_is_left_beside_it(
+    source: Path, tmp_path: Path, journal: str
+) -> None:
+    build(source, journal)
+    before = looks(source.parent)
+    copy_untouched(source, tmp_path / "copy.db")
+    assert looks(source.parent) == before
+    assert rows(tmp_path / "copy.db") == [(1,)]
+
+
+def test_commits_that_are_only_in_the_log_are_copied(source: Path, tmp_path: Path) -> None:
+    build(source, "WAL")
+    with closing(sqlite3.connect(source)) as writer:
+        writer.execute("INSERT INTO t VALUES (2)")
+        writer.commit()
+        copy_untouched(source, tmp_path / "copy.db")
+    assert rows(tmp_path / "copy.db") == [(1,), (2,)]
+
+
+def change(source: Path) -> None:
+    with closing(sqlite3.connect(source)) as writer, writer:
+        writer.execute("INSERT INTO t VALUES (2)")
+
+
+def test_a_file_that_changes_meanwhile_is_copied_anew(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(source, "DELETE")
+    times, copy = [0], snapshot._copy
+
+    def copy_and_change(file: Path, target: Path, *, still: bool) -> None:
+        copy(file, target, still=still)
+        times[0] += 1
+        if times[0] == 1:
+            change(source)
+
+    monkeypatch.setattr(snapshot, "_copy", copy_and_change)
+    copy_untouched(source, tmp_path / "copy.db")
+    assert times == [2]
+    assert rows(tmp_path / "copy.db") == [(1,), (2,)]
+
+
+def test_a_file_that_always_changes_is_given_up(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(source, "DELETE")
+    monkeypatch.setattr(snapshot, "_copy", lambda *_, **__: change(source))
+    with pytest.raises(Busy, match="changed while it was copied"):
+        copy_untouched(source, tmp_path / "copy.db")
+
+
+def test_what_is_no_database_is_refused(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        copy_untouched(source, tmp_path / "copy.db")
+    with pytest.raises(Invalid, match="is a folder"):
+        copy_untouched(source.parent, tmp_path / "copy.db")
+    source.write_bytes(b"no database " * 400)
+    with pytest.raises(Damaged):
+        copy_untouched(source, tmp_path / "copy.db")
