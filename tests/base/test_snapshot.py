@@ -1,15 +1,15 @@
 """Copies of databases that must not be touched."""
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.support.children import Child
 from threadkeep.base import snapshot
 from threadkeep.base.snapshot import copy_untouched
-from threadkeep.errors import Busy, Damaged, Invalid, NotFound
+from threadkeep.errors import Busy, Conflict, Damaged, Invalid, NotFound
 
 
 def build(path: Path, journal: str) -> None:
@@ -25,7 +25,7 @@ def rows(path: Path) -> list[tuple[int]]:
 
 
 def looks(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {e.name: (e.stat().st_mtime_ns, Path(e).read_bytes()) for e in os.scandir(folder)}
+    return {e.name: (e.stat().st_mtime_ns, e.read_bytes()) for e in folder.iterdir()}
 
 
 @pytest.fixture
@@ -84,6 +84,27 @@ def test_a_file_that_always_changes_is_given_up(
     monkeypatch.setattr(snapshot, "_copy", lambda *_, **__: change(source))
     with pytest.raises(Busy, match="changed while it was copied"):
         copy_untouched(source, tmp_path / "copy.db")
+
+
+def test_a_write_that_nobody_finished_is_not_undone_for_a_copy(
+    source: Path, tmp_path: Path
+) -> None:
+    build(source, "DELETE")
+    script = """
+import sqlite3, signal
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN")
+for _ in range(500):
+    connection.execute("INSERT INTO t VALUES (randomblob(3000))")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with Child(script, source) as child:
+        assert child.end() == -9
+    before = looks(source.parent)
+    with pytest.raises(Conflict, match="in the middle of a write"):
+        copy_untouched(source, tmp_path / "copy.db")
+    assert looks(source.parent) == before
 
 
 def test_what_is_no_database_is_refused(source: Path, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The long form of the fault tests: `python -m tests.faults.long [--only kill9,state] [--list]`.
 
 Prints one line per run; ends with 1 if any failed. Takes about three hours on two cores.
-The runs of the session store begin with `state-`, those of the mailbox with `mail-`, the others are
-the chat store's.
+The runs of the session store begin with `state-`, those of the mailbox with `mail-`, those of the
+knowledge store with `knowledge-`, the others are the chat store's.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from tests.faults.old_state_files import (  # noqa: E402
     VERSIONS as STATE_VERSIONS,
     WITHOUT_INDEX,
 )
-from tests.faults.tools import MAIL, STATE  # noqa: E402
+from tests.faults.tools import KNOWLEDGE, MAIL, STATE  # noqa: E402
 
 ROUNDS = 1000
 MINUTE = ("--seconds", "60")
@@ -37,7 +37,7 @@ MINUTE = ("--seconds", "60")
 
 def plan(seed: int) -> list[tools.Run]:
     """Give every run of the long form."""
-    return chat_plan(seed) + state_plan(seed) + mail_plan(seed)
+    return chat_plan(seed) + state_plan(seed) + mail_plan(seed) + knowledge_plan()
 
 
 def chat_plan(seed: int) -> list[tools.Run]:
@@ -118,6 +118,19 @@ def mail_plan(seed: int) -> list[tools.Run]:
         tools.hostile(MAIL),
         tools.tear(270, mode="ordered", seed=seed + 6, store=MAIL),
         tools.tear(270, mode="ordered-in", seed=seed + 7, store=MAIL),
+    ]
+
+
+def knowledge_plan() -> list[tools.Run]:
+    """Give the runs of the knowledge store: the upgrade, from before each kind of step."""
+    full = ("error", "--errno", "ENOSPC")
+    return [
+        *(tools.migcrash((version,), "syscall", store=KNOWLEDGE) for version in (1, 5, 12, 16, 17)),
+        *(
+            tools.migcrash((version,), "syscall", "--twice", store=KNOWLEDGE)
+            for version in (12, 16)
+        ),
+        *(tools.migcrash((version,), *full, store=KNOWLEDGE) for version in (7, 16)),
     ]
 
 

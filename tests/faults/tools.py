@@ -110,6 +110,7 @@ class Store(NamedTuple):
 CHAT = Store("chat_adapter.py", "hostile_adapter.py")
 STATE = Store("state_adapter.py", "state_hostile_adapter.py", "state-")
 MAIL = Store("mail_adapter.py", "mail_hostile_adapter.py", "mail-", folder=True)
+KNOWLEDGE = Store("knowledge_adapter.py", "", "knowledge-")
 
 
 def run(what: Run, work: Path) -> Outcome:

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_find_survives_odd_names_loops_and_closed_folders(tmp_path: Path) -> Non
 def test_the_entries_of_a_session_are_what_was_said_and_done() -> None:
     entries, harvest = read(logs()[SESSION])
     assert Counter((entry.role, entry.kind) for entry in entries) == {
-        ("system", "note"): 9,
+        ("system", "note"): 8,
         ("user", "note"): 8,
         ("user", "prompt"): 5,
         ("user", "summary"): 1,
@@ -337,6 +338,7 @@ def test_usage_without_ids_and_of_notices() -> None:
 # -- nothing stops the reader, nothing depends on where it stopped ---------------------------------
 
 
+@cache
 def everything() -> list[Fed]:
     return list(lines(logs()[SESSION].path))
 

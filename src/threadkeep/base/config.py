@@ -12,7 +12,7 @@ from threadkeep.base.backup import KEEP_COUNT, KEEP_DAYS
 from threadkeep.base.files import PRIVATE_FILE, make_private_dir
 from threadkeep.base.paths import expand
 from threadkeep.base.trouble import translate_os
-from threadkeep.errors import Conflict, Invalid
+from threadkeep.errors import Conflict, Invalid, NotFound
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -29,6 +29,19 @@ DEFAULT_TEXT: Final = f"""\
 # chat = "chat.db"
 # Not set: state.db in the data folder; if it is not there, Hermes Agent's own where there is one.
 # state = "state.db"
+# knowledge = "knowledge.db"
+
+[capture]
+# Projects that stay out: a folder with everything below it, the name of a project, or a pattern
+# like "*-private". What was captured before stays until `threadkeep forget`.
+# exclude = []
+
+# Programs that are not looked at, by the names that `threadkeep sources` shows.
+# disable = []
+
+[redact]
+# Files with more rules for secrets, in the format of gitleaks or of Hippo's redact.toml.
+# rules = []
 
 [chat]
 # When a reply that streams in is stored: with every "chunk", or only at the end of each "step"
@@ -54,6 +67,20 @@ class Stores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     chat: str | None = None
     state: str | None = None
+    knowledge: str | None = None
+
+
+class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[capture]`."""
+
+    exclude: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+
+
+class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[redact]`."""
+
+    rules: tuple[str, ...] = ()
 
 
 class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +102,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that the configuration file can say."""
 
     stores: Stores = Stores()
+    capture: CaptureSettings = CaptureSettings()
+    redact: RedactSettings = RedactSettings()
     chat: Chat = Chat()
     backups: Backups = Backups()
 
@@ -112,15 +141,23 @@ def unknown_keys(table: Mapping[str, Any], shape: Any) -> Iterator[tuple[str, li
 def load_config(path: Path) -> Config:
     """Read a configuration file; one that is not there means the defaults."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
+        text = read_settings(path)
+    except NotFound:
         return Config()
+    return parse_config(text, str(path))
+
+
+def read_settings(path: Path) -> str:
+    """Read a file of settings as text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"there is no file {path}", hint="check the path") from None
     except UnicodeDecodeError as error:
         msg = f"{path} is not UTF-8 text at byte {error.start}"
         raise Invalid(msg, hint="save the file as UTF-8") from None
     except OSError as error:
         raise translate_os(error, path) from error
-    return parse_config(text, str(path))
 
 
 def write_default(path: Path) -> None:

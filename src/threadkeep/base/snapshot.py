@@ -2,13 +2,23 @@
 
 import sqlite3
 from pathlib import Path
+from typing import NamedTuple
 
 from threadkeep.base.connect import LOOKING, connect_uri, open_reader
 from threadkeep.base.forks import refuse_shared
 from threadkeep.base.trouble import translate
-from threadkeep.errors import Busy, Invalid, NotFound
+from threadkeep.errors import Busy, Conflict, Invalid, NotFound
 
 _ATTEMPTS = 3
+
+
+class _Look(NamedTuple):
+    """What changes when somebody writes; to look at it opens nothing."""
+
+    changed_ns: int
+    size: int
+    still: bool
+    """There is no log or journal beside it."""
 
 
 def copy_untouched(source: Path, target: Path) -> None:
@@ -24,19 +34,18 @@ def copy_untouched(source: Path, target: Path) -> None:
     file = source.resolve()
     for _ in range(_ATTEMPTS):
         target.unlink(missing_ok=True)
-        before = _trace(file)
-        _copy(file, target, still=not any(before[1:]))
-        if any(before[1:]) or _trace(file) == before:
+        before = _look_at(file)
+        _copy(file, target, still=before.still)
+        if not before.still or _look_at(file) == before:
             return
     msg = f"{source} changed while it was copied, {_ATTEMPTS} times"
     raise Busy(msg, hint="stop the program that writes it, or try again")
 
 
-def _trace(file: Path) -> tuple[tuple[int, int], bool, bool]:
-    """Give what changes when somebody writes; looking at it opens nothing."""
+def _look_at(file: Path) -> _Look:
     found = file.stat()
-    beside = (Path(f"{file}{suffix}").exists() for suffix in ("-wal", "-journal"))
-    return ((found.st_mtime_ns, found.st_size), *beside)  # type: ignore[return-value]
+    beside = any(Path(f"{file}{suffix}").exists() for suffix in ("-wal", "-journal"))
+    return _Look(found.st_mtime_ns, found.st_size, still=not beside)
 
 
 def _copy(file: Path, target: Path, *, still: bool) -> None:
@@ -51,6 +60,10 @@ def _copy(file: Path, target: Path, *, still: bool) -> None:
         finally:
             reader.close()
     except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+            msg = f"{file} was left in the middle of a write, which only a writer can undo"
+            hint = "let its program open it once; nothing was touched"
+            raise Conflict(msg, hint=hint) from error
         raise translate(error, file) from error
 
 

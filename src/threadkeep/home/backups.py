@@ -12,6 +12,7 @@ from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.chat import layout as chat_layout, verify as chat_verify
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
+from threadkeep.knowledge import layout as knowledge_layout
 from threadkeep.mailbox import index_layout
 from threadkeep.state import check as state_check, layout as state_layout
 
@@ -48,6 +49,7 @@ KINDS: Final = {
         Kind("state", state_layout.QUERIES, state_layout.read_version, state_check.problems_of),
         # The index alone: the folders of the sessions are the mail itself.
         Kind("mailbox", index_layout.QUERIES, index_layout.read_version, _index_problems),
+        Kind("knowledge", {}, knowledge_layout.read_version, _index_problems),
     )
 }
 

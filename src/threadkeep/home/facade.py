@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -45,10 +45,16 @@ from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.recurrence import zone_name
 from threadkeep.state.session_db import SessionDB
 
+if TYPE_CHECKING:
+    from threadkeep.capture.history import History
+    from threadkeep.knowledge.store import KnowledgeStore
+    from threadkeep.redact import Redactor
+
 _CHAT_FILE = "chat.db"
 _STATE_FILE = "state.db"
 _MAIL_FILE = "mailbox.db"
 _MAIL_FOLDER = "mailbox"
+_KNOWLEDGE_FILE = "knowledge.db"
 _DEMO_FILE = "demo.db"
 
 
@@ -104,9 +110,14 @@ class Home:
         return _regular(self._given(path, None) or self._paths.data / _MAIL_FILE, "mailbox")
 
     def store_path(self, store: str, path: str | Path | None = None) -> Path:
-        """Give the file of a store by the name of its kind: `chat`, `state` or `mailbox`."""
+        """Give the file of a store by its kind: `chat`, `state`, `mailbox` or `knowledge`."""
         paths = {"chat": self.chat_path, "state": self.state_path, "mailbox": self.mail_path}
-        return paths[kind_of(store).name](path)
+        return (paths | {"knowledge": self.knowledge_path})[kind_of(store).name](path)
+
+    def knowledge_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the knowledge store: the path given, the configured or the default."""
+        found = self._given(path, self.config.stores.knowledge if path is None else None)
+        return _regular(found or self._paths.data / _KNOWLEDGE_FILE, "knowledge")
 
     def _given(self, path: str | Path | None, configured: str | None) -> Path | None:
         for named in (path, configured):
@@ -178,6 +189,49 @@ class Home:
             msg = f"{target} has a newer schema than this program may write"
             raise SchemaMismatch(msg, hint="it can be read; update threadkeep to change it")
         return store
+
+    def knowledge(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        budget: float = DEFAULT_BUDGET,
+    ) -> "KnowledgeStore":
+        """Open the knowledge store; close it after use.
+
+        A store that is not there is begun, unless it must exist or is only read.
+        """
+        from threadkeep.knowledge.store import KnowledgeStore  # noqa: PLC0415  (loads Zstandard)
+
+        target = self.knowledge_path(path)
+        if read_only or must_exist:
+            need_file(target, "knowledge")
+        return KnowledgeStore.open(target, read_only=read_only, timeout=budget)
+
+    def history(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        user_home: str | Path | None = None,
+    ) -> "History":
+        """Open the captured history; close it after use.
+
+        `user_home` is the folder below which other programs' logs are looked for, the user's own
+        home if it is not given.
+        """
+        from threadkeep.home.history import open_history  # noqa: PLC0415  (loads every source)
+
+        store = self.knowledge(path, read_only, must_exist=must_exist)
+        return open_history(self, store, self._environ, user_home)
+
+    def redactor(self) -> "Redactor":
+        """Give what masks secrets before they are stored, with the rules of the configuration."""
+        from threadkeep.home.history import make_redactor  # noqa: PLC0415  (loads every source)
+
+        return make_redactor(self.config, self._paths.config, self._environ)
 
     @cached_property
     def zone(self) -> str:
@@ -266,9 +320,11 @@ class Home:
                 keep=kept,
             )
 
-    def _look(self, store: str, path: Path) -> ChatStore | SessionDB | MailIndex:
+    def _look(self, store: str, path: Path) -> "ChatStore | SessionDB | MailIndex | KnowledgeStore":
         if store == "mailbox":
             return self.mail_index(path)
+        if store == "knowledge":
+            return self.knowledge(path, read_only=True)
         opens = self.chat if store == "chat" else self.state
         return opens(path, read_only=True)
 

@@ -58,7 +58,7 @@ def open_knowledge(
     """Open a knowledge file for writing if its version allows that, else for reading.
 
     An older file is brought up first, after a backup (`backup` is called with the database and a
-    reason). A newer one can be read up to version 23. Read-only, the file is not touched at all.
+    reason). A newer one can be read up to version 23. Read-only, nothing is brought up.
     """
     if str(path) == ":memory:":
         msg = "a knowledge store is a file: other connections of it could not see it in memory"
@@ -71,6 +71,7 @@ def open_knowledge(
             version = read_version(tx)
         if version is None or version <= SCHEMA_VERSION:
             done = bring_up(database, backup, clock)
+            _tell(database.path, done)
             finding = explain_version(SCHEMA_VERSION)
             return Opened(
                 database, Access(str(database.path), finding, writable=True, brought_up=done)
@@ -97,11 +98,15 @@ def bring_up(database: Database, backup: Backup | None, clock: Clock) -> Brought
     heal(database, clock)
     with database.read() as tx:
         aside = list_set_aside(tx, before + 1)
-    if steps:
-        log.info("%s was brought to schema version %d", database.path, SCHEMA_VERSION)
-    if aside:
-        log.warning("%s: %d rows without their parent were set aside", database.path, len(aside))
     return BroughtUp(tuple(steps), tuple(aside))
+
+
+def _tell(path: Path, done: BroughtUp) -> None:
+    if done.steps:
+        log.info("%s was brought to schema version %d", path, SCHEMA_VERSION)
+    if done.set_aside:
+        aside = len(done.set_aside)
+        log.warning("%s: %d rows without their parent went to tk_orphans", path, aside)
 
 
 def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> Opened:

@@ -14,12 +14,14 @@ from typing import Final, NamedTuple, TypeVar
 from threadkeep.redact.rules import Rule
 
 _MANY: Final = 4
+_LITERAL: Final = re.compile(rb"[A-Za-z0-9_-]*")
+_RUN: Final = re.compile(rb"\[a-z0-9(?:_-)?\]\{(\d+)")
 
 K = TypeVar("K", bound=Hashable)
 
 # The letters to find keywords by, best first: rare in transcripts, and few in number, as each
 # costs a pass. Capitals are searched in the text as it is, all others in its lower-case form.
-_LETTERS: Final = b"_~A=<kp./hcB-"
+_LETTERS: Final = b"_~A=-.kp/hcB"
 # Then all others, by how rare they are in transcripts.
 _RARER: Final = b"@%QXZ!qzJVKWYHjGDUM#xFLOPNRTCSIE987654321v0yw:gbfmdulrisoante"
 
@@ -95,12 +97,23 @@ def _planned(letter: bytes, words: Sequence[_Word]) -> Pass:
         looks = []
         for last, closer in _grouped(alike, lambda word: word.before[-1:]):
             found.extend([other for other in words if _together(word, other)] for word in closer)
-            ends = [_look_back(word.before + seen) + b"()" for word in closer]
-            looks.append(_look_back(last + seen) + _any(ends))
+            ends = [_look_back(word.before, seen) + b"()" for word in closer]
+            looks.append(ends[0] if len(ends) == 1 else _look_back(last, seen) + _any(ends))
         test = b"(?=" + (b"(?i:" + after + b")" if exact else after) + b")"
         tests = [_any(looks), test] if len(alike) < _MANY else [test, _one_of(alike, seen), _any(looks)]
         branches.append(re.escape(behind) + b"".join(tests))
-    return Pass(re.compile(re.escape(letter) + _any(branches)), exact, found)
+    size = min(map(_filled, words))
+    gate = b"(?=[a-z0-9_-]{%d})" % size if size > 1 else b""
+    whole = re.escape(letter) + (b"(?i:" + gate + b")" if exact else gate) + _any(branches)
+    return Pass(re.compile(whole), exact, found)
+
+
+def _filled(word: _Word) -> int:
+    """Count the letters that must follow the rare one, as a first test for all keywords."""
+    literal = _LITERAL.match(word.behind)
+    size = literal.end() if literal else 0
+    run = _RUN.match(word.after) if size == len(word.behind) else None
+    return size + int(run[1]) if run else size
 
 
 def _together(one: _Word, other: _Word) -> bool:
@@ -130,8 +143,8 @@ def _grouped(words: Sequence[_Word], key: Callable[[_Word], K]) -> list[tuple[K,
     return list(groups.items())
 
 
-def _look_back(text: bytes) -> bytes:
-    return b"(?<=" + re.escape(text) + b")"
+def _look_back(before: bytes, seen: bytes) -> bytes:
+    return b"(?<=" + re.escape(before + seen) + b")" if before else b""
 
 
 def _any(branches: Sequence[bytes]) -> bytes:

@@ -7,6 +7,7 @@ everywhere in transcripts, so what is assigned to them is judged by name, quotin
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from math import log2
 from typing import Final
 
@@ -53,9 +54,7 @@ def random(match: Match, value: bytes) -> bool:
     """Accept letters and digits in disorder, as no name or sentence has them."""
     if not plausible(match, value):
         return False
-    digits = sum(48 <= code <= 57 for code in value)
-    letters = sum(code >= 65 for code in value)
-    return digits >= 2 and letters >= 2 and entropy(value) >= 3.0 and not _is_worded(value)
+    return entropy(value) >= 3.0 and _is_disordered(value) and not _is_worded(value)
 
 
 def header(match: Match, value: bytes) -> bool:
@@ -87,38 +86,39 @@ _STOCK_PASSWORDS: Final = frozenset(
     b"pass passwd password pwd secret token user postgres root admin test mysql guest pw key".split()
 )
 
-# Names whose value is a secret by itself, and names that only speak about one.
-_STRONG_KEY: Final = re.compile(
-    rb"""(?ix) (?: api | access | secret | private | priv | auth | encrypt\w* | encryption | decrypt\w*
-    | signing | sign | signature | master | account | service | client | app | admin | license
-    | licence | deploy | consumer | ssh | storage | shared | subscription | sas | jwt | hmac | aes
-    | rsa | webhook | bot | root | db | database | server | user | security | ingest | write | read
-    | management | host | function | signed | session | cookie | crypt\w* | hash | token | integration
-    | developer | dev | prod | live | rest | x ) [-_. ]? $"""
+# The word before `key` that makes it a secret; of the others `key` is anything but that.
+_SECRET_KEYS: Final = frozenset(
+    b"""api access secret private priv auth authentication encrypt encryption decrypt decryption signing
+    sign signature master account service client app application admin license licence deploy consumer
+    ssh storage shared subscription sas jwt hmac aes rsa webhook bot root db database server user
+    security ingest write read management host function signed session cookie crypto token
+    integration developer dev prod live rest x shared""".split()
 )
-_NOT_A_SECRET_BEFORE: Final = re.compile(
-    rb"""(?ix) (?: public | publishable | pub | anon | primary | foreign | partition | sort | cache
-    | idempotency | composite | unique | max | min | input | output | total | num | count | next | page
-    | cursor | csrf | xsrf | prompt | completion | stop | eos | bos | pad | mask | special
-    | bypass | by | compass | sur | over | tres | en | hot | mon | don | tur | whis | jo | cancellation
-    | cancel | continuation | sync | resume | design | no | is | has | use | get | set | need | needs
-    | first | first[-_ ]?and[-_ ]?last | all | test | any | each | one | two | low | high )[-_. ]?$"""
+# Words before `key`, `token`, `pass` and the like that make them something else.
+_HARMLESS_BEFORE: Final = frozenset(
+    b"""public publishable pub anon primary foreign partition sort cache idempotency composite unique
+    max min input output total num count next page cursor csrf xsrf prompt completion stop eos bos pad
+    mask special bypass by compass cancellation cancel continuation sync resume design no is has use
+    get set need needs first last all any each one two low high mon tur don hot whis tres sur over en
+    reasoning cached thinking used remaining per of estimated context available tests test""".split()
 )
-_NOT_A_SECRET_BEHIND: Final = re.compile(
-    rb"""(?ix) ^(?: s?[-_.]? (?: count | limit | usage | used | budget | length | len | size | type
-    | types | name | names | id | ids | path | file | files | filename | dir | url | uri | endpoint
-    | host | field | fields | header | prefix | suffix | format | regex | pattern | patterns | label
-    | hint | help | error | errors | status | state | expiry | expires?(?:[-_]?\w+)? | ttl | age
-    | created(?:[-_]?at)? | updated(?:[-_]?at)? | version | policy | rule | rules | manager | provider
-    | service | store | storage | source | ring | chain | map | word | words | board | press | down
-    | up | code | frame | pair | strokes? | set | sets | class | method | mode | level | scope | scopes
-    | required | enabled | disabled | valid | validation | validator | index | order | column | table
-    | column | value | params? | args? | or | and | is | in | for | from | with | of | to | as
-    | input | prompt | handler | callback | client | config | settings | options | schema | spec
-    | test | tests | py | js | ts | go | rs | md | json | yaml | yml | toml | html | css | log | txt
-    ) | (?:or|ors|ored|orize\w*|oris\w*|entic\w*|ing|ized?|izers?|ization|ed|able|age|engers?|ive|port|ports|word[-_]?less)
-    | (?:board|words?|notes?|pad|stone|frames?|ring|less|ish|ism|istic|ariat|ary|ly)\b )"""
+_LAST_WORD: Final = re.compile(rb"([A-Z]?[a-z0-9]+|[A-Z0-9]+)[-_. ]?$")
+# What follows `key`, `token` and the like when the name only speaks about one.
+_HARMLESS_BEHIND: Final = frozenset(
+    b"""count counts limit limits usage used budget length len size type types name names id ids path
+    paths file files filename dir url uri endpoint host field fields header headers prefix suffix format
+    regex pattern patterns label hint help error errors status state expiry expires expire expiration ttl
+    age created updated at version policy rule rules manager provider service store storage source ring
+    chain map word words board press down up code frame frames pair pairs strokes set sets class method
+    mode level scope scopes required enabled disabled valid validation validator index order column table
+    params param args arg or and is in for from with of to as handler callback client config settings
+    options schema spec test tests py js ts go rs md json yaml yml toml html css log txt exists missing
+    author authors ors ored ority orities orization orize orized orizer enticate entication enticated
+    enticator ed ing er ers ized izer ization age ages enger engers ive port ports through throughs
+    less ly ary ariat s rotation strength reset changed prompt cost costs per second total rate
+    generation generator bucket vault env var variable variables ref reference""".split()
 )
+_WORDS: Final = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def assigned(match: Match, value: bytes) -> bool:
@@ -135,12 +135,19 @@ def assigned(match: Match, value: bytes) -> bool:
 
 
 def _names_a_secret(left: bytes, word: bytes, tail: bytes) -> bool:
-    if _NOT_A_SECRET_BEHIND.search(tail) or _NOT_A_SECRET_BEFORE.search(left):
+    found = _LAST_WORD.search(left)
+    before = found[1].lower() if found else b""
+    if before in _HARMLESS_BEFORE or _speaks_about(tail):
         return False
     if word == b"key":
-        return bool(_STRONG_KEY.search(left)) or left.isupper()
-    glued = left[-1:].islower() and word[:1].islower()
-    return not (glued and word in {b"auth", b"pass", b"pwd"})
+        return left.isupper() or any(before.endswith(kind) for kind in _SECRET_KEYS)
+    glued = left[-1:].islower() and word in {b"auth", b"pass", b"pwd"}
+    return not glued
+
+
+def _speaks_about(tail: bytes) -> bool:
+    """Tell whether the end of a name turns it to something else: `_count`, `Limit`, `board`."""
+    return any(word.lower() in _HARMLESS_BEHIND for word in _WORDS.findall(tail.lstrip(b"s")[:32]))
 
 
 def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
@@ -182,8 +189,26 @@ def _is_reference(value: bytes) -> bool:
     return _REFERENCE.match(value) is not None
 
 
+def _is_disordered(value: bytes) -> bool:
+    """Tell whether digits, capitals and small letters come in no order."""
+    digits = sum(48 <= code <= 57 for code in value)
+    capitals = sum(65 <= code <= 90 for code in value)
+    small = sum(97 <= code <= 122 for code in value)
+    if digits and (min(digits, capitals + small) >= 2 or min(capitals, small) >= 1):
+        return True
+    return _has_wild_case(value)
+
+
+def _has_wild_case(value: bytes) -> bool:
+    """Tell random letters from names: in `getUserName` the case changes once in four letters."""
+    flips = sum(a.isupper() != b.isupper() for a, b in pairwise(value.decode("latin-1")))
+    return len(value) >= 16 and flips / len(value) >= 0.36
+
+
 def _is_mixed(value: bytes, size: int) -> bool:
     """Tell whether letters stand beside digits or signs, as in a password."""
+    if _has_wild_case(value):
+        return True
     if len(value) < size or _NAME.fullmatch(value):
         return False
     letters = any(code >= 65 for code in value)
@@ -192,6 +217,8 @@ def _is_mixed(value: bytes, size: int) -> bool:
 
 def _is_worded(value: bytes) -> bool:
     """Tell whether a value is made of words: a name, a path, a kebab or snake of words."""
+    if _has_wild_case(value):
+        return False
     if _NAME.fullmatch(value):
         return True
     parts = re.split(rb"[-_./:@+=]+", value)

@@ -181,7 +181,7 @@ def _entries(record: object) -> list[Entry]:
 
 
 def _typed(key: str, at: int | None, raw: str) -> list[Entry]:
-    shown = "\n".join(line[4:].strip() for line in raw.splitlines() if line.strip()).strip()
+    shown = "\n".join(line[5:].rstrip() for line in raw.split("\n") if line.strip()).strip()
     # Answers to the program's own questions are written like prompts.
     asked = "(Y)es/(N)o" in shown or shown == "<blank>"
     return [Entry(key, "user", "note" if asked else "prompt", at, shown)] if shown else []

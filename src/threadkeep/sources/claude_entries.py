@@ -249,6 +249,8 @@ def _pieces(text: str, *, is_subagent: bool) -> Iterator[Said]:
         put_in, text = _split_after_tag(text.lstrip())
         yield "note", put_in
         head = text[:_LOOK].lstrip()
+    if not text:
+        return
     if head.startswith(_COMPACTED):
         yield "summary", text
     elif not head.startswith(("<", "[")):
@@ -327,12 +329,11 @@ def _attachment(record: dict[str, Any], origin: _Origin) -> list[Entry]:
     if kind == "queued_command":
         return _queued(attached, origin)
     # How the model was shown it stands in the attachment, or beside it.
-    shown = {key: record[key] for key in ("rendered", "renderedRole") if key in record} | attached
-    text = _attached_text(shown)
-    if _is_blank(text):
-        return []
+    beside = {key: value for key, value in record.items() if key.startswith("rendered")}
+    shown = beside | attached
     role: Role = "user" if shown.pop("renderedRole", None) == "user" else "system"
-    return [origin.entry(0, role, "note", text)]
+    text = _attached_text(shown)
+    return [] if _is_blank(text) else [origin.entry(0, role, "note", text)]
 
 
 def _queued(attached: dict[str, Any], origin: _Origin) -> list[Entry]:

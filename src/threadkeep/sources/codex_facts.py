@@ -51,8 +51,8 @@ def first_index_of(meta: dict[str, Any]) -> int:
     Both have the same session. The new file goes on at a record of the old one, which holds no
     more segments than records up to there.
     """
-    if text(meta.get("forked_from_id")):
-        return 0
+    if text(meta.get("forked_from_id")) or text(meta.get("parent_thread_id")):
+        return 0  # a session of its own
     return max(0, number(table(meta.get("history_base")).get("end_ordinal_exclusive")))
 
 

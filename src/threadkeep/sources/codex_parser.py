@@ -143,7 +143,7 @@ class CodexParser:
         model, cwd = text(turn.get("model")) or facts.model, text(turn.get("cwd")) or facts.cwd
         self._learned = self._learned or (model, cwd) != (facts.model, facts.cwd)
         facts.model, facts.cwd = model, cwd
-        if self._segmenter.open.index >= 0:
+        if cwd and self._segmenter.open.index >= 0:
             self._segmenter.open.cwd = cwd
 
     def _spend(self, usage: Usage | None, at: int | None) -> None:

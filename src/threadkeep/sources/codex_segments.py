@@ -46,11 +46,15 @@ def bare_prompt(prompt: str) -> str:
     at = prompt.rfind(_REQUEST)
     if at >= 0:
         return prompt[at + len(_REQUEST) :].strip() or prompt
-    last = max(prompt.rfind(marker) for marker in _XCODE)
-    start = prompt.rfind("\n", 0, max(last, 0)) + 1
-    if last < 0 or not prompt.startswith("The ", start):
+    if not any(marker in prompt for marker in _XCODE):
         return prompt
-    return prompt[last:].partition("\n")[2].strip() or prompt
+    lines = prompt.split("\n")
+    ends = [place for place, line in enumerate(lines) if _ends_screen(line)]
+    return "\n".join(lines[ends[-1] + 1 :]).strip() or prompt if ends else prompt
+
+
+def _ends_screen(line: str) -> bool:
+    return line.startswith("The ") and any(marker in line for marker in _XCODE)
 
 
 def summed_up(body: dict[str, Any]) -> tuple[str, str]:

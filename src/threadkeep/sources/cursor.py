@@ -6,7 +6,7 @@ key, and a time that is not told is that of the last prompt, else the file's.
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from threadkeep.errors import Busy
 from threadkeep.sources.common import files_below, table, text
@@ -16,13 +16,12 @@ from threadkeep.sources.cursor_places import (
     chat_ids,
     composer_ids,
     folder_of,
-    folders_in,
-    printable,
     projects_root,
 )
+from threadkeep.sources.folders import folders_in, printable
 from threadkeep.sources.records import Entry, Item, Log, Stamp, UserHome
 
-_FOLDER = "agent-transcripts"
+TRANSCRIPTS: Final = "agent-transcripts"
 
 
 class CursorTranscripts:
@@ -65,7 +64,7 @@ def find_transcripts(user: UserHome, *suffixes: str) -> Iterator[Log]:
         return  # to read both places would double what is said; the next look will tell
     seen: dict[str, bool] = {}
     for project in folders_in(projects_root(user)):
-        inside = project if project.name == _FOLDER else project / _FOLDER
+        inside = project if project.name == TRANSCRIPTS else project / TRANSCRIPTS
         cwd = ""
         for number, (path, stamp) in enumerate(files_below(inside, *suffixes, depth=4)):
             if number == 0:
@@ -88,7 +87,7 @@ def _log(path: Path, stamp: Stamp, cwd: str) -> Log:
 
 def slug_of(path: str) -> str:
     """Give the project's name in a transcript's path; empty if it was made outside of any."""
-    before = path.replace("\\", "/").partition(f"/{_FOLDER}/")[0]
+    before = path.replace("\\", "/").partition(f"/{TRANSCRIPTS}/")[0]
     slug = before.rpartition("/")[2]
     return "" if slug == "projects" else slug
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.errors import Invalid
-from threadkeep.sources.common import describe_input, number, rows, table, text
+from threadkeep.sources.common import number, rows, table, text
 from threadkeep.sources.cursor_messages import (
     LABEL,
     Reading,
@@ -16,6 +16,7 @@ from threadkeep.sources.cursor_messages import (
     tool_summary,
 )
 from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.raw_json import described
 from threadkeep.sources.records import Entry, Facts, Harvest, Log, Usage
 from threadkeep.sources.segments import Segmenter
 
@@ -30,6 +31,7 @@ class ComposerParser:
     def __init__(self, log: Log, state: bytes | None) -> None:  # noqa: ARG002
         """Start afresh: a changed conversation is always read from its beginning."""
         self._segmenter = Segmenter(log, LABEL)
+        self._seen_at = log.stamp.mtime_ns // 1_000_000
         self._session = ""
         self._facts: dict[str, Facts] = {}
         self._usage: list[Usage] = []
@@ -81,7 +83,7 @@ class ComposerParser:
         facts.model = facts.model or model
         for said in reading.said:
             entry = said.entry
-            entry.at = entry.at or self._at
+            entry.at = entry.at or self._at or self._seen_at
             entry.session_id = self._session
             entry.model = model if entry.role == "assistant" else ""
             shown = entry
@@ -183,7 +185,7 @@ def _tool_run(run: dict[str, Any], at: int | None) -> list[Said]:
     given = _opened(run.get("rawArgs")) or _opened(run.get("params"))
     call_id = text(run.get("toolCallId"))
     failed = run.get("status") == "error" or bool(run.get("error"))
-    call = Entry("", "assistant", "tool_call", at, describe_input(given), tool=tool)
+    call = Entry("", "assistant", "tool_call", at, described(given), tool=tool)
     call.call_id = call_id
     outcome = run.get("result") if run.get("result") not in (None, "") else run.get("error")
     result = Entry("", "tool", "tool_result", at, result_text(outcome), tool=tool, error=failed)

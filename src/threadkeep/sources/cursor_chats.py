@@ -20,9 +20,8 @@ from threadkeep.sources.cursor_places import (
     chats_root,
     composer_ids,
     folders_by_hash,
-    folders_in,
-    printable,
 )
+from threadkeep.sources.folders import folders_in, printable
 from threadkeep.sources.protobuf import byte_fields
 from threadkeep.sources.raw_json import file_bytes, one_line, stored_object, wrap
 from threadkeep.sources.records import Entry, Facts, Item, Log, UserHome

@@ -3,9 +3,9 @@
 import re
 from typing import Any, Final, NamedTuple
 
-from threadkeep.sources.common import block_text, describe_input, iso_ms, number, rows, table, text
+from threadkeep.sources.common import block_text, iso_ms, number, rows, table, text
+from threadkeep.sources.raw_json import as_json, described
 from threadkeep.sources.records import Entry, Kind, Role
-from threadkeep.sources.segments import compact
 
 HARNESS: Final = "cursor"
 LABEL: Final = "Cursor"
@@ -21,15 +21,13 @@ _INJECTED: Final = (
     *("<open_and_recently_viewed_files", "<project_layout", "<rules", "<system-reminder"),
     *("<system_notification", "<system_reminder", "<user_info", "<user_rules"),
 )
-_MONTHS: Final = {
-    name: position
-    for position, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)
-}
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _SPOKEN: Final = re.compile(
     r"([A-Za-z]{3})[a-z]* (\d{1,2}), (\d{4}),? (?:at )?(\d{1,2}):(\d{2})(?::(\d{2}))?"
     r"\s*([AaPp][Mm])?\s*(?:\((?:UTC|GMT)(?:([+-]\d{1,2})(?::?(\d{2}))?)?\))?"
 )
 _TIME_CHARACTERS: Final = 120
+_THOUGHT: Final = {"thinking", "reasoning", "redacted-reasoning", "redacted_thinking"}
 _SUMMARY_KEYS: Final = ("cmd", "command", "filePath", "path", "uri", "query", "pattern")
 _FIRST_TEXT_CHARACTERS: Final = 80
 
@@ -65,7 +63,8 @@ def spoken_ms(words: str) -> int | None:
     if found is None:
         return iso_ms(words) if words[:1].isdigit() else None
     month, day, year, hour, minute, second, half, zone, zone_minutes = found.groups()
-    if month.lower() not in _MONTHS:
+    position = _MONTHS.find(month.lower())
+    if position % 3:
         return None
     hours = int(hour)
     if half:
@@ -73,7 +72,7 @@ def spoken_ms(words: str) -> int | None:
     clock = f"{hours:02}:{minute}:{second or '00'}"
     ahead = int(zone or 0)
     offset = f"{'-' if ahead < 0 else '+'}{abs(ahead):02}:{zone_minutes or '00'}"
-    return iso_ms(f"{year}-{_MONTHS[month.lower()]:02}-{int(day):02}T{clock}{offset}")
+    return iso_ms(f"{year}-{position // 3 + 1:02}-{int(day):02}T{clock}{offset}")
 
 
 def split_user_text(said: str, *, marked: bool) -> UserText:
@@ -171,13 +170,11 @@ def _other_block(block: object, role: str) -> _Piece:
         return _call(inside)
     if kind in {"tool_result", "tool-result"}:
         return _result(inside)
-    if kind in {"thinking", "reasoning"}:
+    if kind in _THOUGHT:
         thought = text(inside.get("thinking")) or text(inside.get("text"))
         return _Piece("assistant", "reasoning", _without_redacted(thought))
     if kind in {"image", "file"}:
         return _Piece("user" if role == "user" else "assistant", "note", f"[{kind}]")
-    if kind in {"redacted-reasoning", "redacted_thinking"}:
-        return _Piece("assistant", "reasoning", "")
     return _Piece("assistant", "note", "", unknown=f"block/{kind}"[:80])
 
 
@@ -193,7 +190,7 @@ def _call(block: dict[str, Any]) -> _Piece:
     given = block.get("input", block.get("args"))
     tool = text(block.get("name")) or text(block.get("toolName")) or "tool"
     call_id = text(block.get("id")) or text(block.get("toolCallId"))
-    return _Piece("assistant", "tool_call", describe_input(given), tool, call_id, given=given)
+    return _Piece("assistant", "tool_call", described(given), tool, call_id, given=given)
 
 
 def _result(block: dict[str, Any]) -> _Piece:
@@ -214,7 +211,7 @@ def result_text(given: object) -> str:
     inside = table(given)
     if isinstance(inside.get("value"), (str, list)):
         return result_text(inside["value"])
-    return "" if given is None else compact(given)
+    return "" if given is None else as_json(given)
 
 
 def _without_redacted(said: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from threadkeep.errors import Invalid
 from threadkeep.sources.common import rows, table, text
-from threadkeep.sources.cursor import find_transcripts, read_line, slug_of
+from threadkeep.sources.cursor import TRANSCRIPTS, find_transcripts, read_line, slug_of
 from threadkeep.sources.cursor_messages import HARNESS
 from threadkeep.sources.cursor_parser import CursorParser
 from threadkeep.sources.cursor_places import projects_root
@@ -38,7 +38,7 @@ class OldCursorTranscripts:
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the old transcripts of conversations that have no newer one."""
         best: dict[str, str] = {}
-        found = list(find_transcripts(user, *_BETTER))
+        found = [log for log in find_transcripts(user, *_BETTER) if _is_transcript(Path(log.path))]
         for log in sorted(found, key=lambda log: _BETTER[Path(log.path).suffix]):
             best.setdefault(log.session_id, log.path)
         for log in found:
@@ -65,6 +65,11 @@ class OldCursorTranscripts:
         for position, (role, content) in enumerate(blocks):
             line = {"n": position, "role": role, "message": {"content": content}}
             yield str(position), msgspec.json.encode(line)
+
+
+def _is_transcript(path: Path) -> bool:
+    """Tell a transcript from other files beside it: it lies on top, or is named like its folder."""
+    return path.suffix == ".jsonl" or path.parent.name in {TRANSCRIPTS, "subagents", path.stem}
 
 
 def _from_json(raw: bytes) -> Iterator[tuple[str, list[Any]]]:

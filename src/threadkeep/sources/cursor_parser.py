@@ -1,18 +1,22 @@
 """The parser of Cursor's conversations, for every place that keeps whole messages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.common import table, text
+from threadkeep.sources.common import table
 from threadkeep.sources.cursor_messages import LABEL, Reading, Said, tool_summary
-from threadkeep.sources.cursor_places import ancestor_with
+from threadkeep.sources.cursor_places import ancestor_with, encode, is_absolute
 from threadkeep.sources.records import Entry, Facts, Harvest, Log
 from threadkeep.sources.segments import Open, Segmenter, last_component
 
-_PATH_KEYS: Final = ("path", "file_path", "filePath", "cwd", "target_directory", "targetFile")
-_PATH_KEYS_TOO: Final = ("working_directory", "workingDirectory")
+_PATH_KEYS: Final = frozenset(
+    (
+        *("cwd", "filePath", "file_path", "path", "targetFile", "target_directory"),
+        *("workingDirectory", "working_directory"),
+    )
+)
 _COMMAND_CHARACTERS: Final = 2_000
 _MOST_UNKNOWN: Final = 200
 
@@ -47,7 +51,7 @@ class CursorParser:
         """Start afresh or go on; `read` takes one record apart."""
         self._log = log
         self._read = read
-        self._slug = slug
+        self._slug = encode(slug)
         self._state = msgspec.msgpack.decode(state, type=_State) if state else _fresh(log)
         self._segmenter = Segmenter(log, LABEL, self._state.open)
         self._unknown: dict[str, int] = {}
@@ -137,9 +141,13 @@ def merged(old: Facts, new: Facts) -> Facts:
     return msgspec.structs.replace(old, **told)
 
 
-def _paths(given: dict[str, Any]) -> list[str]:
-    found = [text(given.get(key)) for key in (*_PATH_KEYS, *_PATH_KEYS_TOO)]
-    for key in ("command", "cmd"):
-        words = text(given.get(key))[:_COMMAND_CHARACTERS].split()
-        found += [word.strip("'\"`();,=") for word in words]
-    return [path for path in found if path]
+def _paths(given: dict[str, Any]) -> Iterator[str]:
+    """Yield the absolute paths that a tool's input names."""
+    for key, value in given.items():
+        if not isinstance(value, str):
+            continue
+        if key in _PATH_KEYS and is_absolute(value):
+            yield value
+        elif key in {"command", "cmd"}:
+            words = (word.strip("'\"`();,=") for word in value[:_COMMAND_CHARACTERS].split())
+            yield from (word for word in words if is_absolute(word))

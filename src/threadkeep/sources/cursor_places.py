@@ -15,6 +15,7 @@ from typing import Final
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, ThreadkeepError
+from threadkeep.sources.folders import folders_in
 from threadkeep.sources.records import UserHome
 
 TABLE: Final = "cursorDiskKV"
@@ -43,23 +44,6 @@ def editor_roots(user: UserHome) -> list[Path]:
     homes += [Path(user.env[name]) for name in ("XDG_CONFIG_HOME", "APPDATA") if user.env.get(name)]
     found = dict.fromkeys(home / "Cursor" / "User" / "globalStorage" for home in homes)
     return sorted(found)
-
-
-def folders_in(folder: Path) -> list[Path]:
-    """List the folders in a folder by name; none if it cannot be looked into."""
-    try:
-        with os.scandir(folder) as found:
-            below = [entry for entry in found if _is_folder(entry)]
-    except OSError:
-        return []
-    return [Path(entry.path) for entry in sorted(below, key=lambda entry: entry.name)]
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
 
 
 def chat_ids(user: UserHome) -> set[str]:
@@ -162,20 +146,12 @@ def _md5(path: str) -> str:
     return hashlib.md5(os.fsencode(path), usedforsecurity=False).hexdigest()
 
 
-def printable(name: str) -> str:
-    """Give a file's name as text that can be stored, whatever bytes it was made of."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def ancestor_with(slug: str, path: str) -> str:
-    """Give the folder above a path that encodes to the slug, empty if none does."""
-    wanted = encode(slug)
-    if not wanted or len(path) < len(wanted) or not is_absolute(path):
-        return ""
+def ancestor_with(wanted: str, path: str) -> str:
+    """Give the folder above an absolute path that encodes to what is wanted, empty if none does."""
     unified = path.replace("\\", "/") if path[1:2] == ":" else path
-    while unified:
+    while len(unified) > len(wanted):
         if encode(unified) == wanted:
-            return path[: len(unified)]
+            return path[: len(unified)].rstrip("/\\")
         unified = unified.rpartition("/")[0]
     return ""
 

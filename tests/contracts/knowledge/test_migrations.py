@@ -370,7 +370,7 @@ def test_merged_health_has_the_largest_and_the_latest(
 ) -> None:
     merged = merge_health(old, new)
     for column in COUNTED:
-        known = [row[column] for row in (old, new) if row[column] is not None]
+        known = [value for row in (old, new) if (value := row[column]) is not None]
         assert merged[column] == max(known, default=None)
     for when, *others in (SAID[:2], SAID[2:]):
         said = [tuple(row[c] for c in (when, *others)) for row in (new, old)]

@@ -77,7 +77,7 @@ def test_a_much_newer_file_is_refused(path: Path, version: int, *, read_only: bo
 
 def test_to_be_read_only_a_file_must_be_of_today(path: Path) -> None:
     make_old_knowledge(path, 9)
-    with pytest.raises(SchemaMismatch, match="version 9.*knowledge migrate"):
+    with pytest.raises(SchemaMismatch, match=r"version 9.*knowledge migrate"):
         opened(path, read_only=True)
     assert ask(path, "PRAGMA user_version") == [(9,)]
 
@@ -166,10 +166,11 @@ def test_a_file_with_vectors_comes_up_without_the_extension_that_made_them(path:
         connection.execute("CREATE TABLE knowledge_vectors_chunks (id INTEGER PRIMARY KEY)")
         connection.execute("CREATE TABLE embed_model_meta (id INTEGER PRIMARY KEY, model TEXT)")
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(
-            "INSERT INTO sqlite_master VALUES ('table', 'knowledge_vectors', 'knowledge_vectors', 0,"
-            " 'CREATE VIRTUAL TABLE knowledge_vectors USING vec0(id INTEGER PRIMARY KEY, v FLOAT[8])')"
+        create = (
+            "CREATE VIRTUAL TABLE knowledge_vectors USING vec0(id INTEGER PRIMARY KEY, v FLOAT[8])"
         )
+        row = ("table", "knowledge_vectors", "knowledge_vectors", 0, create)
+        connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", row)
     bring_up(path)
     assert ask(path, "PRAGMA user_version") == [(18,)]
     assert ask(path, "SELECT count(*) FROM sqlite_master WHERE name LIKE '%vectors%'") == [(2,)]

@@ -1,7 +1,7 @@
 """Bringing a file up on purpose: the plan tells what the deed will do, and touches nothing."""
 
-import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -26,8 +26,8 @@ def path(tmp_path: Path) -> Path:
 def looks(path: Path) -> dict[str, tuple[int, int, bytes]]:
     """What can be seen of a file and all that is beside it."""
     return {
-        entry.name: (entry.stat().st_mtime_ns, entry.stat().st_size, Path(entry).read_bytes())
-        for entry in os.scandir(path.parent)
+        entry.name: (entry.stat().st_mtime_ns, entry.stat().st_size, entry.read_bytes())
+        for entry in path.parent.iterdir()
     }
 
 
@@ -40,8 +40,9 @@ def report(version: int, path: Path) -> Migration:
 @pytest.mark.parametrize("version", [VERSIONS[0], 8, 12, VERSIONS[-1]])
 def test_the_plan_is_what_then_happens(path: Path, version: int) -> None:
     plan = report(version, path)
-    before = looks(path)
+    assert ask(path, "PRAGMA user_version") == [(version,)]
     done = migrate_file(path, clock=clock)
+    assert ask(path, "PRAGMA user_version") == [(18,)]
     assert plan.dry_run
     assert not done.dry_run
     assert msgspec.structs.replace(plan, dry_run=False, backup=done.backup) == done
@@ -53,7 +54,6 @@ def test_the_plan_is_what_then_happens(path: Path, version: int) -> None:
     assert done.rows["capture_alarms"].before == (None if version < 9 else 1)
     assert done.backup is not None
     assert ask(Path(done.backup), "PRAGMA user_version") == [(version,)]
-    assert looks(path) != before
 
 
 def test_reports_are_json(path: Path) -> None:
@@ -116,7 +116,9 @@ def test_a_second_time_does_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("do_it", [plan_migration, migrate_file])
-def test_what_cannot_be_brought_up_is_refused(path: Path, do_it: type[Migration]) -> None:
+def test_what_cannot_be_brought_up_is_refused(
+    path: Path, do_it: Callable[[Path], Migration]
+) -> None:
     with pytest.raises(NotFound):
         do_it(path)
     do(path, "CREATE TABLE notes (id INTEGER)")

@@ -1,0 +1,110 @@
+"""Coverage: is everything on the disk in the store? Judged by the files, not by our own word."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from threadkeep.capture.context import Surroundings
+from threadkeep.knowledge.logs import Looks, all_looks
+from threadkeep.sources.records import Log, Source
+
+
+class SourceCoverage(msgspec.Struct):
+    """How much of one source is in the store."""
+
+    name: str
+    harness: str
+    places: list[str]  # the folders and files that are looked into and exist
+    found: int = 0  # logs on the disk
+    current: int = 0  # of these, logs that are wholly captured or kept out on purpose
+    excluded: int = 0
+    bytes_found: int = 0
+    bytes_current: int = 0
+    gone: int = 0  # logs that are in the store only: their program deleted them
+    behind: list[str] = []  # some of those that are not current
+
+    @property
+    def percent(self) -> float:
+        """The part of the bytes on the disk that is in the store."""
+        return 100.0 * self.bytes_current / self.bytes_found if self.bytes_found else 100.0
+
+
+class Stored(msgspec.Struct):
+    """What the store holds of one harness."""
+
+    logs: int
+    lines: int
+    bad_lines: int
+    source_bytes: int
+    gone: int
+    excluded: int
+    failed: int
+    captured_at: int | None
+    sessions: int = 0
+    entries: int = 0
+
+
+class UnknownRecord(msgspec.Struct):
+    """A record type that this version does not know."""
+
+    harness: str
+    kind: str
+    count: int
+    last_seen: int
+    path: str | None
+
+
+class Coverage(msgspec.Struct):
+    """What is on the disk, what is in the store, and what was not understood."""
+
+    sources: list[SourceCoverage]
+    stored: dict[str, Stored]
+    unknown: list[UnknownRecord]
+
+
+_SHOWN_BEHIND = 5
+
+
+def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
+    """Look at every log on the disk, without opening one, and compare it with the store."""
+    with around.db.read() as tx:
+        parts = []
+        for name, source in sources.items():
+            known = all_looks(tx, name)
+            places = [str(root) for root in source.roots(around.user) if _exists(root)]
+            part = SourceCoverage(name, source.harness, places)
+            _compare(part, known, {log.path: log for log in source.find(around.user)})
+            parts.append(part)
+        sessions = {row[0]: row[1:] for row in tx.all("session_totals")}
+        stored = {
+            harness: Stored(*counts, *sessions.get(harness, (0, 0)))
+            for harness, *counts in tx.all("source_totals")
+        }
+        unknown = [UnknownRecord(*row) for row in tx.all("unknown_records")]
+    return Coverage(parts, stored, unknown)
+
+
+def _exists(place: Path) -> bool:
+    try:
+        return place.exists()
+    except OSError:
+        return False
+
+
+def _compare(part: SourceCoverage, known: dict[str, Looks], found: dict[str, Log]) -> None:
+    part.found = len(found)
+    part.gone = sum(path not in found for path in known)
+    for path, log in found.items():
+        looks = known.get(path)
+        size = log.stamp.size
+        part.bytes_found += size
+        if looks is not None and looks.stamp == log.stamp and not looks.failed:
+            part.current += 1
+            part.bytes_current += size
+            part.excluded += looks.excluded_by is not None
+        else:
+            # What was read before the log grew is in the store already.
+            part.bytes_current += min(size, max(0, looks.stamp[0])) if looks else 0
+            if len(part.behind) < _SHOWN_BEHIND:
+                part.behind.append(path)

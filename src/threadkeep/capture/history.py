@@ -1,0 +1,92 @@
+"""History: everything captured, in one place: brought in, listed, shown, searched, counted."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, tzinfo
+from typing import Any, Self
+
+from threadkeep.capture.context import Surroundings
+from threadkeep.capture.coverage import Coverage, cover
+from threadkeep.capture.engine import Wanted, capture
+from threadkeep.capture.report import Report, Watcher, silent
+from threadkeep.capture.transcripts import Hit, Shown, raw_lines, search, transcript
+from threadkeep.knowledge.reading import Among, Session
+from threadkeep.knowledge.spending import Spending
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.sources.records import Source
+
+ANY = Among()
+ALL = Wanted()
+
+
+class History:
+    """The captured history of one store, and the sources it comes from."""
+
+    def __init__(
+        self, store: KnowledgeStore, around: Surroundings, sources: Mapping[str, Source]
+    ) -> None:
+        self.store = store
+        self._around = around
+        self._sources = sources
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """The sources by name."""
+        return self._sources
+
+    def capture(
+        self,
+        wanted: Wanted = ALL,
+        *,
+        dry_run: bool = False,
+        show: Watcher = silent,
+    ) -> Report:
+        """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
+        return capture(self._around, self._sources, wanted, dry_run=dry_run, show=show)
+
+    def coverage(self) -> Coverage:
+        """Compare what is on the disk with what is in the store."""
+        return cover(self._around, self._sources)
+
+    def sessions(self, among: Among = ANY, **page: Any) -> list[Session]:
+        """List captured sessions, the latest first (see `KnowledgeStore.list_sessions`)."""
+        return self.store.list_sessions(among, **page)
+
+    def find(self, name: str, harness: str | None = None) -> Session:
+        """Find a session by its id, or by a beginning of it that only one has."""
+        return self.store.find_session(name, harness)
+
+    def children(self, session: Session) -> list[Session]:
+        """Give the sessions that a session started."""
+        return self.store.children_of(session)
+
+    def transcript(self, session: Session) -> Iterator[Shown]:
+        """Yield everything said and done in a session."""
+        context = self.store.context
+        with context.db.read() as tx:
+            yield from transcript(context, tx, self._sources, session)
+
+    def raw(self, session: Session) -> Iterator[bytes]:
+        """Yield the lines of a session as its program wrote them, but for masked secrets."""
+        context = self.store.context
+        with context.db.read() as tx:
+            yield from raw_lines(context, tx, session)
+
+    def search(self, text: str, among: Among = ANY, **options: Any) -> list[Hit]:
+        """Find what was said and done by words (see `transcripts.search`)."""
+        context = self.store.context
+        with context.db.read() as tx:
+            return search(context, tx, self._sources, text, among, **options)
+
+    def usage(self, among: Among = ANY, *, zone: tzinfo = UTC) -> Spending:
+        """Sum up tokens by program, model, project and day."""
+        return self.store.spending(among, zone=zone)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,82 @@
+"""How a home's captured history is opened: its store, its sources, its rules."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.config import Config, read_settings, store_path
+from threadkeep.capture.context import Surroundings
+from threadkeep.capture.exclusion import Exclusion
+from threadkeep.capture.harvesting import this_machine
+from threadkeep.capture.history import History
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.redact.engine import Redactor
+from threadkeep.redact.rules import load_rules
+from threadkeep.sources.chat_store import ChatSource
+from threadkeep.sources.mailboxes import MailboxSource
+from threadkeep.sources.records import Source, UserHome
+from threadkeep.sources.registry import foreign_sources
+from threadkeep.sources.state_store import StateSource
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+
+def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> dict[str, Source]:
+    """Give every source by name: other programs', and the stores of a home."""
+    own: dict[str, Source] = {
+        "chat": ChatSource(chats),
+        "state": StateSource(states),
+        "mailbox": MailboxSource(mail),
+    }
+    return foreign_sources() | own
+
+
+def make_redactor(config: Config, file: Path, environ: Mapping[str, str]) -> Redactor:
+    """Make the redactor of a home: our own rules, and those of the files that it names."""
+    named = [store_path(name, file, environ) for name in config.redact.rules]
+    return Redactor.default(
+        [rule for path in named for rule in load_rules(read_settings(path)).rules]
+    )
+
+
+def open_history(
+    home: "Home", store: KnowledgeStore, environ: Mapping[str, str], user_home: str | Path | None
+) -> History:
+    """Put a store, its sources and its rules together; if that fails, the store is closed."""
+    try:
+        config = home.config
+        chats, states = [home.chat_path()], [home.paths().data / "state.db"]
+        sources = all_sources(chats, states, [home.paths().data / "mailbox"])
+        around = Surroundings(
+            db=store.context.db,
+            user=_user(environ, user_home),
+            mask=home.redactor().block,
+            clock=now_ms,
+            who=this_machine(),
+            exclusion=Exclusion(config.capture.exclude),
+        )
+        return History(store, around, _enabled(sources, config.capture.disable))
+    except BaseException:
+        store.close()
+        raise
+
+
+def _user(environ: Mapping[str, str], user_home: str | Path | None) -> UserHome:
+    if user_home is None:
+        return UserHome(Path(environ.get("HOME") or Path.home()), environ)
+    named = Path(os.path.abspath(user_home))
+    if not named.is_dir():
+        raise NotFound(f"there is no folder {named}", hint="give the folder that holds .claude")
+    return UserHome(named)
+
+
+def _enabled(sources: dict[str, Source], disabled: tuple[str, ...]) -> dict[str, Source]:
+    unknown = [name for name in disabled if name not in sources]
+    if unknown:
+        msg = f"[capture] disable: there is no source {unknown[0]!r}"
+        raise Invalid(msg, hint=f"the sources are {', '.join(sources)}")
+    return {name: one for name, one in sources.items() if name not in disabled}

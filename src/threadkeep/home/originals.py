@@ -1,0 +1,187 @@
+"""The programs whose contracts we keep: where their data lies, and what there is of it.
+
+Nothing of theirs is changed, neither here nor by an import.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.base.paths import expand
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.places import hermes_file
+from threadkeep.mailbox.folder import Folder
+from threadkeep.sources.mailboxes import MailboxSource
+from threadkeep.sources.records import UserHome
+
+Environ = Mapping[str, str]
+_SESSIONS: Final = "v2-sessions"
+
+
+class Original(msgspec.Struct, frozen=True):
+    """The data of another program: where it is, its version, how much there is of what."""
+
+    program: str
+    path: Path
+    version: int | None
+    counts: dict[str, int]
+    bytes: int
+
+
+class Shape(NamedTuple):
+    """How a program's database is recognised and counted."""
+
+    file: str
+    places: Callable[[Environ], list[Path]]
+    tables: frozenset[str]
+    version: str
+    counts: Mapping[str, str]  # what is counted, and in which table
+
+
+# ---------------------------------------------------------------------- where
+
+
+def _hermes_places(environ: Environ) -> list[Path]:
+    found = hermes_file(environ)
+    return [] if found is None else [found]
+
+
+def _grida_places(environ: Environ) -> list[Path]:
+    if environ.get("GRIDA_AGENT_USER_DATA"):
+        return [expand(environ["GRIDA_AGENT_USER_DATA"], environ) / "sessions.db"]
+    home = environ.get("GRIDA_HOME") or "~/.grida"
+    return [expand(home, environ) / "agent" / "sessions.db"]
+
+
+def _hippo_places(environ: Environ) -> list[Path]:
+    """One half of Hippo follows XDG_DATA_HOME, the other never does."""
+    named = environ.get("XDG_DATA_HOME")
+    folders = [Path(named)] if named else []
+    return [
+        folder / "hippo" / "hippo.db"
+        for folder in dict.fromkeys((*folders, expand("~/.local/share", environ)))
+    ]
+
+
+def _nanoclaw_places(environ: Environ) -> list[Path]:
+    return [expand(f"~/{name}/data/{_SESSIONS}", environ) for name in ("nanoclaw", "NanoClaw")]
+
+
+_USER_VERSION: Final = "PRAGMA user_version"
+SHAPES: Final = {
+    "hermes": Shape(
+        "state.db",
+        _hermes_places,
+        frozenset(("sessions", "messages")),
+        "SELECT max(version) FROM schema_version",
+        {"sessions": "sessions", "messages": "messages"},
+    ),
+    "grida": Shape(
+        "sessions.db",
+        _grida_places,
+        frozenset(("chat_sessions", "chat_messages", "chat_parts")),
+        _USER_VERSION,
+        {"sessions": "chat_sessions", "messages": "chat_messages"},
+    ),
+    "hippo": Shape(
+        "hippo.db",
+        _hippo_places,
+        frozenset(("events", "sessions", "knowledge_nodes")),
+        _USER_VERSION,
+        {"sessions": "agentic_sessions", "events": "events", "nodes": "knowledge_nodes"},
+    ),
+}
+PROGRAMS: Final = (*SHAPES, "nanoclaw")
+
+
+def find_original(program: str, path: str | Path | None, environ: Environ) -> Path:
+    """Give the place of a program's data: the one named, or else where the program keeps it."""
+    if program not in PROGRAMS:
+        msg = f"nothing can be imported from {program!r}"
+        raise Invalid(msg, hint=f"the programs are {', '.join(PROGRAMS)}")
+    if path is not None:
+        places = _inside(program, Path(os.path.abspath(path)))
+    else:
+        finder = SHAPES[program].places if program in SHAPES else _nanoclaw_places
+        places = finder(environ)
+    for place in places:
+        if place.is_dir() if program == "nanoclaw" else place.is_file():
+            return place
+    msg = f"there is no data of {program} at {' or '.join(map(str, places))}"
+    raise NotFound(msg, hint=f"name its place: `threadkeep import {program} PATH`")
+
+
+def _inside(program: str, path: Path) -> list[Path]:
+    """A folder stands for what the program keeps in it."""
+    if program == "nanoclaw":
+        return [path / "data" / _SESSIONS, path / _SESSIONS, path]
+    if not path.is_dir():
+        return [path]
+    name = SHAPES[program].file
+    return [path / name, path / "agent" / name]
+
+
+# ---------------------------------------------------------------------- what
+
+
+def describe(program: str, path: Path) -> Original:
+    """Look at a program's data; what is no such data is refused."""
+    if program == "nanoclaw":
+        return _describe_mail(path)
+    with open_foreign(path) as database:
+        version, counts = _counted(SHAPES[program], database, path)
+    return Original(program, path, version, counts, _size(path))
+
+
+def _counted(
+    shape: Shape, database: ForeignDatabase, path: Path
+) -> tuple[int | None, dict[str, int]]:
+    tables = database.tables()
+    if not tables >= shape.tables:
+        lacking = ", ".join(sorted(shape.tables - tables))
+        msg = f"{path} is no {shape.file} of its program: it has no table {lacking}"
+        raise Invalid(msg, hint="check the path; the file was not touched")
+    counts = {
+        what: int(next(database.rows(f'SELECT count(*) FROM "{table}"'))[0])  # noqa: S608
+        for what, table in shape.counts.items()
+        if table in tables
+    }
+    if "schema_version" in shape.version and "schema_version" not in tables:
+        return None, counts
+    version = next(database.rows(shape.version))[0]
+    return version if isinstance(version, int) else None, counts
+
+
+def _size(*paths: Path) -> int:
+    """Add up files and their logs; looking at the sizes opens nothing."""
+    beside = (Path(f"{path}{suffix}") for path in paths for suffix in ("", "-wal"))
+    return sum(path.stat().st_size for path in beside if path.is_file())
+
+
+def mail_folders(root: Path) -> list[Path]:
+    """Give the session folders of NanoClaw below a folder, sorted."""
+    return [Path(log.path) for log in MailboxSource([root]).find(UserHome(root))]
+
+
+def _describe_mail(root: Path) -> Original:
+    folders = mail_folders(root)
+    if not folders:
+        msg = f"there is no session folder below {root}"
+        raise NotFound(msg, hint="sessions are in <PATH>/<agent group>/<session>/inbound.db")
+    files = [folder / name for folder in folders for name in ("inbound.db", "outbound.db")]
+    messages = sum(map(_mail_count, folders))
+    counts = {"sessions": len(folders), "messages": messages}
+    return Original("nanoclaw", root, None, counts, _size(*files))
+
+
+def _mail_count(path: Path) -> int:
+    folder = Folder(path)
+    count = 0
+    for file, table in ((folder.inbound, "messages_in"), (folder.outbound, "messages_out")):
+        with file.read(owner_runs=lambda: True) as tx:
+            count += int(tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    return count
