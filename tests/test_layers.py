@@ -50,6 +50,8 @@ FENCES = {
     "openai": "enrich/",
     "numpy": "knowledge/vectors.py",
     "sqlite_vec": "knowledge/vectors.py",
+    "watchfiles": "capture/watching.py",
+    "zstandard": "base/compression.py",
 }
 
 # Opening a live database file and closing it again drops this process's locks on it. So nothing

@@ -93,7 +93,6 @@ def test_tool_calls_are_named_and_written_out(pond: Result) -> None:
 
 def test_results_carry_their_call_and_their_failure(pond: Result) -> None:
     results = [entry for entry in pond.entries if entry.kind == "tool_result"]
-    assert [(one.call_id[-1], one.error, one.text.split("\n")[-1] or one.text) for one in results]
     assert [one.error for one in results] == [True, False, False, False, False]
     assert [one.call_id[-4:] for one in results] == ["0001", "0002", "0003", "0004", "0005"]
     assert [one.key for one in results] == [f"{one.call_id}:out" for one in results]
@@ -311,6 +310,15 @@ def test_a_fork_counts_only_what_it_spent_itself(pond: Result) -> None:
     own = [key for key in fork.usage if key not in pond.usage]
     assert set(pond.usage) < set(fork.usage)
     assert [(fork.usage[key].input, fork.usage[key].output) for key in own] == [(100, 10)]
+    assert {fork.usage[key].session_id for key in pond.usage} == {POND}
+    assert [fork.usage[key].session_id for key in own] == [f"{THREADS}3"]
+
+
+def test_a_fork_has_the_whole_conversation_but_segments_only_of_its_own(pond: Result) -> None:
+    fork = read_fixture(3)
+    assert fork.of("prompt") == [pond.of("prompt")[0], "What about swans?"]
+    [segment] = fork.segments.values()
+    assert (segment.prompts, segment.tokens) == (["What about swans?"], 10)
     assert list(fork.facts) == [f"{THREADS}3"]
     assert fork.facts[f"{THREADS}3"].parent_session_id == POND
 

@@ -29,9 +29,9 @@ values = st.recursive(
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """List the way to each value inside a value."""
-    inside = value.items() if isinstance(value, dict) else ()
+    inside: list[tuple[Any, Any]] = list(value.items()) if isinstance(value, dict) else []
     if isinstance(value, list):
-        inside = enumerate(value)
+        inside = list(enumerate(value))
     return [path, *(way for key, item in inside for way in places(item, (*path, key)))]
 
 

@@ -9,6 +9,7 @@ from threadkeep.capture.coverage import Coverage, cover
 from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.report import Report, Watcher, silent
 from threadkeep.capture.transcripts import Hit, Shown, raw_lines, search, transcript
+from threadkeep.capture.watching import Stop, Tell, watch
 from threadkeep.knowledge.reading import Among, Session
 from threadkeep.knowledge.spending import Spending
 from threadkeep.knowledge.store import KnowledgeStore
@@ -42,6 +43,10 @@ class History:
     ) -> Report:
         """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
         return capture(self._around, self._sources, wanted, dry_run=dry_run, show=show)
+
+    def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
+        """Capture, and go on capturing what changes, until `stop` says so."""
+        watch(self._around, self._sources, stop, show, poll_seconds=poll_seconds)
 
     def coverage(self) -> Coverage:
         """Compare what is on the disk with what is in the store."""

@@ -5,85 +5,44 @@ own, and only then becomes the store. A merge brings in the sessions that are no
 whole or not at all, so a second run changes nothing and a run that was cut off is simply repeated.
 """
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.backup import restore_backup
-from threadkeep.base.config import Config
 from threadkeep.base.files import SIDECARS, make_private_dir, sync_dir
 from threadkeep.base.foreign import open_foreign
-from threadkeep.base.paths import Paths
 from threadkeep.base.processes import is_running
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import Database
 from threadkeep.base.trouble import translate_os
 from threadkeep.chat import layout as chat_layout
 from threadkeep.chat.store import ChatStore
-from threadkeep.errors import Conflict, Damaged, SchemaMismatch
-from threadkeep.home.originals import Environ, Original, describe, find_original
+from threadkeep.errors import Conflict, Damaged, SchemaMismatch, ThreadkeepError
+from threadkeep.home.adopting_mail import adopt_mail
+from threadkeep.home.originals import (
+    Adopted,
+    Environ,
+    HomeLike,
+    Original,
+    Progress,
+    describe,
+    find_original,
+)
 from threadkeep.home.places import environment, same_file
 from threadkeep.home.sessions import session_as_lines
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.versions import SCHEMA_VERSION as KNOWLEDGE_VERSION
-from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.state import layout as state_layout
 from threadkeep.state.session_db import SessionDB
 
-# Hears how much is done, and of how much; 0 if that is not known.
-Progress = Callable[[int, int], None]
-
-
-class Adopted(msgspec.Struct, frozen=True):
-    """What an import did, or with `dry_run` would do."""
-
-    original: Original
-    target: Path
-    copied: bool = False  # the copy became the store; else sessions were merged into it
-    added: int = 0
-    skipped: int = 0  # they were there already
-    problems: list[str] = []
-    notes: list[str] = []
-    dry_run: bool = False
-
-
-class HomeLike(Protocol):
-    """What is needed of a home."""
-
-    @property
-    def config(self) -> Config:
-        """The settings."""
-        ...
-
-    def paths(self) -> Paths:
-        """Give the folders."""
-        ...
-
-    def chat_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the chat store."""
-        ...
-
-    def state_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the state store."""
-        ...
-
-    def chat(self, path: str | Path | None = None) -> ChatStore:
-        """Open the chat store."""
-        ...
-
-    def state(self, path: str | Path | None = None) -> SessionDB:
-        """Open the state store."""
-        ...
-
-    def mailroom(self, *, must_exist: bool = False) -> Mailroom:
-        """Open the mailroom."""
-        ...
+# A file system without hard links says so in one of these ways.
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 
 
 class Merge(NamedTuple):
@@ -114,8 +73,6 @@ def adopt(
     source = find_original(program, path, environment() if environ is None else environ)
     original = describe(program, source)
     if program == "nanoclaw":
-        from threadkeep.home.adopting_mail import adopt_mail  # noqa: PLC0415  (it needs Adopted)
-
         return adopt_mail(home, original, dry_run=dry_run, progress=progress)
     way = _WAYS[program]
     place = way.place(home, source, target)
@@ -127,7 +84,8 @@ def adopt(
     if not dry_run:
         with _copy_of(source, place, way.bring_up) as copy:
             _name(copy, place)
-    return Adopted(original, place, True, original.counts["sessions"], dry_run=dry_run)
+    added = original.counts.get("sessions", 0)
+    return Adopted(original, place, copied=True, added=added, dry_run=dry_run)
 
 
 def _merge(
@@ -141,7 +99,7 @@ def _merge(
 ) -> Adopted:
     if way.merge is None:
         raise _cannot_merge(original, place)
-    theirs, ours = _ids(original.path, way.ids), set(_ids(place, way.ids))
+    theirs, ours = _ids(original.path, way), set(_ids(place, way))
     wanted = [session_id for session_id in theirs if session_id not in ours]
     problems: list[str] = []
     if wanted and not dry_run:
@@ -157,27 +115,22 @@ def _merge(
     )
 
 
-def _cannot_merge(original: Original, place: Path) -> Conflict:
+def _cannot_merge(original: Original, place: Path) -> ThreadkeepError:
     if place.exists():
         msg = f"there is a store at {place} already, and {original.path} cannot be merged into it"
         return Conflict(msg, hint="import to another file with --db, or move that store aside")
-    return SchemaConflict(
-        f"{original.path} has schema version {original.version}, newer than this program may write",
-        hint="it can be read where it is; upgrade threadkeep to import it",
-    )
+    msg = f"{original.path} has schema version {original.version}, which this program cannot write"
+    return SchemaMismatch(msg, hint="it can be read where it is; upgrade threadkeep to import it")
 
 
-class SchemaConflict(Conflict, SchemaMismatch):
-    """The original is of a newer version than our store."""
-
-
-def _ids(path: Path, sql: str) -> list[str]:
+def _ids(path: Path, way: "_Way") -> list[str]:
     """List the sessions of a database; one that is not there, or empty, has none."""
     if not path.exists() or path.stat().st_size == 0:
         return []
     with open_foreign(path) as database:
-        if sql.split(" FROM ")[1].split(" ", maxsplit=1)[0] not in database.tables():
+        if way.table not in database.tables():
             return []
+        sql = f"SELECT id FROM {way.table} ORDER BY {way.order}"  # noqa: S608  (names of ours)
         return [row[0] for row in database.rows(sql) if isinstance(row[0], str)]
 
 
@@ -219,12 +172,14 @@ def _name(copy: Path, target: Path) -> None:
     """Let a finished copy become the store, unless somebody has begun one meanwhile."""
     try:
         os.link(copy, target)
-        sync_dir(target.parent)
-    except FileExistsError:
-        msg = f"a store was begun at {target} meanwhile"
-        raise Conflict(msg, hint="import again, which merges into it") from None
     except OSError as error:
-        raise translate_os(error, target, "cannot write") from error
+        if target.exists():
+            msg = f"a store was begun at {target} meanwhile"
+            raise Conflict(msg, hint="import again, which merges into it") from None
+        if error.errno not in _NO_LINKS:
+            raise translate_os(error, target, "cannot write") from error
+        copy.rename(target)
+    sync_dir(target.parent)
 
 
 # ---------------------------------------------------------------------- one way for each program
@@ -234,7 +189,8 @@ class _Way(NamedTuple):
     place: Callable[[HomeLike, Path, str | Path | None], Path]
     can_copy: Callable[[Original], bool]
     bring_up: Callable[[Path], None]
-    ids: str
+    table: str
+    order: str
     merge: Callable[[Merge], list[str]] | None  # gives what could not be merged
     notes: Callable[[Original], list[str]]
 
@@ -272,10 +228,8 @@ def _of_total(work: Merge) -> Callable[[int], None] | None:
 def _state_notes(original: Original) -> list[str]:
     if (original.version or 0) <= state_layout.SCHEMA_VERSION:
         return []
-    return [
-        f"the original has schema version {original.version}: columns that version"
-        f" {state_layout.SCHEMA_VERSION} does not have stay there"
-    ]
+    ours = state_layout.SCHEMA_VERSION
+    return [f"columns that came after schema version {ours} stay in the original"]
 
 
 def _bring_up_chat(path: Path) -> None:
@@ -298,6 +252,10 @@ def _merge_chat(work: Merge) -> list[str]:
     return [f"{one.session_id}: {one.reason}" for one in report.conflicts]
 
 
+def _knowledge_place(home: HomeLike, _: Path, target: str | Path | None) -> Path:
+    return home.paths().data / "knowledge.db" if target is None else Path(target)
+
+
 def _bring_up_knowledge(path: Path) -> None:
     open_knowledge(path, {}, backup=_no_backup).database.close()
 
@@ -307,7 +265,8 @@ _WAYS: Final = {
         _state_place,
         lambda original: (original.version or 1) <= state_layout.SCHEMA_VERSION,
         _bring_up_state,
-        "SELECT id FROM sessions ORDER BY started_at, id",
+        "sessions",
+        "started_at, id",
         _merge_state,
         _state_notes,
     ),
@@ -315,17 +274,17 @@ _WAYS: Final = {
         lambda home, _, target: home.chat_path(target),
         lambda _: True,
         _bring_up_chat,
-        "SELECT id FROM chat_sessions ORDER BY created_at, id",
+        "chat_sessions",
+        "created_at, id",
         _merge_chat,
         lambda _: [],
     ),
     "hippo": _Way(
-        lambda home, _, target: (
-            home.paths().data / "knowledge.db" if target is None else Path(target)
-        ),
+        _knowledge_place,
         lambda original: (original.version or 0) <= KNOWLEDGE_VERSION,
         _bring_up_knowledge,
-        "",
+        "agentic_sessions",
+        "id",
         None,
         lambda _: [],
     ),

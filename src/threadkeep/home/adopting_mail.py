@@ -17,7 +17,14 @@ from threadkeep.base.foreign import open_foreign
 from threadkeep.base.sqlite import Database
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.home.originals import Adopted, HomeLike, Original, Progress, mail_folders
+from threadkeep.home.originals import (
+    Adopted,
+    HomeLike,
+    Original,
+    Progress,
+    mail_count,
+    mail_folders,
+)
 from threadkeep.mailbox.folder import session_dir
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import SessionMode
@@ -96,6 +103,7 @@ def _adopt_folder(room: Mailroom, folder: Path, central: Central) -> None:
 
 
 def _copy_folder(folder: Path, target: Path) -> None:
+    mail_count(folder)  # refuses links and views, which what follows would go through
     copy = target.with_name(f".{target.name}.importing")
     above = target.parent
     make_private_dir(above)

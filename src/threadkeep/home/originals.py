@@ -6,20 +6,26 @@ Nothing of theirs is changed, neither here nor by an import.
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from threadkeep.base.config import Config
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
-from threadkeep.base.paths import expand
-from threadkeep.errors import Invalid, NotFound
+from threadkeep.base.paths import Paths, expand
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.home.places import hermes_file
 from threadkeep.mailbox.folder import Folder
+from threadkeep.mailbox.index import MailIndex
+from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.sources.mailboxes import MailboxSource
 from threadkeep.sources.records import UserHome
+from threadkeep.state.session_db import SessionDB
 
 Environ = Mapping[str, str]
 _SESSIONS: Final = "v2-sessions"
+_PATIENCE: Final = 5.0  # seconds: an agent can lock the files of its folder
 
 
 class Original(msgspec.Struct, frozen=True):
@@ -30,6 +36,60 @@ class Original(msgspec.Struct, frozen=True):
     version: int | None
     counts: dict[str, int]
     bytes: int
+
+
+# Hears how much is done, and of how much; 0 if that is not known.
+Progress = Callable[[int, int], None]
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """What an import did, or with `dry_run` would do."""
+
+    original: Original
+    target: Path
+    copied: bool = False  # the copy became the store; else sessions were merged into it
+    added: int = 0
+    skipped: int = 0  # they were there already
+    problems: list[str] = []
+    notes: list[str] = []
+    dry_run: bool = False
+
+
+class HomeLike(Protocol):
+    """What is needed of a home."""
+
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        ...
+
+    def paths(self) -> Paths:
+        """Give the folders."""
+        ...
+
+    def chat_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the chat store."""
+        ...
+
+    def state_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the state store."""
+        ...
+
+    def chat(self, path: str | Path | None = None) -> ChatStore:
+        """Open the chat store."""
+        ...
+
+    def state(self, path: str | Path | None = None) -> SessionDB:
+        """Open the state store."""
+        ...
+
+    def mail_index(self) -> MailIndex:
+        """Open the index of mailboxes to read it."""
+        ...
+
+    def mailroom(self, *, must_exist: bool = False) -> Mailroom:
+        """Open the mailroom."""
+        ...
 
 
 class Shape(NamedTuple):
@@ -173,15 +233,24 @@ def _describe_mail(root: Path) -> Original:
         msg = f"there is no session folder below {root}"
         raise NotFound(msg, hint="sessions are in <PATH>/<agent group>/<session>/inbound.db")
     files = [folder / name for folder in folders for name in ("inbound.db", "outbound.db")]
-    messages = sum(map(_mail_count, folders))
-    counts = {"sessions": len(folders), "messages": messages}
+    counts = {"sessions": len(folders), "messages": 0}
+    for folder in folders:
+        try:
+            counts["messages"] += mail_count(folder)
+        except ThreadkeepError:  # the import says what is wrong with it, and goes on
+            counts["unreadable"] = counts.get("unreadable", 0) + 1
     return Original("nanoclaw", root, None, counts, _size(*files))
 
 
-def _mail_count(path: Path) -> int:
-    folder = Folder(path)
+def mail_count(path: Path) -> int:
+    """Count the mail of a folder; raises if either file is not what it should be."""
+    folder = Folder(path, budget=_PATIENCE)
+    asked = (
+        (folder.inbound, "SELECT count(*) FROM messages_in"),
+        (folder.outbound, "SELECT count(*) FROM messages_out"),
+    )
     count = 0
-    for file, table in ((folder.inbound, "messages_in"), (folder.outbound, "messages_out")):
+    for file, sql in asked:
         with file.read(owner_runs=lambda: True) as tx:
-            count += int(tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+            count += int(tx.execute(sql).fetchone()[0])
     return count

@@ -21,3 +21,8 @@ def note_failure(tx: Tx, source: str, message: str, now: int) -> None:
     """Write down that a source could not be read."""
     values = {"source": source, "message": message[:_LONGEST_MESSAGE], "now": now}
     tx.run("health_failure", values)
+
+
+def heartbeat(tx: Tx, source: str, now: int) -> None:
+    """Write down that somebody watches a source."""
+    tx.run("health_heartbeat", {"source": source, "now": now})

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
 
 
 class LogRow(msgspec.Struct):
@@ -103,5 +104,6 @@ def forget_looks(tx: Tx, log_id: int) -> None:
 
 def _log(row: tuple[Any, ...]) -> LogRow:
     log = LogRow(*row)
+    log.path = from_sql(log.path)  # a name that is no UTF-8 is stored as bytes
     log.excluded = bool(log.excluded)
     return log

@@ -8,6 +8,10 @@ from threadkeep.knowledge.records import Segment
 
 # A ticket this young is left alone: a growing segment would else be enriched at every message.
 SETTLE_MS = 300_000
+# A segment that nothing was added to for so long, and that was never learned from as it is now,
+# missed its ticket in the last minutes of its growth.
+_AT_REST_MS = 30 * 60_000
+_AT_ONCE = 10
 
 
 class _Stored(NamedTuple):
@@ -57,6 +61,14 @@ def _wants_ticket(tx: Tx, stored: _Stored, hashed: str, now: int) -> bool:
 def enqueue(tx: Tx, segment_id: int, now: int) -> None:
     """Give a segment a ticket for enrichment, or renew the one it has."""
     tx.run("enqueue_segment", {"id": segment_id, "now": now})
+
+
+def settle(tx: Tx, now: int) -> int:
+    """Give tickets to segments that came to rest behind the gate; a few at a time, oldest first."""
+    rows = tx.all("segments_at_rest", {"before": now - _AT_REST_MS, "limit": _AT_ONCE})
+    for (segment_id,) in rows:
+        enqueue(tx, segment_id, now)
+    return len(rows)
 
 
 def _values(harness: str, segment: Segment, source_file: str, hashed: str) -> dict[str, object]:

@@ -7,7 +7,6 @@ everywhere in transcripts, so what is assigned to them is judged by name, quotin
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from math import log2
 from typing import Final
 
@@ -28,11 +27,14 @@ _REFERENCE: Final = re.compile(
     | process\. | os\. | sys\. | import\. | self\. | this\. | config\. | args\. | req\. | ctx\. | !\w )
     """
 )
-_CODE: Final = re.compile(rb"[(){}<>]|\[|::|->|=>|\$\{|&&|\|\||==|!=|\+=|\?\.|^[!&*@-]+[A-Za-z_]*$")
+_CODE: Final = re.compile(
+    rb"[A-Za-z_\]]\(|\$[{(]|\{\{|\{[\w.]*\}|<\w+>|::|->|=>|&&|\|\||==(?=.)|!=|\?\.|\w\[|^[!&*@-]+[A-Za-z_]*$"
+)
 _NAME: Final = re.compile(rb"[A-Za-z_$][A-Za-z_$]*[0-9]{0,2}(?:[.:/-][A-Za-z_$]+[0-9]{0,2})*[.:?!]*")
 _UUID: Final = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER: Final = re.compile(rb"[-+]?[\d_.,:/-]+[a-zA-Z%]{0,2}")
 _WORDY: Final = re.compile(rb"[A-Za-z]{2,}|[^A-Za-z]+|[A-Za-z]")
+_SMALL: Final = re.compile(rb"(?<![a-z])[a-z]+(?![a-z])")
 _DATE: Final = re.compile(rb"\d{4}-\d\d-\d\d")
 _HASH: Final = re.compile(rb"(?i)(?:sha\d+|md5|blake\d\w?)[-:]")
 _PROSE_VALUE: Final = re.compile(rb"[a-z]+(?:[-_./][a-z0-9]+)*|[A-Z][a-z]+|[A-Z]+(?:_[A-Z0-9]+)*")
@@ -82,6 +84,7 @@ def key_body(match: Match, value: bytes) -> bool:
     return re.search(rb"[A-Za-z0-9+/=]{16}", match["body"]) is not None
 
 
+_OPENING: Final = frozenset([b"(", b"[", b"{"])
 _STOCK_PASSWORDS: Final = frozenset(
     b"pass passwd password pwd secret token user postgres root admin test mysql guest pw key".split()
 )
@@ -155,6 +158,10 @@ def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
     quoted = match["quote"] is not None
     if not quoted and (match["close"] or match["sep"].strip() in {b",", b"==", b"::"}):
         return False  # a JSON number or name, a comparison: masked, it would break what it is in
+    if not quoted and match.string[match.end() : match.end() + 1] in _OPENING:
+        return False  # a call or an index
+    if word in {b"pass", b"pwd"} and not left and match["sep"].strip() != b"=" and not quoted:
+        return False  # the word of a test runner, or of the shell
     password = word.startswith((b"pass", b"pwd"))
     glued = match["sep"] == b"="
     variable = glued and (left + match["word"]).isupper()
@@ -200,9 +207,10 @@ def _is_disordered(value: bytes) -> bool:
 
 
 def _has_wild_case(value: bytes) -> bool:
-    """Tell random letters from names: in `getUserName` the case changes once in four letters."""
-    flips = sum(a.isupper() != b.isupper() for a, b in pairwise(value.decode("latin-1")))
-    return len(value) >= 16 and flips / len(value) >= 0.36
+    """Tell random letters from names: in `getUserName` no small letter stands alone."""
+    runs = _SMALL.findall(value)
+    alone = sum(len(run) == 1 for run in runs)
+    return len(value) >= 16 and len(runs) >= 3 and alone / len(runs) >= 0.3
 
 
 def _is_mixed(value: bytes, size: int) -> bool:

@@ -8,6 +8,9 @@ from threadkeep.sources.records import Facts
 # Threads that the program runs for itself; nobody looks for them.
 _INTERNAL: Final = {"review", "compact", "memory_consolidation", "guardian"}
 _CONTEXT_HEAD: Final = 2000
+_UUID: Final = 36
+_VERSION: Final = 14  # the place of the version in a UUID
+_BEYOND_BELIEF: Final = 2**40
 
 
 def learn_from_meta(facts: Facts, meta: dict[str, Any]) -> None:
@@ -45,6 +48,18 @@ def origin_of(meta: dict[str, Any], session_id: str) -> str:
     return copied_from or text(meta.get("id")) or session_id
 
 
+def is_copy_of_older(turn: str, thread: str) -> bool:
+    """Tell whether a turn is older than its thread, and so copied from the one it was forked from.
+
+    Both ids begin with the time at which they were made (UUID version 7); other ids tell nothing.
+    """
+    return _tells_time(turn) and _tells_time(thread) and turn < thread
+
+
+def _tells_time(name: str) -> bool:
+    return len(name) == _UUID and name[_VERSION] == "7"
+
+
 def first_index_of(meta: dict[str, Any]) -> int:
     """Number the segments of a reverted thread's new file behind those of its old one.
 
@@ -53,7 +68,8 @@ def first_index_of(meta: dict[str, Any]) -> int:
     """
     if text(meta.get("forked_from_id")) or text(meta.get("parent_thread_id")):
         return 0  # a session of its own
-    return max(0, number(table(meta.get("history_base")).get("end_ordinal_exclusive")))
+    ordinal = number(table(meta.get("history_base")).get("end_ordinal_exclusive"))
+    return ordinal if 0 <= ordinal < _BEYOND_BELIEF else 0
 
 
 def cwd_in(context: str) -> str:

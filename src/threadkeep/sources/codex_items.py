@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.sources.codex_outputs import output_of
-from threadkeep.sources.common import describe_input, iso_ms, rows, table, text
+from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
 from threadkeep.sources.records import Entry, Kind, Role
 
 Body = dict[str, Any]
@@ -306,7 +306,7 @@ def _trouble(seen: Seen, line: bytes) -> list[Entry]:
 
 
 def _rolled_back(seen: Seen, line: bytes) -> list[Entry]:
-    turns = seen.body.get("num_turns")
+    turns = number(seen.body.get("num_turns"))
     return _one(seen, line, "system", "note", f"rolled back: {turns} turns")
 
 

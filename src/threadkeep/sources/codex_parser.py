@@ -6,7 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.codex_facts import cwd_in, first_index_of, learn_from_meta, origin_of
+from threadkeep.sources.codex_facts import (
+    cwd_in,
+    first_index_of,
+    is_copy_of_older,
+    learn_from_meta,
+    origin_of,
+)
 from threadkeep.sources.codex_items import Seen, entries_of, is_known_item, unwrap
 from threadkeep.sources.codex_paths import storable
 from threadkeep.sources.codex_segments import for_segment, list_call
@@ -26,6 +32,7 @@ class _State(msgspec.Struct):
 
     session_id: str = ""  # from the log's own meta
     origin: str = ""  # the thread in which the running totals began
+    copied: bool = False  # what comes now was copied from another thread
     facts: Facts = msgspec.field(default_factory=Facts)
     open: Open = msgspec.field(default_factory=Open)
     tokens: int = 0  # spent in the open segment
@@ -116,6 +123,8 @@ class CodexParser:
         if name == "token_count":
             origin = known.origin or known.session_id or self._log.session_id
             self._spend(from_token_count(body, known.spent, origin), seen.at)
+        elif name == "task_started":
+            self._begin_turn(body)
         elif name == "thread_name_updated":
             known.facts.title = text(body.get("thread_name")) or known.facts.title
             self._learned = True
@@ -128,6 +137,7 @@ class CodexParser:
         known = self._known
         own = text(meta.get("id"))
         known.origin = origin_of(meta, known.session_id or self._log.session_id)
+        known.copied = known.copied or known.origin != (known.session_id or own)
         if known.session_id and own != known.session_id:
             return
         known.session_id = own
@@ -138,7 +148,13 @@ class CodexParser:
             known.called_subagent = True
             self._segmenter = self._new_segmenter()
 
+    def _begin_turn(self, turn: dict[str, Any]) -> None:
+        known = self._known
+        if known.copied:
+            known.copied = is_copy_of_older(text(turn.get("turn_id")), known.session_id)
+
     def _turn(self, turn: dict[str, Any]) -> None:
+        self._begin_turn(turn)
         facts = self._known.facts
         model, cwd = text(turn.get("model")) or facts.model, text(turn.get("cwd")) or facts.cwd
         self._learned = self._learned or (model, cwd) != (facts.model, facts.cwd)
@@ -149,11 +165,13 @@ class CodexParser:
     def _spend(self, usage: Usage | None, at: int | None) -> None:
         if usage is None:
             return
-        usage.at, usage.model = at, self._known.facts.model
-        usage.session_id = usage.session_id or self._known.session_id or self._log.session_id
+        known = self._known
+        usage.at, usage.model = at, known.facts.model
+        own = known.origin if known.copied else known.session_id
+        usage.session_id = usage.session_id or own or self._log.session_id
         self._usage.append(usage)
-        if self._segmenter.open.index >= 0:
-            self._known.tokens += usage.output
+        if self._segmenter.open.index >= 0 and not known.copied:
+            known.tokens += usage.output
 
     def _count_unknown(self, name: str) -> None:
         name = name[:_NAME]
@@ -219,6 +237,8 @@ class CodexParser:
             # Context comes before the prompt of its turn: it must not stretch the segment before.
             self._find_folder(entry.text)
             return
+        if known.copied:
+            return  # there is nothing new to learn from it
         before = segmenter.open.index
         segmenter.add(for_segment(entry, known.now), self._placed_facts())
         if entry.kind == "tool_call":

@@ -5,12 +5,14 @@ events with running totals; they come again and again without new spending, so o
 total has moved count. In a log that has both, the records count from the first of them on.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from threadkeep.sources.common import number, table, text
 from threadkeep.sources.records import Usage
+
+_BEYOND_BELIEF: Final = 2**40
 
 
 class Counts(NamedTuple):
@@ -34,15 +36,20 @@ class Spent(msgspec.Struct):
 def counts_of(given: object) -> Counts:
     """Read a usage object; what is missing is 0."""
     found = table(given)
-    came, went = number(found.get("input_tokens")), number(found.get("output_tokens"))
+    came, went = _count(found.get("input_tokens")), _count(found.get("output_tokens"))
     return Counts(
         came,
-        number(found.get("cached_input_tokens")),
-        number(found.get("cache_write_input_tokens")),
+        _count(found.get("cached_input_tokens")),
+        _count(found.get("cache_write_input_tokens")),
         went,
-        number(found.get("reasoning_output_tokens")),
-        number(found.get("total_tokens")) or came + went,
+        _count(found.get("reasoning_output_tokens")),
+        _count(found.get("total_tokens")) or came + went,
     )
+
+
+def _count(value: object) -> int:
+    found = number(value)
+    return found if 0 <= found < _BEYOND_BELIEF else 0
 
 
 def from_token_count(body: dict[str, Any], spent: Spent, origin: str) -> Usage | None:

@@ -50,12 +50,19 @@ def describe_input(given: object) -> str:
     if isinstance(given, str):
         return given
     if not isinstance(given, dict):
-        return "" if given is None else compact(given)
+        return "" if given is None else _rendered(given)
     lines = []
     for key, value in given.items():
-        shown = value if isinstance(value, str) else compact(value)
+        shown = value if isinstance(value, str) else _rendered(value)
         lines.append(shown if key in {"command", "cmd"} and value is shown else f"{key}: {shown}")
     return "\n".join(lines)
+
+
+def _rendered(value: object) -> str:
+    try:
+        return compact(value)
+    except (RecursionError, ValueError):  # nested beyond reason
+        return "…"
 
 
 def block_text(content: object) -> str:

@@ -187,6 +187,12 @@ INSERT INTO agentic_enrichment_queue (session_id, status, enqueued_at, updated_a
 ON CONFLICT (session_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
 WHERE status != 'processing'
 
+-- name: segments_at_rest
+SELECT a.id FROM agentic_sessions AS a LEFT JOIN agentic_enrichment_queue AS q ON q.session_id = a.id
+WHERE a.content_hash IS NOT NULL AND a.content_hash IS NOT a.last_enriched_content_hash AND a.end_time < :before
+  AND a.probe_tag IS NULL AND (q.status IS NULL OR q.status IN ('done', 'failed')) AND a.message_count > 0
+ORDER BY a.end_time LIMIT :limit
+
 -- ------------------------------------------------------------------ tool calls as events
 
 -- name: shell_session
@@ -226,6 +232,11 @@ ON CONFLICT (source) DO UPDATE SET
 INSERT INTO source_health (source, last_error_ts, last_error_msg, consecutive_failures, updated_at) VALUES (:source, :now, :message, 1, :now)
 ON CONFLICT (source) DO UPDATE SET last_error_ts = excluded.last_error_ts, last_error_msg = excluded.last_error_msg,
   consecutive_failures = consecutive_failures + 1, updated_at = excluded.updated_at
+
+-- name: health_heartbeat
+INSERT INTO source_health (source, last_success_ts, last_heartbeat_ts, updated_at) VALUES (:source, :now, :now, :now)
+ON CONFLICT (source) DO UPDATE SET last_success_ts = excluded.last_success_ts, last_heartbeat_ts = excluded.last_heartbeat_ts,
+  updated_at = excluded.updated_at
 
 -- name: put_claude_offset
 INSERT INTO claude_session_offsets (path, session_id, byte_offset, inode, device, size_at_last_read, updated_at)

@@ -1,0 +1,137 @@
+"""Watching: the store follows the logs within seconds, at almost no cost while nothing happens.
+
+Where the package watchfiles is installed, the system tells which folders changed; without it every
+log is looked at again and again. Either way all of them are looked at twice a minute: folders come
+into being, and systems lose events.
+"""
+
+import importlib.util
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from threadkeep.capture.context import Surroundings
+from threadkeep.capture.engine import Wanted, capture
+from threadkeep.capture.report import Report
+from threadkeep.knowledge.health import heartbeat
+from threadkeep.knowledge.segments import settle
+from threadkeep.sources.records import Source
+
+log = logging.getLogger(__name__)
+
+Stop = Callable[[], bool]
+Tell = Callable[[Report], None]
+
+_FULL_LOOK_SECONDS: Final = 30.0
+_DEBOUNCE_MS: Final = 400
+_TICK_MS: Final = 500
+
+
+def watch(
+    around: Surroundings,
+    sources: Mapping[str, Source],
+    stop: Stop,
+    show: Tell,
+    *,
+    poll_seconds: float = 2.0,
+    wait: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Capture, and go on capturing what changes, until `stop` says so.
+
+    `show` gets the report of every run that brought something or failed.
+    """
+    _look_at_all(around, sources, show)
+    last = clock()
+    roots = _existing(around, sources)
+    for changed in _changes(roots, stop, poll_seconds, wait):
+        if stop():
+            return
+        if clock() - last >= _FULL_LOOK_SECONDS or changed is None:
+            if clock() - last >= _FULL_LOOK_SECONDS:
+                last = clock()
+                _beat(around)
+            _look_at_all(around, sources, show)
+        elif touched := _touched(around, sources, changed):
+            _tell(show, capture(around, touched))
+
+
+def _look_at_all(around: Surroundings, sources: Mapping[str, Source], show: Tell) -> None:
+    _tell(show, capture(around, sources, Wanted()))
+
+
+def _tell(show: Tell, report: Report) -> None:
+    if report.errors or any(part.lines for part in report.harnesses.values()):
+        show(report)
+
+
+def _beat(around: Surroundings) -> None:
+    """Say that somebody is watching, and give tickets to segments that came to rest unseen."""
+    now = around.clock()
+    with around.db.write() as tx:
+        heartbeat(tx, "claude-session-watcher", now)
+        settle(tx, now)
+
+
+def _touched(
+    around: Surroundings, sources: Mapping[str, Source], changed: set[str]
+) -> dict[str, Source]:
+    own = str(around.db.file)
+    paths = [path for path in changed if not path.startswith(own)]
+    return {
+        name: source
+        for name, source in sources.items()
+        if any(_is_below(path, root) for root in source.roots(around.user) for path in paths)
+    }
+
+
+def _is_below(path: str, root: Path) -> bool:
+    # Beside a database lie its log files; their names begin with its own.
+    place = os.path.realpath(root)
+    return path.startswith((place + os.sep, place)) or path.startswith(str(root))
+
+
+def _existing(around: Surroundings, sources: Mapping[str, Source]) -> list[Path]:
+    """Give the folders to watch: roots that are there, of files the folder they lie in."""
+    found = {root for source in sources.values() for root in source.roots(around.user)}
+    folders = {root if root.is_dir() else root.parent for root in found if root.exists()}
+    return sorted(folders)
+
+
+# ---------------------------------------------------------------------- how changes are noticed
+
+
+def _changes(
+    roots: list[Path], stop: Stop, poll_seconds: float, wait: Callable[[float], None]
+) -> Iterator[set[str] | None]:
+    """Yield what changed whenever something may have; None means that anything may."""
+    if roots and importlib.util.find_spec("watchfiles") is not None:
+        yield from _told(roots, stop)
+    else:
+        log.debug("watchfiles is not installed: looking every %s seconds", poll_seconds)
+    while not stop():
+        wait(poll_seconds)
+        yield None
+
+
+def _told(roots: Iterable[Path], stop: Stop) -> Iterator[set[str]]:
+    from watchfiles import watch as told  # noqa: PLC0415  (an extra)
+
+    try:
+        for changes in told(
+            *roots,
+            watch_filter=None,
+            debounce=_DEBOUNCE_MS,
+            rust_timeout=_TICK_MS,
+            yield_on_timeout=True,
+            ignore_permission_denied=True,
+            raise_interrupt=True,
+        ):
+            yield {path for _, path in changes}
+            if stop():
+                return
+    except (OSError, RuntimeError) as error:  # too many watches, an odd file system
+        log.warning("the system cannot tell what changes (%s): looking regularly instead", error)

@@ -1,0 +1,58 @@
+"""`threadkeep import`: take over the data of an installed original in one command."""
+
+import click
+
+from threadkeep.cli.command import PROBLEMS, Call, store_command
+from threadkeep.cli.output import counted, document, note, progress, size_text, warn
+from threadkeep.home.adopting import adopt
+from threadkeep.home.originals import PROGRAMS, Adopted, Original
+
+_SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "nodes": "node"}
+
+
+@store_command(
+    "import",
+    "threadkeep import hermes",
+    "threadkeep import grida ~/.grida/agent --dry-run",
+    "threadkeep import nanoclaw ~/code/nanoclaw",
+)
+@click.argument("program", type=click.Choice(PROGRAMS))
+@click.argument("path", required=False)
+@click.option("--dry-run", is_flag=True, help="Say what there is to import, import nothing.")
+def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int | None:
+    """Take over what Hermes Agent, Grida, Hippo or NanoClaw have recorded so far.
+
+    Their data is found in its usual place, or at PATH. Where this home has no such store yet, a
+    copy becomes it; else the sessions that are not there yet are brought in. The original stays
+    as it is, and doing it twice changes nothing. --db names another file than the home's own.
+    """
+    with progress(f"importing from {program}") as advance:
+        done = adopt(call.home, program, path, target=call.db, dry_run=dry_run, progress=advance)
+    if call.as_json:
+        document(**{"import": done})
+    else:
+        _tell(done)
+    return PROBLEMS if done.problems else None
+
+
+def _tell(done: Adopted) -> None:
+    note(_found(done.original))
+    sessions = counted(done.added, "session")
+    would = "would be " if done.dry_run else ""
+    if done.copied:
+        note(f"a copy of it {'would become' if done.dry_run else 'is now'} {done.target}")
+    else:
+        note(f"{sessions} {would}added to {done.target}, {done.skipped:,} were there already")
+    for text in done.notes:
+        note(text)
+    for problem in done.problems:
+        warn(problem)
+
+
+def _found(original: Original) -> str:
+    version = "" if original.version is None else f" (schema version {original.version})"
+    counts = ", ".join(
+        counted(count, _SINGULAR[what]) if what in _SINGULAR else f"{count:,} {what}"
+        for what, count in original.counts.items()
+    )
+    return f"found {original.path}{version}: {counts}, {size_text(original.bytes)}"
