@@ -1,7 +1,6 @@
 """Codex: what stands in rollouts of every age, and what is made of it."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,7 @@ from tests.sources.codex_support import (
 from threadkeep.sources import codex_index
 from threadkeep.sources.codex import SOURCE
 from threadkeep.sources.codex_outputs import output_of
-from threadkeep.sources.codex_paths import thread_of
-from threadkeep.sources.codex_segments import bare_prompt, summed_up
-from threadkeep.sources.records import Facts, Log, Source, UserHome
+from threadkeep.sources.records import Facts, Source
 
 POND = f"{THREADS}1"
 LAKE = f"{THREADS}2"
@@ -112,6 +109,14 @@ def test_keys_are_unique_in_a_session_and_over_its_files() -> None:
         assert len(set(keys)) == len(keys)
     both = [*read_fixture(2).entries, *read_fixture(2, 1).entries]
     assert len({entry.key for entry in both}) == len(both)
+
+
+def test_two_records_in_one_line_have_two_keys() -> None:
+    first = user_says("a")
+    second = {**first, "timestamp": "2026-09-01T10:00:05Z"}
+    line = json.dumps(first).encode() + json.dumps(second).encode()
+    keys = [SOURCE.entries(one, line, 0)[0].key for one in (first, second, first)]
+    assert keys[0] == keys[2] != keys[1]
 
 
 def test_one_record_alone_reads_as_in_its_log() -> None:
@@ -273,124 +278,6 @@ def test_names_come_from_the_index() -> None:
     assert parser.harvest().facts == {}
 
 
-# ---------------------------------------------------------------------- usage
-
-
-def spent(result: Result) -> list[tuple[int, int, int, int, int]]:
-    return [
-        (one.input, one.cache_read, one.cache_write, one.output, one.reasoning)
-        for one in result.usage.values()
-    ]
-
-
-def test_counts_that_come_again_count_once(pond: Result) -> None:
-    assert spent(pond) == [(400, 600, 0, 50, 20), (500, 1000, 0, 70, 20)]
-    assert {(one.session_id, one.model) for one in pond.usage.values()} == {(POND, "gpt-5.5")}
-
-
-def test_records_count_instead_of_counts() -> None:
-    lake = read_fixture(2)
-    assert list(lake.usage) == ["resp_1", "resp_2"]
-    assert spent(lake) == [(500, 400, 100, 10, 2), (100, 1000, 0, 12, 0)]
-
-
-def test_a_record_behind_its_count_does_not_count_again() -> None:
-    use = {"input_tokens": 10, "output_tokens": 2}
-    info = {"total_token_usage": use, "last_token_usage": use}
-    count = {"type": "event_msg", "payload": {"type": "token_count", "info": info}}
-    told = {"response_id": "resp_1", "usage": use, "thread_token_usage": use}
-    record = {"type": "token_usage_record", "payload": told}
-    log = log_of(Path("/logs/rollout-x.jsonl"))
-    assert len(read(log, [(count, b""), (record, b"")]).usage) == 1
-    assert list(read(log, [(record, b""), (count, b"")]).usage) == ["resp_1"]
-
-
-def test_a_fork_counts_only_what_it_spent_itself(pond: Result) -> None:
-    fork = read_fixture(3)
-    own = [key for key in fork.usage if key not in pond.usage]
-    assert set(pond.usage) < set(fork.usage)
-    assert [(fork.usage[key].input, fork.usage[key].output) for key in own] == [(100, 10)]
-    assert {fork.usage[key].session_id for key in pond.usage} == {POND}
-    assert [fork.usage[key].session_id for key in own] == [f"{THREADS}3"]
-
-
-def test_a_fork_has_the_whole_conversation_but_segments_only_of_its_own(pond: Result) -> None:
-    fork = read_fixture(3)
-    assert fork.of("prompt") == [pond.of("prompt")[0], "What about swans?"]
-    [segment] = fork.segments.values()
-    assert (segment.prompts, segment.tokens) == (["What about swans?"], 10)
-    assert list(fork.facts) == [f"{THREADS}3"]
-    assert fork.facts[f"{THREADS}3"].parent_session_id == POND
-
-
-# ---------------------------------------------------------------------- segments
-
-
-def test_segments_of_a_session(pond: Result) -> None:
-    first, second = pond.segments.values()
-    assert (first.session_id, first.index, second.index) == (POND, 0, 1)
-    assert first.prompts == ["Count the ducks in pond.txt.\n\nThen tell me how many there are."]
-    assert first.tools == [
-        ("exec_command", "grep -c duck pond.txt"),
-        ("apply_patch", "*** Begin Patch\n*** Add File: pond.txt\n+duck\n*** End Patch"),
-        ("_fetch_pr", "ada/pond"),
-        ("local_shell", "ls -la"),
-    ]
-    assert (first.git_branch, first.tokens, second.tokens) == ("ducks", 120, 0)
-    assert (first.cwd, first.project_dir) == ("/home/ada/pond/reeds", "pond")
-    assert (second.cwd, second.project_dir) == ("/home/ada/pond/reeds", "reeds")
-    assert first.end - first.start == 11_000
-
-
-def test_the_second_file_of_a_reverted_thread_leaves_the_segments_of_the_first() -> None:
-    first, second = read_fixture(2), read_fixture(2, 1)
-    assert list(first.segments) == [(LAKE, 0)]
-    assert list(second.segments) == [(LAKE, 18)]
-    assert second.of("prompt") == ["Say it shorter."]
-
-
-def test_what_an_editor_shows_is_no_part_of_the_prompt() -> None:
-    [path] = HOME.glob("Library/**/rollout-*.jsonl")
-    result = read(log_of(path), fed_from(path))
-    [segment] = result.segments.values()
-    assert segment.prompts == ["Rename the code selected by me"]
-    assert "Duck.swift" in result.of("prompt")[0]
-
-
-@pytest.mark.parametrize(
-    "prompt, bare",
-    [
-        ("The user has no code selected.\nNow refactor", "Now refactor"),
-        ("The user has no code selected.", "The user has no code selected."),
-        ("Keep\n\nthe code selected\n\nhere", "Keep\n\nthe code selected\n\nhere"),
-        ("# Context from my IDE setup:\n\n## My request for Codex:\nSwim \n", "Swim"),
-        ("## My request for Codex:\n", "## My request for Codex:\n"),
-    ],
-)
-def test_bare_prompts(prompt: str, bare: str) -> None:
-    assert bare_prompt(prompt) == bare
-
-
-@pytest.mark.parametrize(
-    "given, summary",
-    [
-        ('{"cmd":"ls","path":"/x"}', "ls"),
-        ('{"path":"/x","workdir":"/y"}', "/x"),
-        ('{"zebra":"z","ant":"a","n":1}', "a"),
-        ('{"command":["bash","-lc","ls"]}', "bash -lc ls"),
-        ('{"cmd":"' + "x" * 300 + '"}', "x" * 120),
-        ('{"other":"' + "x" * 300 + '"}', "x" * 80),
-        ('{"chars":"","id":1}', '{"chars":"","id":1}'),
-        ("*** Begin Patch" + "x" * 300, "*** Begin Patch" + "x" * 65),
-        ("{broken", "{broken"),
-        (None, ""),
-    ],
-)
-def test_calls_in_few_words(given: object, summary: str) -> None:
-    body = {"type": "function_call", "name": "swim", "arguments": given}
-    assert summed_up(body) == ("swim", summary)
-
-
 # ---------------------------------------------------------------------- outputs and types
 
 
@@ -433,77 +320,3 @@ def test_unknown_names_are_short_and_few() -> None:
     unknown = read(log_of(Path("/logs/rollout-x.jsonl")), list(fed)).unknown
     assert len(unknown) <= 200
     assert all(len(name) <= 80 for name in unknown)
-
-
-# ---------------------------------------------------------------------- finding
-
-
-def test_find_gives_each_rollout_once_and_the_live_one() -> None:
-    logs = list(SOURCE.find(USER))
-    assert [log.path for log in logs] == sorted(log.path for log in logs)
-    assert sorted(log.session_id[-1] for log in logs) == [*"1223456", "7", "a"]
-    [pond] = [log for log in logs if log.session_id == POND]
-    assert "/sessions/" in pond.path
-    status = Path(pond.path).stat()
-    assert (pond.stamp.size, pond.stamp.inode) == (status.st_size, status.st_ino)
-
-
-def touch(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"")
-    return path
-
-
-def found(home: Path, **env: str) -> list[Log]:
-    return list(SOURCE.find(UserHome(home, env)))
-
-
-def test_the_variable_moves_everything(tmp_path: Path) -> None:
-    touch(tmp_path / "home" / ".codex" / "sessions" / "rollout-a.jsonl")
-    moved = touch(tmp_path / "other" / "sessions" / "rollout-b.jsonl")
-    logs = found(tmp_path / "home", CODEX_HOME=str(tmp_path / "other"))
-    assert [log.path for log in logs] == [str(moved)]
-    roots = SOURCE.roots(UserHome(tmp_path, {"CODEX_HOME": "/elsewhere"}))
-    assert roots[:2] == [Path("/elsewhere/sessions"), Path("/elsewhere/archived_sessions")]
-
-
-@pytest.mark.parametrize("live", ["sessions/2026/09/01", "archived_sessions"])
-def test_plain_comes_before_compressed(tmp_path: Path, live: str) -> None:
-    name = f"rollout-2026-09-01T12-00-00-{POND}.jsonl"
-    plain = touch(tmp_path / ".codex" / live / name)
-    packed = touch(tmp_path / ".codex" / live / f"{name}.zst")
-    assert [log.path for log in found(tmp_path)] == [str(plain)]
-    plain.unlink()
-    assert [(log.path, log.session_id) for log in found(tmp_path)] == [(str(packed), POND)]
-    touch(tmp_path / ".codex" / "archived_sessions" / name)
-    [log] = found(tmp_path)
-    assert ("archived" in log.path) is (live == "archived_sessions")
-
-
-def test_odd_things_on_the_disk_are_survived(tmp_path: Path) -> None:
-    sessions = tmp_path / ".codex" / "sessions"
-    touch(sessions / "rollout-one\ntwo.jsonl")
-    touch(sessions / "notes.jsonl")
-    touch(sessions / "rollout-x.json")
-    (sessions / "loop").symlink_to(sessions)
-    (sessions / "rollout-broken.jsonl").symlink_to(tmp_path / "nowhere")
-    (sessions / "rollout-folder.jsonl").mkdir()
-    with open(os.fsencode(sessions) + b"/rollout-\xff.jsonl", "wb"):  # noqa: PTH123
-        pass
-    names = sorted(log.session_id for log in found(tmp_path))
-    assert names == ["rollout-one\ntwo", "rollout-\ufffd"]
-    assert found(tmp_path / "nobody") == []
-
-
-@pytest.mark.parametrize(
-    "name, thread",
-    [
-        (f"rollout-2026-09-01T12-00-00-{POND}.jsonl", POND),
-        (f"rollout-2026-09-01T12-00-00-{POND}.jsonl.zst", POND),
-        (f"rollout-2026-09-01T12-00-00-{POND}_{LAKE}.jsonl", POND),
-        ("rollout-2026-05-01T10-00-00-cccc.jsonl", "rollout-2026-05-01T10-00-00-cccc"),
-        ("rollout-.jsonl", "rollout-"),
-    ],
-)
-def test_names_of_files_name_threads(name: str, thread: str) -> None:
-    assert thread_of(name) == thread

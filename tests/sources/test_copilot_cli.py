@@ -209,7 +209,7 @@ def test_what_was_said_and_done(log: Log) -> None:
     assert [(call.key, call.tool, call.call_id) for call in calls] == [
         ("ev08#2", "bash", "call1"),
         ("ev08#3", "task", "call2"),
-        ("ev31", "bash", "call3"),
+        ("ev30", "bash", "call3"),
     ]
     assert [entry.text for entry in entries if entry.error] == ["no tests", "Slow down"]
     assert len({entry.key for entry in entries}) == len(entries)

@@ -54,22 +54,22 @@ def normal(sql: str) -> str:
 
 def shape(path: Path, table: str) -> Shape:
     """Give columns, keys, references and indexes of a table, the order of columns aside."""
-    listed = ask(path, f"PRAGMA index_list({table})")
-    indexes = {
-        row[1]: (
-            row[2],
-            row[4],
-            [tuple(r[2:6]) for r in ask(path, f"PRAGMA index_xinfo({row[1]})")],
-        )
-        for row in listed
-    }
-    for parts in indexes.values():
-        parts[2][:] = [part for part in parts[2] if part[0] is not None]
-    return {
-        "columns": sorted(row[1:] for row in ask(path, f"PRAGMA table_info({table})")),
-        "references": sorted(row[2:] for row in ask(path, f"PRAGMA foreign_key_list({table})")),
-        "indexes": indexes,
-    }
+    with closing(sqlite3.connect(path)) as connection:
+
+        def pragma(name: str, of: str) -> list[Row]:
+            return connection.execute(f"PRAGMA {name}({of})").fetchall()
+
+        return {
+            "columns": sorted(row[1:] for row in pragma("table_info", table)),
+            "references": sorted(row[2:] for row in pragma("foreign_key_list", table)),
+            "indexes": {
+                row[1]: (
+                    *(row[2], row[4]),
+                    [part[2:6] for part in pragma("index_xinfo", row[1]) if part[2] is not None],
+                )
+                for row in pragma("index_list", table)
+            },
+        }
 
 
 def rows(path: Path, table: str) -> list[dict[str, Any]]:

@@ -47,7 +47,9 @@ _UNSPACED_CHARACTER: Final = re.compile(f"[{_UNSPACED}]")
 # 80 µs per 1,000 characters, three times what indexing them costs.
 _SPLIT_ALIKE: Final = re.compile(
     "[\0-\xa9\xab-\xb1\xb4-\xb8\xbb\xbf-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u01c3"
-    "\u0400-\u052f\u2010-\u2027\u20ac\u2190-\u21ff\u2500-\u25ff]*"
+    "\u0400-\u052f\u2000-\u2064\u20ac\u2190-\u23f3\u2500-\u26ff\u2701-\u27bf\ufe00-\ufe0f"
+    "\U0001f337-\U0001f37c\U0001f380-\U0001f393\U0001f3a0-\U0001f3c4\U0001f400-\U0001f43e"
+    "\U0001f442-\U0001f4f7\U0001f500-\U0001f53d\U0001f5fb-\U0001f640\U0001f680-\U0001f6c5]*"
 )
 _LATIN_ACCENTS: Final = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
 _NOT_TEXT: Final = re.compile("[\0\ud800-\udfff]")

@@ -6,9 +6,9 @@ from typing import Final, Self
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.knowledge.entries import Words, index_words
 
-# A commit waits for the disk; at 8 MB of source that is a small part of the work, while others
-# who want to write wait a third of a second at most.
-BATCH_BYTES: Final = 8 * 1024 * 1024
+# A commit waits for the disk; at 16 MB of source that is a small part of the work, while others
+# who want to write wait about half a second at most.
+BATCH_BYTES: Final = 16 * 1024 * 1024
 
 
 class Batches:

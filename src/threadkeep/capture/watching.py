@@ -91,7 +91,7 @@ def _touched(
 def _is_below(path: str, root: Path) -> bool:
     # Beside a database lie its log files; their names begin with its own.
     place = os.path.realpath(root)
-    return path.startswith((place + os.sep, place)) or path.startswith(str(root))
+    return path.startswith((place, str(root)))
 
 
 def _existing(around: Surroundings, sources: Mapping[str, Source]) -> list[Path]:

@@ -17,7 +17,7 @@ _MASKED: Final = re.compile(rb"\[(?:REDACTED|PRIVATE)\]?")
 _PLACEHOLDER: Final = re.compile(
     rb"""(?ix) your | example | placeholder | change[-_]?(?:me|it|this) | redacted | dummy | sample
     | insert | replace[-_]?(?:me|with) | xxxx | \*\*\* | \.\.\. | \xe2\x80\xa6 | todo | fixme
-    | ^(?:some|my|the|new|old|test|fake|mock|this|any)[-_ ] | [-_](?:here|goes|value)$ | 12345678?9?0?$
+    | ^(?:some|my|the|new|old|test|fake|mock|this|any)[-_ ] | [-_](?:here|goes|value)$
     | ^(?:null|none|undefined|true|false|string|secret|token|password|required|optional)$
     """
 )
@@ -35,6 +35,7 @@ _UUID: Final = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER: Final = re.compile(rb"[-+]?[\d_.,:/-]+[a-zA-Z%]{0,2}")
 _WORDY: Final = re.compile(rb"[A-Za-z]{2,}|[^A-Za-z]+|[A-Za-z]")
 _SMALL: Final = re.compile(rb"(?<![a-z])[a-z]+(?![a-z])")
+_DIGIT: Final = re.compile(rb"[0-9]")
 _DATE: Final = re.compile(rb"\d{4}-\d\d-\d\d")
 _HASH: Final = re.compile(rb"(?i)(?:sha\d+|md5|blake\d\w?)[-:]")
 _PROSE_VALUE: Final = re.compile(rb"[a-z]+(?:[-_./][a-z0-9]+)*|[A-Z][a-z]+|[A-Z]+(?:_[A-Z0-9]+)*")
@@ -84,6 +85,7 @@ def key_body(match: Match, value: bytes) -> bool:
     return re.search(rb"[A-Za-z0-9+/=]{16}", match["body"]) is not None
 
 
+_NAME_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _OPENING: Final = frozenset([b"(", b"[", b"{"])
 _STOCK_PASSWORDS: Final = frozenset(
     b"pass passwd password pwd secret token user postgres root admin test mysql guest pw key".split()
@@ -127,10 +129,10 @@ _WORDS: Final = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 def assigned(match: Match, value: bytes) -> bool:
     """Judge what is assigned to a name such as `api_key`, `token` or `password`."""
     before = match.string[max(0, match.start() - 40) : match.start()]
-    name = re.search(rb"[A-Za-z0-9_.-]*$", before)
-    left = name[0] if name is not None else b""
+    left = before[len(before.rstrip(_NAME_LETTERS)) :]
     word, tail = match["word"].lower(), match["tail"]
-    if not _names_a_secret(left, word, tail):
+    in_query = word == b"key" and before[-1:] in {b"?", b"&"} and random(match, value)
+    if not in_query and not _names_a_secret(left, word, tail):
         return False
     if _is_placeholder(value) or _is_reference(value) or _CODE.search(value):
         return False
@@ -177,8 +179,10 @@ def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
         return _is_mixed(value, 6) or len(value) >= 8
     if variable and value.isalpha() and value.islower():
         return len(value) >= 8 and not _is_worded_alpha(value)
-    if _is_worded(value):
+    if _is_worded(value) and not (password and quoted and _DIGIT.search(value)):
         return False
+    if match["sep"].strip() in {b"", b"is", b"is:"}:
+        return len(value) >= 16 and random(match, value)
     return _is_mixed(value, 6) if password or quoted or glued else random(match, value)
 
 

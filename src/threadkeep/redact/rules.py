@@ -28,6 +28,7 @@ MASK: Final = "[REDACTED]"
 
 _FAR_BACK: Final = 512  # rules of others: the keyword may stand well inside the match
 _FAR_AHEAD: Final = 2048
+_NEAR: Final = 512
 _FILLED: Final = "[a-z0-9_-]{16}"  # behind a prefix stands something random
 _WRONG: Final = (Unsupported, KeyError, ValueError, TypeError, AttributeError)
 
@@ -121,7 +122,7 @@ def _own(called: str, entry: Mapping[str, Any]) -> Rule:
         keywords=tuple(word.encode() for word in entry["keywords"]),
         after=entry.get("after", "" if back else _FILLED).encode(),
         back=back,
-        reach=entry.get("reach", _FAR_AHEAD),
+        reach=entry.get("reach", _NEAR),
         edge=entry.get("edge", back == 0),
         judge=entry.get("judge", ""),
         entropy=entry.get("entropy", 0.0),

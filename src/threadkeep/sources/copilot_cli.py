@@ -51,6 +51,7 @@ class Kept(msgspec.Struct):
     session_id: str
     facts: Facts = msgspec.field(default_factory=Facts)
     open: Open = msgspec.field(default_factory=Open)
+    fed: bool = False  # before the first record the path alone says whose this is
 
 
 class Gatherer:
@@ -63,11 +64,13 @@ class Gatherer:
         self.session_id = kept.session_id
         self.facts = kept.facts
         self.segmenter = Segmenter(log, label, kept.open)
+        self._fed = kept.fed
         self._usage: list[Usage] = []
         self._unknown: dict[str, int] = {}
 
     def stamp(self, entries: list[Entry]) -> list[Entry]:
         """Say of each entry whose it is, if the log's path does not say so already."""
+        self._fed = True
         if self.session_id != self._log.session_id:
             for entry in entries:
                 entry.session_id = self.session_id
@@ -98,7 +101,7 @@ class Gatherer:
         for row in usage:
             row.session_id = self.session_id
         return Harvest(
-            facts={self.session_id: msgspec.structs.replace(self.facts)},
+            facts={self.session_id: msgspec.structs.replace(self.facts)} if self._fed else {},
             usage=usage,
             segments=self.segmenter.take(self.session_id, self.facts),
             unknown=unknown,
@@ -106,7 +109,7 @@ class Gatherer:
 
     def kept(self) -> Kept:
         """Give what a new gatherer needs to go on from here."""
-        return Kept(self.session_id, self.facts, self.segmenter.open)
+        return Kept(self.session_id, self.facts, self.segmenter.open, self._fed)
 
 
 def begun(log: Log) -> Kept:
@@ -270,32 +273,27 @@ def _entries(record: object, event: _Event) -> list[Entry]:
         return []
 
 
-class _Sums(msgspec.Struct):
-    """The sums of one model, as the end of a run gives them."""
+# What the end of a run sums up for each model; the input is with the cache.
+_SUMS: Final = (
+    *("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"),
+    "reasoningTokens",
+)
 
-    input: int = 0  # with what came from and went to the cache
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
 
-    def since(self, before: "_Sums") -> "_Sums":
-        """What came in after an earlier look; all of it if the sums were begun anew."""
-        if self.input < before.input or self.output < before.output:
-            return self
-        return _Sums(
-            self.input - before.input,
-            self.output - before.output,
-            max(0, self.cache_read - before.cache_read),
-            max(0, self.cache_write - before.cache_write),
-            max(0, self.reasoning - before.reasoning),
-        )
+def _sums_of(usage: dict[str, Any]) -> list[int]:
+    return [max(0, count(usage.get(name))) for name in _SUMS]
+
+
+def _grown(sums: list[int], before: list[int]) -> list[int]:
+    """What came in after an earlier end; all of it if the sums were begun anew."""
+    grown = [now - then for now, then in zip(sums, before, strict=True)]
+    return sums if min(grown) < 0 else grown
 
 
 class _State(msgspec.Struct):
     kept: Kept
     runs: int = 0  # that came to their end
-    sums: dict[str, _Sums] = {}  # by model, at the last end
+    sums: dict[str, list[int]] = {}  # by model, at the last end
     counted: dict[str, int] = {}  # by model, the output that answers gave since
 
 
@@ -354,18 +352,18 @@ class CopilotParser:
         state, session = self._state, self._gatherer.session_id
         for model, metrics in table(data.get("modelMetrics")).items():
             sums = _sums_of(table(table(metrics).get("usage")))
-            grown = sums.since(state.sums.get(model, _Sums()))
+            before = state.sums.get(model, [0] * len(_SUMS))
+            given, output, cached, written, reasoning = _grown(sums, before)
             state.sums[model] = sums
-            cached = grown.cache_read + grown.cache_write
             row = Usage(
                 key=f"{session}:{model}:{state.runs}",
                 at=at,
                 model=model,
-                input=max(0, grown.input - cached),
-                output=max(0, grown.output - state.counted.get(model, 0)),
-                cache_read=grown.cache_read,
-                cache_write=grown.cache_write,
-                reasoning=grown.reasoning,
+                input=max(0, given - cached - written),
+                output=max(0, output - state.counted.get(model, 0)),
+                cache_read=cached,
+                cache_write=written,
+                reasoning=reasoning,
             )
             self._gatherer.spend(row)
         state.runs += 1
@@ -379,11 +377,6 @@ class CopilotParser:
         """Give what a new parser needs to go on from here."""
         self._state.kept = self._gatherer.kept()
         return msgspec.msgpack.encode(self._state)
-
-
-def _sums_of(usage: dict[str, Any]) -> _Sums:
-    names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
-    return _Sums(*(max(0, count(usage.get(name))) for name in (*names, "reasoningTokens")))
 
 
 class CopilotSource:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.errors import Invalid
-from threadkeep.sources.common import number, rows, table, text
+from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.cursor_messages import (
     LABEL,
     Reading,
@@ -16,7 +16,6 @@ from threadkeep.sources.cursor_messages import (
     tool_summary,
 )
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.raw_json import described
 from threadkeep.sources.records import Entry, Facts, Harvest, Log, Usage
 from threadkeep.sources.segments import Segmenter
 
@@ -185,12 +184,12 @@ def _tool_run(run: dict[str, Any], at: int | None) -> list[Said]:
     given = _opened(run.get("rawArgs")) or _opened(run.get("params"))
     call_id = text(run.get("toolCallId"))
     failed = run.get("status") == "error" or bool(run.get("error"))
-    call = Entry("", "assistant", "tool_call", at, described(given), tool=tool)
+    call = Entry("", "assistant", "tool_call", at, describe_input(given), tool=tool)
     call.call_id = call_id
     outcome = run.get("result") if run.get("result") not in (None, "") else run.get("error")
     result = Entry("", "tool", "tool_result", at, result_text(outcome), tool=tool, error=failed)
     result.call_id = call_id
-    ended = failed or outcome not in (None, "") or run.get("status") in {"completed", "cancelled"}
+    ended = failed or outcome not in (None, "") or run.get("status") in ("completed", "cancelled")
     return [Said(call, given), Said(result)] if ended else [Said(call, given)]
 
 

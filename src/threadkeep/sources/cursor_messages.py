@@ -3,8 +3,7 @@
 import re
 from typing import Any, Final, NamedTuple
 
-from threadkeep.sources.common import block_text, iso_ms, number, rows, table, text
-from threadkeep.sources.raw_json import as_json, described
+from threadkeep.sources.common import block_text, describe_input, iso_ms, number, rows, table, text
 from threadkeep.sources.records import Entry, Kind, Role
 
 HARNESS: Final = "cursor"
@@ -106,9 +105,10 @@ def message_reading(role: object, content: object, key: str) -> Reading:
     blocks = [content] if isinstance(content, str) else rows(content)
     if role == "user":
         return _user_reading(blocks, key)
-    if role in {"assistant", "tool", "system"}:
-        return _reading([_other_block(block, role) for block in blocks], key)
-    return Reading([], unknown=(f"role/{role}" if isinstance(role, str) else "role",))
+    named = text(role)
+    if named in {"assistant", "tool", "system"}:
+        return _reading([_other_block(block, named) for block in blocks], key)
+    return Reading([], unknown=(f"role/{named}"[:80],))
 
 
 class _Piece(NamedTuple):
@@ -165,7 +165,7 @@ def _other_block(block: object, role: str) -> _Piece:
     if said is not None:
         return _spoken(said, role)
     inside = table(block)
-    kind = inside.get("type")
+    kind = text(inside.get("type"))
     if kind in {"tool_use", "tool-call"}:
         return _call(inside)
     if kind in {"tool_result", "tool-result"}:
@@ -190,7 +190,7 @@ def _call(block: dict[str, Any]) -> _Piece:
     given = block.get("input", block.get("args"))
     tool = text(block.get("name")) or text(block.get("toolName")) or "tool"
     call_id = text(block.get("id")) or text(block.get("toolCallId"))
-    return _Piece("assistant", "tool_call", described(given), tool, call_id, given=given)
+    return _Piece("assistant", "tool_call", describe_input(given), tool, call_id, given=given)
 
 
 def _result(block: dict[str, Any]) -> _Piece:
@@ -206,12 +206,12 @@ def result_text(given: object) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, list):
-        pictures = sum(1 for block in given if table(block).get("type") in {"image", "media"})
+        pictures = sum(1 for block in given if table(block).get("type") in ("image", "media"))
         return "\n".join([*filter(None, [block_text(given)]), *["[image]"] * pictures])
     inside = table(given)
     if isinstance(inside.get("value"), (str, list)):
         return result_text(inside["value"])
-    return "" if given is None else as_json(given)
+    return describe_input(given)
 
 
 def _without_redacted(said: str) -> str:

@@ -126,12 +126,16 @@ def _existing(base: str, words: list[str], seen: dict[str, bool], left: list[int
 
 
 def _names(words: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield what the next folder may be called, with how many words it uses: short names first."""
+    """Yield what the next folder may be called, with how many words it uses: short names first.
+
+    Its words are joined by one and the same sign; an empty first word comes from a leading dot.
+    """
     if words[0] not in {"", ".", ".."}:
         yield words[0], 1
+    hidden = "." if words[0] == "" else ""
     for used in range(2, len(words) + 1):
         for joint in _JOINTS:
-            name = joint.join(words[:used])
+            name = hidden + joint.join(words[bool(hidden) : used])
             if name.strip(". "):
                 yield name, used
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.common import number, rows, table, text
+from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.opencode_segment import SessionRow
-from threadkeep.sources.raw_json import as_json, described
 from threadkeep.sources.records import Entry, Facts, Harvest, Kind, Log, Role, Usage
 from threadkeep.sources.segments import compact
 
@@ -142,13 +141,13 @@ def _failure(key: str, message: dict[str, Any]) -> list[Entry]:
     error = table(message.get("error"))
     if not error:
         return []
-    shown = _error_text(error) or as_json(error)
+    shown = _error_text(error) or describe_input(error)
     at = number(table(message.get("time")).get("created")) or None
     return [Entry(key, "assistant", "note", at, shown, error=True)]
 
 
 def _part(record: dict[str, Any], part: dict[str, Any], key: str) -> tuple[list[Entry], str]:
-    kind = part.get("type")
+    kind = text(part.get("type"))
     at = number(table(part.get("time")).get("start")) or number(record.get("created")) or None
     if kind in _SILENT:
         return [], ""
@@ -183,11 +182,11 @@ def _tool(part: dict[str, Any], key: str, at: int | None, model: str) -> list[En
     state = table(part.get("state"))
     tool, call_id = text(part.get("tool")) or "tool", text(part.get("callID"))
     times = table(state.get("time"))
-    given = described(state.get("input"))
+    given = describe_input(state.get("input"))
     started = number(times.get("start")) or at
     call = Entry(key, "assistant", "tool_call", started, given, tool=tool, model=model)
     call.call_id = call_id
-    if state.get("status") not in {"completed", "error"} and "output" not in state:
+    if state.get("status") not in ("completed", "error") and "output" not in state:
         return [call]
     pictures = ["[image]" for _ in rows(state.get("attachments"))]
     shown = text(state.get("output")) or text(state.get("error"))

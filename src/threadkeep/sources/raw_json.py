@@ -7,11 +7,8 @@ import msgspec
 
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.sources.common import describe_input
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.segments import compact
 
-_TOO_DEEP: Final = "[nested too deeply]"
 _check = msgspec.json.Decoder(msgspec.Raw)
 # Inside JSON these bytes are white space between values, never a part of one.
 _BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
@@ -46,22 +43,6 @@ def stored_object(stored: object) -> dict[str, Any]:
     except Invalid:
         return {}
     return found[0] if found and isinstance(found[0], dict) else {}
-
-
-def described(given: object) -> str:
-    """Write out a tool's input, also one that is nested too deeply to be written."""
-    try:
-        return describe_input(given)
-    except RecursionError:
-        return _TOO_DEEP
-
-
-def as_json(value: object) -> str:
-    """Write a value out as JSON, also one that is nested too deeply to be written."""
-    try:
-        return compact(value)
-    except RecursionError:
-        return _TOO_DEEP
 
 
 def file_bytes(path: Path) -> bytes:
