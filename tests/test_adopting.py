@@ -357,6 +357,19 @@ def test_a_hostile_folder_is_reported_and_the_others_come(home: Home, nanoclaw: 
     assert not (ours / "sess-1700000000001-a").exists()
 
 
+def test_a_folder_with_a_damaged_file_leaves_nothing_behind(home: Home, nanoclaw: Path) -> None:
+    bad = nanoclaw / "data" / "v2-sessions" / "ag-1" / "sess-1700000000001-a" / "outbound.db"
+    with closing(sqlite3.connect(bad)) as file, file:
+        file.execute("CREATE TABLE more AS SELECT randomblob(2000) FROM messages_out")
+        (page,) = file.execute("SELECT rootpage FROM sqlite_master WHERE name = 'more'").fetchone()
+    with bad.open("r+b") as raw:
+        raw.seek((page - 1) * 4096)
+        raw.write(b"\xff" * 4096)
+    done = adopt(home, "nanoclaw", nanoclaw)
+    assert (done.added, len(done.problems)) == (2, 1)
+    assert leftovers(home.paths().data) == []
+
+
 def test_an_import_that_was_cut_off_is_finished(home: Home, nanoclaw: Path) -> None:
     half = home.paths().data / "mailbox" / "ag-1" / ".sess-1700000000001-a.importing"
     half.mkdir(parents=True)

@@ -58,9 +58,10 @@ def test_after_the_first_record_counts_do_not_count() -> None:
     assert list(read(log, [(record, b""), (count, b"")]).usage) == ["resp_1"]
 
 
-def test_a_fork_that_copies_nothing_has_its_own_counts_and_segments() -> None:
+@pytest.mark.parametrize("relation", ["forked_from_id", "parent_thread_id"])
+def test_a_fork_that_copies_nothing_has_its_own_counts_and_segments(relation: str) -> None:
     base = {"thread_id": POND, "end_ordinal_exclusive": 9, "end_byte_offset": 99}
-    meta = {"id": LAKE, "forked_from_id": POND, "history_base": base}
+    meta = {"id": LAKE, relation: POND, "history_base": base}
     use = {"input_tokens": 10, "output_tokens": 2}
     info = {"total_token_usage": use, "last_token_usage": use}
     payloads = [
@@ -74,6 +75,7 @@ def test_a_fork_that_copies_nothing_has_its_own_counts_and_segments() -> None:
         (LAKE, LAKE)
     ]
     assert list(fork.segments) == [(LAKE, 0)]
+    assert [entry.session_id for entry in fork.entries] == [LAKE]
     assert fork.facts[LAKE].parent_session_id == POND
 
 

@@ -133,6 +133,14 @@ def _chooser(data: st.DataObject) -> Any:
     return lambda low, high: data.draw(st.integers(low, high))
 
 
+def nested() -> Any:
+    """A value deeper than anything can be written out."""
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    return {"a": deep}
+
+
 def check_odd_folders(source: Source, folder: Path, home: Path) -> None:
     """Odd names, loops and closed folders are passed over, and the order is that of the paths."""
     folder.mkdir(parents=True)
@@ -292,6 +300,12 @@ def test_any_split_gives_the_same(data: st.DataObject) -> None:
 def test_any_json_is_read(data: st.DataObject) -> None:
     log = found_in(SOURCE, "copilot-cli")[SESSION]
     check_any_junk(SOURCE, log, lines(log.path), data)
+
+
+def test_a_value_nested_beyond_reason_is_only_hinted_at(log: Log) -> None:
+    data = {"toolRequests": [{"name": "t", "arguments": nested()}]}
+    entries, _ = read(SOURCE, log, [({"type": "assistant.message", "data": data}, b"", 1)])
+    assert [(entry.tool, len(entry.text) < 10) for entry in entries] == [("t", True)]
 
 
 def test_unknown_names_are_bounded(log: Log) -> None:

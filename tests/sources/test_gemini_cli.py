@@ -13,6 +13,7 @@ from tests.sources.test_copilot_cli import (
     document,
     found_in,
     lines,
+    nested,
     read,
     real_files,
     said,
@@ -87,7 +88,7 @@ def test_what_was_said_and_done(log: Log) -> None:
         ("assistant", "tool_call", "pytest -q\ndescription: Run tests"),
         ("tool", "tool_result", "[Operation Cancelled]"),
         ("assistant", "tool_call", ""),
-        ("tool", "tool_result", '{"pages":2}\n[image]'),
+        ("tool", "tool_result", "pages: 2\n[image]"),
         ("assistant", "text", "It lives a minute."),
         ("system", "note", "Quota reached"),
         ("system", "note", "Slow"),
@@ -170,6 +171,16 @@ def test_what_is_not_known_is_counted(log: Log) -> None:
     entries, harvest = read(SOURCE, log, fed)
     assert entries == []
     assert harvest.unknown == {"(no type)": 1, "message/hologram": 1, "(int)": 1}
+
+
+def test_a_value_nested_beyond_reason_is_only_hinted_at(log: Log) -> None:
+    result = [{"functionResponse": {"response": nested()}}]
+    calls = [{"id": "c", "name": "t", "args": nested(), "result": result}]
+    entries, _ = read(SOURCE, log, [({"id": "x", "type": "gemini", "toolCalls": calls}, b"", 1)])
+    assert [(entry.kind, len(entry.text) < 10) for entry in entries] == [
+        ("tool_call", True),
+        ("tool_result", True),
+    ]
 
 
 @given(st.data())

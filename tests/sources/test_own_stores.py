@@ -19,7 +19,7 @@ from threadkeep.errors import Damaged
 from threadkeep.sources.chat_store import ChatSource, read_record as read_chat
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.mailboxes import MailboxSource, read_record as read_mail
-from threadkeep.sources.own import SessionParser
+from threadkeep.sources.own import SessionParser, embed, line as own_line
 from threadkeep.sources.records import Entry, Harvest, Log, Source, Stamp, UserHome
 from threadkeep.sources.state_store import SOURCE, StateSource, read_record as read_state
 
@@ -327,7 +327,7 @@ def test_what_state_moved_away_is_read_whole_and_what_it_took_back_as_a_note(
 def hermes(tmp_path: Path) -> Path:
     """Make a file as newer versions of Hermes have it, and a profile beside it."""
     home = tmp_path / "hermes home"
-    for place in (home, home / "profiles" / "work"):
+    for place in (home, home / "profiles" / "night"):
         place.mkdir(parents=True)
         with closing(sqlite3.connect(place / "state.db")) as file, file:
             file.executescript(NEWER)
@@ -368,7 +368,7 @@ INSERT INTO session_model_usage VALUES ('h', 'big', 'p', '', 5, 6, 7, 1.7e9),
 def test_hermes_is_found_with_its_profiles(hermes: Path, tmp_path: Path) -> None:
     user = UserHome(tmp_path, {"HERMES_HOME": str(hermes)})
     found = [Path(log.path) for log in SOURCE.find(user)]
-    assert found == [hermes / "profiles/work/state.db", hermes / "state.db"]
+    assert found == [hermes / "profiles/night/state.db", hermes / "state.db"]
     assert SOURCE.harness == "hermes"
     assert list(SOURCE.find(UserHome(tmp_path))) == []
     hermes.rename(tmp_path / ".hermes")
@@ -570,6 +570,25 @@ def mutated(draw: st.DrawFn) -> Any:
             owner = owner[key]
         owner[path[-1]] = draw(values)
     return record
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=9,
+)
+
+
+@given(json_values.map(lambda value: json.dumps(value, indent=1)) | st.text())
+def test_json_in_a_column_becomes_part_of_the_line(column: str) -> None:
+    line = own_line(row={"data_json": embed(column)})
+    assert b"\n" not in line
+    (value,) = decode_line(line)
+    try:
+        wanted = json.loads(column, parse_constant=str)
+    except ValueError:
+        wanted = column
+    assert value["row"]["data_json"] == wanted
 
 
 @given(values | mutated())

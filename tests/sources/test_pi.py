@@ -12,6 +12,7 @@ from tests.sources.test_copilot_cli import (
     check_odd_folders,
     found_in,
     lines,
+    nested,
     read,
     real_files,
     said,
@@ -186,6 +187,13 @@ def test_what_is_not_known_is_counted(logs: dict[str, Log]) -> None:
         "(NoneType)": 1,
         "(no type)": 1,
     }
+
+
+def test_a_value_nested_beyond_reason_is_only_hinted_at(logs: dict[str, Log]) -> None:
+    blocks = [{"type": "toolCall", "name": "t", "arguments": nested()}]
+    message = {"role": "assistant", "content": blocks}
+    entries, _ = read(SOURCE, logs[SESSION], [({"type": "message", "message": message}, b"", 1)])
+    assert [(entry.tool, len(entry.text) < 10) for entry in entries] == [("t", True)]
 
 
 @given(st.data(), st.sampled_from([SESSION, FORK, OLD]))

@@ -24,6 +24,7 @@ from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.health import health_name, note_failure
 from threadkeep.knowledge.logs import LogRow, Looks, all_looks, load_log, load_log_by_id, save_log
+from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log, Source
 
@@ -144,6 +145,7 @@ def _read(
 ) -> None:
     if not work and not gone:
         return
+    _make_room(around, {one.source.harness for one in work})
     progress = Progress(logs_total=len(work), bytes_total=sum(one.log.stamp.size for one in work))
     with Batches(around.db) as batches:
         for number in gone:
@@ -162,6 +164,15 @@ def _read(
             progress.logs_done += 1
             progress.errors = report.errors
         show(progress)
+
+
+def _make_room(around: Surroundings, harnesses: set[str]) -> None:
+    """Let a file that knows the contract's four harnesses take others too."""
+    with around.db.read() as tx:
+        narrow = not all(harness_is_allowed(tx, harness) for harness in harnesses)
+    if narrow:
+        with around.db.write(foreign_keys=False) as tx:
+            widen_harness(tx)
 
 
 def _in_order(work: list[_Work]) -> Iterator[_Work]:

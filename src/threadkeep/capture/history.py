@@ -10,6 +10,7 @@ from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.report import Report, Watcher, silent
 from threadkeep.capture.transcripts import Hit, Shown, raw_lines, search, transcript
 from threadkeep.capture.watching import Stop, Tell, watch
+from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.reading import Among, Session
 from threadkeep.knowledge.spending import Spending
 from threadkeep.knowledge.store import KnowledgeStore
@@ -42,10 +43,12 @@ class History:
         show: Watcher = silent,
     ) -> Report:
         """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
+        refuse_write(self.store.access)
         return capture(self._around, self._sources, wanted, dry_run=dry_run, show=show)
 
     def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
         """Capture, and go on capturing what changes, until `stop` says so."""
+        refuse_write(self.store.access)
         watch(self._around, self._sources, stop, show, poll_seconds=poll_seconds)
 
     def coverage(self) -> Coverage:

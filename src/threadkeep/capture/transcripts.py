@@ -56,8 +56,8 @@ def _shown(tx: Tx, sources: Sources, log: LogRow, rows: list[EntryRow]) -> Itera
             continue
         entries = entries_in(sources, log, line, number)
         while row is not None and row.line == number:
-            if row.part < len(entries):
-                yield Shown(row, entries[row.part])
+            if row.key in entries:
+                yield Shown(row, entries[row.key])
             row = next(wanted, None)
         if row is None:
             return
@@ -73,16 +73,17 @@ def _in_time(shown: Iterable[Shown]) -> list[Shown]:
     return [one for _, one in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def entries_in(sources: Sources, log: LogRow, line: bytes, number: int) -> list[Entry]:
-    """Read one archived line; a source that is not there any more has nothing to say about it."""
+def entries_in(sources: Sources, log: LogRow, line: bytes, number: int) -> dict[str, Entry]:
+    """Read the entries of one archived line, by key; none if its source is not there any more."""
     source = sources.get(log.reader)
     if source is None:
-        return []
+        return {}
     try:
         records = decode_line(line)
     except Invalid:
-        return []
-    return [entry for record in records for entry in source.entries(record, line, number)]
+        return {}
+    found = (entry for record in records for entry in source.entries(record, line, number))
+    return {entry.key: entry for entry in found}
 
 
 def entry_at(tx: Tx, sources: Sources, row: EntryRow) -> Entry | None:
@@ -93,8 +94,7 @@ def entry_at(tx: Tx, sources: Sources, row: EntryRow) -> Entry | None:
         return None
     lines = read_block(tx, block[1])
     at = row.line - block[0]
-    entries = entries_in(sources, log, lines[at], row.line) if at < len(lines) else []
-    return entries[row.part] if row.part < len(entries) else None
+    return entries_in(sources, log, lines[at], row.line).get(row.key) if at < len(lines) else None
 
 
 def search(

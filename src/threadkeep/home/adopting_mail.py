@@ -109,16 +109,24 @@ def _copy_folder(folder: Path, target: Path) -> None:
     make_private_dir(above)
     nofollow.remove_tree(above, copy.name)  # of an import that was killed
     make_private_dir(copy)
+    try:
+        _fill(folder, copy)
+        copy.rename(target)
+        sync_dir(above)
+    except OSError as error:
+        nofollow.remove_tree(above, copy.name)
+        raise translate_os(error, target, "cannot write") from error
+    except BaseException:
+        nofollow.remove_tree(above, copy.name)
+        raise
+
+
+def _fill(folder: Path, copy: Path) -> None:
     for name in ("inbound.db", "outbound.db"):
         with Database(folder / name, {}, read_only=True) as database:
             make_backup(database, copy / name)
     for box in _BOXES:
         _copy_files(folder, copy, box)
-    try:
-        copy.rename(target)
-    except OSError as error:
-        raise translate_os(error, target, "cannot write") from error
-    sync_dir(above)
 
 
 def _copy_files(folder: Path, copy: Path, box: str) -> None:
@@ -204,7 +212,7 @@ def _enter_session(index: MailIndex, folder: Path, chat: str | None, central: Ce
         "thread_id": known.get("thread_id"),
     }
     details = {"id": folder.name, "agent_provider": known.get("agent_provider")}
-    made = known.get("created_at") or iso(_made(folder))
+    made = str(known.get("created_at") or iso(_made(folder)))
     with index.context.db.write() as tx:
         holder = tx.one("active_session_at", place)
         if holder is not None:

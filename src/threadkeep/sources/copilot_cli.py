@@ -267,10 +267,7 @@ _SILENT_FAMILIES: Final = ("hook.", "permission.")
 
 def _entries(record: object, event: _Event) -> list[Entry]:
     reader = _READERS.get(text(table(record).get("type")))
-    try:
-        return reader(event) if reader else []
-    except RecursionError:  # a tool's input nested too deeply to be written out
-        return []
+    return reader(event) if reader else []
 
 
 # What the end of a run sums up for each model; the input is with the cache.

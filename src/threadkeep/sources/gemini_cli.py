@@ -39,7 +39,6 @@ from threadkeep.sources.segments import (
     TOOL_CHARACTERS,
     Open,
     Segmenter,
-    compact,
 )
 
 LABEL: Final = "Gemini CLI"
@@ -139,8 +138,7 @@ def _result_part(part: object) -> str:
         return _part_text(part)
     response = table(answer).get("response")
     fields = table(response)
-    shown = text(fields.get("output")) or text(fields.get("error"))
-    return shown or (compact(response) if response else "")
+    return text(fields.get("output")) or text(fields.get("error")) or describe_input(response)
 
 
 def _notice(fields: dict[str, Any], key: str, at: int | None) -> list[Entry]:
@@ -163,11 +161,7 @@ def _message_entries(fields: dict[str, Any], key: str, strange: list[str]) -> li
     if reader is None:
         strange.append(strange_name(fields, "message", fields.get("type")))
         return []
-    try:
-        return reader(fields, key, iso_ms(fields.get("timestamp")))
-    except RecursionError:
-        strange.append("nested too deeply")
-        return []
+    return reader(fields, key, iso_ms(fields.get("timestamp")))
 
 
 def _messages(record: object, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -259,8 +253,9 @@ class GeminiParser:
     def _take(self, key: str, message: dict[str, Any], entries: list[Entry]) -> None:
         facts = self._gatherer.facts
         facts.model = text(message.get("model")) or facts.model
-        own = text(message.get("id")) or f"{self._gatherer.session_id}:{key}"
-        self._gatherer.spend(_usage(message, own))
+        if "tokens" in message:
+            own = text(message.get("id")) or f"{self._gatherer.session_id}:{key}"
+            self._gatherer.spend(_usage(message, own))
         known = int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=8).digest())
         if known not in self._seen:
             self._seen.add(known)
