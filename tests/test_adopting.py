@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.mail_boxes import contents, make_theirs
 from tests.faults.old_files import make_old_file
+from tests.faults.old_state_files import UNNUMBERED, WITHOUT_INDEX, make_old_state
 from tests.support.chats import new_session, turn
 from tests.support.hermes_v6 import HermesV6
 from threadkeep import Home
@@ -130,6 +131,17 @@ def test_hermes_becomes_the_state_store(home: Home, hermes: Path, environ: dict[
     assert leftovers(home.paths().data) == []
     assert os.stat(done.target).st_mode & 0o777 == 0o600
     assert os.stat(done.target).st_nlink == 1
+
+
+@pytest.mark.parametrize("version", [UNNUMBERED, WITHOUT_INDEX, 1, 3, 5])
+def test_any_older_hermes_is_brought_up(home: Home, tmp_path: Path, version: int) -> None:
+    path = tmp_path / "state.db"
+    make_old_state(path, version)
+    done = adopt(home, "hermes", path)
+    with home.state(must_exist=True) as state:
+        assert state.session_count() == done.added > 0
+        assert state.check() == []
+    assert home.backups(store="state") == []
 
 
 def test_a_copy_has_what_is_only_in_the_log_of_a_running_program(
@@ -402,6 +414,24 @@ def test_hippo_becomes_the_knowledge_store(
     elsewhere = adopt(home, "hippo", path, target=tmp_path / "other.db")
     assert elsewhere.target.exists()
     assert leftovers(home.paths().data) == []
+
+
+def test_vectors_that_need_an_extension_are_copied_along(
+    home: Home, shared_data: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "hippo.db"
+    path.write_bytes((shared_data / "data/knowledge/migrations/seed_v17.db").read_bytes())
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("CREATE TABLE knowledge_vectors_rowids (rowid INTEGER PRIMARY KEY, id)")
+        file.execute("PRAGMA writable_schema = ON")
+        file.execute(
+            "INSERT INTO sqlite_master VALUES ('table', 'knowledge_vectors', 'knowledge_vectors',"
+            " 0, 'CREATE VIRTUAL TABLE knowledge_vectors USING vec0(v FLOAT[768])')"
+        )
+    done = adopt(home, "hippo", path)
+    with closing(sqlite3.connect(done.target)) as file:
+        names = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
+    assert names >= {"knowledge_vectors", "knowledge_vectors_rowids"}
 
 
 def test_a_newer_hippo_is_refused(home: Home, shared_data: Path, tmp_path: Path) -> None:

@@ -200,18 +200,19 @@ PLACES = (
 )
 
 
+def plant(random: Random, name: str) -> tuple[str, str, str]:
+    """Give a format's name, a secret of it, and a text with the secret in it."""
+    if name in SHAPED:
+        secret, place = SHAPED[name](random), random.choice(PLACES)
+    else:
+        place, secret = IN_CONTEXT[name][0], IN_CONTEXT[name][1](random)
+    return name, secret, place.format(secret)
+
+
 def planted(random: Random, count: int) -> list[tuple[str, str, str]]:
-    """Give format, secret, and a text with the secret in it, every format in turn."""
-    made = []
+    """Plant many secrets, every format in turn."""
     names = [*SHAPED, *IN_CONTEXT]
-    for number in range(count):
-        name = names[number % len(names)]
-        if name in SHAPED:
-            secret, place = SHAPED[name](random), random.choice(PLACES)
-        else:
-            place, secret = IN_CONTEXT[name][0], IN_CONTEXT[name][1](random)
-        made.append((name, secret, place.format(secret)))
-    return made
+    return [plant(random, names[number % len(names)]) for number in range(count)]
 
 
 def value_of(name: str, secret: str) -> str:

@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.sources.common import number as count, stamp_of, table, text
-from threadkeep.sources.copilot_cli import Gatherer, Kept, plain, strange_name
 from threadkeep.sources.files import LogFile
+from threadkeep.sources.gathering import Gatherer, Kept, plain, strange_name
 from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Usage, UserHome
 
 FILE_NAME: Final = ".aider.chat.history.md"

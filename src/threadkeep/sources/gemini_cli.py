@@ -24,7 +24,7 @@ from threadkeep.sources.common import (
     table,
     text,
 )
-from threadkeep.sources.copilot_cli import (
+from threadkeep.sources.gathering import (
     Gatherer,
     Kept,
     begun,

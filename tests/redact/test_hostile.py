@@ -1,0 +1,48 @@
+"""Hostile texts: each character is looked at a bounded number of times."""
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from threadkeep.redact import Redactor
+
+REDACTOR = Redactor.default()
+SIZE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        '"', "\\", "\\\\\"", "password ", "password=", "key=key", "token: ", "a", "aB3/", "ghp_", "sk-",
+        "-----BEGIN PRIVATE KEY-----", "private key-----\n", "<private>", "://u:p", "://a@", ".eyJ", ".",
+        "eyJ.eyJ.", "curl -u a ", "mysql -p", "login a password b ", "Authorization: ", "A", "_", "--token ",
+        "password='", "AKIA", "api_key\\\": \\\"", "--", "\u00e9", "[REDACTED]", "x=secret,", "EAA", "kty\":",
+    ],
+)  # fmt: skip
+def test_a_megabyte_of_anything_ends(piece: str) -> None:
+    text = piece * (SIZE // len(piece))
+    assert isinstance(REDACTOR.text(text), str)
+
+
+def counted(work: Callable[[], object]) -> int:
+    """Count the calls that some work makes, which time on a busy machine would not tell."""
+    calls = 0
+
+    def count(_frame: object, _event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_work_grows_with_the_text_and_no_faster() -> None:
+    piece = "password=token=secret: api_key -----BEGIN PRIVATE KEY----- ghp_ \n"
+    once = counted(lambda: REDACTOR.text(piece * 200))
+    twice = counted(lambda: REDACTOR.text(piece * 400))
+    assert twice <= once * 2.2
