@@ -20,6 +20,7 @@ from benchmarks import (
     mail_throughput,
     micro,
     peers,
+    redact,
     search,
     state_append,
     state_contend,
@@ -51,6 +52,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "mail-poll": mail_poll.run,
     "mail-syncs": mail_syncs.run,
     "mail-throughput": mail_throughput.run,
+    "redact": redact.run,
     "ids": micro.run_ids,
     "json": micro.run_json,
 }

@@ -349,6 +349,12 @@ def test_nanoclaw_sessions_come_into_the_mailroom(home: Home, nanoclaw: Path) ->
     assert leftovers(home.paths().data) == []
 
 
+def test_mailboxes_do_not_go_into_a_file(home: Home, nanoclaw: Path, tmp_path: Path) -> None:
+    with pytest.raises(Invalid):
+        adopt(home, "nanoclaw", nanoclaw, target=tmp_path / "mail.db")
+    assert not home.paths().data.exists()
+
+
 def test_a_hostile_folder_is_reported_and_the_others_come(home: Home, nanoclaw: Path) -> None:
     group = nanoclaw / "data" / "v2-sessions" / "ag-1"
     bad = group / "sess-1700000000001-a"

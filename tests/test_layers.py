@@ -67,6 +67,7 @@ MAY_OPEN_FILES = {
     "base/processes.py": "reads what /proc says about a process",
     "base/shared_file.py": "looks at the end of a journal before SQLite does, never at a database",
     "base/sql.py": "reads the packaged .sql files",
+    "redact/rules.py": "reads the packaged rules",
 }
 # Sources read other programs' logs; surfaces read what the user names. Neither opens our stores.
 FREE_TO_OPEN = SURFACES | {"sources", "testing"}

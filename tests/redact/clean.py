@@ -24,14 +24,14 @@ CODE = (
     "{a}.{b}({c}=lambda key: key.{d})",
     "SELECT {a}_key, {b}_token FROM {c} WHERE {d}_id = {n};",
     "import {{ {a}Token, {b}Key }} from './{c}/{d}.js'",
-    "type {A} struct {{ {B}Key string `json:\"{c}_key\"` }}",
+    'type {A} struct {{ {B}Key string `json:"{c}_key"` }}',
 )
 LOGS = (
     "2026-01-02T03:04:05.{n}Z INFO {a}.{b}: {c} took {n} ms, tokens={n} key={d}",
     "[{n}] {a}/{b}: token refreshed for {u}",
     "GET /v1/{a}/{u}?page={n}&sort={b} 200 {n}",
     "commit {h} {a}: {b} {c}",
-    "{a}@{n}.1.2: resolved \"https://registry.test/{a}/-/{a}-{n}.tgz#{h}\"",
+    '{a}@{n}.1.2: resolved "https://registry.test/{a}/-/{a}-{n}.tgz#{h}"',
     '"{a}/{b}": {{"version": "{n}.0.1", "integrity": "sha512-{s}"}}',
     "go: {a}.test/{b} v0.0.0-20260102030405-{x} h1:{s}",
     "--hash=sha256:{l} \\",

@@ -68,7 +68,9 @@ SHAPED: Mapping[str, Make] = {
     "github-fine": lambda r: f"github_pat_{of(r, ALNUM, 22)}_{of(r, ALNUM, 59)}",
     "gitlab": form("glpat-|glrt-|gldt-|glptt-", URLSAFE, 20),
     "slack": lambda r: f"xox{r.choice('bpars')}-{of(r, '0123456789', 12)}-{of(r, ALNUM, 24)}",
-    "slack-app": lambda r: f"xapp-1-A{of(r, UPPER, 10)}-{of(r, string.digits, 13)}-{of(r, HEX, 64)}",
+    "slack-app": lambda r: (
+        f"xapp-1-A{of(r, UPPER, 10)}-{of(r, string.digits, 13)}-{of(r, HEX, 64)}"
+    ),
     "slack-hook": lambda r: (
         f"https://hooks.slack.com/services/T{of(r, UPPER, 9)}/B{of(r, UPPER, 9)}/{of(r, ALNUM, 24)}"
     ),

@@ -146,7 +146,11 @@ def test_a_second_run_changes_nothing(text: str) -> None:
 
 @given(values)
 def test_a_json_line_keeps_its_structure(value: Any) -> None:
-    for line in (json.dumps(value), json.dumps(value, ensure_ascii=False), json.dumps([json.dumps(value)])):
+    for line in (
+        json.dumps(value),
+        json.dumps(value, ensure_ascii=False),
+        json.dumps([json.dumps(value)]),
+    ):
         masked = REDACTOR.json_line(line)
         assert shape(json.loads(masked)) == shape(json.loads(line))
         assert REDACTOR.json_line(masked) == masked
@@ -168,7 +172,9 @@ def test_a_text_that_cannot_contain_a_secret_comes_back_itself(text: str) -> Non
 
 
 def test_a_clean_block_is_the_same_object() -> None:
-    block = json.dumps({"usage": {"input_tokens": 12}, "text": "the token is wrong"}).encode() + b"\n"
+    block = (
+        json.dumps({"usage": {"input_tokens": 12}, "text": "the token is wrong"}).encode() + b"\n"
+    )
     assert REDACTOR.block(block) is block
 
 

@@ -434,7 +434,7 @@ def test_values_nested_beyond_all_sense_are_only_left_out() -> None:
     blocks = [{"type": "tool_use", "id": "t", "name": "X", "input": {"a": deep}}]
     record = {"type": "assistant", "message": {"content": blocks}}
     entries, harvest = read(some_log(), [(record, b"", 1)])
-    assert [entry.text for entry in entries] == ["..."]
+    assert [entry.text for entry in entries] == ["a: …"]
     assert [segment.tools for segment in harvest.segments] == [[("X", "a=...")]]
 
 

@@ -352,7 +352,7 @@ def test_while_the_database_is_locked_nothing_is_found(
 ) -> None:
     monkeypatch.setattr(foreign, "_PATIENCE_MS", 1)
     transcript(tmp_path, "p", f"{CHAT}/{CHAT}.jsonl")
-    path = editor_database(tmp_path, composer(CHAT, [BUBBLE]))
+    path = editor_database(tmp_path, composer("other", [BUBBLE]))
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     try:

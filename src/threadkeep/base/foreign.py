@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from threadkeep.base.connect import connect_uri
-from threadkeep.base.trouble import translate
+from threadkeep.base.trouble import is_busy, translate
 from threadkeep.errors import NotFound
 
 _PATIENCE_MS = 2_000
@@ -57,10 +57,11 @@ def _connect(path: Path) -> sqlite3.Connection:
     address = connect_uri(path, "ro")
     try:
         return _begin(address)
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         # Beside a file on a medium that cannot be written no -shm can be made. Without a log
-        # there is nothing in it, so the file alone is the whole truth.
-        if Path(f"{path}-wal").exists():
+        # there is nothing in it, so the file alone is the whole truth; unless it is locked, for
+        # then somebody is writing into it.
+        if is_busy(error) or Path(f"{path}-wal").exists():
             raise
         return _begin(f"{address}&immutable=1")
 

@@ -86,6 +86,9 @@ class Intake:
             if growth.entries:
                 grow_session(tx, session, growth)
                 self._report.entries += growth.entries
+        if self._placed and self._row.session_id not in self._placed and not self._row.parser:
+            # The log itself knows better than its name whose it is.
+            self._row.session_id = next(iter(self._placed))
         self._placed.clear()
 
     def write_harvest(self, tx: Tx, who: Who, now: int) -> None:

@@ -8,7 +8,23 @@ import click
 from threadkeep.cli.backups import store_option
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, facts, fail, note, size_text
-from threadkeep.home import MailStatus, StateStatus, Status, StoreStatus, iso
+from threadkeep.home import (
+    KnowledgeStatus,
+    MailStatus,
+    StateStatus,
+    Status,
+    StoreStatus,
+    iso,
+)
+
+AnyStatus = StoreStatus | StateStatus | MailStatus | KnowledgeStatus
+
+_NAMED = {
+    "chat": "path",
+    "state": "state_path",
+    "mailbox": "mail_path",
+    "knowledge": "knowledge_path",
+}
 
 
 @store_command("paths", "threadkeep paths", "threadkeep --home /tmp/try paths --json")
@@ -28,6 +44,7 @@ def paths(call: Call, *, init: bool, store: str) -> None:
         "chat": call.home.chat_path(call.db if store == "chat" else None),
         "state_db": call.home.state_path(call.db if store == "state" else None),
         "mailbox_db": call.home.mail_path(call.db if store == "mailbox" else None),
+        "knowledge_db": call.home.knowledge_path(call.db if store == "knowledge" else None),
     }
     if call.as_json:
         document(paths=shown)
@@ -39,14 +56,17 @@ def paths(call: Call, *, init: bool, store: str) -> None:
 @store_option
 def status(call: Call, *, store: str) -> int:
     """Show the files, their sizes and health, and who records right now."""
-    named = {"chat": "path", "state": "state_path", "mailbox": "mail_path"}[store]
-    found = call.home.status(**{named: call.db})
+    found = call.home.status(**{_NAMED[store]: call.db})
     if call.as_json:
         document(**as_json(found))
     else:
         facts(_words(found))
-    stores: dict[str, StoreStatus | StateStatus | MailStatus]
-    stores = {"chat": found.chat, "state": found.state, "mailbox": found.mailbox}
+    stores: dict[str, AnyStatus] = {
+        "chat": found.chat,
+        "state": found.state,
+        "mailbox": found.mailbox,
+        "knowledge": found.knowledge,
+    }
     problems = {name: looked.problem for name, looked in stores.items()}
     for name, problem in problems.items():
         if problem:
@@ -54,7 +74,7 @@ def status(call: Call, *, store: str) -> int:
     if any(problems.values()):
         return PROBLEMS
     if not any(looked.exists for looked in stores.values()):
-        note("there is no store yet; `threadkeep demo` shows one at work")
+        note("there is no store yet; `threadkeep demo` shows one, `threadkeep capture` fills one")
     return 0
 
 
@@ -67,6 +87,7 @@ def as_json(found: Status) -> dict[str, Any]:
         "chat": found.chat,
         "state": found.state,
         "mailbox": found.mailbox,
+        "knowledge": found.knowledge,
     }
 
 
@@ -81,6 +102,7 @@ def _words(found: Status) -> dict[str, str]:
         **_chat_words(found.chat),
         **_state_words(found.state),
         **_mail_words(found.mailbox),
+        **_knowledge_words(found.knowledge),
     }
 
 
@@ -129,6 +151,20 @@ def _mail_words(mail: MailStatus) -> dict[str, str]:
     }
 
 
-def _backup_words(store: StoreStatus | StateStatus | MailStatus) -> str:
+def _knowledge_words(knowledge: KnowledgeStatus) -> dict[str, str]:
+    if not knowledge.exists or knowledge.problem:
+        return {"knowledge": f"{knowledge.path}{'' if knowledge.exists else ' (not there yet)'}"}
+    only = "" if knowledge.writable else ", can only be read"
+    return {
+        "knowledge": str(knowledge.path),
+        "knowledge size": f"{size_text(knowledge.bytes)}, log {size_text(knowledge.wal_bytes)}",
+        "knowledge schema": f"{knowledge.schema_version}{only}",
+        "knowledge sessions": f"{knowledge.sessions:,} captured, with "
+        f"{counted(knowledge.messages, 'message')}",
+        "knowledge backups": _backup_words(knowledge),
+    }
+
+
+def _backup_words(store: AnyStatus) -> str:
     last = store.last_backup
     return f"{store.backups}, last {last.at} ({last.reason})" if last else "none"

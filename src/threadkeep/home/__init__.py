@@ -17,12 +17,19 @@ from threadkeep.home.sessions import (
     session_as_object,
     session_lines,
 )
-from threadkeep.home.status import MailStatus, StateStatus, Status, StoreStatus
+from threadkeep.home.status import (
+    KnowledgeStatus,
+    MailStatus,
+    StateStatus,
+    Status,
+    StoreStatus,
+)
 
 __all__ = [
     "KINDS",
     "Backup",
     "Home",
+    "KnowledgeStatus",
     "MailStatus",
     "Paths",
     "StateStatus",

@@ -23,7 +23,7 @@ from threadkeep.base.sqlite import Database
 from threadkeep.base.trouble import translate_os
 from threadkeep.chat import layout as chat_layout
 from threadkeep.chat.store import ChatStore
-from threadkeep.errors import Conflict, Damaged, SchemaMismatch, ThreadkeepError
+from threadkeep.errors import Conflict, Damaged, Invalid, SchemaMismatch, ThreadkeepError
 from threadkeep.home.adopting_mail import adopt_mail
 from threadkeep.home.originals import (
     Adopted,
@@ -73,6 +73,9 @@ def adopt(
     source = find_original(program, path, environment() if environ is None else environ)
     original = describe(program, source)
     if program == "nanoclaw":
+        if target is not None:
+            msg = "mailboxes are folders of a home, not one file"
+            raise Invalid(msg, hint="leave --db out; --home names another home")
         return adopt_mail(home, original, dry_run=dry_run, progress=progress)
     way = _WAYS[program]
     place = way.place(home, source, target)
@@ -253,7 +256,7 @@ def _merge_chat(work: Merge) -> list[str]:
 
 
 def _knowledge_place(home: HomeLike, _: Path, target: str | Path | None) -> Path:
-    return home.paths().data / "knowledge.db" if target is None else Path(target)
+    return home.knowledge_path(target)
 
 
 def _bring_up_knowledge(path: Path) -> None:

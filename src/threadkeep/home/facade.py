@@ -38,7 +38,13 @@ from threadkeep.home.places import (
     refuse_url,
     same_file,
 )
-from threadkeep.home.status import Status, chat_status, mail_status, state_status
+from threadkeep.home.status import (
+    Status,
+    chat_status,
+    knowledge_status,
+    mail_status,
+    state_status,
+)
 from threadkeep.mailbox.folder import session_dir
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.mailroom import Mailroom
@@ -47,6 +53,7 @@ from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
     from threadkeep.capture.history import History
+    from threadkeep.home.originals import Adopted
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.redact import Redactor
 
@@ -233,6 +240,12 @@ class Home:
 
         return make_redactor(self.config, self._paths.config, self._environ)
 
+    def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "Adopted":
+        """Bring in the data of an installed original: hermes, grida, hippo or nanoclaw."""
+        from threadkeep.home.adopting import adopt  # noqa: PLC0415  (loads every store)
+
+        return adopt(self, program, path, environ=self._environ, **options)
+
     @cached_property
     def zone(self) -> str:
         """The time zone that times without one are meant in: TZ, else the system's."""
@@ -289,6 +302,7 @@ class Home:
         *,
         state_path: str | Path | None = None,
         mail_path: str | Path | None = None,
+        knowledge_path: str | Path | None = None,
     ) -> Status:
         """Look at the home and its stores without changing anything."""
         return Status(
@@ -298,6 +312,7 @@ class Home:
             chat_status(self.chat_path(path)),
             state_status(self.state_path(state_path)),
             mail_status(self.mail_path(mail_path)),
+            knowledge_status(self.knowledge_path(knowledge_path)),
         )
 
     def backup(

@@ -75,6 +75,10 @@ class HomeLike(Protocol):
         """Give the file of the state store."""
         ...
 
+    def knowledge_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the knowledge store."""
+        ...
+
     def chat(self, path: str | Path | None = None) -> ChatStore:
         """Open the chat store."""
         ...

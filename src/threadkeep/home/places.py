@@ -13,6 +13,7 @@ _HINTS = {
     "chat": "`threadkeep chat record` begins one, `threadkeep demo` shows it",
     "state": "`threadkeep state import` begins one; --db names another, such as Hermes's state.db",
     "mailbox": "`threadkeep mail new NAME` begins one, `threadkeep mail demo` shows it",
+    "knowledge": "`threadkeep capture` begins one with what agents did on this machine",
 }
 
 

@@ -17,6 +17,7 @@ from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
+from threadkeep.knowledge import layout as knowledge_layout
 from threadkeep.mailbox import index_layout
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.state import layout as state_layout
@@ -75,7 +76,23 @@ class MailStatus(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-S = TypeVar("S", StoreStatus, StateStatus, MailStatus)
+class KnowledgeStatus(msgspec.Struct, frozen=True):
+    """What a knowledge store's file is like, and how much was captured into it."""
+
+    path: Path
+    exists: bool
+    bytes: int = 0
+    wal_bytes: int = 0
+    schema_version: int | None = None
+    writable: bool = False
+    sessions: int = 0
+    messages: int = 0
+    backups: int = 0
+    last_backup: Backup | None = None
+    problem: str = ""
+
+
+S = TypeVar("S", StoreStatus, StateStatus, MailStatus, KnowledgeStatus)
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -87,6 +104,7 @@ class Status(msgspec.Struct, frozen=True):
     chat: StoreStatus
     state: StateStatus
     mailbox: MailStatus
+    knowledge: KnowledgeStatus
 
 
 def chat_status(path: Path) -> StoreStatus:
@@ -102,6 +120,11 @@ def state_status(path: Path) -> StateStatus:
 def mail_status(path: Path) -> MailStatus:
     """Look at an index of mailboxes without changing anything."""
     return _status(MailStatus, path, _look_into_mail)
+
+
+def knowledge_status(path: Path) -> KnowledgeStatus:
+    """Look at a knowledge store without changing anything."""
+    return _status(KnowledgeStatus, path, _look_into_knowledge)
 
 
 def _status(kind: type[S], path: Path, look: Callable[[Path], S]) -> S:
@@ -176,6 +199,28 @@ def _look_into_mail(path: Path) -> MailStatus:
             chats=len(index.messaging_groups()),
             sessions=len(sessions),
             active=sum(one.status == "active" for one in sessions),
+            backups=len(backups),
+            last_backup=backups[0] if backups else None,
+        )
+
+
+def _look_into_knowledge(path: Path) -> KnowledgeStatus:
+    from threadkeep.knowledge.store import KnowledgeStore  # noqa: PLC0415  (loads Zstandard)
+
+    backups = backups_of(path)
+    with KnowledgeStore.open(path, read_only=True) as store, store.context.db.read() as tx:
+        # A file that only Hippo wrote has no such table.
+        captured = "tk_sessions" in knowledge_layout.names(tx, "table")
+        totals = tx.all("session_totals") if captured else []
+        return KnowledgeStatus(
+            path=path,
+            exists=True,
+            bytes=os.stat(path).st_size,
+            wal_bytes=store.context.db.wal.size(),
+            schema_version=knowledge_layout.read_version(tx),
+            writable=store.access.finding.writable,
+            sessions=sum(int(row[1]) for row in totals),
+            messages=sum(int(row[2]) for row in totals),
             backups=len(backups),
             last_backup=backups[0] if backups else None,
         )

@@ -100,7 +100,9 @@ def _planned(letter: bytes, words: Sequence[_Word]) -> Pass:
             ends = [_look_back(word.before, seen) + b"()" for word in closer]
             looks.append(ends[0] if len(ends) == 1 else _look_back(last, seen) + _any(ends))
         test = b"(?=" + (b"(?i:" + after + b")" if exact else after) + b")"
-        tests = [_any(looks), test] if len(alike) < _MANY else [test, _one_of(alike, seen), _any(looks)]
+        tests = (
+            [_any(looks), test] if len(alike) < _MANY else [test, _one_of(alike, seen), _any(looks)]
+        )
         branches.append(re.escape(behind) + b"".join(tests))
     size = min(map(_filled, words))
     gate = b"(?=[a-z0-9_-]{%d})" % size if size > 1 else b""
@@ -125,7 +127,9 @@ def _together(one: _Word, other: _Word) -> bool:
     right = one.behind.startswith(other.behind)
     longer_left = other.before.endswith(one.before)
     longer_right = other.behind.startswith(one.behind)
-    around = longer_left and longer_right and (one.before, one.behind) != (other.before, other.behind)
+    around = (
+        longer_left and longer_right and (one.before, one.behind) != (other.before, other.behind)
+    )
     return (left or longer_left) and (right or longer_right) and not around
 
 
@@ -133,7 +137,13 @@ def _one_of(words: Sequence[_Word], seen: bytes) -> bytes:
     """Test the letter before the rare one against those of many keywords at once."""
     if not all(word.before for word in words):
         return b""
-    return b"(?<=[" + b"".join({re.escape(word.before[-1:]) for word in words}) + b"]" + re.escape(seen) + b")"
+    return (
+        b"(?<=["
+        + b"".join({re.escape(word.before[-1:]) for word in words})
+        + b"]"
+        + re.escape(seen)
+        + b")"
+    )
 
 
 def _grouped(words: Sequence[_Word], key: Callable[[_Word], K]) -> list[tuple[K, list[_Word]]]:

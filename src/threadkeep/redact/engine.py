@@ -111,7 +111,8 @@ class Redactor:
         return data if masked == data else masked
 
     def _line(self, line: bytes) -> bytes:
-        return self._masked(line, as_json=bool(self._hits(line)) and is_json(line))
+        looked_at = bool(self._everywhere) or bool(self._hits(line))
+        return self._masked(line, as_json=is_json(line)) if looked_at else line
 
     def _masked(self, data: bytes, *, as_json: bool) -> bytes:
         """Mask until nothing is found any more, so that a second run changes nothing."""
@@ -125,7 +126,9 @@ class Redactor:
             else:
                 texts = [(0, len(data))] if marked else []
             private = [pair for text in texts for pair in private_spans(data, *text)]
-            spans = joined([*(Span(*pair, "private", PRIVATE.encode()) for pair in private), *spans])
+            spans = joined(
+                [*(Span(*pair, "private", PRIVATE.encode()) for pair in private), *spans]
+            )
             if not spans:
                 break
             data = replaced(data, spans)
@@ -146,9 +149,7 @@ class Redactor:
                 spans.append(whole_letters(data, span))
         return joined(spans)
 
-    def _matches(
-        self, data: bytes, found: Sequence[Hit]
-    ) -> Iterator[tuple[re.Match[bytes], Rule]]:
+    def _matches(self, data: bytes, found: Sequence[Hit]) -> Iterator[tuple[re.Match[bytes], Rule]]:
         seen: dict[str, int] = {}  # how far each rule has looked
         for hit in found:
             if hit.rule is not _MARKER:

@@ -30,14 +30,17 @@ _REFERENCE: Final = re.compile(
 _CODE: Final = re.compile(
     rb"[A-Za-z_\]]\(|\$[{(]|\{\{|\{[\w.]*\}|<\w+>|::|->|=>|&&|\|\||==(?=.)|!=|\?\.|\w\[|^[!&*@-]+[A-Za-z_]*$"
 )
-_NAME: Final = re.compile(rb"[A-Za-z_$][A-Za-z_$]*[0-9]{0,2}(?:[.:/-][A-Za-z_$]+[0-9]{0,2})*[.:?!]*")
+_NAME: Final = re.compile(
+    rb"[A-Za-z_$][A-Za-z_$]*[0-9]{0,2}(?:[.:/-][A-Za-z_$]+[0-9]{0,2})*[.:?!]*"
+)
 _UUID: Final = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER: Final = re.compile(rb"[-+]?[\d_.,:/-]+[a-zA-Z%]{0,2}")
 _WORDY: Final = re.compile(rb"[A-Za-z]{2,}|[^A-Za-z]+|[A-Za-z]")
 _SMALL: Final = re.compile(rb"(?<![a-z])[a-z]+(?![a-z])")
+_HEX: Final = re.compile(rb"[0-9a-f]+")
 _DIGIT: Final = re.compile(rb"[0-9]")
 _DATE: Final = re.compile(rb"\d{4}-\d\d-\d\d")
-_HASH: Final = re.compile(rb"(?i)(?:sha\d+|md5|blake\d\w?)[-:]")
+_HASH: Final = re.compile(rb"(?i)(?:sha\d+|md5|blake\d\w?)[-:]|v?\d+\.\d+\.\d+")
 _PROSE_VALUE: Final = re.compile(rb"[a-z]+(?:[-_./][a-z0-9]+)*|[A-Z][a-z]+|[A-Z]+(?:_[A-Z0-9]+)*")
 
 
@@ -67,6 +70,7 @@ def header(match: Match, value: bytes) -> bool:
 
 def flag(match: Match, value: bytes) -> bool:
     """Judge the word that follows a flag such as --password."""
+    value = value.rstrip(b".,;:!?)")
     if value.startswith(b"-") or _is_placeholder(value) or _is_reference(value):
         return False
     return _is_mixed(value, 4) and not _CODE.search(value)
@@ -168,7 +172,11 @@ def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
     glued = match["sep"] == b"="
     variable = glued and (left + match["word"]).isupper()
     if _UUID.fullmatch(value):
-        return password or word == b"secret" or (word == b"key" and left.lower().endswith((b"api", b"api_", b"api-")))
+        return (
+            password
+            or word == b"secret"
+            or (word == b"key" and left.lower().endswith((b"api", b"api_", b"api-")))
+        )
     if value.isdigit():
         return password and (quoted or glued) and len(value) >= 6
     if _NUMBER.fullmatch(value) or _DATE.match(value) or _HASH.match(value):
@@ -182,7 +190,7 @@ def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
     if _is_worded(value) and not (password and quoted and _DIGIT.search(value)):
         return False
     if match["sep"].strip() in {b"", b"is", b"is:"}:
-        return len(value) >= 16 and random(match, value)
+        return len(value) >= 16 and not _HEX.fullmatch(value) and random(match, value)
     return _is_mixed(value, 6) if password or quoted or glued else random(match, value)
 
 
@@ -191,9 +199,7 @@ def _is_worded_alpha(value: bytes) -> bool:
 
 
 def _is_placeholder(value: bytes) -> bool:
-    return bool(
-        _MASKED.search(value) or _PLACEHOLDER.search(value) or len(set(value.lower())) <= 3
-    )
+    return bool(_MASKED.search(value) or _PLACEHOLDER.search(value) or len(set(value.lower())) <= 3)
 
 
 def _is_reference(value: bytes) -> bool:

@@ -141,18 +141,11 @@ def _answer(block: object, place: int, origin: _Origin) -> Entry | None:
 
 
 def _call(block: dict[str, Any], place: int, origin: _Origin) -> Entry:
-    entry = origin.entry(place, "assistant", "tool_call", _described(block.get("input")))
+    entry = origin.entry(place, "assistant", "tool_call", describe_input(block.get("input")))
     name, call_id = block.get("name"), block.get("id")
     entry.tool = name if isinstance(name, str) else ""
     entry.call_id = call_id if isinstance(call_id, str) else ""
     return entry
-
-
-def _described(value: object) -> str:
-    try:
-        return describe_input(value)
-    except RecursionError:
-        return "..."
 
 
 # -- the user's side -------------------------------------------------------------------------------
@@ -206,7 +199,7 @@ def _result(block: dict[str, Any], place: int, origin: _Origin) -> Entry:
 
 def _result_text(content: object) -> str:
     if not isinstance(content, list):
-        return content if isinstance(content, str) else _described(content)
+        return content if isinstance(content, str) else describe_input(content)
     shown: list[str] = []
     for block in content:
         text = result_text([block])
@@ -312,7 +305,7 @@ def _system(record: dict[str, Any], origin: _Origin) -> list[Entry]:
 def _told(subtype: object, record: dict[str, Any]) -> str:
     """Say what a system record without words of its own is about, if it is worth a word."""
     if subtype == "api_error":
-        return f"API error: {_described(_without(record.get('error'), 'headers'))}"
+        return f"API error: {describe_input(_without(record.get('error'), 'headers'))}"
     if subtype == "stop_hook_summary":
         errors = record.get("hookErrors")
         return _joined(errors) if isinstance(errors, list) else ""
@@ -354,7 +347,7 @@ def _attached_text(attached: dict[str, Any]) -> str:
             return _joined(value)
         if isinstance(value, dict) and isinstance(value.get("content"), str):
             return str(value["content"])
-    return _described(_without(attached, "type"))
+    return describe_input(_without(attached, "type"))
 
 
 def _without(value: object, left_out: str) -> object:
@@ -364,4 +357,4 @@ def _without(value: object, left_out: str) -> object:
 
 
 def _joined(values: list[Any]) -> str:
-    return "\n".join(value if isinstance(value, str) else _described(value) for value in values)
+    return "\n".join(value if isinstance(value, str) else describe_input(value) for value in values)

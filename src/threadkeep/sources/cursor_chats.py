@@ -134,10 +134,10 @@ def _node(key: str, data: bytes) -> tuple[list[str], list[tuple[str, bytes | Non
     children: list[str] = []
     inside: list[tuple[str, bytes | None]] = []
     for _, content in byte_fields(data):
-        if len(content) == _ID_BYTES and content[:1] != b"{":
-            children.append(content.hex())
-        elif content[:1] == b"{" and "role" in stored_object(content):
+        if content[:1] == b"{" and "role" in stored_object(content):
             inside.append((f"{key}#{len(inside)}" if inside else key, one_line(content)))
+        elif len(content) == _ID_BYTES:
+            children.append(content.hex())
     return children, inside
 
 

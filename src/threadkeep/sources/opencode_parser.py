@@ -38,7 +38,7 @@ class OpencodeParser:
         data = table(inside.get("data"))
         if kind == "session":
             self._about(data)
-        elif kind == "message":
+        elif kind == "message" and data:
             self._message(data)
         elif kind == "part":
             self._row.add_part(text(inside.get("role")), data)
@@ -109,7 +109,7 @@ def _spent(message: dict[str, Any]) -> Usage | None:
         at=number(times.get("created")) or None,
         model=model,
         input=number(tokens.get("input")),
-        output=number(tokens.get("output")) + reasoning,
+        output=number(number(tokens.get("output")) + reasoning),
         cache_read=number(cache.get("read")),
         cache_write=number(cache.get("write")),
         reasoning=reasoning,

@@ -82,7 +82,7 @@ class SessionRow(msgspec.Struct):
             tools=None,
             texts=list(self.texts),
             messages=self.messages,
-            tokens=self.tokens or self.step_tokens,
+            tokens=number(self.tokens or self.step_tokens),
             is_subagent=bool(parent),
             parent_session_id=parent or None,
             model=text(session.get("model")),

@@ -1,0 +1,276 @@
+"""`threadkeep capture` and `watch`: bring in what agents did on this machine."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from threadkeep.cli.chat.follow import need_reader
+from threadkeep.cli.command import PROBLEMS, Call, store_command
+from threadkeep.cli.history.live import progress_bar, speed_text, without_log
+from threadkeep.cli.history.opening import comparing, read_times, short_id
+from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
+from threadkeep.cli.history.words import one_name, project_of
+from threadkeep.cli.mail.echo import SECONDS, ended_by_signals
+from threadkeep.cli.output import (
+    counted,
+    document,
+    json_line,
+    note,
+    one_line,
+    size_text,
+    table,
+    warn,
+    write,
+)
+from threadkeep.errors import Invalid
+
+if TYPE_CHECKING:
+    from threadkeep.home.captured import HarnessReport, History, Report, Wanted
+
+_COLUMNS = (
+    *("program", "found", "new", "lines", "messages", "size"),
+    *("bad lines", "masked lines", "unknown types", "errors"),
+)
+_SPARE = ("bad lines", "lines", "unknown types", "found")
+_TITLE = 50
+
+user_home_option = click.option(
+    "--user-home", metavar="DIR", help="Look below this folder, not below your own home."
+)
+
+
+@store_command(
+    "capture",
+    "threadkeep capture",
+    "threadkeep capture --source claude-code --since 7d",
+    "threadkeep capture --dry-run --json",
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME",
+    help="Only this program; `threadkeep sources` names them. A part of one means all of it.",
+)
+@click.option("--since", metavar="TIME", help="Only logs touched since a date, or within: 12h, 7d.")
+@user_home_option
+@click.option("--dry-run", is_flag=True, help="Say which logs have something new, read none.")
+@click.option("--quiet", is_flag=True, help="Show errors only.")
+@click.option("--or-demo", is_flag=True, help="Where no agent has left a log, show a demo history.")
+def capture(
+    call: Call,
+    *,
+    sources: tuple[str, ...],
+    since: str | None,
+    user_home: str | None,
+    dry_run: bool,
+    quiet: bool,
+    or_demo: bool,
+) -> int:
+    """Bring in what coding agents wrote on this machine: every line, once, secrets masked.
+
+    Logs are only read, never changed. What was captured stays when its program deletes it. A
+    second run reads what is new; one that was interrupted goes on where it stopped.
+    """
+    first, _ = read_times(since, None)
+    if or_demo:
+        return _with_a_look_around(call, sources, first, user_home)
+    if dry_run:
+        with comparing(call, user_home) as history, without_log():
+            report = history.capture(_wanted(history, sources, first), dry_run=True)
+    else:
+        with call.home.history(call.db, user_home=user_home) as history:
+            report = _run(history, _wanted(history, sources, first), quiet=quiet or call.as_json)
+    if call.as_json:
+        document(capture=report_json(report))
+    elif not quiet:
+        tell_report(report)
+    return tell_errors(report)
+
+
+def _run(history: "History", wanted: "Wanted", *, quiet: bool) -> "Report":
+    with progress_bar(wanted=not quiet) as show, without_log():
+        return history.capture(wanted, show=show)
+
+
+def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "Wanted":
+    """Read names of programs and of their sources."""
+    from threadkeep.home.captured import Wanted
+
+    harnesses = {name: source.harness for name, source in history.sources.items()}
+    known = harnesses | {harness: harness for harness in harnesses.values()}
+    for name in named:
+        if name not in known:
+            msg = f"there is no source {name!r}"
+            raise Invalid(msg, hint=f"the sources are {', '.join(sorted(known))}")
+    return Wanted(frozenset(known[name] for name in named), since)
+
+
+# ---------------------------------------------------------------------- with a look around
+
+
+def _with_a_look_around(
+    call: Call, sources: tuple[str, ...], since: int | None, user_home: str | None
+) -> int:
+    """Capture, or capture the demo where there is nothing; then show what can be done with it."""
+    with without_log(), comparing(call, user_home) as history:
+        look = history.capture(_wanted(history, sources, since), dry_run=True)
+    if any(part.found for part in look.harnesses.values()):
+        return _captured_and_shown(call, sources, since, user_home)
+    demo = without_history(call)
+    with demo_folder() as folder:
+        return _captured_and_shown(demo, (), None, str(folder))
+
+
+def _captured_and_shown(
+    call: Call, sources: tuple[str, ...], since: int | None, user_home: str | None
+) -> int:
+    with call.home.history(call.db, user_home=user_home) as history:
+        report = _run(history, _wanted(history, sources, since), quiet=call.as_json)
+        if call.as_json:
+            shown = show_around(call, history)
+            path = history.store.access.path
+            document(db=path, capture=report_json(report), **shown)
+        else:
+            tell_report(report)
+            show_around(call, history)
+            what_to_try(call)
+    return tell_errors(report)
+
+
+# ---------------------------------------------------------------------- a report
+
+
+def report_json(report: "Report") -> dict[str, object]:
+    """Shape a report for `--json`."""
+    parts = {name: msgspec.to_builtins(part) for name, part in report.harnesses.items()}
+    return {
+        "dry_run": report.dry_run,
+        "seconds": report.seconds,
+        "errors": report.errors,
+        "harnesses": parts,
+    }
+
+
+def tell_report(report: "Report") -> None:
+    """Show what a run found and took, by program, and what it came to."""
+    parts = {name: part for name, part in report.harnesses.items() if part.found or part.errors}
+    table(_COLUMNS, [_row(name, part) for name, part in parts.items()], spare=_SPARE)
+    if not parts:
+        note("no agent has left a log here; `threadkeep sources` says where was looked")
+        return
+    new = sum(part.changed for part in parts.values())
+    if report.dry_run:
+        note(f"would read {counted(new, 'log')}")
+        return
+    note(_total(parts, report.seconds))
+
+
+def _total(parts: Mapping[str, "HarnessReport"], seconds: float) -> str:
+    size = sum(part.source_bytes for part in parts.values())
+    lines = sum(part.lines for part in parts.values())
+    messages = sum(part.entries for part in parts.values())
+    if not lines:
+        return f"nothing new in {seconds:.1f} s"
+    told = f"{counted(lines, 'line')} with {counted(messages, 'message')}, {size_text(size)}"
+    return f"{told} in {seconds:.1f} s ({speed_text(size, seconds)})"
+
+
+def _row(name: str, part: "HarnessReport") -> tuple[str, ...]:
+    counts = (part.found, part.changed, part.lines, part.entries)
+    wrong = (part.bad_lines, part.masked_lines, sum(part.unknown.values()), len(part.errors))
+    return (
+        name,
+        *(f"{count:,}" for count in counts),
+        size_text(part.source_bytes),
+        *(f"{count:,}" for count in wrong),
+    )
+
+
+def tell_errors(report: "Report") -> int:
+    """Name the logs that could not be read, and what to do; give the exit code."""
+    for name, part in report.harnesses.items():
+        for path, problem in part.errors.items():
+            warn(f"{name}: {_problem(path, problem)}")
+    if report.errors:
+        note(f"{counted(report.errors, 'log')} could not be read; the next run tries again")
+    return PROBLEMS if report.errors else 0
+
+
+def _problem(path: str, problem: str) -> str:
+    return one_line(problem if path in problem else f"{path}: {problem}")
+
+
+# ---------------------------------------------------------------------- watch
+
+
+@store_command("watch", "threadkeep watch", "threadkeep watch --interval 10 --json")
+@click.option(
+    "--interval",
+    type=SECONDS,
+    default=2.0,
+    show_default=True,
+    help="Seconds between two looks, where the system does not tell what changes.",
+)
+@user_home_option
+@click.option("--once", is_flag=True, help="Look once and end.")
+def watch(call: Call, *, interval: float, user_home: str | None, once: bool) -> int:
+    """Go on capturing what agents write, a line for each time that brought something.
+
+    It goes on until it is ended with Ctrl-C. With --json every line is the report of a capture.
+    """
+    with call.home.history(call.db, user_home=user_home) as history, ended_by_signals() as stop:
+        follower = Follower(call, history)
+        with without_log():
+            with progress_bar(wanted=not call.as_json) as show:
+                report = history.capture(show=show)
+            follower.tell(report)
+            if once:
+                return PROBLEMS if report.errors else 0
+            note("watching; Ctrl-C ends it")
+            history.watch(
+                lambda: stop.is_set() or not need_reader(),
+                follower.tell,
+                poll_seconds=interval,
+            )
+    return 0
+
+
+class Follower:
+    """Tells what each capture brought; a log that stays unreadable is named once."""
+
+    def __init__(self, call: Call, history: "History") -> None:
+        self._call = call
+        self._history = history
+        self._told: set[tuple[str, str]] = set()
+
+    def tell(self, report: "Report") -> None:
+        """Say what one capture brought."""
+        brought = {name: part for name, part in report.harnesses.items() if part.lines}
+        new = self._new_errors(report)
+        if self._call.as_json:
+            if brought or new:
+                json_line(report_json(report))
+            return
+        for name, part in brought.items():
+            self._line(name, part)
+        for path, problem in new:
+            warn(_problem(path, problem))
+
+    def _new_errors(self, report: "Report") -> set[tuple[str, str]]:
+        found = {pair for part in report.harnesses.values() for pair in part.errors.items()}
+        new = found - self._told
+        self._told = found
+        return new
+
+    def _line(self, harness: str, part: "HarnessReport") -> None:
+        from threadkeep.home.captured import Among
+
+        newest = self._history.sessions(Among(harness=harness), limit=1, everything=True)
+        about = [
+            f"{one_line(project_of(one))}  {short_id(self._history, one)}  {one_name(one, _TITLE)}"
+            for one in newest
+        ]
+        write("  ".join([f"{harness} +{counted(part.entries, 'message')}", *about]))

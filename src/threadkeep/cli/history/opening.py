@@ -1,0 +1,134 @@
+"""How the commands of the captured history open it, and which sessions they are asked about."""
+
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from threadkeep.cli.command import Call, Function
+from threadkeep.cli.complete import complete_captured
+from threadkeep.cli.state.words import moment
+from threadkeep.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from threadkeep.home.captured import Among, History, Session
+
+_LAST = "last"
+_SHORT = (8, 13, 18, 23)  # ids are cut where the groups of a UUID end
+
+
+@contextmanager
+def looking(call: Call) -> Iterator["History"]:
+    """Open the captured history without changing it."""
+    from threadkeep.home.captured import need_captured
+
+    with call.home.history(call.db, read_only=True) as history:
+        need_captured(history)
+        yield history
+
+
+@contextmanager
+def comparing(call: Call, user_home: str | None) -> Iterator["History"]:
+    """Open the history to compare it with the disk; where there is none, an empty one for now."""
+    from threadkeep.home.captured import need_captured
+
+    if call.home.knowledge_path(call.db).exists():
+        with call.home.history(call.db, read_only=True, user_home=user_home) as history:
+            need_captured(history)
+            yield history
+        return
+    with tempfile.TemporaryDirectory(prefix="threadkeep-") as folder:
+        empty = Path(folder) / "knowledge.db"
+        with call.home.history(empty, user_home=user_home) as history:
+            yield history
+
+
+# ---------------------------------------------------------------------- one session
+
+
+def session_argument(function: Function) -> Function:
+    """Add the argument that names a session, and the option that tells programs apart."""
+    harness = click.option("--harness", metavar="NAME", help="The program that the session is of.")
+    return click.argument("session", shell_complete=complete_captured)(harness(function))
+
+
+def find(history: "History", name: str, harness: str | None) -> "Session":
+    """Give the session that is meant: an id or its beginning, `program:id`, or `last`."""
+    if name != _LAST:
+        return history.find(name, harness)
+    from threadkeep.home.captured import Among
+
+    newest = history.sessions(Among(harness=harness), limit=1)
+    if not newest:
+        raise NotFound("no session was captured yet", hint="`threadkeep capture` brings them in")
+    return newest[0]
+
+
+def short_id(history: "History", session: "Session") -> str:
+    """Give the shortest beginning of an id that still means this session alone."""
+    whole = session.session_id
+    for length in (length for length in _SHORT if length < len(whole)):
+        if _is_found(history, whole[:length], session):
+            return whole[:length]
+    return whole if _is_found(history, whole, session) else f"{session.harness}:{whole}"
+
+
+def _is_found(history: "History", name: str, session: "Session") -> bool:
+    try:
+        return history.find(name).id == session.id
+    except (Conflict, NotFound):
+        return False
+
+
+def typed(call: Call, *words: str) -> str:
+    """Write a command as it is typed to ask the same store, with its `--home` and `--db`."""
+    home = click.get_current_context().find_root().params.get("home")
+    before = ["threadkeep", *(["--home", home] if home else [])]
+    after = ["--db", call.db] if call.db else []
+    return shlex.join([*before, *words, *after])
+
+
+# ---------------------------------------------------------------------- some sessions
+
+
+def among_options(function: Function) -> Function:
+    """Add the options that choose sessions: program, project, time."""
+    options: list[Callable[[Function], Function]] = [
+        click.option("--harness", metavar="NAME", help="Only of this program, such as codex."),
+        click.option("--project", metavar="P", help="Only of this folder, or of its last name."),
+        click.option("--since", metavar="TIME", help="Not before this date, or younger than: 7d."),
+        click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def read_among(
+    *,
+    harness: str | None,
+    project: str | None,
+    since: str | None,
+    until: str | None,
+    **more: Any,
+) -> "Among":
+    """Read the options that choose sessions."""
+    from threadkeep.home.captured import Among
+
+    first, last = read_times(since, until)
+    return Among(harness=harness, project=project, since=first, until=last, **more)
+
+
+def read_times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """Read a span of time as milliseconds; a date as its end means the whole day."""
+    now = time.time()
+    first, last = moment(since, now), moment(until, now, end=True)
+    return (
+        None if first is None else int(first * 1000),
+        None if last is None else int(last * 1000) + 1,
+    )

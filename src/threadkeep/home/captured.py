@@ -1,0 +1,57 @@
+"""What surfaces need of the captured history, named in one place, so that none imports a service.
+
+Loading this loads capture and its archive: a surface does so when a command needs it.
+"""
+
+from threadkeep.capture.coverage import Coverage, SourceCoverage, Stored
+from threadkeep.capture.engine import Wanted
+from threadkeep.capture.history import History
+from threadkeep.capture.report import HarnessReport, Progress, Report, Watcher
+from threadkeep.capture.transcripts import Hit, Shown
+from threadkeep.errors import NotFound
+from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.reading import Among, Session
+from threadkeep.knowledge.spending import Spending, Spent
+
+__all__ = [
+    "Among",
+    "Coverage",
+    "HarnessReport",
+    "History",
+    "Hit",
+    "Progress",
+    "Report",
+    "Session",
+    "Shown",
+    "SourceCoverage",
+    "Spending",
+    "Spent",
+    "Stored",
+    "Wanted",
+    "Watcher",
+    "need_captured",
+    "spent_in",
+]
+
+_SPENT = (
+    "SELECT input, output, cache_read, cache_write, cache_write_1h, reasoning, final"
+    " FROM tk_usage WHERE session = ?"
+)
+
+
+def need_captured(history: History) -> None:
+    """Raise if a file is open to look at into which nothing was ever captured."""
+    with history.store.context.db.read() as tx:
+        known = "tk_sessions" in names(tx, "table")
+    if not known:
+        msg = f"nothing was captured into {history.store.access.path} yet"
+        raise NotFound(msg, hint="`threadkeep capture` does it; --db names the file")
+
+
+def spent_in(history: History, session: Session) -> Spent:
+    """Sum up the tokens of one session, without those of the sessions it started."""
+    spent = Spent()
+    with history.store.context.db.read() as tx:
+        for *counts, final in tx.execute(_SPENT, (session.id,)):
+            spent.add(tuple(counts), final=bool(final))
+    return spent

@@ -1,0 +1,49 @@
+"""Knowledge files as files: what their version means, whether they are sound, how they go up."""
+
+from pathlib import Path
+
+import msgspec
+
+from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.sqlite import Database, Tx
+from threadkeep.home.places import need_file
+from threadkeep.knowledge.layout import TUNING, is_begun, names
+from threadkeep.knowledge.opening import find_version
+from threadkeep.knowledge.upgrading import Migration, migrate_file, plan_migration
+from threadkeep.knowledge.versions import Finding, explain_version
+
+__all__ = ["Finding", "KnowledgeCheck", "Migration", "check_knowledge", "migrate_knowledge"]
+
+
+class KnowledgeCheck(msgspec.Struct, frozen=True):
+    """What a knowledge file's version means, and what SQLite finds wrong with the file."""
+
+    path: Path
+    finding: Finding
+    problems: list[str]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the file has the version that this program writes, or none yet."""
+        return self.finding.kind in ("current", "empty")
+
+
+def check_knowledge(path: Path) -> KnowledgeCheck:
+    """Look at a knowledge file of any version without changing it."""
+    need_file(path, "knowledge")
+    with Database(path, {}, read_only=True, tuning=TUNING) as database:
+        with database.read() as tx:
+            problems = sqlite_problems(tx, references=False)
+            unborn = _is_unborn(tx)
+        finding = explain_version(0) if unborn else find_version(database)
+    return KnowledgeCheck(path, finding, problems)
+
+
+def _is_unborn(tx: Tx) -> bool:
+    return not names(tx) or is_begun(tx)
+
+
+def migrate_knowledge(path: Path, *, dry_run: bool = False) -> Migration:
+    """Bring a knowledge file to the version of this program, or tell what that would do."""
+    need_file(path, "knowledge")
+    return plan_migration(path) if dry_run else migrate_file(path)
