@@ -280,7 +280,7 @@ def test_a_backup_of_the_state_store_goes_round(home: Home, tmp_path: Path) -> N
 
 def test_there_are_no_other_stores(home: Home) -> None:
     with pytest.raises(Invalid, match="chat, state"):
-        home.backups(store="knowledge")
+        home.backups(store="memory")
 
 
 def test_the_session_that_is_meant(tmp_path: Path) -> None:

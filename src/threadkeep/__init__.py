@@ -8,23 +8,39 @@ from threadkeep import errors
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
+    from threadkeep.capture.history import History
     from threadkeep.chat.recorder import Recorder
     from threadkeep.chat.records import Event, Message, Page, Run, Session
     from threadkeep.chat.search import Hit
     from threadkeep.chat.store import ChatStore
     from threadkeep.home import Home
+    from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.mailbox.mailroom import Mailroom
     from threadkeep.state.session_db import SessionDB
 
 __version__ = "0.1.0"
-__all__ = ["ChatStore", "Event", "Hit", "Home", "Mailroom", "Message", "Page", "Recorder", "Run"]
-__all__ += ["Session", "SessionDB", "ThreadkeepError", "__version__", "errors", "open"]
+__all__ = ["ChatStore", "Event", "History", "Hit", "Home", "KnowledgeStore"]
+__all__ += [
+    "Mailroom",
+    "Message",
+    "Page",
+    "Recorder",
+    "Run",
+    "Session",
+    "SessionDB",
+    "ThreadkeepError",
+    "__version__",
+    "errors",
+    "open",
+]
 
 _LAZY = {  # where each name lives; it is loaded when first asked for, so that importing is quick
     **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),
     "ChatStore": "threadkeep.chat.store",
+    "History": "threadkeep.capture.history",
     "Hit": "threadkeep.chat.search",
     "Home": "threadkeep.home",
+    "KnowledgeStore": "threadkeep.knowledge.store",
     "Mailroom": "threadkeep.mailbox.mailroom",
     "Recorder": "threadkeep.chat.recorder",
     "SessionDB": "threadkeep.state.session_db",

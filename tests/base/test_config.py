@@ -19,7 +19,9 @@ from threadkeep.chat import context
 from threadkeep.errors import Conflict, Invalid, ReadOnly
 
 SETTINGS = {
-    "stores": {"chat", "state"},
+    "stores": {"chat", "state", "knowledge"},
+    "capture": {"exclude", "disable"},
+    "redact": {"rules"},
     "chat": {"save_on", "event_log", "part_limit"},
     "backups": {"keep_count", "keep_days"},
 }
@@ -34,6 +36,8 @@ def test_every_setting_is_in_the_default_text_with_its_default() -> None:
     assert (shown.chat.save_on, shown.backups) == (Config().chat.save_on, Config().backups)
     assert shown.chat.part_limit == PART_LIMIT == context.PART_LIMIT
     assert (shown.stores.chat, shown.stores.state) == ("chat.db", "state.db")
+    assert shown.stores.knowledge == "knowledge.db"
+    assert (shown.capture, shown.redact) == (Config().capture, Config().redact)
     assert shown.chat.event_log is False
     for table, names in SETTINGS.items():
         assert set(type(getattr(Config(), table)).__struct_fields__) == names

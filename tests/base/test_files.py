@@ -299,7 +299,7 @@ ALLOWED = {
     "base/processes.py describe_process": "/proc",
     "base/processes.py lock_holders": "/proc",
     "base/sql.py load_text": "a packaged script",
-    "base/config.py load_config": "the configuration",
+    "base/config.py read_settings": "the configuration",
     "base/config.py write_default": "the configuration",
 }
 

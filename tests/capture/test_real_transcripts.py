@@ -67,7 +67,7 @@ def test_nothing_fails_and_nothing_is_unknown(captured: Captured) -> None:
 def test_every_line_is_archived_as_it_was_but_for_masked_ones(captured: Captured) -> None:
     store = archived(captured.database)
     differing = 0
-    logs = [path for path in captured.user.rglob("*.jsonl")]
+    logs = list(captured.user.rglob("*.jsonl"))
     assert len(logs) > 80
     for path in logs:
         stored = store.get((str(path), ""))

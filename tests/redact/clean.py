@@ -9,10 +9,11 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-WORDS = (
-    "token key secret password auth user session cache index value request response client server "
-    "config path file name test build error result state message part chunk store table column query"
-).split()
+WORDS = [
+    "token", "key", "secret", "password", "auth", "user", "session", "cache", "index", "value",
+    "request", "response", "client", "server", "config", "path", "file", "name", "test", "build",
+    "error", "result", "state", "message", "part", "chunk", "store", "table", "column", "query",
+]  # fmt: skip
 CODE = (
     "def {a}_{b}({c}: str, {d}_key: int = {n}) -> None:",
     "const {a}{B} = await get{B}({c}.{d}Token, {{ key: '{a}' }});",

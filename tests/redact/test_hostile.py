@@ -14,10 +14,14 @@ SIZE = 100_000
 @pytest.mark.parametrize(
     "piece",
     [
-        '"', "\\", "\\\\\"", "password ", "password=", "key=key", "token: ", "a", "aB3/", "ghp_", "sk-",
-        "-----BEGIN PRIVATE KEY-----", "private key-----\n", "<private>", "://u:p", "://a@", ".eyJ", ".",
-        "eyJ.eyJ.", "curl -u a ", "mysql -p", "login a password b ", "Authorization: ", "A", "_", "--token ",
-        "password='", "AKIA", "api_key\\\": \\\"", "--", "\u00e9", "[REDACTED]", "x=secret,", "EAA",
+        '"', "\\", '\\\\"', "password ", "password=", "key=key", "token: ",
+        "a", "aB3/", "ghp_", "sk-",
+        "-----BEGIN PRIVATE KEY-----", "private key-----\n", "<private>", "://u:p", "://a@",
+        ".eyJ", ".",
+        "eyJ.eyJ.", "curl -u a ", "mysql -p",
+        "login a password b ", "Authorization: ", "A", "_",
+        "--token ",
+        "password='", "AKIA", 'api_key\\": \\"', "--", "\u00e9", "[REDACTED]", "x=secret,", "EAA",
     ],
 )  # fmt: skip
 def test_any_piece_over_and_over_comes_to_an_end(piece: str) -> None:

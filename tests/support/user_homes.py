@@ -81,6 +81,40 @@ def real_home(shared: Path, user: Path) -> Path:
     return user
 
 
+def real_sample(shared: Path, user: Path, most: int = 400_000) -> Path:
+    """Put the smaller ones of the real transcripts below a folder."""
+    real_home(shared, user)
+    for path in user.rglob("*"):
+        if path.is_file() and path.stat().st_size > most:
+            path.unlink()
+    return user
+
+
+# How the ids in our made-up logs begin; other digits there make other sessions.
+_IDS = ("5e550000", "0199aaaa", "0c000000", "6e000000", "019e44d4")
+
+
+def multiply(user: Path, times: int) -> Path:
+    """Copy every line log below a folder so often, with other ids of the sessions."""
+    logs = [path for path in user.rglob("*.jsonl") if any(name in str(path) for name in _IDS)]
+    for path in logs:
+        name, data = str(path.relative_to(user)), path.read_bytes()
+        for number in range(1, times):
+            copied, changed = name, data
+            for old in _IDS:
+                new = f"{old[:4]}{number:04x}"
+                copied, changed = copied.replace(old, new), changed.replace(*_bytes(old, new))
+            target = user / copied
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(changed)
+    settle(user)
+    return user
+
+
+def _bytes(*texts: str) -> list[bytes]:
+    return [text.encode() for text in texts]
+
+
 def add_edge_cases(shared: Path, user: Path) -> None:
     """Add the odd Claude sessions: teammates, agents in the background, workflows."""
     for case in (shared / "data" / "harness").glob("claude-edge/*/*"):

@@ -5,7 +5,7 @@ Zstandard, because of these figures for 44 MB of transcripts in blocks of 256 KB
 """
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import IO, Protocol, cast
 
 import zstandard
 
@@ -29,10 +29,19 @@ def decompress(data: bytes, size: int) -> bytes:
         ) from error
 
 
-def decompressed(stream: BinaryIO, piece: int) -> Iterator[bytes]:
+class Readable(Protocol):
+    """Something that gives its bytes piece by piece."""
+
+    def read(self, size: int, /) -> bytes:
+        """Give at most so many bytes, none at the end."""
+        ...
+
+
+def decompressed(stream: Readable, piece: int) -> Iterator[bytes]:
     """Yield the text of a compressed stream in pieces of at most so many bytes."""
     try:
-        with zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True) as reader:
+        source = cast("IO[bytes]", stream)  # only its `read` is ever called
+        with zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True) as reader:
             while data := reader.read(piece):
                 yield data
     except zstandard.ZstdError as error:

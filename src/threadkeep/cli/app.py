@@ -14,6 +14,8 @@ from threadkeep.cli.chat import chat
 from threadkeep.cli.command import INTERRUPTED, example_text
 from threadkeep.cli.completion import completion
 from threadkeep.cli.demo import demo
+from threadkeep.cli.history import COMMANDS
+from threadkeep.cli.importing import import_
 from threadkeep.cli.mail import mail
 from threadkeep.cli.output import fail
 from threadkeep.cli.place import paths, status
@@ -25,7 +27,9 @@ PROGRAM = "threadkeep"
 @click.group(
     invoke_without_command=True,
     epilog=example_text(
-        "threadkeep demo",
+        "threadkeep capture",
+        'threadkeep search "slow query" --since 30d',
+        "threadkeep show last",
         "threadkeep chat ls --agent build",
         'threadkeep state search "error: timeout"',
         "threadkeep mail demo",
@@ -35,14 +39,15 @@ PROGRAM = "threadkeep"
 @click.option("--home", metavar="DIR", help="Keep everything in this folder.")
 @click.pass_context
 def cli(ctx: click.Context, home: str | None) -> None:
-    """Record what agents say and do, lose nothing, read it back exactly."""
+    """Record what agents say and do, capture what others did, lose nothing, find it again."""
     del home  # every command asks the context for it
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
-for _command in (chat, state, mail, demo, paths, status, backup, restore, completion):
+for _command in (*COMMANDS, chat, state, mail, import_, demo, paths, status, backup, restore):
     cli.add_command(_command)
+cli.add_command(completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

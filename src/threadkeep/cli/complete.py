@@ -43,6 +43,19 @@ def complete_state_session(
     return _items(named, incomplete)
 
 
+def complete_captured(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the latest captured sessions in the same way."""
+    try:
+        home = Home(ctx.find_root().params.get("home"))
+        with home.knowledge(_db_of(ctx), read_only=True) as store:
+            found = store.list_sessions(limit=_OFFERED)
+    except ThreadkeepError:
+        return []
+    return _items(((one.session_id, one.name) for one in found), incomplete)
+
+
 def complete_mail_session(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

@@ -71,6 +71,27 @@ def write_pieces(pieces: Iterable[Piece]) -> None:
         show(pieces)
 
 
+def paged(pieces: Iterable[Piece]) -> None:
+    """Print pieces; on a terminal in the user's pager, which asks for more as it is read."""
+    if sys.stdout.isatty() and sys.stdin.isatty():
+        click.echo_via_pager(_painted(pieces))
+    else:
+        write_pieces(pieces)
+
+
+def _painted(pieces: Iterable[Piece]) -> Iterator[str]:
+    from rich.color import ColorSystem
+    from rich.style import Style
+
+    colours = None if os.environ.get("NO_COLOR") else ColorSystem.STANDARD
+    lines = Wrap(terminal_width())
+    for piece in pieces:
+        for part in lines.take(_clean(piece)):
+            yield Style.parse(part.style).render(part.text, color_system=colours)
+    for part in lines.rest():
+        yield Style.parse(part.style).render(part.text, color_system=colours)
+
+
 @contextmanager
 def wrapped() -> Iterator[Callable[[Iterable[Piece]], None]]:
     """Give a function that prints pieces; on a terminal long lines are broken at blanks.

@@ -7,10 +7,13 @@ import msgspec
 
 from threadkeep.base.config import read_settings, store_path
 from threadkeep.home.places import environment
+from threadkeep.redact.engine import Finding
 from threadkeep.redact.rules import Refused, Rule, load_rules, own_rules
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
+
+__all__ = ["Finding", "KnownRule", "RefusedRule", "RuleBook", "rule_book"]
 
 _OWN = "threadkeep"
 

@@ -12,7 +12,7 @@ from threadkeep.knowledge import reading as reading_, spending as spending_
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.opening import Access, open_knowledge
 
-QUERIES = load_queries(__package__)
+QUERIES = load_queries(__package__, "queries.sql", "forget.sql")
 
 
 class KnowledgeStore:

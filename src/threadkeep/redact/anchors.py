@@ -14,8 +14,9 @@ from typing import Final, NamedTuple, TypeVar
 from threadkeep.redact.rules import Rule
 
 _MANY: Final = 4
+_DEPTH: Final = 3
 _LITERAL: Final = re.compile(rb"[A-Za-z0-9_-]*")
-_RUN: Final = re.compile(rb"\[a-z0-9(?:_-)?\]\{(\d+)")
+_RUN: Final = re.compile(rb"\[a-z0-9[_+/=-]*\]\{(\d+)")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -45,6 +46,7 @@ class Pass(NamedTuple):
 class _Word(NamedTuple):
     """A keyword seen from its rarest letter."""
 
+    whole: bytes
     before: bytes
     behind: bytes
     after: bytes
@@ -60,19 +62,24 @@ def passes(rules: Sequence[Rule]) -> list[Pass]:
     by_letter: dict[bytes, list[_Word]] = defaultdict(list)
     for (keyword, after), takers in wanted.items():
         before, letter, behind = _from_rarest(keyword)
-        by_letter[letter].append(_Word(before, behind, after, tuple(takers)))
+        by_letter[letter].append(
+            _Word(before + letter + behind, before, behind, after, tuple(takers))
+        )
     return [_planned(letter, words) for letter, words in sorted(by_letter.items())]
 
 
 def hits(plan: Sequence[Pass], data: bytes, lowered: bytes) -> list[Hit]:
     """Give the places in a block where a rule has to look, in their order."""
-    found = [
-        Hit(match.start() - len(word.before), match.start() + 1 + len(word.behind), rule)
-        for regex, exact, words in plan
-        for match in regex.finditer(data if exact else lowered)
-        for word in words[match.lastindex or 0]
-        for rule in word.rules
-    ]
+    found: list[Hit] = []
+    for regex, exact, groups in plan:
+        text = data if exact else lowered
+        for match in regex.finditer(text):
+            place = match.start()
+            for word in groups[match.lastindex or 0]:
+                start = place - len(word.before)
+                if text.startswith(word.whole, max(start, 0)):
+                    end = start + len(word.whole)
+                    found.extend([Hit(start, end, rule) for rule in word.rules])
     return sorted(found, key=itemgetter(0))
 
 
@@ -101,11 +108,11 @@ def _planned(letter: bytes, words: Sequence[_Word]) -> Pass:
             looks.append(ends[0] if len(ends) == 1 else _look_back(last, seen) + _any(ends))
         test = b"(?=" + (b"(?i:" + after + b")" if exact else after) + b")"
         tests = (
-            [_any(looks), test] if len(alike) < _MANY else [test, _one_of(alike, seen), _any(looks)]
+            [_any(looks), test] if len(alike) < _MANY else [_one_of(alike, seen), test, _any(looks)]
         )
         branches.append(re.escape(behind) + b"".join(tests))
     size = min(map(_filled, words))
-    gate = b"(?=[a-z0-9_-]{%d})" % size if size > 1 else b""
+    gate = b"(?=[a-z0-9_+/=-]{%d})" % size if size > 1 else b""
     whole = re.escape(letter) + (b"(?i:" + gate + b")" if exact else gate) + _any(branches)
     return Pass(re.compile(whole), exact, found)
 
@@ -134,16 +141,11 @@ def _together(one: _Word, other: _Word) -> bool:
 
 
 def _one_of(words: Sequence[_Word], seen: bytes) -> bytes:
-    """Test the letter before the rare one against those of many keywords at once."""
-    if not all(word.before for word in words):
-        return b""
-    return (
-        b"(?<=["
-        + b"".join({re.escape(word.before[-1:]) for word in words})
-        + b"]"
-        + re.escape(seen)
-        + b")"
-    )
+    """Test the letters before the rare one against those of many keywords at once."""
+    depth = min(_DEPTH, *(len(word.before) for word in words))
+    letters = [{word.before[-place] for word in words} for place in range(depth, 0, -1)]
+    sets = b"".join(b"[" + re.escape(bytes(sorted(kinds))) + b"]" for kinds in letters)
+    return b"(?<=" + sets + re.escape(seen) + b")" if sets else b""
 
 
 def _grouped(words: Sequence[_Word], key: Callable[[_Word], K]) -> list[tuple[K, list[_Word]]]:

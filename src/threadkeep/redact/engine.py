@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
 from threadkeep.redact.anchors import Hit, Pass, hits, passes
-from threadkeep.redact.judges import JUDGES, entropy
+from threadkeep.redact.judges import JUDGES
+from threadkeep.redact.looks import entropy
 from threadkeep.redact.markers import ENDINGS, PRIVATE, private_spans
 from threadkeep.redact.rules import MASK, Rule, own_rules
 from threadkeep.redact.spans import (
@@ -144,7 +145,9 @@ class Redactor:
             elif again:
                 continue
             else:
-                span = Span(*match.span(), rule.id, _filled(rule.replacement, match, as_json))
+                span = Span(
+                    *match.span(), rule.id, _filled(rule.replacement, match, as_json=as_json)
+                )
             if span.start < span.end and _MASK not in data[span.start : span.end]:
                 spans.append(whole_letters(data, span))
         return joined(spans)
@@ -210,7 +213,7 @@ def _is_secret(rule: Rule, match: re.Match[bytes]) -> bool:
     return rule.judge is None or JUDGES[rule.judge](match, value)
 
 
-def _filled(template: str, match: re.Match[bytes], as_json: bool) -> bytes:
+def _filled(template: str, match: re.Match[bytes], *, as_json: bool) -> bytes:
     """Fill a replacement such as `$1=***`; in a JSON line its own letters are escaped."""
     pieces: list[bytes] = []
     place = 0

@@ -47,7 +47,7 @@ _INSIDE: Final = re.compile(
 _KNOWN_ESCAPES: Final = frozenset("AbBdDfnrsStvwWxZz01234567")
 
 
-class Unsupported(Exception):  # noqa: N818  (named for what it is)
+class Unsupported(Exception):
     """A regular expression uses something that Python's engine does not have."""
 
 
@@ -74,24 +74,33 @@ def to_python(pattern: str) -> str:
 
 
 def _outside(token: re.Match[str], groups: list[list[str]]) -> str:
-    text = token[0]
     match token.lastgroup:
         case "flags":
             return _switched(token["flags"], groups[-1])
         case "open":
-            groups.append([])
-            if "U" in text.partition("<")[0]:
-                _refuse("the flag U")
-            return text.replace("(?<", "(?P<")
+            return _opened(token["open"], groups)
         case "class":
-            return text.replace("]", r"\]")
+            return token[0].replace("]", r"\]")
         case "quoted":
             return re.escape(token["quoted"])
-    if text == ")" and len(groups) > 1:
-        return ")" * (len(groups.pop()) + 1)
-    if text == "|":  # a flag goes on behind the bar, so its group is closed and opened again
+        case "other" if token[0] in ")|":
+            return _ended(token[0], groups)
+        case _:
+            return _letter(token)
+
+
+def _opened(text: str, groups: list[list[str]]) -> str:
+    groups.append([])
+    if "U" in text.partition("<")[0]:
+        _refuse("the flag U")
+    return text.replace("(?<", "(?P<")
+
+
+def _ended(sign: str, groups: list[list[str]]) -> str:
+    """Close the flags of a group with it; at a bar they are closed and opened again."""
+    if sign == "|":
         return ")" * len(groups[-1]) + "|" + "".join(f"(?{flag}:" for flag in groups[-1])
-    return _letter(token)
+    return ")" * (len(groups.pop()) + 1 if len(groups) > 1 else 1)
 
 
 def _switched(flags: str, group: list[str]) -> str:

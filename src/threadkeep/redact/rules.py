@@ -29,7 +29,7 @@ MASK: Final = "[REDACTED]"
 _FAR_BACK: Final = 512  # rules of others: the keyword may stand well inside the match
 _FAR_AHEAD: Final = 2048
 _NEAR: Final = 512
-_FILLED: Final = "[a-z0-9_-]{16}"  # behind a prefix stands something random
+_FILLED: Final = "[a-z0-9_+/=-]{16}"  # behind a prefix stands something random
 _WRONG: Final = (Unsupported, KeyError, ValueError, TypeError, AttributeError)
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from threadkeep.sources.claude_entries import SYNTHETIC
 from threadkeep.sources.common import iso_ms
 from threadkeep.sources.records import Usage
@@ -10,10 +12,16 @@ _MOST: Final = 2**40  # what a log may claim; the sum of many must fit a databas
 
 
 def keep_larger(found: dict[str, Usage], usage: Usage) -> None:
-    """Keep of two counts of one answer the one with more output, and rather a last one."""
+    """Keep of two counts of one answer the one with more output, and rather a last one.
+
+    The time stays that of the first, as it does in the store: the two counts may come in two looks.
+    """
     known = found.get(usage.key)
-    if known is None or (usage.output, usage.final) > (known.output, known.final):
+    if known is None:
         found[usage.key] = usage
+    elif (usage.output, usage.final) > (known.output, known.final):
+        at = usage.at if known.at is None else known.at
+        found[usage.key] = msgspec.structs.replace(usage, at=at)
 
 
 def usage_of(record: dict[str, Any], at: int | None, session_id: str, number: int) -> Usage | None:

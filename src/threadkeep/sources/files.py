@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import BinaryIO, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from threadkeep.base.compression import decompressed
 from threadkeep.errors import Invalid
@@ -23,25 +23,39 @@ class Piece(NamedTuple):
     complete: bool
 
 
+class _Cursor:
+    """Reads an open file from a place of its own: two readers do not move each other."""
+
+    def __init__(self, descriptor: int, start: int) -> None:
+        self._descriptor = descriptor
+        self._at = start
+
+    def read(self, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, self._at)
+        self._at += len(data)
+        return data
+
+
 class LogFile:
-    """A log open for reading; compressed ones (.zst) are read as if they were not."""
+    """A log open for reading; compressed ones (.zst) are read as if they were not.
+
+    `between` may be asked while `pieces` is read: each keeps its own place in the file.
+    """
 
     def __init__(self, path: str) -> None:
         """Open a regular file; a pipe or a device in its place is refused, not waited for."""
         self._compressed = path.endswith(".zst")
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._file: BinaryIO = os.fdopen(descriptor, "rb", buffering=0)
-        status = os.fstat(descriptor)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
-            self._file.close()
+            os.close(self._descriptor)
             raise Invalid(f"{path} is not a regular file", hint="it is passed over")
         self.stamp = stamp_of(status)
 
     def between(self, start: int, end: int) -> bytes:
         """Give the bytes from one place to another, fewer if the log is shorter."""
         if not self._compressed:
-            self._file.seek(start)
-            return self._file.read(end - start)
+            return os.pread(self._descriptor, end - start, start)
         return b"".join(_from(self._raw(0), start))[: end - start]
 
     def pieces(self, start: int) -> Iterator[Piece]:
@@ -50,11 +64,11 @@ class LogFile:
         return _whole_lines(raw)
 
     def _raw(self, start: int) -> Iterator[bytes]:
-        self._file.seek(start)
+        cursor = _Cursor(self._descriptor, start)
         if self._compressed:
-            yield from decompressed(self._file, PIECE_BYTES)
+            yield from decompressed(cursor, PIECE_BYTES)
             return
-        while data := self._file.read(PIECE_BYTES):
+        while data := cursor.read(PIECE_BYTES):
             yield data
 
     def __enter__(self) -> Self:
@@ -66,7 +80,7 @@ class LogFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        os.close(self._descriptor)
 
 
 def _from(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:

@@ -121,22 +121,27 @@ def _with_a_look_around(
         return _captured_and_shown(call, sources, since, user_home)
     demo = without_history(call)
     with demo_folder() as folder:
-        return _captured_and_shown(demo, (), None, str(folder))
+        return _captured_and_shown(demo, (), None, str(folder), demo=True)
 
 
 def _captured_and_shown(
-    call: Call, sources: tuple[str, ...], since: int | None, user_home: str | None
+    call: Call,
+    sources: tuple[str, ...],
+    since: int | None,
+    user_home: str | None,
+    *,
+    demo: bool = False,
 ) -> int:
     with call.home.history(call.db, user_home=user_home) as history:
         report = _run(history, _wanted(history, sources, since), quiet=call.as_json)
         if call.as_json:
             shown = show_around(call, history)
             path = history.store.access.path
-            document(db=path, capture=report_json(report), **shown)
+            document(demo=demo, db=path, capture=report_json(report), **shown)
         else:
             tell_report(report)
             show_around(call, history)
-            what_to_try(call)
+            what_to_try(call, demo=demo)
     return tell_errors(report)
 
 

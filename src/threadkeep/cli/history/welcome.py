@@ -17,12 +17,14 @@ from threadkeep.cli.history.words import session_json
 from threadkeep.cli.output import note, write
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import History, Session
+    from threadkeep.home.captured import History
 
 DEMO_FILE: Final = "demo-knowledge.db"
 _LATEST: Final = 5
 _HITS: Final = 3
 _WORD: Final = re.compile(r"[^\W\d_]{5,20}")
+_NEXT: Final = (("sessions",), ("show", "last"), ("search", "some words"), ("usage",))
+_NEXT_HERE: Final = (("sources",), ("watch",))  # about this machine, which a demo is not
 # So common in what people ask that a search for them shows nothing.
 _COMMON: Final = frozenset(
     (
@@ -58,7 +60,8 @@ def show_around(call: Call, history: "History") -> dict[str, Any]:
         "search": {"text": word, "hits": [hit_json(call, history, hit) for hit in hits]},
     }
     if not call.as_json:
-        _show(call, history, latest)
+        write("\nThe latest sessions:\n", "bold")
+        session_table(session_rows(history, latest))
         if hits:
             write(f"\nWhat was said about “{word}”:\n", "bold")
             for hit in hits:
@@ -66,30 +69,19 @@ def show_around(call: Call, history: "History") -> dict[str, Any]:
     return found
 
 
-def _show(call: Call, history: "History", latest: Sequence["Session"]) -> None:
-    write("\nThe latest sessions:\n", "bold")
-    session_table(session_rows(history, latest))
-
-
 def example_word(prompts: Sequence[str]) -> str:
     """Choose a word to search for: the longest that the first of some prompts has."""
     for prompt in prompts:
-        words = [word for word in _WORD.findall(prompt) if word.lower() not in _COMMON]
+        words: list[str] = _WORD.findall(prompt)
+        words = [word for word in words if word.lower() not in _COMMON]
         if words:
             return max(words, key=len)
     return ""
 
 
-def what_to_try(call: Call) -> None:
+def what_to_try(call: Call, *, demo: bool) -> None:
     """Name the commands to go on with, as they can be typed here."""
     started = program(sys.argv[0])
     note("\nTry next:")
-    for words in (
-        ("sessions",),
-        ("show", "last"),
-        ("search", "some words"),
-        ("usage", "--by", "model"),
-        ("sources",),
-        ("watch",),
-    ):
+    for words in _NEXT if demo else (*_NEXT, *_NEXT_HERE):
         write(f"  {started}{typed(call, *words).removeprefix('threadkeep')}", err=True)

@@ -150,7 +150,7 @@ INSERT INTO tk_entry_words (rowid, text) VALUES (?, ?)
 -- name: put_usage
 INSERT INTO tk_usage (harness, key, session, at, model, input, output, cache_read, cache_write, cache_write_1h, reasoning, final)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (harness, key) DO UPDATE SET model = excluded.model, input = excluded.input, output = excluded.output,
+ON CONFLICT (harness, key) DO UPDATE SET at = coalesce(at, excluded.at), model = excluded.model, input = excluded.input, output = excluded.output,
   cache_read = excluded.cache_read, cache_write = excluded.cache_write, cache_write_1h = excluded.cache_write_1h,
   reasoning = excluded.reasoning, final = excluded.final
 WHERE excluded.output > output OR (excluded.output = output AND excluded.final > final)

@@ -144,3 +144,16 @@ CREATE TABLE IF NOT EXISTS tk_forgotten (
   forgotten_at INTEGER NOT NULL,
   PRIMARY KEY (harness, session_id)
 ) WITHOUT ROWID;
+
+-- Single lines that were forgotten, by the digest of what was archived: a log that is read again from its start,
+-- or from another place, does not bring them back.
+CREATE TABLE IF NOT EXISTS tk_forgotten_lines (
+  digest BLOB PRIMARY KEY
+) WITHOUT ROWID;
+
+-- One row while something forgotten may still be in the index or in free pages; whoever finds it finishes the work.
+CREATE TABLE IF NOT EXISTS tk_cleaning (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  next_log INTEGER,                  -- the words of logs from this one on are still to be indexed; NULL: of all
+  last_entry INTEGER                 -- entries behind this one came later and are indexed
+);

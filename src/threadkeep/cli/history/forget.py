@@ -1,0 +1,152 @@
+"""`threadkeep forget`: take captured sessions out again, for good."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from threadkeep.cli.command import Call, confirm, store_command
+from threadkeep.cli.complete import complete_captured
+from threadkeep.cli.history.live import progress_bar
+from threadkeep.cli.history.opening import find, looking, read_times
+from threadkeep.cli.output import counted, document, note, one_line, warn, write
+from threadkeep.errors import Invalid
+
+if TYPE_CHECKING:
+    from threadkeep.home.forgetting import Forget, Forgotten
+
+_KINDS = {
+    "sessions": "session",
+    "lines": "line",
+    "entries": "message",
+    "segments": "segment",
+    "nodes": "piece of knowledge",
+    "events": "tool event",
+}
+_EXAMPLE = 160
+
+
+@store_command(
+    "forget",
+    "threadkeep forget --session 5f0c2a7e --dry-run",
+    "threadkeep forget --project secret-plans --yes",
+    "threadkeep forget --pattern 'ACME-[0-9]{6}'",
+)
+@click.option(
+    "--session",
+    "sessions",
+    multiple=True,
+    shell_complete=complete_captured,
+    help="These sessions, by id.",
+)
+@click.option("--project", metavar="P", help="All sessions of this project.")
+@click.option("--since", metavar="TIME", help="With --until: all that happened in this time.")
+@click.option("--until", metavar="TIME", help="A date, or an age: 12h, 7d.")
+@click.option("--pattern", metavar="REGEX", help="Every line in which this is found.")
+@click.option("--harness", metavar="NAME", help="Of that, only what is of this program.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def forget(
+    call: Call,
+    *,
+    sessions: tuple[str, ...],
+    project: str | None,
+    since: str | None,
+    until: str | None,
+    pattern: str | None,
+    harness: str | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Delete captured sessions, projects, a span of time, or lines, with all that came of them.
+
+    It says what would go and asks first. A forgotten session is not captured again. The programs'
+    own logs are not touched, and backups made before still hold it: it names them.
+    """
+    _refuse_too_much(sessions, project, since, until, pattern)
+    what = _what(call, sessions, project, read_times(since, until), pattern, harness)
+    with looking(call) as history, progress_bar(wanted=not call.as_json) as show:
+        planned = history.forget(what, dry_run=True, show=show)
+    empty = not any(getattr(planned, name) for name in _KINDS)
+    if dry_run or empty:
+        _tell(call, planned, dry_run=True)
+        return
+    if not call.as_json:
+        _examples(planned)
+    confirm(f"delete {_counts(planned)} for good?", yes=yes)
+    with (
+        call.home.history(call.db, must_exist=True) as history,
+        progress_bar(wanted=not call.as_json) as show,
+    ):
+        done = history.forget(what, dry_run=False, show=show)
+    _tell(call, done, dry_run=False)
+
+
+def _refuse_too_much(
+    sessions: tuple[str, ...],
+    project: str | None,
+    since: str | None,
+    until: str | None,
+    pattern: str | None,
+) -> None:
+    """Want exactly one way of saying what is meant: with two, "and" and "or" look alike."""
+    if (since is None) != (until is None):
+        raise Invalid("a span of time has two ends", hint="give --since and --until")
+    ways = [bool(sessions), project is not None, since is not None, pattern is not None]
+    if sum(ways) != 1:
+        hint = "give one of --session, --project, --pattern, or --since with --until"
+        raise Invalid("forget what?" if not any(ways) else "that is said in two ways", hint=hint)
+
+
+def _what(
+    call: Call,
+    sessions: tuple[str, ...],
+    project: str | None,
+    times: tuple[int | None, int | None],
+    pattern: str | None,
+    harness: str | None,
+) -> "Forget":
+    from threadkeep.home.forgetting import Forget
+
+    ids: tuple[str, ...] = ()
+    if sessions:
+        with looking(call) as history:
+            ids = tuple(find(history, name, harness).session_id for name in sessions)
+    return Forget(
+        sessions=ids,
+        project=project,
+        harness=harness,
+        since=times[0],
+        until=times[1],
+        pattern=pattern,
+    )
+
+
+def _counts(found: "Forgotten") -> str:
+    counts = ((getattr(found, name), word) for name, word in _KINDS.items())
+    told = [
+        f"{count:,} pieces of knowledge"
+        if word == "piece of knowledge" and count != 1
+        else counted(count, word)
+        for count, word in counts
+        if count
+    ]
+    return ", ".join(told) or "nothing"
+
+
+def _examples(found: "Forgotten") -> None:
+    for example in found.examples:
+        write(one_line(example, _EXAMPLE))
+
+
+def _tell(call: Call, found: "Forgotten", *, dry_run: bool) -> None:
+    if call.as_json:
+        document(forgotten=found, dry_run=dry_run)
+        return
+    if dry_run:
+        _examples(found)
+    note(f"{'would delete' if dry_run else 'deleted'} {_counts(found)}")
+    if found.backups:
+        warn(f"{counted(len(found.backups), 'backup')} from before still may hold it:")
+        for path in found.backups:
+            write(f"  {path}", err=True)
+        note("remove these files with rm; `threadkeep backup --store knowledge` makes a new one")

@@ -1,0 +1,112 @@
+"""`threadkeep search`: find what was said and done, in all agents' sessions at once."""
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from threadkeep.cli.chat.browse import marked
+from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.complete import complete_captured
+from threadkeep.cli.history.opening import (
+    among_options,
+    find,
+    looking,
+    read_among,
+    short_id,
+    typed,
+)
+from threadkeep.cli.history.words import Json, one_name, project_of, session_json, when
+from threadkeep.cli.output import document, note, one_line, write, write_pieces
+from threadkeep.cli.wrap import Piece
+from threadkeep.home.spoken import Kind, Role
+
+if TYPE_CHECKING:
+    from threadkeep.home.captured import History, Hit
+
+_TITLE = 60
+
+
+@store_command(
+    "search",
+    'threadkeep search "slow query" --project harbor',
+    "threadkeep search board.py --kind tool_call --since 30d --newest",
+)
+@click.argument("words", nargs=-1, required=True)
+@among_options
+@click.option("--role", type=click.Choice(get_args(Role)), help="Who said it.")
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="What it is.")
+@click.option("--session", shell_complete=complete_captured, help="Only in this session.")
+@click.option("--newest", is_flag=True, help="The newest first, not the best.")
+@click.option("--limit", default=10, show_default=True, help="How many.")
+def search(
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    role: str | None,
+    kind: str | None,
+    session: str | None,
+    newest: bool,
+    limit: int,
+    **chosen: Any,
+) -> None:
+    """Find WORDS in what was asked, answered and done; the best hit first.
+
+    Any text will do, punctuation and all; "a phrase", OR, NOT and a prefix* are understood. Below
+    each hit stands the command that opens the session at this place.
+    """
+    among = read_among(**chosen)
+    with looking(call) as history:
+        within = None if session is None else find(history, session, among.harness).session_id
+        hits = history.search(
+            " ".join(words),
+            among,
+            role=role,
+            kind=kind,
+            session_id=within,
+            newest=newest,
+            limit=max(limit, 0),
+        )
+        if call.as_json:
+            document(hits=[hit_json(call, history, hit) for hit in hits])
+            return
+        for hit in hits:
+            show_hit(call, history, hit)
+    if not hits:
+        note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
+
+
+def hit_json(call: Call, history: "History", hit: "Hit") -> Json:
+    """Shape a hit for `--json`."""
+    row = hit.shown.row
+    return {
+        "session": session_json(hit.session),
+        "key": row.key,
+        "role": row.role,
+        "kind": row.kind,
+        "at": row.at,
+        "tool": hit.shown.entry.tool or None,
+        "error": row.error,
+        "snippet": hit.snippet,
+        "show": opening_command(call, history, hit),
+    }
+
+
+def show_hit(call: Call, history: "History", hit: "Hit") -> None:
+    """Print a hit: where and when, the words with their neighbours, how to open it."""
+    row, session = hit.shown.row, hit.session
+    write(f"{short_id(history, session)}", "bold", end=" ")
+    facts = [when(row.at), session.harness, project_of(session), _what(hit)]
+    named = " · ".join(one_line(fact) for fact in facts if fact)
+    write(f"{named} · {one_name(session, _TITLE)}", "dim")
+    write_pieces([Piece("  "), *marked(one_line(hit.snippet)), Piece("\n")])
+    write(f"  {opening_command(call, history, hit)}", "dim")
+
+
+def _what(hit: "Hit") -> str:
+    kind, tool = hit.shown.row.kind, hit.shown.entry.tool
+    return f"{kind.replace('_', ' ')} {tool}".strip()
+
+
+def opening_command(call: Call, history: "History", hit: "Hit") -> str:
+    """Give the command that shows a hit in its session."""
+    return typed(call, "show", short_id(history, hit.session), "--at", hit.shown.row.key)

@@ -1,0 +1,210 @@
+"""`threadkeep show` and `raw`: one captured session, to read or as its program wrote it."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from threadkeep.cli.chat.parts import header, indented
+from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.history.opening import find, looking, session_argument, short_id
+from threadkeep.cli.history.words import (
+    Json,
+    folded,
+    one_name,
+    session_json,
+    token_words,
+    when,
+)
+from threadkeep.cli.output import counted, document, one_line, paged
+from threadkeep.cli.wrap import Piece
+from threadkeep.errors import NotFound
+
+if TYPE_CHECKING:
+    from threadkeep.home.captured import History, Session, Shown
+
+_AROUND = 6  # entries before and after the one that is asked for
+_LINES = 12
+_CHARACTERS = 1500
+_TITLE = 60
+
+
+class View:
+    """How much of a transcript is shown."""
+
+    def __init__(self, *, tools: bool, reasoning: bool, full: bool, at: str | None) -> None:
+        self.tools = tools
+        self.reasoning = reasoning
+        self.at = at
+        self._full = full
+
+    def wants(self, shown: "Shown") -> bool:
+        """Tell whether an entry is shown; the one that was asked for always is."""
+        if shown.row.key == self.at:
+            return True
+        if shown.row.kind == "reasoning":
+            return self.reasoning
+        return self.tools or shown.row.kind not in ("tool_call", "tool_result")
+
+    def cut(self, text: str) -> str:
+        """Fold what tools and programs wrote; what people and models said stays whole."""
+        clean = text.strip("\n")
+        return clean if self._full else folded(clean, lines=_LINES, characters=_CHARACTERS)
+
+
+@store_command(
+    "show",
+    "threadkeep show last",
+    "threadkeep show 5f0c2a7e --no-tools",
+    "threadkeep show 5f0c2a7e --full --reasoning --json",
+)
+@session_argument
+@click.option("--no-tools", is_flag=True, help="Without tool calls and their results.")
+@click.option("--reasoning", is_flag=True, help="With what the model thought, where it is told.")
+@click.option("--full", is_flag=True, help="Do not fold long tool calls and results.")
+@click.option("--at", metavar="KEY", help="Only this entry and its neighbours; `search` names it.")
+def show(
+    call: Call,
+    *,
+    session: str,
+    harness: str | None,
+    no_tools: bool,
+    reasoning: bool,
+    full: bool,
+    at: str | None,
+) -> None:
+    """Show a captured session: facts and tokens, then all that was asked, answered and done.
+
+    SESSION is an id or the beginning of one, `program:id`, or `last`. With --json every entry is
+    there, whole.
+    """
+    view = View(tools=not no_tools, reasoning=reasoning, full=full, at=at)
+    with looking(call) as history:
+        found = find(history, session, harness)
+        entries: Iterable[Shown] = history.transcript(found)
+        if at is not None:
+            entries = _around(found, list(entries), at)
+        if call.as_json:
+            document(**_as_json(history, found, entries))
+            return
+        paged(_pieces(history, found, entries, view))
+
+
+@store_command("raw", "threadkeep raw last > session.jsonl", "threadkeep raw codex:019caf10")
+@session_argument
+def raw(call: Call, *, session: str, harness: str | None) -> None:
+    """Write the lines of a session as its program wrote them, but for masked secrets.
+
+    Nothing else is written to stdout.
+    """
+    with looking(call) as history:
+        lines = history.raw(find(history, session, harness))
+        if call.as_json:
+            document(lines=[line.decode("utf-8", "replace") for line in lines])
+            return
+        stdout = sys.stdout.buffer
+        for line in lines:
+            stdout.write(line + b"\n")
+        stdout.flush()
+
+
+def _around(session: "Session", entries: list["Shown"], key: str) -> list["Shown"]:
+    for place, shown in enumerate(entries):
+        if shown.row.key == key:
+            return entries[max(0, place - _AROUND) : place + _AROUND + 1]
+    msg = f"session {session.session_id} has no entry {key!r}"
+    raise NotFound(msg, hint="`threadkeep search` and `threadkeep show --json` name the entries")
+
+
+def _as_json(history: "History", session: "Session", entries: Iterable["Shown"]) -> Json:
+    from threadkeep.home.captured import spent_in
+
+    return {
+        "session": session_json(session),
+        "tokens": spent_in(history, session),
+        "children": [session_json(child) for child in history.children(session)],
+        "entries": [_entry_json(shown) for shown in entries],
+    }
+
+
+def _entry_json(shown: "Shown") -> Json:
+    names = ("key", "role", "kind", "at", "tool", "call_id", "error", "model", "text")
+    return {**{name: getattr(shown.entry, name) for name in names}, "at": shown.row.at}
+
+
+# ---------------------------------------------------------------------- facts
+
+
+def _pieces(
+    history: "History", session: "Session", entries: Iterable["Shown"], view: View
+) -> Iterator[Piece]:
+    yield from _facts(history, session)
+    speaker = ""
+    for shown in entries:
+        if view.wants(shown):
+            yield from _speaker(shown, speaker)
+            yield from _entry(shown, view)
+            speaker = shown.row.role if shown.row.kind != "prompt" else ""
+
+
+def _facts(history: "History", session: "Session") -> Iterator[Piece]:
+    from threadkeep.home.captured import spent_in
+
+    yield Piece(one_line(session.session_id), "bold")
+    yield Piece(f"  {one_name(session)}\n")
+    failed = f"{session.errors:,} failed" if session.errors else ""
+    spent = token_words(spent_in(history, session))
+    yield from _line(session.harness, session.version, session.model, session.agent)
+    yield from _line(session.cwd or session.project, session.git_branch)
+    yield from _line(
+        f"{when(session.started_at)} – {when(session.ended_at)}",
+        counted(session.entries, "message"),
+        counted(session.tool_calls, "tool call"),
+        failed,
+    )
+    yield from _line(f"tokens: {spent}" if spent else "")
+    yield from _line(f"started by {session.parent_session_id}" if session.parent_session_id else "")
+    for child in history.children(session):
+        told = f"{one_name(child, _TITLE)} ({counted(child.entries, 'message')})"
+        yield from _line(f"subagent {short_id(history, child)}: {told}")
+
+
+def _line(*facts: str) -> Iterator[Piece]:
+    shown = [one_line(fact) for fact in facts if fact]
+    if shown:
+        yield Piece(f"{' · '.join(shown)}\n", "dim")
+
+
+# ---------------------------------------------------------------------- entries
+
+
+def _speaker(shown: "Shown", before: str) -> Iterator[Piece]:
+    """Say who speaks, if that is not who spoke before; results belong to who asked for them."""
+    role = "assistant" if shown.row.role == "tool" else shown.row.role
+    if role != ("assistant" if before == "tool" else before):
+        yield Piece("\n")
+        yield from header(role, when(shown.row.at), shown.entry.model)
+
+
+def _entry(shown: "Shown", view: View) -> Iterator[Piece]:
+    entry, kind = shown.entry, shown.row.kind
+    if shown.row.key == view.at:
+        yield Piece("▶ ", "bold yellow")
+    if kind in ("prompt", "text"):
+        yield Piece(indented(entry.text.strip("\n"), "  ") + "\n")
+    elif kind == "reasoning":
+        yield Piece(indented(f"thinking: {entry.text.strip()}", "  ") + "\n", "dim italic")
+    elif kind == "tool_call":
+        yield Piece(f"  ▸ {one_line(entry.tool) or 'tool'} ", "yellow")
+        yield Piece(_hanging(view.cut(entry.text)) + "\n")
+    elif kind == "tool_result":
+        sign, style = ("✗", "red") if entry.error else ("→", "dim")
+        yield Piece(f"    {sign} {_hanging(view.cut(entry.text))}\n", style)
+    else:
+        style = "red" if entry.error else "magenta" if kind == "summary" else "dim"
+        yield Piece(indented(f"[{kind}] {view.cut(entry.text)}", "  ") + "\n", style)
+
+
+def _hanging(text: str) -> str:
+    return text.replace("\n", "\n      ")

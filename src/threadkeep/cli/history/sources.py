@@ -1,0 +1,100 @@
+"""`threadkeep sources`: what there is on the disk, and how much of it is in the store."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.history.capture import user_home_option
+from threadkeep.cli.history.opening import comparing
+from threadkeep.cli.history.words import when
+from threadkeep.cli.output import counted, document, note, size_text, table, warn, write
+
+if TYPE_CHECKING:
+    from threadkeep.home.captured import Coverage, SourceCoverage
+
+_DISK = ("source", "program", "logs", "captured", "size", "gone", "kept out", "places")
+_STORE = ("program", "sessions", "messages", "lines", "size", "bad lines", "failed", "last")
+
+
+@store_command("sources", "threadkeep sources", "threadkeep sources --json")
+@user_home_option
+def sources(call: Call, *, user_home: str | None) -> None:
+    """Show which agents were found, how much of each is captured, and what was not understood.
+
+    Three tables: what is on the disk by source, what is in the store by program, and record types
+    that this version does not know. The disk decides, not what the store says about itself.
+    """
+    with comparing(call, user_home) as history:
+        found = history.coverage()
+    if call.as_json:
+        document(**_as_json(found))
+        return
+    table(_DISK, list(_disk(found)), wide="places", spare=("program", "size"))
+    if found.stored:
+        write()
+        table(_STORE, list(_store(found)), spare=("bad lines", "lines"))
+    if found.unknown:
+        write()
+        rows = [(one.harness, one.kind, f"{one.count:,}", one.path or "") for one in found.unknown]
+        table(("program", "unknown record", "count", "last seen in"), rows, wide="last seen in")
+    _remarks(found)
+
+
+def _disk(found: "Coverage") -> Iterator[tuple[str, ...]]:
+    for one in found.sources:
+        if one.found or one.gone or one.places:
+            yield (
+                one.name,
+                one.harness,
+                f"{one.found:,}",
+                _percent(one),
+                size_text(one.bytes_found),
+                f"{one.gone:,}",
+                f"{one.excluded:,}",
+                ", ".join(one.places),
+            )
+
+
+def _percent(one: "SourceCoverage") -> str:
+    """Round down: what is not whole must not look whole."""
+    return f"{int(one.percent * 10) / 10:g} %" if one.found else ""
+
+
+def _store(found: "Coverage") -> Iterator[tuple[str, ...]]:
+    for harness, one in found.stored.items():
+        yield (
+            harness,
+            f"{one.sessions:,}",
+            f"{one.entries:,}",
+            f"{one.lines:,}",
+            size_text(one.source_bytes),
+            f"{one.bad_lines:,}",
+            f"{one.failed:,}",
+            when(one.captured_at),
+        )
+
+
+def _as_json(found: "Coverage") -> dict[str, object]:
+    listed = [
+        {
+            **{name: getattr(one, name) for name in one.__struct_fields__},
+            "percent": one.percent,
+        }
+        for one in found.sources
+    ]
+    return {"sources": listed, "stored": found.stored, "unknown": found.unknown}
+
+
+def _remarks(found: "Coverage") -> None:
+    behind = sum(one.found - one.current for one in found.sources)
+    gone = sum(one.gone for one in found.sources)
+    failed = sum(one.failed for one in found.stored.values())
+    if not any(one.found or one.gone for one in found.sources):
+        note("no agent has left a log here; --user-home DIR looks elsewhere")
+    if behind:
+        some = next(path for one in found.sources for path in one.behind)
+        note(f"{counted(behind, 'log')} not captured yet, such as {some}: `threadkeep capture`")
+    if gone:
+        note(f"{counted(gone, 'log')} kept though no longer on the disk")
+    if failed:
+        warn(f"{counted(failed, 'log')} could not be read; `threadkeep capture` says why")

@@ -1,0 +1,150 @@
+"""Taking rows out of the contract's tables, with all that hangs on them, by their numbers.
+
+What a node tells comes from its evidence. When evidence goes, its links go; a node that is left
+without any goes too, and with it the entities that nothing else mentions.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, get_args
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.archive import digest
+
+Evidence = Literal["event", "segment", "legacy", "visit", "run", "lesson"]
+Kind = (
+    Evidence
+    | Literal["node", "entity", "snapshot", "job", "annotation", "excerpt", "alarm", "orphan"]
+)
+
+# Kind -> the queries that take one row out, what refers to it first. Cascades do the rest.
+_STEPS: Final[dict[Kind, tuple[str, ...]]] = {
+    "event": ("drop_event_ticket", "drop_event_entities", "drop_event"),
+    "segment": ("drop_segment_ticket", "drop_segment"),
+    "legacy": ("drop_legacy_ticket", "drop_legacy"),
+    "visit": ("drop_visit_ticket", "drop_visit"),
+    "run": ("drop_run",),
+    "lesson": ("drop_lesson",),
+    "snapshot": ("leave_snapshot", "drop_snapshot"),
+    "job": ("drop_job",),
+    "annotation": ("drop_annotation",),
+    "excerpt": ("drop_excerpt",),
+    "alarm": ("drop_alarm",),
+    "orphan": ("drop_orphan",),
+}
+_EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
+_NODE_STEPS: Final = (
+    *(f"unlink_node_from_{what}" for what in ("events", "segments", "legacy", "visits")),
+    *("unlink_node_from_runs", "unlink_node_from_lessons", "unlink_node_from_entities"),
+    "drop_node",
+)
+_ENTITY_STEPS: Final = (
+    *("unlink_entity_from_nodes", "unlink_entity_from_events"),
+    *("drop_relationships", "drop_entity"),
+)
+
+
+def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
+    """Take rows out with their tickets and links; give how many nodes went with them."""
+    numbers = list(ids)
+    if kind == "node":
+        return erase_nodes(tx, numbers)
+    if kind == "entity":
+        _erase_entities(tx, numbers)
+        return 0
+    nodes = forsake(tx, kind, numbers) if kind in _EVIDENCE else 0
+    beside = _beside_events(tx, numbers) if kind == "event" else (set(), set())
+    for number in numbers:
+        for step in _STEPS[kind]:
+            tx.run(step, {"id": number})
+    for snapshot in beside[0]:
+        tx.run("drop_unused_snapshot", {"id": snapshot})
+    _erase_bare_entities(tx, beside[1])
+    return nodes
+
+
+def forsake(tx: Tx, kind: str, ids: Iterable[int]) -> int:
+    """Take rows from the nodes that rest on them; give how many nodes had nothing else."""
+    nodes: set[int] = set()
+    for number in ids:
+        nodes.update(_column(tx, f"nodes_of_{kind}", number))
+        tx.run(f"unlink_{kind}", {"id": number})
+    return erase_nodes(tx, [n for n in nodes if tx.value("has_evidence", {"id": n}) is None])
+
+
+def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
+    """Take nodes out, with links, vectors and the entities that only they mention."""
+    numbers = list(ids)
+    entities = {entity for n in numbers for entity in _column(tx, "entities_of_node", n)}
+    steps = ("drop_vector", *_NODE_STEPS) if vectors_are(tx, "writable") else _NODE_STEPS
+    for number in numbers:
+        for step in steps:
+            tx.run(step, {"id": number})
+    _erase_bare_entities(tx, entities)
+    return len(numbers)
+
+
+def doomed_nodes(tx: Tx, gone: Mapping[Kind, set[int]]) -> set[int]:
+    """Name the nodes that rest on nothing but these rows, or are among them."""
+    nodes = set(gone.get("node", ()))
+    touched: set[int] = set()
+    for kind in _EVIDENCE:
+        touched.update(
+            n for row in gone.get(kind, ()) for n in _column(tx, f"nodes_of_{kind}", row)
+        )
+    for node in touched - nodes:
+        rests_on = ((kind, n) for kind in _EVIDENCE for n in _column(tx, f"{kind}s_of_node", node))
+        if all(number in gone.get(kind, ()) for kind, number in rests_on):
+            nodes.add(node)
+    return nodes
+
+
+def vectors_are(tx: Tx, state: Literal["writable", "locked"]) -> bool:
+    """Tell whether there are vectors that can be taken out, or only with their extension.
+
+    Its tables behind the scenes are left alone: changing them would break the others' vectors.
+    """
+    made = str(tx.value("vectors_table") or "")
+    if not made:
+        return False
+    virtual = "VIRTUAL" in made.upper().partition("(")[0]
+    writable = not virtual or tx.value("has_module", {"name": "vec0"}) is not None
+    return writable == (state == "writable")
+
+
+def _beside_events(tx: Tx, ids: Iterable[int]) -> tuple[set[int], set[int]]:
+    """Give the environments and the entities that events refer to."""
+    snapshots: set[int] = set()
+    entities: set[int] = set()
+    for number in ids:
+        snapshots.update(n for n in _column(tx, "snapshot_of_event", number) if n is not None)
+        entities.update(_column(tx, "entities_of_event", number))
+    return snapshots, entities
+
+
+def _erase_bare_entities(tx: Tx, ids: Iterable[int]) -> None:
+    _erase_entities(tx, [n for n in ids if tx.value("entity_is_linked", {"id": n}) is None])
+
+
+def _erase_entities(tx: Tx, ids: Iterable[int]) -> None:
+    for number in ids:
+        for step in _ENTITY_STEPS:
+            tx.run(step, {"id": number})
+
+
+def _column(tx: Tx, query: str, number: int) -> list[int]:
+    return [row[0] for row in tx.all(query, {"id": number})]
+
+
+# ---------------------------------------------------------------------- lines
+
+
+def remember_forgotten(tx: Tx, lines: Iterable[bytes]) -> None:
+    """Keep lines from ever being captured again; only their digests are stored."""
+    tx.run_bulk("put_forgotten_line", [(digest(line),) for line in lines if line])
+
+
+def forgotten_lines(tx: Tx) -> Callable[[bytes], bool]:
+    """Give a test for forgotten lines; while none was forgotten it costs nothing."""
+    if tx.value("any_forgotten_line") is None:
+        return lambda _: False
+    return lambda line: tx.value("is_forgotten_line", {"digest": digest(line)}) is not None

@@ -1,0 +1,375 @@
+-- The named queries that take things out of the knowledge store, and tidy up behind them.
+
+-- ------------------------------------------------------------------ evidence and nodes
+
+-- name: nodes_of_event
+SELECT knowledge_node_id FROM knowledge_node_events WHERE event_id = :id
+
+-- name: unlink_event
+DELETE FROM knowledge_node_events WHERE event_id = :id
+
+-- name: nodes_of_segment
+SELECT knowledge_node_id FROM knowledge_node_agentic_sessions WHERE agentic_session_id = :id
+
+-- name: unlink_segment
+DELETE FROM knowledge_node_agentic_sessions WHERE agentic_session_id = :id
+
+-- name: nodes_of_legacy
+SELECT knowledge_node_id FROM knowledge_node_claude_sessions WHERE claude_session_id = :id
+
+-- name: unlink_legacy
+DELETE FROM knowledge_node_claude_sessions WHERE claude_session_id = :id
+
+-- name: nodes_of_visit
+SELECT knowledge_node_id FROM knowledge_node_browser_events WHERE browser_event_id = :id
+
+-- name: unlink_visit
+DELETE FROM knowledge_node_browser_events WHERE browser_event_id = :id
+
+-- name: nodes_of_run
+SELECT knowledge_node_id FROM knowledge_node_workflow_runs WHERE run_id = :id
+
+-- name: unlink_run
+DELETE FROM knowledge_node_workflow_runs WHERE run_id = :id
+
+-- name: nodes_of_lesson
+SELECT knowledge_node_id FROM knowledge_node_lessons WHERE lesson_id = :id
+
+-- name: unlink_lesson
+DELETE FROM knowledge_node_lessons WHERE lesson_id = :id
+
+-- name: has_evidence
+SELECT 1 WHERE EXISTS (SELECT 1 FROM knowledge_node_events WHERE knowledge_node_id = :id)
+  OR EXISTS (SELECT 1 FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :id)
+  OR EXISTS (SELECT 1 FROM knowledge_node_claude_sessions WHERE knowledge_node_id = :id)
+  OR EXISTS (SELECT 1 FROM knowledge_node_browser_events WHERE knowledge_node_id = :id)
+  OR EXISTS (SELECT 1 FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id)
+  OR EXISTS (SELECT 1 FROM knowledge_node_lessons WHERE knowledge_node_id = :id)
+
+-- name: events_of_node
+SELECT event_id FROM knowledge_node_events WHERE knowledge_node_id = :id
+
+-- name: segments_of_node
+SELECT agentic_session_id FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :id
+
+-- name: legacys_of_node
+SELECT claude_session_id FROM knowledge_node_claude_sessions WHERE knowledge_node_id = :id
+
+-- name: visits_of_node
+SELECT browser_event_id FROM knowledge_node_browser_events WHERE knowledge_node_id = :id
+
+-- name: runs_of_node
+SELECT run_id FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
+
+-- name: lessons_of_node
+SELECT lesson_id FROM knowledge_node_lessons WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_events
+DELETE FROM knowledge_node_events WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_segments
+DELETE FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_legacy
+DELETE FROM knowledge_node_claude_sessions WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_visits
+DELETE FROM knowledge_node_browser_events WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_runs
+DELETE FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_lessons
+DELETE FROM knowledge_node_lessons WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_entities
+DELETE FROM knowledge_node_entities WHERE knowledge_node_id = :id
+
+-- name: drop_node
+DELETE FROM knowledge_nodes WHERE id = :id
+
+-- name: vectors_table
+SELECT sql FROM sqlite_master WHERE type = 'table' AND name = 'knowledge_vectors'
+
+-- name: has_module
+SELECT 1 FROM pragma_module_list WHERE name = :name
+
+-- name: drop_vector
+DELETE FROM knowledge_vectors WHERE knowledge_node_id = :id
+
+-- name: entities_of_node
+SELECT entity_id FROM knowledge_node_entities WHERE knowledge_node_id = :id
+
+-- name: entities_of_event
+SELECT entity_id FROM event_entities WHERE event_id = :id
+
+-- name: entity_is_linked
+SELECT 1 WHERE EXISTS (SELECT 1 FROM knowledge_node_entities WHERE entity_id = :id)
+  OR EXISTS (SELECT 1 FROM event_entities WHERE entity_id = :id)
+
+-- name: unlink_entity_from_nodes
+DELETE FROM knowledge_node_entities WHERE entity_id = :id
+
+-- name: unlink_entity_from_events
+DELETE FROM event_entities WHERE entity_id = :id
+
+-- name: drop_relationships
+DELETE FROM relationships WHERE from_entity_id = :id OR to_entity_id = :id
+
+-- name: drop_entity
+DELETE FROM entities WHERE id = :id
+
+-- ------------------------------------------------------------------ rows by their number
+
+-- name: drop_event_ticket
+DELETE FROM enrichment_queue WHERE event_id = :id
+
+-- name: drop_event_entities
+DELETE FROM event_entities WHERE event_id = :id
+
+-- name: drop_event
+DELETE FROM events WHERE id = :id
+
+-- name: drop_segment_ticket
+DELETE FROM agentic_enrichment_queue WHERE session_id = :id
+
+-- name: drop_segment
+DELETE FROM agentic_sessions WHERE id = :id
+
+-- name: drop_legacy_ticket
+DELETE FROM claude_enrichment_queue WHERE claude_session_id = :id
+
+-- name: drop_legacy
+DELETE FROM claude_sessions WHERE id = :id
+
+-- name: drop_visit_ticket
+DELETE FROM browser_enrichment_queue WHERE browser_event_id = :id
+
+-- name: drop_visit
+DELETE FROM browser_events WHERE id = :id
+
+-- name: drop_run
+DELETE FROM workflow_runs WHERE id = :id
+
+-- name: drop_lesson
+DELETE FROM lessons WHERE id = :id
+
+-- name: drop_job
+DELETE FROM workflow_jobs WHERE id = :id
+
+-- name: drop_annotation
+DELETE FROM workflow_annotations WHERE id = :id
+
+-- name: drop_excerpt
+DELETE FROM workflow_log_excerpts WHERE id = :id
+
+-- name: drop_alarm
+DELETE FROM capture_alarms WHERE id = :id
+
+-- name: leave_snapshot
+UPDATE events SET env_snapshot_id = NULL WHERE env_snapshot_id = :id
+
+-- name: drop_snapshot
+DELETE FROM env_snapshots WHERE id = :id
+
+-- name: drop_orphan
+DELETE FROM tk_orphans WHERE rowid = :id
+
+-- name: snapshot_of_event
+SELECT env_snapshot_id FROM events WHERE id = :id
+
+-- name: drop_unused_snapshot
+DELETE FROM env_snapshots WHERE id = :id AND NOT EXISTS (SELECT 1 FROM events WHERE env_snapshot_id = :id)
+
+-- ------------------------------------------------------------------ what belongs to a log
+
+-- name: sessions_of_log
+SELECT s.session_id, s.id FROM tk_sessions AS s
+WHERE s.id IN (SELECT session FROM tk_entries WHERE log_id = :log) OR (s.harness = :harness AND s.session_id = :session_id)
+
+-- name: log_has_others
+SELECT 1 FROM tk_entries WHERE log_id = :log AND session != :session LIMIT 1
+
+-- name: entry_sessions_of_log
+SELECT line, session FROM tk_entries WHERE log_id = :log
+
+-- name: delete_log_entries
+DELETE FROM tk_entries WHERE log_id = :log
+
+-- name: delete_log_records
+DELETE FROM tk_records WHERE log_id = :log
+
+-- name: delete_log_unknown
+DELETE FROM tk_unknown WHERE log_id = :log
+
+-- name: delete_log
+DELETE FROM tk_logs WHERE id = :log
+
+-- A segment is written again only if this, its end or its hash differs.
+-- name: touch_segment
+UPDATE agentic_sessions SET message_count = -1 WHERE id = :id
+
+-- name: legacy_by_key
+SELECT id FROM claude_sessions WHERE session_id = :session_id AND segment_index = :index
+
+-- name: project_of_log
+SELECT project_dir, parent_session_id, is_subagent FROM agentic_sessions
+WHERE harness = :harness AND source_file = :path ORDER BY segment_index LIMIT 1
+
+-- name: tool_events_of_session
+SELECT id FROM events
+WHERE source_kind = 'claude-tool' AND session_id IN (SELECT id FROM sessions WHERE terminal = :terminal)
+
+-- name: rewrite_tool_event
+UPDATE events SET command = :command, stdout = :stdout, stderr = NULL, stdout_truncated = :truncated, exit_code = :exit_code,
+  duration_ms = :duration, cwd = :cwd, git_branch = :git_branch, redaction_count = :masked
+WHERE id = :id
+
+-- name: renew_event_ticket
+INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
+ON CONFLICT (event_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
+WHERE status != 'processing'
+
+-- name: blank_first_prompt
+UPDATE tk_sessions SET first_prompt = '' WHERE id = :session
+
+-- What the log said and does not say any more; what others said stays.
+-- name: unlearn_session
+UPDATE tk_sessions SET
+  title = CASE WHEN title = :title THEN '' ELSE title END,
+  agent = CASE WHEN agent = :agent THEN '' ELSE agent END,
+  slug = CASE WHEN slug = :slug THEN '' ELSE slug END
+WHERE id = :session
+
+-- name: delete_usage
+DELETE FROM tk_usage WHERE harness = ? AND key = ? AND session = ?
+
+-- ------------------------------------------------------------------ what belongs to a session
+
+-- name: delete_session_usage
+DELETE FROM tk_usage WHERE session = :session
+
+-- name: delete_session_entries
+DELETE FROM tk_entries WHERE session = :session
+
+-- name: delete_session
+DELETE FROM tk_sessions WHERE id = :session
+
+-- name: segments_of_session
+SELECT id FROM agentic_sessions WHERE harness = :harness AND session_id = :session_id
+
+-- name: legacy_of_session
+SELECT id FROM claude_sessions WHERE session_id = :session_id
+
+-- name: drop_empty_shell_session
+DELETE FROM sessions WHERE terminal = :terminal AND NOT EXISTS (SELECT 1 FROM events WHERE session_id = sessions.id)
+
+-- name: drop_offsets
+DELETE FROM claude_session_offsets WHERE session_id = :session_id OR path = :path
+
+-- name: drop_parity
+DELETE FROM claude_session_parity WHERE path = :path
+
+-- name: drop_cursors
+DELETE FROM agentic_cursor WHERE last_id = :session_id OR source_key = :key
+
+-- name: count_session_entries
+SELECT count(*) FROM tk_entries WHERE session = :session
+
+-- ------------------------------------------------------------------ what to forget
+
+-- piece: chosen
+s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.title, s.agent, s.model, s.cwd, s.project, s.git_branch,
+s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
+
+-- name: sessions_to_forget
+SELECT {chosen} FROM tk_sessions AS s
+WHERE (CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
+  AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
+  AND (CAST(:since AS INTEGER) IS NULL OR s.started_at >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR s.ended_at < :until)
+ORDER BY s.id
+
+-- name: put_forgotten
+INSERT OR IGNORE INTO tk_forgotten (harness, session_id, forgotten_at) VALUES (:harness, :session_id, :now)
+
+-- name: any_forgotten_named
+SELECT 1 FROM tk_forgotten WHERE session_id = :session_id AND (CAST(:harness AS TEXT) IS NULL OR harness = :harness)
+
+-- name: forgotten_but_there
+SELECT {chosen} FROM tk_forgotten AS f JOIN tk_sessions AS s ON s.harness = f.harness AND s.session_id = f.session_id
+WHERE EXISTS (SELECT 1 FROM tk_entries WHERE session = s.id)
+  OR EXISTS (SELECT 1 FROM tk_logs WHERE harness = s.harness AND session_id = s.session_id AND lines > 0)
+ORDER BY s.id
+
+-- name: put_forgotten_line
+INSERT OR IGNORE INTO tk_forgotten_lines (digest) VALUES (?)
+
+-- name: any_forgotten_line
+SELECT 1 FROM tk_forgotten_lines LIMIT 1
+
+-- name: is_forgotten_line
+SELECT 1 FROM tk_forgotten_lines WHERE digest = :digest
+
+-- name: logs_to_search
+SELECT l.id FROM tk_logs AS l WHERE l.lines > 0 AND (CAST(:harness AS TEXT) IS NULL OR l.harness = :harness) ORDER BY l.id
+
+-- name: span_of_log
+SELECT min(at), max(at) FROM tk_entries WHERE log_id = :log
+
+-- name: shell_events_between
+SELECT id FROM events WHERE source_kind = 'shell'
+  AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
+  AND (CAST(:project AS TEXT) IS NULL OR cwd = :project OR cwd LIKE :project_below ESCAPE '\' OR cwd LIKE :project_named ESCAPE '\')
+
+-- name: visits_between
+SELECT id FROM browser_events
+WHERE (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
+
+-- name: runs_between
+SELECT id FROM workflow_runs
+WHERE (CAST(:since AS INTEGER) IS NULL OR coalesce(started_at, first_seen_at) >= :since)
+  AND (CAST(:until AS INTEGER) IS NULL OR coalesce(started_at, first_seen_at) < :until)
+
+-- name: drop_quiet_shell_sessions
+DELETE FROM sessions WHERE NOT EXISTS (SELECT 1 FROM events WHERE session_id = sessions.id)
+  AND (CAST(:since AS INTEGER) IS NULL OR start_time >= :since) AND (CAST(:until AS INTEGER) IS NULL OR start_time < :until)
+
+-- name: delete_unknown_kind
+DELETE FROM tk_unknown WHERE kind = ?
+
+-- name: unknown_kinds
+SELECT DISTINCT kind FROM tk_unknown
+
+-- ------------------------------------------------------------------ cleaning up
+
+-- name: want_cleaning
+INSERT INTO tk_cleaning (id, next_log, last_entry) VALUES (1, NULL, NULL)
+ON CONFLICT (id) DO UPDATE SET next_log = NULL, last_entry = NULL
+
+-- name: cleaning
+SELECT next_log, last_entry FROM tk_cleaning
+
+-- name: clean_on
+UPDATE tk_cleaning SET next_log = :next_log, last_entry = :last_entry
+
+-- name: cleaned
+DELETE FROM tk_cleaning WHERE next_log IS NOT NULL
+
+-- name: clear_words
+INSERT INTO tk_entry_words (tk_entry_words) VALUES ('delete-all')
+
+-- name: merge_words
+INSERT INTO tk_entry_words (tk_entry_words) VALUES ('optimize')
+
+-- name: rebuild_index
+INSERT INTO knowledge_fts (knowledge_fts) VALUES ('rebuild')
+
+-- name: count_logs_from
+SELECT count(*) FROM tk_logs WHERE id >= :log AND lines > 0
+
+-- name: next_log
+SELECT min(id) FROM tk_logs WHERE id >= :log AND lines > 0
+
+-- name: entries_to_index
+SELECT id, line, key FROM tk_entries WHERE log_id = :log AND id <= :last ORDER BY line, part

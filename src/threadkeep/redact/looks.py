@@ -1,0 +1,114 @@
+"""What a value looks like: random letters, a password, a word, a placeholder, a piece of code."""
+
+import re
+from collections import Counter
+from math import log2
+from typing import Final
+
+_MASKED: Final = re.compile(rb"\[(?:REDACTED|PRIVATE)\]?")
+_PLACEHOLDER: Final = re.compile(
+    rb"""(?ix) your | example | placeholder | change[-_]?(?:me|it|this) | redacted | dummy | sample
+    | insert | replace[-_]?(?:me|with) | xxxx | \*\*\* | \.\.\. | \xe2\x80\xa6 | todo | fixme
+    | ^(?:some|my|the|new|old|test|fake|mock|this|any)[-_ ] | [-_](?:here|goes|value)$
+    | ^(?:null|none|undefined|true|false|string|secret|token|password|required|optional)$
+    """
+)
+_REFERENCE: Final = re.compile(
+    rb"""(?x) (?: \$ [A-Za-z_({] | [$%] [({A-Za-z_] .* [)}%] $ | <\w | \{ | %[sdv(] | @\w+\.
+    | ~?\.{0,2}/ | ~/ | [A-Za-z]:[\\/] | [a-z][a-z0-9+.-]*:// | file: | env[.:] | vars\.
+    | secrets\. | process\. | os\. | sys\. | import\. | self\. | this\. | config\. | args\.
+    | req\. | ctx\. | !\w )
+    """
+)
+_CODE: Final = re.compile(
+    rb"""(?x) [A-Za-z_\]]\( | \$[{(] | \{\{ | \{[\w.]*\} | <\w+> | :: | -> | => | && | \|\|
+    | ==(?=.) | != | \?\. | \w\[ | ^[!&*@-]+[A-Za-z_]*$"""
+)
+_YOURS: Final = re.compile(rb"(?:^|[-_])your")
+_NAME: Final = re.compile(
+    rb"[A-Za-z_$][A-Za-z_$]*[0-9]{0,2}(?:[.:/-][A-Za-z_$]+[0-9]{0,2})*[.:?!]*"
+)
+_WORD: Final = re.compile(rb"[0-9]*|(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
+_BETWEEN_WORDS: Final = re.compile(rb"[-_./:@+=]+")
+_SMALL_LETTERS: Final = re.compile(rb"[a-z]+")
+
+_FEW_LETTERS: Final = 3  # `aaaa`, `x-x-x` and `****` have no more different ones
+_SOME_LETTERS: Final = 6
+_BITS: Final = 3.0  # per letter; names of ten letters have less, random ones more
+_LONG: Final = 16
+_RUNS: Final = 3
+_ALONE: Final = 0.3  # random letters have half of their small ones alone, names hardly any
+_PARTS: Final = 2
+
+
+def entropy(value: bytes) -> float:
+    """Give Shannon's entropy of the bytes, in bits per byte."""
+    size = len(value)
+    return -sum(n / size * log2(n / size) for n in Counter(value).values()) if size else 0.0
+
+
+def is_plausible(value: bytes) -> bool:
+    """Refuse what only shows the form of a secret, such as `ghp_xxxxxxxx`."""
+    lowered = value.lower()
+    varied = len(set(lowered)) >= _SOME_LETTERS
+    return varied and b"xxxxx" not in lowered and _YOURS.search(lowered) is None
+
+
+def is_random(value: bytes) -> bool:
+    """Accept letters and digits in disorder, as no name or sentence has them."""
+    fits = is_plausible(value) and entropy(value) >= _BITS
+    return fits and _is_disordered(value) and not is_worded(value)
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Tell whether a value only stands for a secret, or is masked already."""
+    if len(set(value.lower())) <= _FEW_LETTERS:
+        return True
+    return bool(_MASKED.search(value) or _PLACEHOLDER.search(value))
+
+
+def is_reference(value: bytes) -> bool:
+    """Tell whether a value says where to find one: a variable, a path, a URL, a piece of code."""
+    return bool(_REFERENCE.match(value) or _CODE.search(value))
+
+
+def is_mixed(value: bytes) -> bool:
+    """Tell whether letters stand beside digits or signs, as in a password."""
+    if has_wild_case(value):
+        return True
+    letters = value.translate(None, _NO_LETTERS)
+    return 0 < len(letters) < len(value) and _NAME.fullmatch(value) is None
+
+
+def is_worded(value: bytes) -> bool:
+    """Tell whether a value is made of words: a name, a path, a kebab or snake of words."""
+    if has_wild_case(value):
+        return False
+    if _NAME.fullmatch(value):
+        return True
+    parts = _BETWEEN_WORDS.split(value)
+    return len(parts) > _PARTS and all(_WORD.fullmatch(part) for part in parts)
+
+
+def has_wild_case(value: bytes) -> bool:
+    """Tell random letters from names: in `getUserName` no small letter stands alone."""
+    if len(value) < _LONG:
+        return False
+    runs = _SMALL_LETTERS.findall(value)
+    return len(runs) >= _RUNS and sum(len(run) == 1 for run in runs) >= _ALONE * len(runs)
+
+
+_DIGITS: Final = b"0123456789"
+_SMALL: Final = b"abcdefghijklmnopqrstuvwxyz"
+_CAPITALS: Final = _SMALL.upper()
+_NO_LETTERS: Final = bytes(code for code in range(256) if code < ord("A"))
+
+
+def _is_disordered(value: bytes) -> bool:
+    """Tell whether digits come between letters, or capitals between small ones."""
+    digits, small, capitals = (
+        len(value) - len(value.translate(None, kind)) for kind in (_DIGITS, _SMALL, _CAPITALS)
+    )
+    if digits and (min(digits, capitals + small) > 1 or min(capitals, small) > 0):
+        return True
+    return has_wild_case(value)

@@ -1,0 +1,530 @@
+"""Line logs in every state that a crash, a careless program or a rotation leaves them in."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings, strategies as st
+
+from tests.support.toy_sources import conversation, line, said
+from tests.support.worlds import World
+from threadkeep.capture import batches, line_logs
+from threadkeep.sources import files
+
+WHOLE = b'{"id": "last", "kind": "text", "text": "whole"}'
+MINUTE = 60_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def captured_at_once(folder: Path, data: bytes) -> World:
+    other = World(folder)
+    other.write(data)
+    other.capture()
+    return other
+
+
+# ---------------------------------------------------------------------- the end of a log
+
+
+def test_a_line_being_written_waits_until_it_is_whole(world: World) -> None:
+    world.write(conversation(3) + b'{"id": "half", "kind": "te')
+    report = world.capture()
+    assert world.lines_report(report).lines == 3
+    world.append(b'xt", "text": "done"}\n')
+    report = world.capture()
+    assert (world.lines_report(report).lines, world.lines_report(report).bad_lines) == (1, 0)
+    assert world.texts()[-1] == "done"
+
+
+def test_a_whole_record_without_its_line_feed_is_taken_at_once(world: World) -> None:
+    world.write(conversation(3) + WHOLE)
+    assert world.lines_report(world.capture()).lines == 4
+    assert world.texts()[-1] == "whole"
+
+
+def test_a_line_feed_that_comes_later_adds_no_line(world: World, tmp_path: Path) -> None:
+    world.write(conversation(3) + WHOLE)
+    world.capture()
+    world.append(b"\n")
+    assert world.lines_report(world.capture()).lines == 0
+    world.append(said(9))
+    world.capture()
+    once = captured_at_once(tmp_path / "once", conversation(3) + WHOLE + b"\n" + said(9))
+    assert world.held() == once.held()
+
+
+def test_text_glued_to_a_line_that_was_taken_is_the_next_line(world: World) -> None:
+    world.write(WHOLE)
+    world.capture()
+    world.append(said(3))
+    world.capture()
+    assert world.raw() == [WHOLE, said(3).rstrip()]
+    assert world.texts() == ["whole", "word3"]
+
+
+def test_a_torn_line_that_nobody_finishes_is_kept_as_it_is(world: World) -> None:
+    world.write(conversation(2) + b'{"id": "to')
+    world.capture()
+    assert world.log_row()["lines"] == 2
+    world.now += 2 * MINUTE
+    part = world.lines_report(world.capture())
+    assert (part.lines, part.bad_lines) == (1, 1)
+    assert world.raw()[-1] == b'{"id": "to'
+    assert world.lines_report(world.capture()).changed == 0
+
+
+def test_a_log_of_one_line_without_any_line_feed(world: World) -> None:
+    world.write(WHOLE)
+    world.capture()
+    assert world.raw() == [WHOLE]
+
+
+def test_an_empty_log_is_known_and_has_nothing(world: World) -> None:
+    world.write(b"")
+    world.capture()
+    assert world.log_row()["lines"] == 0
+    assert world.lines_report(world.capture()).changed == 0
+    world.append(conversation(2))
+    world.capture()
+    assert world.texts() == ["word0", "word1"]
+
+
+def test_the_zeros_that_a_crash_leaves_are_no_record_and_hide_none(world: World) -> None:
+    world.write(said(0) + b"\0" * 500)
+    world.capture()
+    world.append(said(1))
+    part = world.lines_report(world.capture())
+    assert (part.lines, part.bad_lines) == (1, 0)
+    assert world.texts() == ["word0", "word1"]
+    assert world.raw() == [said(0)[:-1], b"\0" * 500 + said(1)[:-1]]
+
+
+# ---------------------------------------------------------------------- strange lines
+
+
+def test_strange_lines_are_kept_byte_for_byte_and_only_bad_ones_counted(world: World) -> None:
+    good = [
+        said(0)[:-1] + b"\r",
+        b"",
+        b"   ",
+        said(1)[:-1] + b"\0\0" + said(2)[:-1],
+        said(3)[:-1] + said(4)[:-1],
+        b'{"id": "bytes", "kind": "text", "text": "\xff\xfe"}',
+        b'{"id": "lone", "kind": "text", "text": "\\ud800"}',
+        b'{"id": "nan", "kind": "text", "text": "n", "x": NaN}',
+        b'{"id": "huge", "kind": "text", "text": "h", "x": ' + b"9" * 400 + b"}",
+        b"[1, 2]",
+        b"null",
+    ]
+    bad = [
+        b"not json",
+        b"[" * 100_000,
+        b'{"id": ' + b"9" * 10_000 + b"}",
+        b"\xff\xfe\x00",
+        b'{"text": "a',
+    ]
+    data = b"\n".join([*good, *bad]) + b"\n"
+    world.write(b"\xef\xbb\xbf" + data)
+    part = world.lines_report(world.capture())
+    assert b"\n".join(world.raw()) + b"\n" == b"\xef\xbb\xbf" + data
+    assert (part.lines, part.bad_lines, part.errors) == (len(good) + len(bad), len(bad), {})
+    assert world.texts() == [*(f"word{n}" for n in range(5)), "\ufffd\ufffd", "\ufffd", "n", "h"]
+
+
+def test_numbers_that_no_column_can_hold_do_not_stop_a_log(world: World) -> None:
+    world.write(said(0) + line(id="x", kind="text", text="late", at=2**70) + said(1))
+    report = world.capture()
+    part = world.lines_report(report)
+    assert world.log_row("one")["lines"] in {0, 3}
+    assert part.lines == 3 or part.errors
+
+
+def test_a_line_longer_than_the_limit_is_kept_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 4000)
+    monkeypatch.setattr(files, "PIECE_BYTES", 1000)
+    long = b"x" * 9_500
+    world.write(said(0) + long + b"\n" + said(1))
+    part = world.lines_report(world.capture())
+    assert part.bad_lines == part.lines - 2 == 3
+    assert b"".join(world.raw()) == said(0)[:-1] + long + said(1)[:-1]
+    assert world.texts() == ["word0", "word1"]
+
+
+def test_the_parts_of_a_long_line_do_not_depend_on_when_it_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 4000)
+    monkeypatch.setattr(files, "PIECE_BYTES", 1000)
+    data = said(0) + b"x" * 9_500 + b"\n" + said(1) + b"y" * 4000 + b"\n" + b"z" * 4001 + b"\n"
+    once = captured_at_once(tmp_path / "once", data)
+    for at in range(0, len(data), 333):
+        world.append(data[at : at + 333])
+        world.capture()
+    assert world.held() == once.held()
+
+
+# ---------------------------------------------------------------------- other files in its place
+
+
+def test_a_log_truncated_to_nothing_keeps_what_was_captured(world: World) -> None:
+    world.write(conversation(5))
+    world.capture()
+    world.write(b"")
+    world.capture()
+    assert len(world.raw()) == 5
+    world.append(conversation(3, start=7))
+    world.capture()
+    assert world.texts() == [f"word{n}" for n in (0, 1, 2, 3, 4, 7, 8, 9)]
+
+
+def test_a_log_cut_back_to_a_part_of_itself_loses_and_doubles_nothing(world: World) -> None:
+    world.write(conversation(6))
+    world.capture()
+    before = world.held()
+    world.write(conversation(3))
+    assert world.lines_report(world.capture()).lines == 0
+    assert world.held()["entries"] == before["entries"]
+    world.append(b"".join(said(n) for n in (3, 9)))
+    assert world.lines_report(world.capture()).lines == 1
+    assert world.texts() == [f"word{n}" for n in (0, 1, 2, 3, 4, 5, 9)]
+
+
+def test_a_log_written_anew_piece_by_piece_is_not_archived_twice(world: World) -> None:
+    world.write(conversation(9))
+    world.capture()
+    data = conversation(12)
+    world.write(b"")
+    for at in range(0, len(data), 100):
+        world.append(data[at : at + 100])
+        world.capture()
+    assert b"\n".join(world.raw()) + b"\n" == data
+    assert world.session().entries == 12
+
+
+def test_truncated_and_written_with_something_else(world: World) -> None:
+    world.write(conversation(5))
+    world.capture()
+    world.write(conversation(4, start=20))
+    assert world.lines_report(world.capture()).lines == 4
+    assert b"\n".join(world.raw()) + b"\n" == conversation(5) + conversation(4, start=20)
+
+
+def test_a_longer_file_with_another_beginning_is_read_from_its_start(world: World) -> None:
+    world.write(conversation(3))
+    world.capture()
+    world.write(conversation(5, start=30) + conversation(3))
+    assert world.lines_report(world.capture()).lines == 5
+    assert len(world.raw()) == 8
+
+
+def test_a_change_behind_the_head_is_seen(world: World) -> None:
+    data = conversation(200)
+    world.write(data)
+    world.capture()
+    end = said(200, text="other")
+    world.write(data[: -len(said(199))] + end + said(201))
+    assert world.lines_report(world.capture()).lines == 2
+    assert world.texts()[-3:] == ["word199", "other", "word201"]
+
+
+def test_rotation_keeps_the_old_log_and_reads_the_new(world: World) -> None:
+    path = world.write(conversation(4))
+    world.capture()
+    os.replace(path, path.with_name("one-old.jsonl"))
+    world.write(conversation(3, start=50))
+    report = world.capture()
+    assert world.lines_report(report).errors == {}
+    assert world.texts()[-3:] == ["word50", "word51", "word52"]
+    lines = [raw for name in ("one", "one-old") for raw in _raw_or_nothing(world, name)]
+    assert set(lines) == set((conversation(4) + conversation(3, start=50)).splitlines())
+
+
+def _raw_or_nothing(world: World, name: str) -> list[bytes]:
+    return world.raw(name) if world.ask("SELECT 1 FROM tk_sessions WHERE session_id=?", name) else []
+
+
+def test_a_new_file_with_the_inode_of_the_old_is_another_log(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = world.write(conversation(4))
+    world.capture()
+    os.rename(path, world.log("two"))  # the same inode, as if the system had given it anew
+    world.log("two").write_bytes(conversation(4, start=80))
+    world.capture()
+    assert world.texts("one") == [f"word{n}" for n in range(4)]
+    assert world.texts("two") == [f"word{n}" for n in range(80, 84)]
+    assert world.log_row("one")["gone_at"] == world.now
+
+
+def test_a_reused_inode_with_a_like_beginning_is_another_log(world: World) -> None:
+    path = world.write(line(id="mode", kind="text", text="same for all"))
+    world.capture()
+    world.append(conversation(3))
+    world.capture()
+    other = line(id="mode", kind="text", text="same for all") + conversation(3, start=40)
+    path.unlink()
+    world.write(other, "two")
+    world.capture()
+    assert world.texts("two") == ["same for all", "word40", "word41", "word42"]
+    assert "word40" not in world.texts("one")
+
+
+def test_a_renamed_log_goes_on_as_the_same_session(world: World) -> None:
+    path = world.write(conversation(4))
+    world.capture()
+    archived = world.home / "logs" / "archived" / "one.jsonl"
+    archived.parent.mkdir()
+    path.rename(archived)
+    with archived.open("ab") as file:
+        file.write(conversation(2, start=4))
+    assert world.lines_report(world.capture()).lines == 2
+    assert world.log_row()["path"] == str(archived)
+    assert world.log_row()["gone_at"] is None
+    assert world.texts() == [f"word{n}" for n in range(6)]
+
+
+def test_a_log_under_a_new_name_stays_one_session_in_every_table(world: World) -> None:
+    path = world.write(conversation(4))
+    world.capture()
+    path.rename(world.log("other"))
+    with world.log("other").open("ab") as file:
+        file.write(conversation(2, start=4))
+    world.capture()
+    assert world.ask("SELECT DISTINCT session_id FROM agentic_sessions") == [("one",)]
+    assert world.texts() == [f"word{n}" for n in range(6)]
+
+
+def test_two_copies_of_a_vanished_log_do_not_share_its_row(world: World) -> None:
+    path = world.write(conversation(4))
+    world.capture()
+    data = path.read_bytes()
+    path.unlink()
+    for folder in ("a", "b"):
+        world.write(data, to=world.home / "logs" / folder / "one.jsonl")
+    world.capture()
+    paths = {row[0] for row in world.ask("SELECT path FROM tk_logs")}
+    assert paths == {str(world.home / "logs" / folder / "one.jsonl") for folder in ("a", "b")}
+    assert world.lines_report(world.capture()).changed == 0
+    assert world.session().entries == 4
+
+
+def test_compressed_and_back_again_is_one_log(world: World) -> None:
+    path = world.write(conversation(4))
+    world.capture()
+    packed = path.with_name("one.jsonl.zst")
+    world.write(zstandard.ZstdCompressor().compress(path.read_bytes()), to=packed)
+    path.unlink()
+    assert world.lines_report(world.capture()).lines == 0
+    assert world.log_row()["path"] == str(packed)
+    assert world.lines_report(world.capture()).changed == 0
+    packed.unlink()
+    world.write(conversation(6))
+    assert world.lines_report(world.capture()).lines == 2
+    assert b"\n".join(world.raw()) + b"\n" == conversation(6)
+    assert len(world.ask("SELECT 1 FROM tk_logs")) == 1
+
+
+def test_a_log_that_is_only_there_compressed(world: World) -> None:
+    data = conversation(2000)
+    packed = world.home / "logs" / "one.jsonl.zst"
+    world.write(zstandard.ZstdCompressor().compress(data), to=packed)
+    world.capture()
+    assert b"\n".join(world.raw()) + b"\n" == data
+
+
+# ---------------------------------------------------------------------- in pieces
+
+
+def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+
+
+texts = st.sampled_from(["plain", "two words", "Grüße", "x" * 300, "", "tab\there"])
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> bytes:
+    """Draw a log: entries, repeated and changed ones, facts, usage, unknown and broken lines."""
+    kinds = st.sampled_from(["said", "again", "changed", "title", "usage", "odd", "bad", "blank"])
+    lines: list[bytes] = []
+    for number, kind in enumerate(draw(st.lists(kinds, max_size=14))):
+        if kind == "said":
+            lines.append(said(number, draw(texts), cwd=draw(st.sampled_from(["/u/a", "/u/b"]))))
+        elif kind == "again" and lines:
+            lines.append(draw(st.sampled_from(lines)))
+        elif kind == "changed":
+            at = draw(st.integers(0, 10**7))
+            lines.append(line(id="same", kind="text", text=draw(texts), at=at, error=True))
+        elif kind == "title":
+            lines.append(line(title=draw(texts)))
+        elif kind == "usage":
+            lines.append(line(id=f"u{number % 3}", usage=draw(st.integers(0, 99))))
+        elif kind == "odd":
+            lines.append(line(kind="new-kind"))
+        elif kind == "bad":
+            lines.append(b'{"text": \r\n')
+        elif kind == "blank":
+            lines.append(b"\n")
+    return b"".join(lines)
+
+
+@settings(max_examples=60)
+@given(data=logs(), cuts=st.lists(st.integers(0, 3000), max_size=6), block=st.integers(40, 2000))
+def test_a_log_read_in_pieces_gives_the_same_rows_as_read_at_once(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, cuts: list[int], block: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("threadkeep.knowledge.archive.BLOCK_BYTES", block)
+        folder = tmp_path_factory.mktemp("pieces")
+        once = captured_at_once(folder / "once", data)
+        world = World(folder / "pieces")
+        for piece in pieces_of(data, cuts):
+            world.append(piece)
+            world.capture()
+        assert world.held() == once.held()
+        assert [raw + b"\n" for raw in world.raw()] == data.splitlines(keepends=True) if (
+            world.ask("SELECT 1 FROM tk_sessions")
+        ) else True
+
+
+@settings(max_examples=25)
+@given(data=logs(), piece=st.integers(1, 400), batch=st.integers(1, 900))
+def test_where_batches_end_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, piece: int, batch: int
+) -> None:
+    folder = tmp_path_factory.mktemp("batches")
+    once = captured_at_once(folder / "once", data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "PIECE_BYTES", piece)
+        patch.setattr(batches, "BATCH_BYTES", batch)
+        assert captured_at_once(folder / "small", data).held() == once.held()
+
+
+def test_the_session_that_a_log_names_itself_does_not_depend_on_pieces(
+    world: World, tmp_path: Path
+) -> None:
+    lines = [line(title="first"), *(said(n, session="real") for n in range(4)), said(5)]
+    once = captured_at_once(tmp_path / "once", b"".join(lines))
+    for one in lines:
+        world.append(one)
+        world.capture()
+    assert world.held() == once.held()
+
+
+# ---------------------------------------------------------------------- while it changes
+
+
+def test_what_is_written_while_a_log_is_read_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write(conversation(3))
+    late = iter([conversation(2, start=3), b'{"id": "ha'])
+
+    def grow(*_: object) -> None:
+        world.append(next(late, b""))
+
+    world.capture(show=grow)
+    world.append(b'lf", "kind": "text", "text": "end"}\n')
+    world.capture()
+    assert world.texts() == [*(f"word{n}" for n in range(5)), "end"]
+
+
+def test_cursors_of_other_programs_are_written_for_the_whole_log_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Codex(type(world.sources["toy"])):  # type: ignore[misc]
+        harness = "codex"
+
+    monkeypatch.setattr(batches, "BATCH_BYTES", 200)
+    monkeypatch.setattr(files, "PIECE_BYTES", 100)
+    world.sources = {"codex": Codex()}
+    path = world.write(conversation(30))
+    world.capture()
+    keys = world.ask("SELECT source_key, last_seen_updated_at, last_id FROM agentic_cursor")
+    assert keys == [(f"codex-{path.stat().st_ino}", world.now, "one")]
+
+
+@pytest.mark.parametrize("wanted", [4096, 100])
+def test_head_bytes_are_remembered_up_to_a_limit(world: World, wanted: int) -> None:
+    data = (conversation(200) if wanted == line_logs.HEAD_BYTES else conversation(5))[:-1]
+    world.write(data + b"\n")
+    world.capture()
+    assert world.log_row()["head_size"] == min(line_logs.HEAD_BYTES, len(data) + 1)
+
+
+def test_masked_lines_are_counted_and_stay_lines(world: World) -> None:
+    def mask(data: bytes) -> bytes:
+        return data.replace(b"word1", b"[REDACTED]")
+
+    world.mask = mask
+    world.write(conversation(3))
+    assert world.lines_report(world.capture()).masked_lines == 1
+    assert world.texts() == ["word0", "[REDACTED]", "word2"]
+    world.append(conversation(2, start=3))
+    assert world.lines_report(world.capture()).masked_lines == 0
+    assert len(world.raw()) == 5
+
+
+Change = Callable[[Path], None]
+
+
+def _make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _make_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _make_dangling_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.with_name("nowhere"))
+
+
+@pytest.mark.parametrize("change", [_make_folder, _make_fifo, _make_dangling_link, Path.unlink])
+@pytest.mark.parametrize("known", [False, True])
+def test_something_else_in_the_place_of_a_log(world: World, change: Change, known: bool) -> None:
+    """It happens between the look and the reading: the other logs are captured all the same."""
+    path = world.write(conversation(2), "a")
+    if known:
+        world.capture()
+        world.append(conversation(2, start=2), "a")
+    world.write(conversation(2), "b")
+    done: list[str] = []
+
+    def show(_: object) -> None:
+        if not done:
+            done.append("changed")
+            change(path)
+
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    world.capture(show=show)
+    after = len(os.listdir("/proc/self/fd")) if before else 0
+    assert after <= before
+    assert world.texts("b") == ["word0", "word1"]
+    world.capture()
+    if known:
+        assert world.texts("a") == ["word0", "word1"]
+        assert world.log_row("a")["gone_at"] == world.now
+
+
+def test_a_log_that_vanishes_before_it_is_opened_is_no_failure(world: World) -> None:
+    world.write(conversation(2), "a")
+
+    def show(_: object) -> None:
+        world.log("a").unlink(missing_ok=True)
+
+    report = world.capture(show=show)
+    assert report.errors == 0
+    assert world.ask("SELECT 1 FROM tk_logs") == []

@@ -1,0 +1,52 @@
+"""The other process of the capture tests: it captures or watches, and is killed at any moment.
+
+    capture_child.py capture|watch HOME USER BATCH
+
+Commits come after every BATCH bytes, so that there is something between the commits to be killed
+in. Says `at N` for every step of a capture and `have N` for the lines in the store.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "src"), str(REPO)]
+
+from threadkeep.capture import batches  # noqa: E402
+from threadkeep.capture.history import History  # noqa: E402
+from threadkeep.capture.report import Progress  # noqa: E402
+from threadkeep.errors import ThreadkeepError  # noqa: E402
+from threadkeep.home import Home  # noqa: E402
+
+
+def say(*words: object) -> None:
+    """Say a line in one system call, so that a kill cannot cut it."""
+    os.write(1, " ".join(map(str, words)).encode() + b"\n")
+
+
+def tell_progress(progress: Progress) -> None:
+    say("at", progress.bytes_done)
+
+
+def tell_lines(history: History) -> None:
+    with history.store.context.db.read() as tx:
+        say("have", next(iter(tx.execute("SELECT coalesce(sum(lines), 0) FROM tk_logs")))[0])
+
+
+def main() -> None:
+    role, home, user, batch = sys.argv[1:]
+    vars(batches)["BATCH_BYTES"] = int(batch)
+    try:
+        with Home(home, environ={}).history(user_home=user) as history:
+            if role == "watch":
+                history.watch(lambda: False, lambda _: tell_lines(history), poll_seconds=0.02)
+            report = history.capture(show=tell_progress)
+            tell_lines(history)
+            say("done", report.errors)
+    except ThreadkeepError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()
