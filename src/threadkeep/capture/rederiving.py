@@ -71,12 +71,12 @@ class Places:
 
     def __init__(self, around: Surroundings, sources: Mapping[str, Source]) -> None:
         self._user = around.user
-        self._sources = sources
+        self.sources = sources
         self._found: dict[str, dict[str, Log]] = {}
 
     def source(self, row: LogRow) -> Source:
         """Give the source that reads a log."""
-        source = self._sources.get(row.reader)
+        source = self.sources.get(row.reader)
         if source is None:
             msg = f"{row.path} cannot be read again: its source {row.reader!r} is switched off"
             raise Conflict(msg, hint=f"take {row.reader!r} out of [capture] disable")

@@ -117,11 +117,11 @@ def _changes(
         yield None
 
 
-def _told(roots: Iterable[Path], stop: Stop) -> Iterator[set[str]]:
+def _told(roots: Iterable[Path], stop: Stop) -> Iterator[set[str] | None]:
     from watchfiles import watch as told  # noqa: PLC0415  (an extra)
 
     try:
-        for changes in told(
+        telling = told(
             *roots,
             watch_filter=None,
             debounce=_DEBOUNCE_MS,
@@ -129,8 +129,10 @@ def _told(roots: Iterable[Path], stop: Stop) -> Iterator[set[str]]:
             yield_on_timeout=True,
             ignore_permission_denied=True,
             raise_interrupt=True,
-        ):
-            yield {path for _, path in changes}
+        )
+        for number, changes in enumerate(telling):
+            # Nobody tells what changed after the first look and before the system was asked.
+            yield {path for _, path in changes} if number else None
             if stop():
                 return
     except (OSError, RuntimeError) as error:  # too many watches, an odd file system

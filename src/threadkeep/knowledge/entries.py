@@ -17,6 +17,13 @@ class Placed(NamedTuple):
     part: int
 
 
+class Written(NamedTuple):
+    """The entries that are new or have changed, and how many of them took another's place."""
+
+    fresh: list[Entry]
+    replaced: int
+
+
 def text_hash(text: str) -> int:
     """Name a text by 64 bits: enough to see that an entry has changed, or is told twice."""
     data = text.encode("utf-8", "surrogatepass")
@@ -28,24 +35,21 @@ Words = list[tuple[int, str]]  # the number of an entry, and the text it is foun
 
 def write_entries(
     tx: Tx, log_id: int, session: int, placed: Iterable[Placed], words: Words
-) -> list[Entry]:
-    """Store entries of one session and give those that are new or have changed.
+) -> Written:
+    """Store entries of one session, in the order in which they were told.
 
-    Of several with one key the last counts. An entry that is there already stays where it is.
+    One that is told again as it was stays where it is; one that has changed takes its new place.
     What is to be indexed is added to `words`, for `index_words` before the commit.
     """
-    latest = {one.entry.key: one for one in placed}
-    known = _known(tx, session, list(latest))
+    told = list(placed)
+    known = _known(tx, session, {one.entry.key for one in told})
+    latest = _latest(known, told)
     following = int(tx.value("last_entry_id") or 0) + 1
     rows, fresh, replaced = [], [], []
-    for key, (entry, line, part) in latest.items():
-        hashed = text_hash(entry.text)
-        old = known.get(key)
-        if old is not None:
-            if old[1] == hashed:
-                continue
-            replaced.append((old[0],))
-        rows.append(_row(following, session, entry, (log_id, line, part), hashed))
+    for key, ((entry, *place), hashed) in latest.items():
+        if key in known:
+            replaced.append((known[key][0],))
+        rows.append(_row(following, session, entry, (log_id, *place), hashed))
         if entry.text:
             words.append((following, index_text(entry.text)))
         fresh.append(entry)
@@ -53,7 +57,21 @@ def write_entries(
     if replaced:
         tx.run_bulk("delete_entry", replaced)
     tx.run_bulk("insert_entry", rows)
-    return fresh
+    return Written(fresh, len(replaced))
+
+
+def _latest(
+    known: dict[str, tuple[int, int]], told: list[Placed]
+) -> dict[str, tuple[Placed, int]]:
+    """Give what is to be written: of several tellings the first of the last text."""
+    stands = {key: hashed for key, (_, hashed) in known.items()}
+    latest: dict[str, tuple[Placed, int]] = {}
+    for one in told:
+        hashed = text_hash(one.entry.text)
+        if stands.get(one.entry.key) != hashed:
+            stands[one.entry.key] = hashed
+            latest[one.entry.key] = one, hashed
+    return latest
 
 
 def index_words(tx: Tx, words: Words) -> None:
@@ -65,7 +83,7 @@ def index_words(tx: Tx, words: Words) -> None:
     tx.run_bulk("index_entry", words)
 
 
-def _known(tx: Tx, session: int, keys: list[str]) -> dict[str, tuple[int, int]]:
+def _known(tx: Tx, session: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
     if tx.value("session_has_entries", {"session": session}) is None:
         return {}
     known = {}
@@ -77,7 +95,7 @@ def _known(tx: Tx, session: int, keys: list[str]) -> dict[str, tuple[int, int]]:
 
 
 def _row(
-    id_: int, session: int, entry: Entry, place: tuple[int, int, int], hashed: int
+    id_: int, session: int, entry: Entry, place: tuple[int, ...], hashed: int
 ) -> tuple[object, ...]:
     said = (entry.role, entry.kind, entry.at, entry.tool or None, int(entry.error), hashed)
     return (id_, session, entry.key, *place, *said)

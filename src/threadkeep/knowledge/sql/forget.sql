@@ -320,7 +320,8 @@ SELECT min(at), max(at) FROM tk_entries WHERE log_id = :log
 -- name: shell_events_between
 SELECT id FROM events WHERE source_kind = 'shell'
   AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
-  AND (CAST(:project AS TEXT) IS NULL OR cwd = :project OR cwd LIKE :project_below ESCAPE '\' OR cwd LIKE :project_named ESCAPE '\')
+  AND (CAST(:project AS TEXT) IS NULL OR cwd = :project OR cwd LIKE :project_below ESCAPE '\'
+    OR cwd LIKE :project_named ESCAPE '\' OR cwd LIKE :project_in ESCAPE '\')
 
 -- name: visits_between
 SELECT id FROM browser_events
