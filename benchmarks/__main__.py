@@ -12,6 +12,8 @@ from typing import Final
 
 from benchmarks import (
     append,
+    capture,
+    capture_peers,
     contend,
     listing,
     load,
@@ -52,6 +54,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "mail-poll": mail_poll.run,
     "mail-syncs": mail_syncs.run,
     "mail-throughput": mail_throughput.run,
+    "capture": capture.run,
     "redact": redact.run,
     "ids": micro.run_ids,
     "json": micro.run_json,
@@ -63,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     if options.install_peers:
         peers.install(CACHE)
+        capture_peers.install(CACHE)
     place = Place(CACHE / "bench", options.quick)
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
     try:

@@ -6,7 +6,6 @@ of them they are repeated, each time with other ids, so that nothing looks like 
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,9 +16,9 @@ from benchmarks.capture_run import REPO
 # A log that was written to in the last minute may still grow, and is looked at again.
 _LONG_AGO_NS: Final = 1_760_000_000 * 10**9
 _ID: Final = re.compile(
-    rb"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
+    rb"(\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
     rb"|\b(?:msg|req|toolu|call)_[A-Za-z0-9]{12,}"
-    rb'|(?:(?<=\bagent-)|(?<="agentId":"))[0-9a-f]{7,17}\b'
+    rb'|(?:(?<=\bagent-)|(?<="agentId":"))[0-9a-f]{7,17}\b)'
 )
 _CLAUDE, _CODEX = Path(".claude", "projects"), Path(".codex", "sessions")
 _TEMPLATE_BYTES: Final = 4_000_000
@@ -39,13 +38,36 @@ class Corpus(NamedTuple):
         return self.claude + self.codex
 
 
+class Template:
+    """A text with ids in it, to be written again and again with others."""
+
+    def __init__(self, data: bytes) -> None:
+        self._pieces = _ID.split(data)  # every second one is an id
+
+    def copy(self, number: int) -> bytes:
+        """Give copy `number`; the first, 0, is the text itself."""
+        if not number:
+            return b"".join(self._pieces)
+        pieces = self._pieces.copy()
+        pieces[1::2] = [_other(name, number) for name in pieces[1::2]]
+        return b"".join(pieces)
+
+
+def _other(name: bytes, copy: int) -> bytes:
+    """Give the id of a copy; a UUID keeps its end, which is where numbered ones differ."""
+    if name[8:9] != b"-":
+        return name + b"%04x" % copy
+    return b"%s%04x%s" % (name[:24], int(name[24:28], 16) ^ copy, name[28:])
+
+
 def build(home: Path, copies: int) -> Corpus:
     """Fill a user home with transcripts of Claude Code and Codex, repeated `copies` times."""
     found = real_logs()
     if found:
-        for copy in range(copies):
-            for path, target in found:
-                _copy(path, home / renamed(str(target), copy), copy)
+        for path, target in found:
+            name, content = Template(str(target).encode()), Template(path.read_bytes())
+            for copy in range(copies):
+                _write(home / name.copy(copy).decode(), content.copy(copy))
     else:
         _make_up(home, copies)
     return _measured(home, real=bool(found))
@@ -56,19 +78,19 @@ def only_claude(corpus: Corpus, home: Path, limit: int) -> Corpus:
     total = 0
     for path in sorted((corpus.home / _CLAUDE).rglob("*.jsonl")):
         if total < limit:
-            _copy(path, home / path.relative_to(corpus.home), 0)
+            _write(home / path.relative_to(corpus.home), path.read_bytes())
             total += path.stat().st_size
     return _measured(home, real=corpus.real)
 
 
 def one_long_log(home: Path, size: int) -> Corpus:
     """Write one session of Claude Code of about `size` bytes, no id twice."""
-    template = Clerk(5).claude("one-long-session", _TEMPLATE_BYTES)
+    template = Template(Clerk(5).claude("one-long-session", _TEMPLATE_BYTES))
     path = home / _CLAUDE / "-home-u-work-app" / "one-long-session.jsonl"
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
-        for copy in range(max(1, round(size / len(template)))):
-            file.write(_with_other_ids(template, copy))
+        for copy in range(max(1, round(size / _TEMPLATE_BYTES))):
+            file.write(template.copy(copy))
     _settle(path)
     return _measured(home, real=False)
 
@@ -76,14 +98,11 @@ def one_long_log(home: Path, size: int) -> Corpus:
 def many_short_logs(home: Path, count: int) -> Corpus:
     """Write so many sessions of Claude Code of a few lines each, over fifty projects."""
     clerk = Clerk(6)
-    template = clerk.claude("a-short-session", 3_000)
+    template = Template(clerk.claude("a-short-session", 1_500))
     for number in range(count):
         session = clerk.uuid()
         path = home / _CLAUDE / f"-home-u-work-app{number % 50}" / f"{session}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        data = template.replace(b"a-short-session", session.encode())
-        path.write_bytes(_with_other_ids(data, number))
-        _settle(path)
+        _write(path, template.copy(number).replace(b"a-short-session", session.encode()))
     return _measured(home, real=False)
 
 
@@ -91,11 +110,6 @@ def real_logs() -> list[tuple[Path, Path]]:
     """Find the real transcripts, each with its place in a user home; none if they are not here."""
     data = Path(os.environ.get("THREADKEEP_SHARED") or REPO.parent / "shared") / "data" / "harness"
     return [*_below(data, "claude/*/projects", _CLAUDE), *_below(data, "codex/*/sessions", _CODEX)]
-
-
-def renamed(path: str, copy: int) -> str:
-    """Name the copy of a log: with other ids, as its content has."""
-    return _with_other_ids(path.encode(), copy).decode()
 
 
 # ------------------------------------------------------------------ files
@@ -107,37 +121,16 @@ def _below(data: Path, folders: str, target: Path) -> Iterator[tuple[Path, Path]
             yield path, target / path.relative_to(folder)
 
 
-def _copy(path: Path, target: Path, copy: int) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if copy:
-        target.write_bytes(_with_other_ids(path.read_bytes(), copy))
-    else:
-        shutil.copyfile(path, target)
-    _settle(target)
-
-
 def _settle(path: Path) -> None:
     os.utime(path, ns=(_LONG_AGO_NS, _LONG_AGO_NS))
 
 
-def _with_other_ids(data: bytes, copy: int) -> bytes:
-    """Change every id alike, wherever it stands."""
-    return _ID.sub(lambda found: _other(found[0], copy), data) if copy else data
-
-
-def _other(name: bytes, copy: int) -> bytes:
-    """Give the id of a copy; a UUID keeps its end, which is where numbered ones differ."""
-    if name[8:9] != b"-":
-        return name + b"%04x" % copy
-    return b"%s%04x%s" % (name[:24], int(name[24:28], 16) ^ copy, name[28:])
-
-
 def _measured(home: Path, *, real: bool) -> Corpus:
-    sizes = [
-        sum(path.stat().st_size for path in (home / place).rglob("*.jsonl"))
-        for place in (_CLAUDE, _CODEX)
-    ]
-    return Corpus(home, *sizes, real)
+    return Corpus(home, _size(home / _CLAUDE), _size(home / _CODEX), real)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
 
 
 def _make_up(home: Path, copies: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs a program and tells what it used. Started as a small process of its own, by `capture_run`:
+"""Runs a program and tells what it used, as a small process of its own (see `capture_run`).
 
     python -I -S capture_launch.py FOLDER PROGRAM ARGUMENT…
 

@@ -4,7 +4,6 @@ They live in an environment of their own, made by `python -m benchmarks --instal
 is not there is left out, with a line that says so. None needs a network, and none keeps running.
 """
 
-import shutil
 import subprocess
 import sys
 import venv
@@ -33,11 +32,11 @@ class Peer(NamedTuple):
 
     program: str
     makes: str
-    python: bool
-    whole: bool  # keeps tool calls and their results, not only what was said
-    slow: bool  # so slow that it gets a part of the transcripts
-    codex: bool  # reads those of Codex too
     command: Callable[[Path, Path], Command]
+    python: bool = True
+    whole: bool = True  # keeps tool calls and their results, not only what was said
+    slow: bool = False  # so slow that it gets a part of the transcripts
+    codex: bool = False  # reads those of Codex too
 
 
 def _agentsview(home: Path, output: Path) -> Command:
@@ -64,20 +63,12 @@ def _extractor(home: Path, output: Path) -> Command:
 
 PEERS: Final[Mapping[str, Peer]] = {
     "agentsview": Peer(
-        *("agentsview", "SQLite with full text"),
-        *(False, True, False, True, _agentsview),
+        "agentsview", "SQLite with full text", _agentsview, python=False, codex=True
     ),
-    "claude-code-log": Peer(
-        *("claude-code-log", "HTML"),
-        *(True, True, True, False, _code_log),
-    ),
-    "claude-code-transcripts": Peer(
-        *("claude-code-transcripts", "HTML"),
-        *(True, True, True, False, _transcripts),
-    ),
+    "claude-code-log": Peer("claude-code-log", "HTML", _code_log, slow=True),
+    "claude-code-transcripts": Peer("claude-code-transcripts", "HTML", _transcripts, slow=True),
     "claude-conversation-extractor": Peer(
-        *("claude-extract", "JSON of what was said"),
-        *(True, False, False, False, _extractor),
+        "claude-extract", "JSON of what was said", _extractor, whole=False
     ),
 }
 
@@ -122,5 +113,4 @@ def run_peer(place: Place, name: str, corpus: Corpus) -> Made:
         arguments, env = peer.command(corpus.home, output)
         used = launch([str(program), *arguments], env, cwd=output)
         written = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-    shutil.rmtree(corpus.home / ".cache", ignore_errors=True)
     return Made(used, corpus.size if peer.codex else corpus.claude, written)

@@ -48,7 +48,9 @@ def by_part(path: Path) -> dict[str, int]:
 
 def _belongs(table: str, tables: tuple[str, ...]) -> bool:
     """Tell whether a table is one of these, or one that FTS5 keeps beneath it."""
-    return table in tables or any(table.startswith(f"{name}_") for name in tables if "words" in name)
+    return table in tables or any(
+        table.startswith(f"{name}_") for name in tables if "words" in name
+    )
 
 
 def _row(name: str, size: int, source: int) -> tuple[str, ...]:

@@ -1,14 +1,15 @@
-"""What runs in a fresh process of our own:
+"""What runs in a fresh process of our own.
 
-    python -m benchmarks.capture_worker ORDER …
+python -m benchmarks.capture_worker ORDER …
 
-    nothing                   only starts, with everything imported that capture needs
-    capture STORE USERHOME    captures the logs below USERHOME into the home STORE
-    unmasked STORE USERHOME   the same without looking for secrets
+nothing                   only starts, with everything imported that capture needs
+capture STORE USERHOME    captures the logs below USERHOME into the home STORE
+unmasked STORE USERHOME   the same without looking for secrets
 """
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +63,11 @@ def summary(report: Report) -> dict[str, Any]:
     }
 
 
-ORDERS: Final = {"nothing": nothing, "capture": captured, "unmasked": unmasked}
+ORDERS: Final[dict[str, Callable[..., Any]]] = {
+    "nothing": nothing,
+    "capture": captured,
+    "unmasked": unmasked,
+}
 
 
 if __name__ == "__main__":

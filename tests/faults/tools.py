@@ -111,6 +111,7 @@ CHAT = Store("chat_adapter.py", "hostile_adapter.py")
 STATE = Store("state_adapter.py", "state_hostile_adapter.py", "state-")
 MAIL = Store("mail_adapter.py", "mail_hostile_adapter.py", "mail-", folder=True)
 KNOWLEDGE = Store("knowledge_adapter.py", "", "knowledge-")
+CAPTURE = Store("capture_adapter.py", "capture_hostile_adapter.py", "capture-")
 
 
 def run(what: Run, work: Path) -> Outcome:
@@ -257,8 +258,10 @@ def migcrash(versions: Iterable[int], method: str, *words: str, store: Store = C
     return Run(name, "migcrash", arguments, program="strace")
 
 
-def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -> Run:
-    """Damage the files of a crashed store.
+def tear(
+    cases: int, *, mode: str = "ordered", seed: int, milliseconds: int = 600, store: Store = CHAT
+) -> Run:
+    """Damage the files of a store that was killed after so long.
 
     The tool takes the order in which messages began for the order in which they changed. A store
     in a folder writes some messages and then puts one of its files where the tool looks for it.
@@ -270,7 +273,7 @@ def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -
     command = store.writer(mode, "--iter 1", "--n 60" if store.folder else "")
     arguments = (
         *("--cases", str(cases), "--seed", str(seed)),
-        *("--ms", "4000" if store.folder else "600"),
+        *("--ms", "4000" if store.folder else str(milliseconds)),
         *("--writer", command, "--verifier", store.verifier()),
     )
     return Run(f"{store.prefix}tear {mode}", "tear", arguments)

@@ -1,7 +1,6 @@
 """User homes full of agents' logs: our own made-up ones, and the real ones of the optional data."""
 
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -11,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from tests.conftest import REPO
 from threadkeep.capture.history import History
 from threadkeep.home import Home
+from threadkeep.knowledge.archive import digest
 
 FIXTURES = REPO / "tests" / "fixtures" / "sources"
 # Older than the minute in which a last line may still be written to.
@@ -103,16 +104,13 @@ def multiply(user: Path, times: int) -> Path:
             copied, changed = name, data
             for old in _IDS:
                 new = f"{old[:4]}{number:04x}"
-                copied, changed = copied.replace(old, new), changed.replace(*_bytes(old, new))
+                copied = copied.replace(old, new)
+                changed = changed.replace(old.encode(), new.encode())
             target = user / copied
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(changed)
     settle(user)
     return user
-
-
-def _bytes(*texts: str) -> list[bytes]:
-    return [text.encode() for text in texts]
 
 
 def add_edge_cases(shared: Path, user: Path) -> None:
@@ -217,8 +215,6 @@ def _left_out(name: str) -> set[str]:
 
 def archived(database: Path) -> dict[tuple[str, str], list[bytes]]:
     """Give the archived lines of every log, by its path and item, read with plain SQL."""
-    import zstandard
-
     sql = (
         "SELECT l.path, l.item, k.data, k.size, k.digest FROM tk_logs l"
         " LEFT JOIN tk_log_blocks b ON b.log_id = l.id LEFT JOIN tk_blocks k ON k.id = b.block_id"
@@ -226,11 +222,11 @@ def archived(database: Path) -> dict[tuple[str, str], list[bytes]]:
     )
     found: dict[tuple[str, str], list[bytes]] = {}
     with closing(sqlite3.connect(database)) as connection:
-        for path, item, data, size, digest in connection.execute(sql):
+        for path, item, data, size, name in connection.execute(sql):
             lines = found.setdefault((os.fsdecode(path), item), [])
             if data is not None:
                 text = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
-                assert hashlib.blake2b(text, digest_size=16).digest() == digest
+                assert digest(text) == name
                 lines += text.split(b"\n")[:-1]
     return found
 

@@ -5,6 +5,7 @@ Everything here only reads, so a dry run and a real one choose, and count, the s
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -198,25 +199,23 @@ def _times(
 ) -> Iterator[int | None]:
     for entry in entries_in(sources, log, line, number).values():
         yield entry.at
-    for record in _decoded(line):
-        if isinstance(record, dict):
-            yield iso_ms(record.get("timestamp"))
+    with suppress(Invalid):
+        for record in decode_line(line):
+            if isinstance(record, dict):
+                yield iso_ms(record.get("timestamp"))
 
 
 def _texts(sources: Mapping[str, Source], log: LogRow, number: int, line: bytes) -> Iterator[str]:
-    """Yield everything that can be read in a line: as shown, as stored, and as it stands there."""
-    yield line.decode("utf-8", "replace")
-    for record in _decoded(line):
+    """Yield everything that can be read in a line: in its record, and as it is shown."""
+    try:
+        records = decode_line(line)
+    except Invalid:
+        yield line.decode("utf-8", "replace")
+        return
+    for record in records:
         yield from strings_in(record)
     for entry in entries_in(sources, log, line, number).values():
         yield entry.text
-
-
-def _decoded(line: bytes) -> list[Any]:
-    try:
-        return decode_line(line)
-    except Invalid:
-        return []
 
 
 def strings_in(value: Any) -> Iterator[str]:

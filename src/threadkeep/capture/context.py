@@ -7,6 +7,7 @@ import msgspec
 from threadkeep.base.sqlite import Database
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import Who
+from threadkeep.redact.engine import Redactor
 from threadkeep.sources.records import UserHome
 
 # Masks the secrets in whole lines; the number of lines stays the same.
@@ -22,3 +23,4 @@ class Surroundings(msgspec.Struct, frozen=True):
     clock: Callable[[], int]  # epoch milliseconds
     who: Who
     exclusion: Exclusion
+    redactor: Redactor | None = None  # the same for single texts; None: our own rules alone

@@ -9,6 +9,7 @@ from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
 from threadkeep.knowledge.archive import LineWriter, digest
 from threadkeep.knowledge.entries import Words
+from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD, forgotten_lines
 from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
 from threadkeep.sources.records import Item, Log, Source
 
@@ -83,10 +84,13 @@ class DocumentCapture:
         """Feed every record; store those that are new or have changed, and give their bytes."""
         known = {key: (name, line) for key, name, line in tx.all("known_records", {"log": row.id})}
         writer = LineWriter(tx, row.id)
+        is_forgotten = forgotten_lines(tx)
         size = 0
         for key, line in self._masked(item.item):
             name = digest(line)
             stored = known.get(key)
+            if (stored is not None and stored[0] == FORGOTTEN_RECORD) or is_forgotten(line):
+                continue
             if stored is not None and stored[0] == name:
                 intake.feed(line, stored[1])
                 continue

@@ -60,6 +60,8 @@ from threadkeep.sources.claude_tools import session_uuid
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Source
 
+__all__ = ["Forget", "Forgotten", "finish", "forget", "purge"]
+
 _EXAMPLES: Final = 10
 _CURSORS: Final = {"codex": "codex", "cursor": "cursor-agent"}
 
@@ -169,22 +171,26 @@ def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: _Plan)
         plan.example(f"{log.path}:{number + 1}")
     lost = foresee(tx, places, log, changed)
     for key in lost.segments:
-        number = segment_number(tx, log.harness, key)
-        known = set() if number is None else {number}
-        plan.lose("segment", known)
+        segment = _known(segment_number(tx, log.harness, key))
+        plan.lose("segment", segment)
         plan.lose("legacy", set(legacy_numbers(tx, key)))
-        plan.changed |= known if key in lost.segments_changed else set()
+        plan.changed |= segment if key in lost.segments_changed else set()
     for envelope in lost.events:
-        number = event_number(tx, envelope)
-        known = set() if number is None else {number}
-        plan.lose("event", known)
-        plan.rewritten |= known if envelope in lost.events_changed else set()
+        event = _known(event_number(tx, envelope))
+        plan.lose("event", event)
+        plan.rewritten |= event if envelope in lost.events_changed else set()
+
+
+def _known(number: int | None) -> set[int]:
+    return set() if number is None else {number}
 
 
 def _count_rows(matches: Matches, plan: _Plan) -> None:
     for texts, number, _ in matches:
-        made_anew = number in plan.lost.get("segment" if texts.kind == "segment" else "event", ())
-        if texts.kind is not None and not (texts.kind in {"segment", "event"} and made_anew):
+        if texts.kind is None:
+            continue
+        made_anew = texts.kind in {"segment", "event"} and number in plan.lost.get(texts.kind, ())
+        if not made_anew:
             plan.lose(texts.kind, {number})
             plan.example(f"{texts.table} {number}")
 

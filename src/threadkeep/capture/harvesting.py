@@ -15,7 +15,7 @@ from threadkeep.knowledge.entries import Placed, Words, write_entries
 from threadkeep.knowledge.health import health_name, note_success
 from threadkeep.knowledge.logs import LogRow
 from threadkeep.knowledge.segments import write_segment
-from threadkeep.knowledge.sessions import Growth, grow_session, learn, session_number
+from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
 from threadkeep.knowledge.usage import write_usage
 from threadkeep.sources.decoding import decode_line
@@ -78,18 +78,24 @@ class Intake:
 
     def write_entries(self, tx: Tx, words: Words) -> None:
         """Store the entries fed so far; `words` takes what is to be indexed."""
-        for session_id, placed in self._placed.items():
-            session = session_number(tx, self._harness, session_id)
-            growth = Growth()
-            for entry in write_entries(tx, self._row.id, session, placed, words):
-                growth.count(entry)
-            if growth.entries:
-                grow_session(tx, session, growth)
-                self._report.entries += growth.entries
-        if self._placed and self._row.session_id not in self._placed and not self._row.parser:
+        if self._placed and tx.value("log_has_entries", {"log": self._row.id}) is None:
             # The log itself knows better than its name whose it is.
             self._row.session_id = next(iter(self._placed))
+        for session_id, placed in self._placed.items():
+            self._write_session(tx, session_id, placed, words)
         self._placed.clear()
+
+    def _write_session(self, tx: Tx, session_id: str, placed: list[Placed], words: Words) -> None:
+        session = session_number(tx, self._harness, session_id)
+        written = write_entries(tx, self._row.id, session, placed, words)
+        growth = Growth()
+        for entry in written.fresh:
+            growth.count(entry)
+        if growth.entries:
+            grow_session(tx, session, growth)
+            self._report.entries += growth.entries
+        if written.replaced:
+            recount(tx, session)
 
     def write_harvest(self, tx: Tx, who: Who, now: int) -> None:
         """Store what the parser found out beside the entries."""

@@ -4,10 +4,14 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
 from typing import Any, Self
 
+from threadkeep.capture.choosing import Forget
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.coverage import Coverage, cover
 from threadkeep.capture.engine import Wanted, capture
+from threadkeep.capture.forgetting import Forgotten, finish, forget
+from threadkeep.capture.reindexing import reindex
 from threadkeep.capture.report import Report, Watcher, silent
+from threadkeep.capture.rescanning import Rescanned, rescan
 from threadkeep.capture.transcripts import Hit, Shown, raw_lines, search, transcript
 from threadkeep.capture.watching import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
@@ -44,11 +48,15 @@ class History:
     ) -> Report:
         """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
         refuse_write(self.store.access)
-        return capture(self._around, self._sources, wanted, dry_run=dry_run, show=show)
+        report = capture(self._around, self._sources, wanted, dry_run=dry_run, show=show)
+        if not dry_run:
+            finish(self._around, self._sources)
+        return report
 
     def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
         """Capture, and go on capturing what changes, until `stop` says so."""
         refuse_write(self.store.access)
+        finish(self._around, self._sources)
         watch(self._around, self._sources, stop, show, poll_seconds=poll_seconds)
 
     def coverage(self) -> Coverage:
@@ -88,6 +96,24 @@ class History:
     def usage(self, among: Among = ANY, *, zone: tzinfo = UTC) -> Spending:
         """Sum up tokens by program, model, project and day."""
         return self.store.spending(among, zone=zone)
+
+    def forget(self, what: Forget, *, dry_run: bool = False, show: Watcher = silent) -> Forgotten:
+        """Take out what was captured, for good; with `dry_run` only count what would go."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        context = self.store.context
+        return forget(context, self._around, self._sources, what, dry_run=dry_run, show=show)
+
+    def rescan(self, *, dry_run: bool = False, show: Watcher = silent) -> Rescanned:
+        """Mask what the rules of today find in what was stored before."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        return rescan(self._around, self._sources, dry_run=dry_run, show=show)
+
+    def reindex(self, show: Watcher = silent) -> int:
+        """Make the index of all words anew, and give free space back; tell how many entries."""
+        refuse_write(self.store.access)
+        return reindex(self._around, self._sources, show)
 
     def close(self) -> None:
         """Close the store."""

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
@@ -16,10 +18,11 @@ from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport, Progress, Watcher
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import LineWriter, digest, read_lines
-from threadkeep.knowledge.logs import LogRow, load_log, save_log
+from threadkeep.knowledge.forgetting import forgotten_lines
+from threadkeep.knowledge.logs import LogRow, load_log_by_id, save_log
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import LogFile, Piece
-from threadkeep.sources.records import Log, Source, Stamp
+from threadkeep.sources.records import Log, Parser, Source, Stamp
 
 HEAD_BYTES: Final = 4096
 _TAIL_BYTES: Final = 256
@@ -38,10 +41,12 @@ class LineCapture:
         self._log = log
         self._row = row
         self._report = report
-        self._intake = Intake(source.harness, row, source.parser(log, row.parser), report)
+        self._intake = Intake(source.harness, row, _parser(source, log, row), report)
         self._seen: Counter[bytes] | None = None  # after a rewrite: what is archived already
+        self._unseen = 0  # how much of that was not met again
         self._writer: LineWriter | None = None
         self._unterminated = False  # the last line was taken without its line feed
+        self._waits = False  # the last line is not taken yet
         self._before = (row.lines, row.source_bytes)
 
     def run(self, file: LogFile, batches: Batches, progress: Progress, show: Watcher) -> None:
@@ -53,12 +58,13 @@ class LineCapture:
         if self._was_rewritten(file):
             self._start_over(tx)
         self._unterminated = file.between(max(0, row.read_to - 1), row.read_to) not in {b"", b"\n"}
-        for piece in _settled(file.pieces(row.read_to), settled=self._is_settled(file.stamp)):
+        for piece in self._settled(file.pieces(row.read_to), file.stamp):
             if self._writer is None:
                 tx = batches.tx()
                 if self._overtaken(tx):
                     return
                 self._writer = LineWriter(tx, row.id)
+                self._is_forgotten = forgotten_lines(tx)
             self._take(self._writer, piece)
             self._intake.write_entries(tx, batches.words)
             progress.bytes_done += len(piece)
@@ -72,6 +78,7 @@ class LineCapture:
         if self._writer is not None or not self._overtaken(tx):
             self._note_looks(file.stamp)
             self._save(tx, file)
+            self._note_for_others(tx, self._around.clock())
 
     # ------------------------------------------------------------------ is it still the same file
 
@@ -87,12 +94,13 @@ class LineCapture:
 
     def _start_over(self, tx: Tx) -> None:
         self._seen = Counter(digest(line) for line in read_lines(tx, self._row.id))
+        self._unseen = self._seen.total()
         self._row.read_to = 0
         self._row.head, self._row.head_size = None, 0
 
     def _overtaken(self, tx: Tx) -> bool:
         """Tell whether another process read on in this log while no transaction was open."""
-        stored = load_log(tx, self._row.reader, self._row.path)
+        stored = load_log_by_id(tx, self._row.id)
         return stored is None or (stored.lines, stored.read_to) != (
             self._row.lines,
             self._row.read_to if self._seen is None else stored.read_to,
@@ -103,19 +111,35 @@ class LineCapture:
 
     # ------------------------------------------------------------------ lines
 
+    def _settled(self, pieces: Iterable[Piece], stamp: Stamp) -> Iterator[bytes]:
+        """Yield the pieces to take: whole lines, and a last one that is as it will stay."""
+        held: Piece | None = None
+        for piece in pieces:
+            if held is not None:
+                yield held.data  # not the last: a line too long to be held, taken in parts
+            held = None if piece.complete else piece
+            if piece.complete:
+                yield piece.data
+        if held is not None and (self._is_settled(stamp) or _is_whole(held.data)):
+            yield held.data
+        else:
+            self._waits = held is not None
+
     def _take(self, writer: LineWriter, piece: bytes) -> None:
-        if self._unterminated and piece.startswith(b"\n"):  # the line feed that was missing
-            self._row.read_to += 1
-            piece = piece[1:]
+        self._row.read_to += len(piece)
+        if self._unterminated:  # here comes the line feed that was missing
+            piece = piece.removeprefix(b"\r\n" if piece.startswith(b"\r") else b"\n")
         self._unterminated = False
         for line in self._masked(piece):
             if self._seen and self._seen[name := digest(line)] > 0:
                 self._seen[name] -= 1
+                self._unseen -= 1
+                continue
+            if self._is_forgotten(line):
                 continue
             self._intake.feed(line, writer.next_line)
             writer.append(line)
             self._row.source_bytes += len(line) + 1
-        self._row.read_to += len(piece)
 
     def _masked(self, piece: bytes) -> list[bytes]:
         masked = self._around.mask(piece)
@@ -123,7 +147,7 @@ class LineCapture:
         if masked is not piece:
             before = piece.split(b"\n")
             self._report.masked_lines += sum(map(bytes.__ne__, before, lines))
-        return lines[:-1] if masked.endswith(b"\n") else lines
+        return lines if lines[-1] else lines[:-1]
 
     # ------------------------------------------------------------------ what is remembered
 
@@ -137,7 +161,6 @@ class LineCapture:
         self._remember_bytes(file)
         row.captured_at, row.gone_at, row.error = now, None, None
         save_log(tx, row)
-        self._note_for_others(tx, now)
         lines, size = self._before
         self._report.lines += row.lines - lines
         self._report.source_bytes += row.source_bytes - size
@@ -145,7 +168,9 @@ class LineCapture:
 
     def _remember_bytes(self, file: LogFile) -> None:
         row = self._row
-        if row.head_size < HEAD_BYTES and row.head_size < row.read_to:
+        # Without a head the log is compared with the archive from its start the next time too:
+        # what was there before it was rewritten may still come back.
+        if self._unseen == 0 and row.head_size < min(HEAD_BYTES, row.read_to):
             head = file.between(0, min(HEAD_BYTES, row.read_to))
             row.head, row.head_size = digest(head), len(head)
         row.tail = digest(file.between(max(0, row.read_to - _TAIL_BYTES), row.read_to))
@@ -153,7 +178,7 @@ class LineCapture:
     def _note_looks(self, stamp: Stamp) -> None:
         row = self._row
         row.size, row.mtime_ns, row.device, row.inode = stamp
-        if row.read_to < stamp.size and not self._is_settled(stamp):
+        if self._waits:
             row.mtime_ns = -1  # look again: the last line may be complete by then
 
     def _note_for_others(self, tx: Tx, now: int) -> None:
@@ -169,17 +194,11 @@ class LineCapture:
             tx.run("put_cursor", {**cursor, "last_id": row.session_id, "now": now})
 
 
-def _settled(pieces: Iterable[Piece], *, settled: bool) -> Iterator[bytes]:
-    """Yield the pieces to take: whole lines, and a last one that will not be finished any more."""
-    held: Piece | None = None
-    for piece in pieces:
-        if held is not None:
-            yield held.data  # not the last: a line too long to be held, taken in parts
-        held = None if piece.complete else piece
-        if piece.complete:
-            yield piece.data
-    if held is not None and (settled or _is_whole(held.data)):
-        yield held.data
+def _parser(source: Source, log: Log, row: LogRow) -> Parser:
+    """Make the parser of a log; one that was read under another name keeps its session."""
+    if row.parser is not None and log.session_id:
+        log = msgspec.structs.replace(log, session_id=row.session_id)
+    return source.parser(log, row.parser)
 
 
 def _is_whole(data: bytes) -> bool:

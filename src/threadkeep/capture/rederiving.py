@@ -19,7 +19,12 @@ from threadkeep.capture.transcripts import entries_in
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.knowledge.archive import LineWriter, digest, read_block, read_lines
 from threadkeep.knowledge.entries import Words
-from threadkeep.knowledge.forgetting import erase, forsake, remember_forgotten
+from threadkeep.knowledge.forgetting import (
+    FORGOTTEN_RECORD,
+    erase,
+    forsake,
+    remember_forgotten,
+)
 from threadkeep.knowledge.hashing import content_hash
 from threadkeep.knowledge.logs import LogRow, save_log
 from threadkeep.knowledge.segments import enqueue, write_segment
@@ -36,8 +41,6 @@ SegmentKey = tuple[str, int]  # session and index
 
 _MASK: Final = "[REDACTED]"
 _WRITTEN_TOGETHER: Final = 2_000  # lines whose entries wait in memory
-# A record that was forgotten has this for a digest, which no text has.
-FORGOTTEN_RECORD: Final = b""
 
 
 class Lost(msgspec.Struct):
@@ -167,13 +170,13 @@ def foresee(tx: Tx, places: Places, row: LogRow, changed: Mapping[int, bytes]) -
 def segment_number(tx: Tx, harness: str, key: SegmentKey) -> int | None:
     """Give the row number of a segment."""
     values = {"session_id": key[0], "harness": harness, "index": key[1]}
-    found = tx.one("segment_by_key", values)
-    return None if found is None else int(found[0])
+    found = tx.value("number_of_segment", values)
+    return None if found is None else int(found)
 
 
 def event_number(tx: Tx, envelope: str) -> int | None:
     """Give the row number of the event that a tool call is stored as."""
-    found = tx.value("tool_event", {"envelope": envelope})
+    found = tx.value("number_of_event", {"envelope": envelope})
     return None if found is None else int(found)
 
 
@@ -335,8 +338,6 @@ class _Remaking:
                 erase(tx, "segment", [number])
         for segment in after.segments:
             number = segment_number(tx, harness, (segment.session_id, segment.index))
-            if number is not None:
-                tx.run("touch_segment", {"id": number})
             write_segment(tx, harness, segment, self._row.path, now)
             if number is not None and (segment.session_id, segment.index) in lost.segments_changed:
                 enqueue(tx, number, now)

@@ -60,9 +60,7 @@ def write_entries(
     return Written(fresh, len(replaced))
 
 
-def _latest(
-    known: dict[str, tuple[int, int]], told: list[Placed]
-) -> dict[str, tuple[Placed, int]]:
+def _latest(known: dict[str, tuple[int, int]], told: list[Placed]) -> dict[str, tuple[Placed, int]]:
     """Give what is to be written: of several tellings the first of the last text."""
     stands = {key: hashed for key, (_, hashed) in known.items()}
     latest: dict[str, tuple[Placed, int]] = {}

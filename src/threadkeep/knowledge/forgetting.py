@@ -16,6 +16,9 @@ Kind = (
     | Literal["node", "entity", "snapshot", "job", "annotation", "excerpt", "alarm", "orphan"]
 )
 
+# A document's record that was forgotten has this for a digest, which no text has.
+FORGOTTEN_RECORD: Final = b""
+
 # Kind -> the queries that take one row out, what refers to it first. Cascades do the rest.
 _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
     "event": ("drop_event_ticket", "drop_event_entities", "drop_event"),

@@ -16,10 +16,7 @@ _AT_ONCE = 10
 
 class _Stored(NamedTuple):
     id: int
-    content_hash: str | None
     last_enriched_hash: str | None
-    end_time: int
-    messages: int
 
 
 def write_segment(tx: Tx, harness: str, segment: Segment, source_file: str, now: int) -> bool:
@@ -27,26 +24,16 @@ def write_segment(tx: Tx, harness: str, segment: Segment, source_file: str, now:
     hashed = content_hash(segment)
     key = {"session_id": segment.session_id, "harness": harness, "index": segment.index}
     found = tx.one("segment_by_key", key)
-    stored = None if found is None else _Stored(*found)
-    if stored is not None and _same(stored, segment, hashed):
-        return False
     values = _values(harness, segment, source_file, hashed)
-    if stored is None:
+    if found is None:
         enqueue(tx, tx.insert("insert_segment", {**values, "now": now}), now)
         return True
-    tx.run("update_segment", {**values, "id": stored.id})
+    stored = _Stored(*found)
+    if not tx.run("update_segment", {**values, "id": stored.id}):
+        return False  # as it was
     if _wants_ticket(tx, stored, hashed, now):
         enqueue(tx, stored.id, now)
     return True
-
-
-def _same(stored: _Stored, segment: Segment, hashed: str) -> bool:
-    # The hash leaves out times, counts and tokens, which grow while a tool runs.
-    return (stored.content_hash, stored.end_time, stored.messages) == (
-        hashed,
-        segment.end,
-        segment.messages,
-    )
 
 
 def _wants_ticket(tx: Tx, stored: _Stored, hashed: str, now: int) -> bool:

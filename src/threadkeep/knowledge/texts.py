@@ -58,7 +58,7 @@ TEXTS: Final = (
     Texts("workflow_jobs", ("name", "raw_json"), "job"),
     Texts("workflow_annotations", ("path", "message"), "annotation"),
     Texts("workflow_log_excerpts", ("step_name", "excerpt"), "excerpt"),
-    Texts("lessons", ("path_prefix", "summary", "fix_hint"), "lesson"),
+    Texts("lessons", ("summary", "fix_hint"), "lesson"),
     Texts("capture_alarms", ("details_json", "ack_note"), "alarm"),
     Texts("source_health", ("last_error_msg",)),
     Texts("enrichment_queue", ("error_message",)),

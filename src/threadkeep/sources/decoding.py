@@ -12,18 +12,19 @@ _fast = msgspec.json.Decoder()
 _careful = json.JSONDecoder()
 _LONE: Final = re.compile("[\ud800-\udfff]")
 _BLANK: Final = b" \t\r\n\0\x0b\x0c"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def decode_line(line: bytes) -> list[Any]:
     """Give the JSON values of a line: one, none if it is blank, several if lines were glued.
 
-    NUL bytes around them (a crash leaves a file's tail filled with them) are passed over. Raises
-    Invalid for what is no JSON.
+    A byte order mark, and NUL bytes around them (a crash leaves a file's tail filled with them),
+    are passed over. Raises Invalid for what is no JSON.
     """
     try:
         return [_fast.decode(line)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _decode_carefully(line.strip(_BLANK))
+        return _decode_carefully(line.removeprefix(_BYTE_ORDER_MARK).strip(_BLANK))
 
 
 def _decode_carefully(line: bytes) -> list[Any]:

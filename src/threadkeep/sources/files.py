@@ -56,7 +56,12 @@ class LogFile:
         """Give the bytes from one place to another, fewer if the log is shorter."""
         if not self._compressed:
             return os.pread(self._descriptor, end - start, start)
-        return b"".join(_from(self._raw(0), start))[: end - start]
+        found = b""
+        for data in _from(self._raw(0), start):
+            found += data
+            if len(found) >= end - start:
+                break
+        return found[: end - start]
 
     def pieces(self, start: int) -> Iterator[Piece]:
         """Yield everything from a place on, cut behind line feeds."""
@@ -93,7 +98,13 @@ def _from(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:
 def _whole_lines(raw: Iterable[bytes]) -> Iterator[Piece]:
     held: list[bytes] = []
     length = 0
-    for data in raw:
+    for piece in raw:
+        data, first = piece, piece.find(b"\n")
+        if length + (first if first >= 0 else len(data)) > LONGEST_LINE:
+            # Cut at the same place whenever it is read, so that its parts are always the same.
+            room = LONGEST_LINE - length
+            yield Piece(b"".join([*held, data[:room]]), complete=False)
+            held, length, data = [], 0, data[room:]
         end = data.rfind(b"\n") + 1
         if end:
             yield Piece(b"".join([*held, data[:end]]), complete=True)
@@ -101,8 +112,5 @@ def _whole_lines(raw: Iterable[bytes]) -> Iterator[Piece]:
         if end < len(data):
             held.append(data[end:])
             length += len(held[-1])
-        if length >= LONGEST_LINE:
-            yield Piece(b"".join(held), complete=False)
-            held, length = [], 0
     if held:
         yield Piece(b"".join(held), complete=False)

@@ -205,9 +205,11 @@ DELETE FROM tk_unknown WHERE log_id = :log
 -- name: delete_log
 DELETE FROM tk_logs WHERE id = :log
 
--- A segment is written again only if this, its end or its hash differs.
--- name: touch_segment
-UPDATE agentic_sessions SET message_count = -1 WHERE id = :id
+-- name: number_of_segment
+SELECT id FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness AND segment_index = :index
+
+-- name: number_of_event
+SELECT id FROM events WHERE envelope_id = :envelope
 
 -- name: legacy_by_key
 SELECT id FROM claude_sessions WHERE session_id = :session_id AND segment_index = :index

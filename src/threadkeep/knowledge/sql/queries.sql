@@ -132,6 +132,9 @@ SELECT seq FROM sqlite_sequence WHERE name = 'tk_entries'
 -- name: session_has_entries
 SELECT 1 FROM tk_entries WHERE session = :session LIMIT 1
 
+-- name: log_has_entries
+SELECT 1 FROM tk_entries WHERE log_id = :log LIMIT 1
+
 -- name: entry_by_key
 SELECT id, hash FROM tk_entries WHERE session = ? AND key = ?
 
@@ -162,7 +165,7 @@ ON CONFLICT (harness, kind) DO UPDATE SET count = count + excluded.count, log_id
 -- ------------------------------------------------------------------ segments and their tickets
 
 -- name: segment_by_key
-SELECT id, content_hash, last_enriched_content_hash, end_time, message_count FROM agentic_sessions
+SELECT id, last_enriched_content_hash FROM agentic_sessions
 WHERE session_id = :session_id AND harness = :harness AND segment_index = :index
 
 -- name: insert_segment
@@ -177,7 +180,13 @@ UPDATE agentic_sessions SET model = :model, agent = :agent, project_dir = :proje
   slug = :slug, title = :title, parent_session_id = :parent, is_subagent = :is_subagent, summary_text = :summary,
   tool_calls_json = :tools, user_prompts_json = :prompts, snapshot_diffs_json = :diffs, message_count = :messages,
   token_count = :tokens, end_time = :end, content_hash = :hash
-WHERE id = :id
+WHERE id = :id AND (
+  content_hash, end_time, message_count, token_count, summary_text, model, agent, project_dir, cwd, git_branch, slug, title,
+  parent_session_id, is_subagent, snapshot_diffs_json
+) IS NOT (
+  :hash, :end, :messages, :tokens, :summary, :model, :agent, :project_dir, :cwd, :git_branch, :slug, :title,
+  :parent, :is_subagent, :diffs
+)
 
 -- name: segment_ticket
 SELECT status, updated_at FROM agentic_enrichment_queue WHERE session_id = :id
@@ -202,21 +211,22 @@ SELECT id FROM sessions WHERE terminal = :terminal ORDER BY id LIMIT 1
 INSERT INTO sessions (start_time, terminal, shell, hostname, username, created_at)
 VALUES (:start, :terminal, :shell, :hostname, :username, :now)
 
--- name: tool_event
-SELECT id FROM events WHERE envelope_id = :envelope
+-- name: last_event
+SELECT max(id) FROM events
 
--- name: insert_tool_event
+-- A call whose result has come meanwhile is completed; what is complete stays as it is.
+-- name: put_tool_event
 INSERT INTO events (session_id, timestamp, command, stdout, stderr, stdout_truncated, stderr_truncated, exit_code, duration_ms,
   cwd, hostname, shell, git_branch, git_dirty, envelope_id, source_kind, tool_name, redaction_count, created_at)
 VALUES (:session, :at, :command, :stdout, NULL, :truncated, NULL, :exit_code, :duration, :cwd, :hostname, :shell, :git_branch,
   :git_dirty, :envelope, 'claude-tool', :tool, :masked, :now)
+ON CONFLICT (envelope_id) WHERE envelope_id IS NOT NULL DO UPDATE SET stdout = excluded.stdout,
+  stdout_truncated = excluded.stdout_truncated, exit_code = excluded.exit_code, duration_ms = excluded.duration_ms
+WHERE stdout IS NULL AND (excluded.stdout IS NOT NULL OR excluded.duration_ms > 0)
 
--- name: complete_tool_event
-UPDATE events SET stdout = :stdout, stdout_truncated = :truncated, exit_code = :exit_code, duration_ms = :duration
-WHERE envelope_id = :envelope AND stdout IS NULL AND (:stdout IS NOT NULL OR :duration > 0)
-
--- name: enqueue_event
-INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
+-- name: enqueue_events_after
+INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at)
+SELECT id, 'pending', 5, :now, :now FROM events WHERE id > :last ORDER BY id
 
 -- ------------------------------------------------------------------ health, and where the contract's own readers stand
 

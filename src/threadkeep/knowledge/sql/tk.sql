@@ -35,7 +35,7 @@ CREATE INDEX IF NOT EXISTS tk_logs_inode ON tk_logs (inode);
 -- the digest of its text, so the same block of two logs is stored once.
 CREATE TABLE IF NOT EXISTS tk_blocks (
   id INTEGER PRIMARY KEY,
-  digest BLOB NOT NULL UNIQUE,       -- BLAKE2b of the text, also the proof that it is undamaged
+  digest BLOB NOT NULL UNIQUE,       -- half of the text's SHA-256, also the proof that it is undamaged
   size INTEGER NOT NULL,             -- bytes of text
   codec TEXT NOT NULL DEFAULT 'zstd',
   data BLOB NOT NULL
