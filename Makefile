@@ -9,8 +9,8 @@ READY := .venv/.ready
 help:            ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' $(MAKEFILE_LIST)
 
-run: $(READY)    ## record a bundled demo conversation and follow it live
-	$(BIN)/threadkeep demo
+run: $(READY)    ## capture what agents did on this machine (or a bundled demo), and show it
+	@$(BIN)/threadkeep capture --or-demo
 
 # The fault tests run alone, before the rest: they kill, cut and fill, and start many processes themselves.
 test: $(READY)   ## run everything: lint, types, fault tests (short form), all other tests

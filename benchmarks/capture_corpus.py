@@ -73,20 +73,10 @@ def build(home: Path, copies: int) -> Corpus:
     return _measured(home, real=bool(found))
 
 
-def only_claude(corpus: Corpus, home: Path, limit: int) -> Corpus:
-    """Copy the first transcripts of Claude Code, up to about `limit` bytes."""
-    total = 0
-    for path in sorted((corpus.home / _CLAUDE).rglob("*.jsonl")):
-        if total < limit:
-            _write(home / path.relative_to(corpus.home), path.read_bytes())
-            total += path.stat().st_size
-    return _measured(home, real=corpus.real)
-
-
 def one_long_log(home: Path, size: int) -> Corpus:
     """Write one session of Claude Code of about `size` bytes, no id twice."""
     template = Template(Clerk(5).claude("one-long-session", _TEMPLATE_BYTES))
-    path = home / _CLAUDE / "-home-u-work-app" / "one-long-session.jsonl"
+    path = home / _CLAUDE / "-home-u-app" / "one-long-session.jsonl"
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
         for copy in range(max(1, round(size / _TEMPLATE_BYTES))):
@@ -101,7 +91,7 @@ def many_short_logs(home: Path, count: int) -> Corpus:
     template = Template(clerk.claude("a-short-session", 1_500))
     for number in range(count):
         session = clerk.uuid()
-        path = home / _CLAUDE / f"-home-u-work-app{number % 50}" / f"{session}.jsonl"
+        path = home / _CLAUDE / f"-home-u-app{number % 50}" / f"{session}.jsonl"
         _write(path, template.copy(number).replace(b"a-short-session", session.encode()))
     return _measured(home, real=False)
 
@@ -138,7 +128,7 @@ def _make_up(home: Path, copies: int) -> None:
     clerk = Clerk(4)
     for _ in range(32 * copies):
         session = clerk.uuid()
-        _write(home / _CLAUDE / "-home-u-work-app" / f"{session}.jsonl",
+        _write(home / _CLAUDE / "-home-u-app" / f"{session}.jsonl",
                clerk.claude(session, 570_000))  # fmt: skip
     for _ in range(4 * copies):
         session = clerk.uuid()

@@ -68,7 +68,7 @@ class Clerk:
     # ------------------------------------------------------------------ Claude Code
 
     def _claude_lines(self, session: str) -> Iterator[Json]:
-        place = {"isSidechain": False, "userType": "external", "cwd": "/home/u/work/app"}
+        place = {"isSidechain": False, "userType": "external", "cwd": "/home/u/app"}
         about = {**place, "sessionId": session, "version": "2.1.62", "gitBranch": "main"}
         parent: str | None = None
         for said in self._claude_turns():
@@ -110,8 +110,8 @@ class Clerk:
             return {"command": self._text(_INPUT), "description": self._text((30, 60))}
         if name == "Edit":
             change = {"old_string": self._text(_INPUT), "new_string": self._text(_INPUT)}
-            return {"file_path": "/home/u/work/app/run.py", **change}
-        return {"file_path": f"/home/u/work/app/{self._maker.words(12)}.py"}
+            return {"file_path": "/home/u/app/run.py", **change}
+        return {"file_path": f"/home/u/app/{self._maker.words(12)}.py"}
 
     # ------------------------------------------------------------------ Codex
 
@@ -120,7 +120,7 @@ class Clerk:
             yield {"timestamp": self._stamp(), "type": kind, "payload": payload}
 
     def _codex_turns(self, session: str) -> Iterator[tuple[str, Json]]:
-        about = {"cwd": "/home/u/work/app", "originator": "codex-tui", "cli_version": "0.140.0"}
+        about = {"cwd": "/home/u/app", "originator": "codex-tui", "cli_version": "0.140.0"}
         yield "session_meta", {"id": session, "timestamp": self._stamp(), **about, "source": "cli"}
         while True:
             yield "turn_context", {"cwd": about["cwd"], "model": "gpt-5.5", "effort": "medium"}
@@ -136,7 +136,7 @@ class Clerk:
         yield "event_msg", {"type": "agent_message", "message": text}
         spoken = {"type": "message", "role": "assistant"}
         yield "response_item", {**spoken, "content": [{"type": "output_text", "text": text}]}
-        arguments = json.dumps({"cmd": self._text(_INPUT), "workdir": "/home/u/work/app"})
+        arguments = json.dumps({"cmd": self._text(_INPUT), "workdir": "/home/u/app"})
         asked = {"type": "function_call", "name": "exec_command", "arguments": arguments}
         yield "response_item", {**asked, "call_id": call}
         said = {"type": "function_call_output", "call_id": call, "output": self._listing(_OUTPUT)}

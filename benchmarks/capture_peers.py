@@ -34,8 +34,8 @@ class Peer(NamedTuple):
     makes: str
     command: Callable[[Path, Path], Command]
     python: bool = True
-    whole: bool = True  # keeps tool calls and their results, not only what was said
-    slow: bool = False  # so slow that it gets a part of the transcripts
+    whole: bool = True  # keeps what tools answered, too
+    slow: bool = False  # so slow that it gets the transcripts once, never repeated
     codex: bool = False  # reads those of Codex too
 
 
@@ -68,7 +68,7 @@ PEERS: Final[Mapping[str, Peer]] = {
     "claude-code-log": Peer("claude-code-log", "HTML", _code_log, slow=True),
     "claude-code-transcripts": Peer("claude-code-transcripts", "HTML", _transcripts, slow=True),
     "claude-conversation-extractor": Peer(
-        "claude-extract", "JSON of what was said", _extractor, whole=False
+        "claude-extract", "JSON without tool results", _extractor, whole=False
     ),
 }
 

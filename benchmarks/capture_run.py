@@ -37,8 +37,10 @@ def launch(command: Sequence[str], env: Mapping[str, str], cwd: Path = REPO) -> 
         launcher = [sys.executable, "-I", "-S", capture_launch.__file__, folder, *command]
         whole = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **env}
         found = subprocess.run(
-            launcher, env=whole, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, check=True
+            launcher, env=whole, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
+        if found.returncode:
+            raise Failed(f"{command[0]} could not be started")
         cpu, wall, peak, code = json.loads(found.stdout)
         output = Path(folder, "stdout").read_text("utf-8", "replace")
         if code:

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 from tests.conftest import REPO
 from threadkeep.cli.app import cli
 
+DEMO_HISTORY = REPO / "src" / "threadkeep" / "demo" / "history"
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").glob("*.md")])
 
 
@@ -70,6 +73,31 @@ def test_library_examples_of_the_mailbox_run(tmp_path: Path) -> None:
     assert shown[3] == "Shall I go on? ['Yes', 'No']"
 
 
+def test_library_example_of_capture_runs(tmp_path: Path) -> None:
+    shutil.copytree(DEMO_HISTORY, tmp_path / "home")
+    (example,) = python_blocks(REPO / "docs" / "capture.md")
+    errors, newest, before, hit = output_of(example, tmp_path)
+    assert errors == "0 errors"
+    assert newest.startswith("aider - ")
+    assert before.startswith("copilot-cli - ")
+    assert hit.startswith("opencode - ")
+    assert ">>>slow<<< >>>query<<<" in hit
+
+
+def test_the_search_that_the_readme_shows_gives_what_it_shows(tmp_path: Path) -> None:
+    def run(*arguments: str) -> list[str]:
+        done = CliRunner().invoke(cli, ["--home", str(tmp_path), *arguments])
+        assert done.exit_code == 0, done.stderr
+        return done.stdout.splitlines()
+
+    run("capture", "--user-home", str(DEMO_HISTORY))
+    readme = (REPO / "README.md").read_text("utf-8")
+    (shown,) = re.findall(r"\n\$ threadkeep (search .*?)```", readme, re.DOTALL)
+    command, *lines = shown.strip().splitlines()
+    found = [line.replace(f" --home {tmp_path}", "") for line in run(*shlex.split(command))]
+    assert found == lines
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
@@ -79,8 +107,10 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_every_command_named_in_the_documentation_exists() -> None:
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
     code = "\n".join(_code(text))
-    named = set(re.findall(r"(?<!from )threadkeep ((?:chat |state |mail )?[a-z]+)", code))
-    named -= {"chat", "state", "mail"}
+    named = set(
+        re.findall(r"(?<!from )threadkeep ((?:chat |state |mail |knowledge |redact )?[a-z]+)", code)
+    )
+    named -= {"chat", "state", "mail", "knowledge", "redact"}
     assert len(named) > 20
     for command in sorted(named):
         done = CliRunner().invoke(cli, [*command.split(), "--help"])

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -238,7 +239,7 @@ def test_a_change_behind_the_head_is_seen(world: World) -> None:
 def test_rotation_keeps_the_old_log_and_reads_the_new(world: World) -> None:
     path = world.write(conversation(4))
     world.capture()
-    os.replace(path, path.with_name("one-old.jsonl"))
+    path.replace(path.with_name("one-old.jsonl"))
     world.write(conversation(3, start=50))
     report = world.capture()
     assert world.lines_report(report).errors == {}
@@ -248,7 +249,9 @@ def test_rotation_keeps_the_old_log_and_reads_the_new(world: World) -> None:
 
 
 def _raw_or_nothing(world: World, name: str) -> list[bytes]:
-    return world.raw(name) if world.ask("SELECT 1 FROM tk_sessions WHERE session_id=?", name) else []
+    return (
+        world.raw(name) if world.ask("SELECT 1 FROM tk_sessions WHERE session_id=?", name) else []
+    )
 
 
 def test_a_new_file_with_the_inode_of_the_old_is_another_log(
@@ -256,7 +259,7 @@ def test_a_new_file_with_the_inode_of_the_old_is_another_log(
 ) -> None:
     path = world.write(conversation(4))
     world.capture()
-    os.rename(path, world.log("two"))  # the same inode, as if the system had given it anew
+    path.rename(world.log("two"))  # the same inode, as if the system had given it anew
     world.log("two").write_bytes(conversation(4, start=80))
     world.capture()
     assert world.texts("one") == [f"word{n}" for n in range(4)]
@@ -345,7 +348,7 @@ def test_a_log_that_is_only_there_compressed(world: World) -> None:
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(places)]
 
 
 texts = st.sampled_from(["plain", "two words", "Grüße", "x" * 300, "", "tab\there"])
@@ -358,7 +361,7 @@ def logs(draw: st.DrawFn) -> bytes:
     lines: list[bytes] = []
     for number, kind in enumerate(draw(st.lists(kinds, max_size=14))):
         if kind == "said":
-            lines.append(said(number, draw(texts), cwd=draw(st.sampled_from(["/u/a", "/u/b"]))))
+            lines.append(said(number, draw(texts), cwd="/u/a"))
         elif kind == "again" and lines:
             lines.append(draw(st.sampled_from(lines)))
         elif kind == "changed":
@@ -377,7 +380,7 @@ def logs(draw: st.DrawFn) -> bytes:
     return b"".join(lines)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=logs(), cuts=st.lists(st.integers(0, 3000), max_size=6), block=st.integers(40, 2000))
 def test_a_log_read_in_pieces_gives_the_same_rows_as_read_at_once(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, cuts: list[int], block: int
@@ -391,12 +394,14 @@ def test_a_log_read_in_pieces_gives_the_same_rows_as_read_at_once(
             world.append(piece)
             world.capture()
         assert world.held() == once.held()
-        assert [raw + b"\n" for raw in world.raw()] == data.splitlines(keepends=True) if (
-            world.ask("SELECT 1 FROM tk_sessions")
-        ) else True
+        assert (
+            [raw + b"\n" for raw in world.raw()] == data.splitlines(keepends=True)
+            if (world.ask("SELECT 1 FROM tk_sessions"))
+            else True
+        )
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(data=logs(), piece=st.integers(1, 400), batch=st.integers(1, 900))
 def test_where_batches_end_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, piece: int, batch: int
@@ -412,7 +417,7 @@ def test_where_batches_end_changes_nothing(
 def test_the_session_that_a_log_names_itself_does_not_depend_on_pieces(
     world: World, tmp_path: Path
 ) -> None:
-    lines = [line(title="first"), *(said(n, session="real") for n in range(4)), said(5)]
+    lines = [line(title="first", session="real"), *(said(n, session="real") for n in range(4))]
     once = captured_at_once(tmp_path / "once", b"".join(lines))
     for one in lines:
         world.append(one)
@@ -477,6 +482,12 @@ def test_masked_lines_are_counted_and_stay_lines(world: World) -> None:
 Change = Callable[[Path], None]
 
 
+def _open_files() -> int:
+    """Count what this process has open, where the system tells."""
+    place = Path("/proc/self/fd")
+    return len(list(place.iterdir())) if place.exists() else 0
+
+
 def _make_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -493,8 +504,8 @@ def _make_dangling_link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_make_folder, _make_fifo, _make_dangling_link, Path.unlink])
-@pytest.mark.parametrize("known", [False, True])
-def test_something_else_in_the_place_of_a_log(world: World, change: Change, known: bool) -> None:
+@pytest.mark.parametrize("known", [0, 1])
+def test_something_else_in_the_place_of_a_log(world: World, change: Change, known: int) -> None:
     """It happens between the look and the reading: the other logs are captured all the same."""
     path = world.write(conversation(2), "a")
     if known:
@@ -508,10 +519,9 @@ def test_something_else_in_the_place_of_a_log(world: World, change: Change, know
             done.append("changed")
             change(path)
 
-    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    before = _open_files()
     world.capture(show=show)
-    after = len(os.listdir("/proc/self/fd")) if before else 0
-    assert after <= before
+    assert _open_files() <= before
     assert world.texts("b") == ["word0", "word1"]
     world.capture()
     if known:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.cli.conftest import Run, document, talk
+from tests.cli.histories import DEMO
 from threadkeep import ChatStore
 
 
@@ -17,6 +18,7 @@ def test_paths_of_a_home(run: Run, home: Path) -> None:
         "chat": str(home / "chat.db"),
         "state_db": str(home / "state.db"),
         "mailbox_db": str(home / "mailbox.db"),
+        "knowledge_db": str(home / "knowledge.db"),
     }
     assert f"chat\t{home / 'chat.db'}\n" in run("paths").stdout
     assert not home.exists()  # asking creates nothing
@@ -85,3 +87,21 @@ def test_status_tells_about_the_mailroom(run: Run, home: Path) -> None:
     assert "1, 1 of them active, with 1 agent and 1 chat" in run("status").stdout
     (home / "mailbox.db").write_bytes(b"nonsense" * 1000)
     assert "the mailbox store cannot be read" in run("status", code=1).stderr
+
+
+def test_status_tells_about_what_was_captured(run: Run, home: Path) -> None:
+    run("capture", "--quiet", "--user-home", str(DEMO))
+    found = document(run("status", "--json"))["knowledge"]
+    assert (found["schema_version"], found["writable"], found["problem"]) == (18, True, "")
+    assert (found["sessions"], found["messages"]) == (9, 56)
+    assert "9 captured, with 56 messages" in run("status").stdout
+    (home / "knowledge.db").write_bytes(b"nonsense" * 1000)
+    assert "the knowledge store cannot be read" in run("status", code=1).stderr
+
+
+def test_status_of_a_knowledge_file_elsewhere(run: Run, tmp_path: Path) -> None:
+    elsewhere = str(tmp_path / "elsewhere.db")
+    run("capture", "--quiet", "--user-home", str(DEMO), "--db", elsewhere)
+    named = ["--store", "knowledge", "--db", elsewhere]
+    assert document(run("status", *named, "--json"))["knowledge"]["sessions"] == 9
+    assert document(run("paths", *named, "--json"))["paths"]["knowledge_db"] == elsewhere

@@ -12,7 +12,6 @@ import os
 import random
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ class Writer:
             raise ThreadkeepError(f"not captured: {errors}")
 
 
-WORDS = [word * 2 for word in "basket price sort tool answer file read write test red".split()]
+WORDS = ("basket", "price", "sort", "tool", "answer", "file", "read", "write", "test", "red")
 
 
 def line_of(key: str, text: str, place: int) -> bytes:
@@ -97,10 +96,10 @@ def append(log: Path, line: bytes) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         size = os.fstat(descriptor).st_size
+        written = 0
         try:
-            if os.write(descriptor, line) < len(line):
-                os.ftruncate(descriptor, size)
-                raise OSError(28, "No space left on device")
+            while written < len(line):  # the rest of a cut write says why it was cut
+                written += os.write(descriptor, line[written:])
         except OSError:
             os.ftruncate(descriptor, size)
             raise
@@ -167,4 +166,4 @@ def wrong_counts(tx: Tx, sessions: list[Session]) -> Iterator[str]:
 
 if __name__ == "__main__":
     modes = ["own", "shared"]
-    speak(Adapter("capture", modes, write, show, make_old_knowledge, partial(migrate), fresh))
+    speak(Adapter("capture", modes, write, show, make_old_knowledge, migrate, fresh))

@@ -6,6 +6,7 @@ value has a log of its own; it also passes through transcript, search and lists,
 
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.faults.hostile_protocol import Target, serve  # noqa: E402
 from threadkeep.base.checks import sqlite_problems  # noqa: E402
 from threadkeep.errors import Conflict, NotFound  # noqa: E402
 from threadkeep.home import Home  # noqa: E402
+from threadkeep.knowledge.archive import read_lines  # noqa: E402
+from threadkeep.knowledge.logs import all_logs  # noqa: E402
 from threadkeep.knowledge.reading import Among  # noqa: E402
 
 CLAUDE = ".claude/projects/-u-app/{}.jsonl"
@@ -31,10 +34,10 @@ class Agents:
 
     def __init__(self, database: Path) -> None:
         self._user = database.parent / f"{database.stem}-user"
-        self._user.mkdir()
+        self._user.mkdir(exist_ok=True)
         home = Home(database.parent / f"{database.stem}-home", environ={})
         self.history = home.history(database, user_home=self._user)
-        self._names = (f"s{number:05}" for number in itertools.count())
+        self._names = (f"s{os.getpid()}-{number}" for number in itertools.count())
 
     def put(self, place: str, *records: Any) -> list[bytes]:
         """Write records into a new log, capture it, and give back its lines as archived."""
@@ -47,12 +50,9 @@ class Agents:
         assert report.errors == 0, report
         context = self.history.store.context
         with context.db.read() as tx:
-            from threadkeep.knowledge.archive import read_lines
-            from threadkeep.knowledge.logs import all_logs
-
             row = next(one for one in all_logs(tx) if one.path == str(log))
             stored = list(read_lines(tx, row.id))
-        for session in self.history.sessions(everything=True, limit=3):
+        for session in self.history.sessions(everything=True, limit=1):
             list(self.history.transcript(session))
         log.unlink()
         return stored
@@ -69,23 +69,31 @@ def said(content: Any, **about: Any) -> dict[str, Any]:
     return {"type": "user", "uuid": "u", "timestamp": _WHEN, "message": message, **about}
 
 
+def answer(call: dict[str, Any], **about: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "id": "m", "content": [call], **about}
+    return {"type": "assistant", "uuid": "a", "timestamp": _WHEN, "message": message}
+
+
+BIG = 500_000  # such a text goes through the usual fields only
+FIELDS = ("cwd", "gitBranch", "slug", "version", "uuid", "timestamp", "type")
+
+
 # Each gives back, one after the other, what the fields of its kind made of the value. ----------
 
 
 def texts(agents: Agents, value: str) -> Iterator[Any]:
     title = {"type": "custom-title", "customTitle": value}
-    record = said(value, cwd=value, gitBranch=value, slug=value, version=value)
-    found = [json.loads(line) for line in agents.put(CLAUDE, record, title)]
-    yield found[0]["message"]["content"]
-    yield from (found[0][name] for name in ("cwd", "gitBranch", "slug", "version"))
-    yield found[1]["customTitle"]
-    call = {"type": "tool_use", "id": "c", "name": value, "input": {"command": value}}
-    message = {"role": "assistant", "id": "m", "model": value, "content": [call]}
-    answer = {"type": "assistant", "uuid": "a", "timestamp": value, "message": message}
+    fields = FIELDS if len(value) < BIG else ()
+    about = [said("x", **{name: value}) for name in fields]
+    call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {"command": value}}
     back = {"type": "tool_result", "tool_use_id": "c", "content": value}
-    found = [json.loads(line) for line in agents.put(CLAUDE, answer, said([back]))]
-    yield found[0]["message"]["content"][0]["input"]["command"]
-    yield found[1]["message"]["content"][0]["content"]
+    given = [said(value), title, *about, answer(call), said([back])]
+    found = [json.loads(line) for line in agents.put(CLAUDE, *given)]
+    yield found[0]["message"]["content"]
+    yield found[1]["customTitle"]
+    yield from (one[name] for one, name in zip(found[2:], fields, strict=False))
+    yield found[-2]["message"]["content"][0]["input"]["command"]
+    yield found[-1]["message"]["content"][0]["content"]
     agents.history.search(value[:10_000])
 
 
@@ -115,11 +123,10 @@ def look(agents: Agents, value: str) -> None:
 
 def values(agents: Agents, value: Any) -> Iterator[Any]:
     call = {"type": "tool_use", "id": "c", "name": "t", "input": {"v": value}}
-    message = {"role": "assistant", "id": "m", "content": [call], "usage": {"output_tokens": value}}
-    answer = {"type": "assistant", "uuid": "a", "timestamp": value, "message": message}
-    found = [json.loads(line) for line in agents.put(CLAUDE, answer, said(value, cwd=value))]
+    spent = answer(call, usage={"output_tokens": value}, id=value)
+    found = [json.loads(line) for line in agents.put(CLAUDE, spent, said(value, cwd=value))]
     yield found[0]["message"]["content"][0]["input"]["v"]
-    yield found[0]["timestamp"]
+    yield found[0]["message"]["usage"]["output_tokens"]
     yield found[1]["message"]["content"]
     agents.history.usage()
 
@@ -160,7 +167,7 @@ SLOTS: dict[str, Callable[[Agents, Any], Iterator[Any]]] = {
 
 def problems(agents: Agents) -> list[str]:
     with agents.history.store.context.db.read() as tx:
-        return list(sqlite_problems(tx))
+        return sqlite_problems(tx, quick=True)
 
 
 def clear(_: Agents) -> None:

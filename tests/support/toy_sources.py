@@ -30,6 +30,7 @@ KINDS: Final = {"prompt": "user", "text": "assistant", "tool_call": "assistant"}
 class State(msgspec.Struct):
     open: Open
     facts: Facts
+    session: str = ""  # if the log names it
 
 
 class ToyParser:
@@ -51,7 +52,8 @@ class ToyParser:
             raise KeyError(record["boom"])
         facts = self._state.facts
         facts.cwd = record.get("cwd", facts.cwd)
-        facts.title = record.get("title", facts.title)
+        facts.title = record.get("title") or facts.title
+        self._state.session = record.get("session", self._state.session)
         if "usage" in record:
             self._usage.append(
                 Usage(record["id"], record.get("at"), "toy-1", output=record["usage"])
@@ -69,9 +71,9 @@ class ToyParser:
         usage, self._usage = self._usage, []
         unknown, self._unknown = self._unknown, {}
         return Harvest(
-            facts={"": facts} if facts != Facts() else {},
+            facts={self._state.session: facts} if facts != Facts() else {},
             usage=usage,
-            segments=self._segments.take(self._log.session_id, facts),
+            segments=self._segments.take(self._state.session or self._log.session_id, facts),
             unknown=unknown,
         )
 

@@ -3,7 +3,9 @@
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support.knowledge import NOW, ask
@@ -12,7 +14,7 @@ from threadkeep.capture.context import Surroundings
 from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import Who
-from threadkeep.capture.history import History
+from threadkeep.capture.history import ALL, History
 from threadkeep.capture.report import HarnessReport, Report, Watcher, silent
 from threadkeep.knowledge.reading import Session
 from threadkeep.knowledge.store import KnowledgeStore
@@ -43,6 +45,14 @@ _JOINED = {
     "git_branch, source_kind, tool_name, redaction_count FROM events",
 }
 _WHOLE = ("tk_logs", "tk_sessions", "agentic_sessions", "source_health", "claude_session_offsets")
+
+
+@cache
+def _empty_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "knowledge.db"
+        KnowledgeStore.open(path, clock=lambda: NOW).close()
+        return path.read_bytes()
 
 
 class World:
@@ -81,7 +91,7 @@ class World:
 
     @contextmanager
     def history(self) -> Iterator[History]:
-        with KnowledgeStore.open(self.database, clock=lambda: self.now) as store:
+        with KnowledgeStore.open(self._prepared(), clock=lambda: self.now) as store:
             yield History(store, self.around(store), self.sources)
 
     def around(self, store: KnowledgeStore) -> Surroundings:
@@ -94,10 +104,17 @@ class World:
             exclusion=Exclusion(self.exclude),
         )
 
+    def _prepared(self) -> Path:
+        """Put an empty store in its place: made once for all, it takes most of a short test."""
+        if not self.database.exists():
+            self.database.parent.mkdir(parents=True, exist_ok=True)
+            self.database.write_bytes(_empty_store())
+        return self.database
+
     def capture(
-        self, wanted: Wanted = Wanted(), *, dry_run: bool = False, show: Watcher = silent
+        self, wanted: Wanted = ALL, *, dry_run: bool = False, show: Watcher = silent
     ) -> Report:
-        with KnowledgeStore.open(self.database, clock=lambda: self.now) as store:
+        with KnowledgeStore.open(self._prepared(), clock=lambda: self.now) as store:
             return capture(self.around(store), self.sources, wanted, dry_run=dry_run, show=show)
 
     def lines_report(self, report: Report) -> HarnessReport:

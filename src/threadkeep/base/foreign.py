@@ -8,7 +8,7 @@ from typing import Any
 
 from threadkeep.base.connect import connect_uri
 from threadkeep.base.trouble import is_busy, translate
-from threadkeep.errors import NotFound
+from threadkeep.errors import Damaged, NotFound
 
 _PATIENCE_MS = 2_000
 
@@ -28,6 +28,8 @@ class ForeignDatabase:
             yield from self._connection.execute(sql, params)
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
+        except UnicodeDecodeError as error:
+            raise _unreadable(self._path) from error
 
     def tables(self) -> set[str]:
         """Name the tables."""
@@ -47,10 +49,17 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
         connection = _connect(path)
     except sqlite3.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError as error:
+        raise _unreadable(path) from error
     try:
         yield ForeignDatabase(connection, path)
     finally:
         connection.close()
+
+
+def _unreadable(path: Path) -> Damaged:
+    # SQLite quotes the broken schema in its message, which Python cannot read then.
+    return Damaged(f"{path} is damaged: its schema is no text", hint="it was left as it is")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -72,7 +72,7 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
         parts = []
         for name, source in sources.items():
             known = all_looks(tx, name)
-            places = [str(root) for root in source.roots(around.user) if _exists(root)]
+            places = [str(root) for root in source.roots(around.user) if exists(root)]
             part = SourceCoverage(name, source.harness, places)
             _compare(part, known, {log.path: log for log in source.find(around.user)})
             parts.append(part)
@@ -85,7 +85,8 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
     return Coverage(parts, stored, unknown)
 
 
-def _exists(place: Path) -> bool:
+def exists(place: Path) -> bool:
+    """Tell whether a place is there; one that may not be looked at is not."""
     try:
         return place.exists()
     except OSError:

@@ -7,6 +7,8 @@ from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
+from threadkeep.capture.troubles import TROUBLES, tell
+from threadkeep.errors import NotFound
 from threadkeep.knowledge.archive import LineWriter, digest
 from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD, forgotten_lines
@@ -27,23 +29,44 @@ class DocumentCapture:
         self._source = source
         self._log = log
         self._report = report
+        self._rules = around.exclusion.name()
+        self.kept_some_out = False
 
-    def run(self, batches: Batches) -> None:
-        """Read every session whose fingerprint is new."""
+    def run(self, batches: Batches) -> str | None:
+        """Read every session whose fingerprint is new; give what went wrong with one of them."""
         source, log = self._source, self._log
-        tx = batches.tx()
-        known = fingerprints(tx, self._reader, log.path)
+        known = fingerprints(batches.tx(), self._reader, log.path)
+        failure = None
         for item in source.items(log):
-            if known.get(item.item) == item.fingerprint and item.item in known:
+            mark = known.get(item.item)
+            self.kept_some_out |= mark == self._kept_out(item)
+            if mark in {item.fingerprint, self._kept_out(item)}:
                 continue
+            failure = self._try(batches, item) or failure
+        return failure
+
+    def _kept_out(self, item: Item) -> str:
+        """Give the fingerprint of a session that these rules keep out, as it is now."""
+        return f"{self._rules} {item.fingerprint}"
+
+    def _try(self, batches: Batches, item: Item) -> str | None:
+        """Capture one session; what is wrong with it does not stop the others."""
+        batches.next_log()
+        try:
             size = self._capture(batches.tx(), item, batches.words)
-            if batches.spend(size):
-                batches.commit()
+        except (FileNotFoundError, NotFound):
+            raise  # the document itself is gone
+        except TROUBLES as error:
+            batches.take_back()
+            return tell(f"{self._log.path} ({item.item})", error, self._report)
+        if batches.spend(size):
+            batches.commit()
+        return None
 
     def _capture(self, tx: Tx, item: Item, words: Words) -> int:
         row = self._row(tx, item)
         if self._is_unwanted(tx, row):
-            row.fingerprint, row.excluded = item.fingerprint, True
+            row.fingerprint, row.excluded, self.kept_some_out = self._kept_out(item), True, True
             save_log(tx, row)
             self._report.excluded += 1
             return 0
@@ -55,6 +78,7 @@ class DocumentCapture:
         now = self._around.clock()
         intake.write_harvest(tx, self._around.who, now)
         row.fingerprint, row.captured_at, row.error, row.gone_at = item.fingerprint, now, None, None
+        row.excluded = False
         row.source_bytes += size
         save_log(tx, row)
         self._report.lines += row.lines - lines
@@ -74,8 +98,6 @@ class DocumentCapture:
         forgotten = {"harness": row.harness, "session_id": row.session_id}
         if tx.value("is_forgotten", forgotten) is not None:
             return True
-        if row.lines:
-            return False
         beginning = (line for _, line in islice(self._source.records(self._log, row.item), 20))
         parser = self._source.parser(self._log, None)
         return self._around.exclusion.of_beginning(beginning, parser)
@@ -86,6 +108,7 @@ class DocumentCapture:
         writer = LineWriter(tx, row.id)
         is_forgotten = forgotten_lines(tx)
         size = 0
+        row.bad_lines = 0  # every record is fed again
         for key, line in self._masked(item.item):
             name = digest(line)
             stored = known.get(key)

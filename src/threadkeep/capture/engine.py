@@ -5,9 +5,9 @@ together with how far it was read, so a run that is killed goes on where it stop
 the same result as one that was not.
 """
 
-import logging
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -17,18 +17,18 @@ import msgspec
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
+from threadkeep.capture.coverage import exists
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.line_logs import LineCapture
 from threadkeep.capture.report import Progress, Report, Watcher, silent
-from threadkeep.errors import ThreadkeepError
+from threadkeep.capture.troubles import TROUBLES, tell
+from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.health import health_name, note_failure
 from threadkeep.knowledge.logs import LogRow, Looks, all_looks, load_log, load_log_by_id, save_log
 from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log, Source
-
-log = logging.getLogger(__name__)
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -63,8 +63,13 @@ def capture(
     work: list[_Work] = []
     gone: list[int] = []
     for reader, source in sources.items():
-        if wanted.covers(source.harness):
+        if not wanted.covers(source.harness):
+            continue
+        try:
             found, missing = _look(around, (reader, source), wanted, report)
+        except TROUBLES as error:
+            tell(f"source {reader}", error, report.of(source.harness))
+        else:
             work += found
             gone += missing
     if not dry_run:
@@ -89,13 +94,14 @@ def _look(
     rules = around.exclusion.name()
     changed = [log for log in found.values() if _differs(known.get(log.path), log, wanted, rules)]
     part.changed += len(changed)
-    roots = [str(root) for root in source.roots(around.user) if root.exists()]
+    roots = [str(root) for root in source.roots(around.user) if exists(root)]
     missing = {
         path: looks for path, looks in known.items() if path not in found and _below(path, roots)
     }
-    work = [_Work(reader, source, log, _renamed(log, known, missing)) for log in changed]
-    moved = {one.renamed_from for one in work}
-    gone = [looks.id for looks in missing.values() if not looks.gone and looks.id not in moved]
+    moved = _renamed(changed, known, missing)
+    work = [_Work(reader, source, log, moved.get(log.path)) for log in changed]
+    lost = {looks.id for looks in missing.values() if not looks.gone}
+    gone = sorted(lost.difference(moved.values()))
     return work, gone
 
 
@@ -111,30 +117,40 @@ def _below(path: str, roots: Iterable[str]) -> bool:
     return any(path == root or path.startswith(root + os.sep) for root in roots)
 
 
-def _renamed(log: Log, known: dict[str, Looks], missing: dict[str, Looks]) -> int | None:
-    """Find the log that this one was before it was moved: same inode or name, same first bytes."""
-    if log.path in known or not missing:
-        return None
-    name = _plain_name(log.path)
+def _renamed(
+    changed: list[Log], known: dict[str, Looks], missing: dict[str, Looks]
+) -> dict[str, int]:
+    """Find new logs that are missing ones in another place: same inode or name, same first bytes.
+
+    Gives the number that each had, by its path; no two have been the same.
+    """
+    alike: dict[object, list[Looks]] = defaultdict(list)
     for path, looks in missing.items():
-        if looks.head is None:
-            continue
-        same_file = looks.stamp[2:] == log.stamp[2:]
-        if (same_file or _plain_name(path) == name) and _begins_like(log.path, looks):
-            return looks.id
-    return None
+        if looks.head is not None:
+            alike[looks.stamp[2:]].append(looks)
+            alike[_plain_name(path)].append(looks)
+    moved: dict[int, str] = {}
+    for log in changed:
+        perhaps = [*alike.get(log.stamp[2:], ()), *alike.get(_plain_name(log.path), ())]
+        if perhaps and log.path not in known:
+            head = _beginning(log.path, max(looks.head_size for looks in perhaps))
+            for looks in perhaps:
+                if looks.id not in moved and digest(head[: looks.head_size]) == looks.head:
+                    moved[looks.id] = log.path
+                    break
+    return {path: number for number, path in moved.items()}
 
 
 def _plain_name(path: str) -> str:
-    return Path(path).name.removesuffix(".zst")
+    return path.rpartition(os.sep)[2].removesuffix(".zst")
 
 
-def _begins_like(path: str, looks: Looks) -> bool:
+def _beginning(path: str, size: int) -> bytes:
     try:
         with LogFile(path) as file:
-            return digest(file.between(0, looks.head_size)) == looks.head
+            return file.between(0, size)
     except (OSError, ThreadkeepError):
-        return False
+        return b""  # what is wrong with it shows when it is read
 
 
 # ---------------------------------------------------------------------- reading
@@ -143,7 +159,7 @@ def _begins_like(path: str, looks: Looks) -> bool:
 def _read(
     around: Surroundings, work: list[_Work], gone: list[int], report: Report, show: Watcher
 ) -> None:
-    if not work and not gone:
+    if not work and not gone and not report.errors:
         return
     _make_room(around, {one.source.harness for one in work})
     progress = Progress(logs_total=len(work), bytes_total=sum(one.log.stamp.size for one in work))
@@ -157,12 +173,16 @@ def _read(
             batches.next_log()
             try:
                 _read_one(around, one, batches, report, progress, show)
-            except (OSError, ThreadkeepError) as error:
+            except (FileNotFoundError, NotFound):
                 batches.take_back()
-                _note_error(around, batches.tx(), one, error, report)
+                _note_vanished(around, batches.tx(), one)
+            except TROUBLES as error:
+                batches.take_back()
+                _note_error(batches.tx(), one, error, report)
             progress.bytes_done = before + one.log.stamp.size
             progress.logs_done += 1
             progress.errors = report.errors
+        _note_health(around, batches, report)
         show(progress)
 
 
@@ -193,18 +213,20 @@ def _read_one(
     part = report.of(source.harness)
     tx = batches.tx()
     row = _row(tx, one)
-    row.excluded = _is_unwanted(around, tx, one, row)
+    row.excluded, row.error = _is_unwanted(around, tx, one, row), None
+    row.fingerprint = around.exclusion.name() if row.excluded else ""
     if row.excluded:
-        row.fingerprint = around.exclusion.name()
         part.excluded += 1
     elif source.kind == "lines":
         with LogFile(found.path) as file:
             LineCapture(around, source, found, row, part).run(file, batches, progress, show)
         return
     else:
-        DocumentCapture(around, one.reader, source, found, part).run(batches)
+        document = DocumentCapture(around, one.reader, source, found, part)
+        row.error = document.run(batches)
+        row.fingerprint = around.exclusion.name() if document.kept_some_out else ""
     row.size, row.mtime_ns, row.device, row.inode = found.stamp
-    row.gone_at, row.error = None, None
+    row.gone_at = None
     save_log(batches.tx(), row)
 
 
@@ -222,7 +244,10 @@ def _row(tx: Tx, one: _Work) -> LogRow:
 
 
 def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
-    """Tell whether a log is to stay out; what was captured before is judged no more."""
+    """Tell whether a log is to stay out.
+
+    It is judged anew whenever it has grown: where it works may stand behind its first lines.
+    """
     if around.exclusion.of_log(one.log):
         return True
     if one.source.kind == "document":
@@ -230,18 +255,31 @@ def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
     forgotten = {"harness": row.harness, "session_id": row.session_id}
     if tx.value("is_forgotten", forgotten) is not None:
         return True
-    if row.lines:
-        return False
     with LogFile(one.log.path) as file:
-        beginning = file.between(0, 64 * 1024).split(b"\n")
+        piece = next(file.pieces(0), None)
+    beginning = [] if piece is None else piece.data.split(b"\n")
     return around.exclusion.of_beginning(beginning, one.source.parser(one.log, None))
 
 
-def _note_error(around: Surroundings, tx: Tx, one: _Work, error: Exception, report: Report) -> None:
-    message = f"{one.log.path}: {error}"
-    log.warning("%s", message)
-    report.of(one.source.harness).errors[one.log.path] = str(error)
-    note_failure(tx, health_name(one.source.harness), message, around.clock())
+def _note_vanished(around: Surroundings, tx: Tx, one: _Work) -> None:
+    """Note that a log was deleted after it was found; one that was never read leaves no trace."""
+    row = load_log(tx, one.reader, one.log.path)
+    if row is not None:
+        tx.run("log_is_gone", {"id": row.id, "now": around.clock()})
+
+
+def _note_error(tx: Tx, one: _Work, error: Exception, report: Report) -> None:
     row = _row(tx, one)
-    row.error = str(error)
+    row.error = tell(one.log.path, error, report.of(one.source.harness))
     save_log(tx, row)
+
+
+def _note_health(around: Surroundings, batches: Batches, report: Report) -> None:
+    """Count the run as a failure of every program of which something could not be read.
+
+    At the end: the logs that could be read do not hide the one that could not.
+    """
+    for harness, part in report.harnesses.items():
+        if part.errors:
+            path, said = next(iter(part.errors.items()))
+            note_failure(batches.tx(), health_name(harness), f"{path}: {said}", around.clock())

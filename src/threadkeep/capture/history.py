@@ -47,7 +47,8 @@ class History:
         show: Watcher = silent,
     ) -> Report:
         """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
-        refuse_write(self.store.access)
+        if not dry_run:
+            refuse_write(self.store.access)
         report = capture(self._around, self._sources, wanted, dry_run=dry_run, show=show)
         if not dry_run:
             finish(self._around, self._sources)

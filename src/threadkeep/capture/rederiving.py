@@ -26,17 +26,18 @@ from threadkeep.knowledge.forgetting import (
     remember_forgotten,
 )
 from threadkeep.knowledge.hashing import content_hash
-from threadkeep.knowledge.logs import LogRow, save_log
+from threadkeep.knowledge.logs import LogRow, load_log, save_log
 from threadkeep.knowledge.segments import enqueue, write_segment
-from threadkeep.knowledge.sessions import learn, recount, session_number
+from threadkeep.knowledge.sessions import Growth, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
 from threadkeep.knowledge.usage import write_usage
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Harvest, Log, Source, Stamp, ToolRun
+from threadkeep.sources.records import Entry, Harvest, Log, Source, Stamp, ToolRun
 
 # Gives what a line becomes; None drops it, and keeps it from being captured again.
 Transform = Callable[[int, bytes], bytes | None]
 Numbered = tuple[int, bytes]
+Hear = Callable[[Entry], None]
 SegmentKey = tuple[str, int]  # session and index
 
 _MASK: Final = "[REDACTED]"
@@ -96,11 +97,12 @@ class Places:
 
 def _remembered(tx: Tx, row: LogRow) -> Log:
     kept = tx.one("project_of_log", {"harness": row.harness, "path": row.path})
-    project, parent, is_subagent = kept or ("", None, 0)
-    stamp = Stamp(row.size, row.mtime_ns, row.device, row.inode)
-    # A document does not name its sessions; each of them has a row of its own.
-    session_id = "" if row.item else row.session_id
-    return Log(row.path, stamp, session_id, project, parent, bool(is_subagent))
+    folder, cwd, parent, is_subagent = kept or ("", "", None, 0)
+    # Where a log knows no folder of its own, its segments have what it was found in as theirs.
+    project = folder if row.harness == "claude-code" else cwd or folder
+    file = load_log(tx, row.reader, row.path) or row  # of a document: the row of the whole file
+    stamp = Stamp(file.size, file.mtime_ns, file.device, file.inode)
+    return Log(row.path, stamp, row.session_id, project, parent, bool(is_subagent))
 
 
 def rederive(
@@ -134,14 +136,17 @@ def changes_of(tx: Tx, log: LogRow, transform: Transform) -> dict[int, bytes]:
     return changed
 
 
-def reap(source: Source, log: Log, lines: Iterable[Numbered]) -> Harvest:
-    """Give what a fresh parser makes of lines, beside the entries."""
+def reap(
+    source: Source, log: Log, lines: Iterable[Numbered], hear: Hear = lambda _: None
+) -> Harvest:
+    """Give what a fresh parser makes of lines; `hear` gets the entries."""
     parser = source.parser(log, None)
     for number, line in lines:
         # Whatever is wrong with a line was reported when it was captured.
         with suppress(Exception):
             for record in decode_line(line):
-                parser.feed(record, line, number)
+                for entry in parser.feed(record, line, number):
+                    hear(entry)
     return parser.harvest()
 
 
@@ -241,10 +246,8 @@ class _Remaking:
     def run(self, words: Words) -> Rederived:
         """Rewrite the lines, then all that was made of them."""
         tx, row, now = self._tx, self._row, self._around.clock()
-        before = reap(self._source, self._log, self._lines())
+        before = self._reap_old()
         tx.run("delete_log_entries", {"log": row.id})
-        for session in self._sessions.values():
-            tx.run("blank_first_prompt", {"session": session})
         self._rewrite()
         after = self._feed_all(words)
         lost = compare(before, after)
@@ -256,6 +259,19 @@ class _Remaking:
         for session in self._sessions.values():
             recount(tx, session)
         return Rederived(len(self._changed), lost)
+
+    def _reap_old(self) -> Harvest:
+        """Read the log as it was; how it began is not told any more, until it is told again."""
+        told: dict[str, Growth] = {}
+
+        def hear(entry: Entry) -> None:
+            told.setdefault(entry.session_id or self._row.session_id, Growth()).count(entry)
+
+        before = reap(self._source, self._log, self._lines(), hear)
+        for session_id, growth in told.items():
+            values = {"session": self._session(session_id), "prompt": growth.first_prompt}
+            self._tx.run("unlearn_first_prompt", values)
+        return before
 
     def _lines(self) -> Iterator[Numbered]:
         return lines_to_read(self._tx, self._source, self._log, self._row)
@@ -321,11 +337,14 @@ class _Remaking:
             learn(self._tx, self._session(session_id), facts)
 
     def _usage(self, before: Harvest, after: Harvest) -> None:
+        """Replace what changed; an answer that another log told first stays as told there."""
         harness = self._source.harness
-        old = [(harness, one.key, self._session(one.session_id)) for one in before.usage]
-        self._tx.run_bulk("delete_usage", old)
-        new = [(self._session(one.session_id), one) for one in after.usage]
-        write_usage(self._tx, harness, new)
+        old, new = ({one.key: one for one in found.usage} for found in (before, after))
+        gone = [one for key, one in old.items() if new.get(key) != one]
+        rows = [(harness, one.key, self._session(one.session_id), one.at) for one in gone]
+        self._tx.run_bulk("delete_usage", rows)
+        fresh = [one for key, one in new.items() if old.get(key) != one]
+        write_usage(self._tx, harness, [(self._session(one.session_id), one) for one in fresh])
 
     def _segments(self, after: Harvest, lost: Lost, now: int) -> None:
         """Keep what rests on segments that say the same; from the others it is taken away."""
@@ -339,7 +358,10 @@ class _Remaking:
         for segment in after.segments:
             number = segment_number(tx, harness, (segment.session_id, segment.index))
             write_segment(tx, harness, segment, self._row.path, now)
-            if number is not None and (segment.session_id, segment.index) in lost.segments_changed:
+            if number is None:
+                continue
+            tx.run("move_segment", {"id": number, "start": segment.start})
+            if (segment.session_id, segment.index) in lost.segments_changed:
                 enqueue(tx, number, now)
 
     def _tools(self, after: Harvest, lost: Lost, now: int) -> None:

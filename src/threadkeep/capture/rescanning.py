@@ -44,7 +44,11 @@ def rescan(
     with around.db.read() as tx:
         logs = [log for log in all_logs(tx) if log.lines]
         progress = Progress(logs_total=len(logs))
-        changed = [log for log in logs if _look(tx, around.mask, redactor, log, (done, found))]
+        changed = []
+        for log in logs:
+            if _look(tx, around.mask, redactor, log, (done, found)):
+                changed.append(log)
+            _advance(progress, log, show)
         rows = {texts: _changed_rows(tx, redactor, texts, found) for texts in TEXTS}
         kinds = [row for row in tx.all("unknown_kinds") if redactor.text(row[0]) != row[0]]
     done.logs, done.rows = len(changed), sum(len(ids) for ids in rows.values()) + len(kinds)
@@ -52,12 +56,10 @@ def rescan(
     if dry_run or not (done.logs or done.rows):
         return done
     places = Places(around, sources)
-    for log in logs:
-        progress.path = log.path
-        if log in changed:
-            _mask_log(around, places, log)
-        progress.logs_done += 1
-        show(progress)
+    progress = Progress(logs_total=len(changed))
+    for log in changed:
+        _mask_log(around, places, log)
+        _advance(progress, log, show)
     with around.db.write() as tx:
         for texts, ids in rows.items():
             _mask_rows(tx, redactor, texts, ids)
@@ -65,6 +67,12 @@ def rescan(
         tx.run("want_cleaning")
     clean(around, sources, show)
     return done
+
+
+def _advance(progress: Progress, log: LogRow, show: Watcher) -> None:
+    progress.logs_done += 1
+    progress.path = log.path
+    show(progress)
 
 
 def _look(

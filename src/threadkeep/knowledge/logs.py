@@ -45,13 +45,13 @@ class Looks(msgspec.Struct, gc=False):
     head_size: int
     gone: bool
     failed: bool
-    excluded_by: str | None  # the name of the rules that kept it out
+    excluded_by: str | None  # the name of the rules that kept it, or sessions in it, out
 
 
 def all_looks(tx: Tx, reader: str) -> dict[str, Looks]:
     """Give how every log of one source looked, by its path."""
     return {
-        path: Looks(
+        from_sql(path): Looks(
             id_, (size, mtime, device, inode), head, head_size, bool(gone), bool(failed), by
         )
         for path, id_, size, mtime, device, inode, head, head_size, gone, failed, by in tx.all(

@@ -164,7 +164,7 @@ def tell_report(report: "Report") -> None:
     parts = {name: part for name, part in report.harnesses.items() if part.found or part.errors}
     table(_COLUMNS, [_row(name, part) for name, part in parts.items()], spare=_SPARE)
     if not parts:
-        note("no agent has left a log here; `threadkeep sources` says where was looked")
+        note("no agent has left a log here; --user-home DIR looks elsewhere")
         return
     new = sum(part.changed for part in parts.values())
     if report.dry_run:

@@ -19,7 +19,7 @@ _KINDS = {
     "lines": "line",
     "entries": "message",
     "segments": "segment",
-    "nodes": "piece of knowledge",
+    "nodes": "node",
     "events": "tool event",
 }
 _EXAMPLE = 160
@@ -123,13 +123,7 @@ def _what(
 
 def _counts(found: "Forgotten") -> str:
     counts = ((getattr(found, name), word) for name, word in _KINDS.items())
-    told = [
-        f"{count:,} pieces of knowledge"
-        if word == "piece of knowledge" and count != 1
-        else counted(count, word)
-        for count, word in counts
-        if count
-    ]
+    told = [counted(count, word) for count, word in counts if count]
     return ", ".join(told) or "nothing"
 
 
@@ -145,6 +139,9 @@ def _tell(call: Call, found: "Forgotten", *, dry_run: bool) -> None:
     if dry_run:
         _examples(found)
     note(f"{'would delete' if dry_run else 'deleted'} {_counts(found)}")
+    if found.vectors_left:
+        left = counted(found.vectors_left, "vector")
+        warn(f"{left} of it stayed: taking them out needs the extension sqlite-vec")
     if found.backups:
         warn(f"{counted(len(found.backups), 'backup')} from before still may hold it:")
         for path in found.backups:

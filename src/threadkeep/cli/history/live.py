@@ -29,7 +29,7 @@ def progress_bar(*, wanted: bool = True) -> Iterator["Watcher"]:
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     whole = Column(no_wrap=True, overflow="ellipsis")
     columns = (
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=12, table_column=Column(no_wrap=True, min_width=12)),
         TextColumn("{task.description}", markup=False, table_column=whole),
     )
     with Bar(*columns, console=console, transient=True) as bar:

@@ -1,5 +1,6 @@
 """`threadkeep sources`: what there is on the disk, and how much of it is in the store."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,16 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.capture import user_home_option
 from threadkeep.cli.history.opening import comparing
 from threadkeep.cli.history.words import when
-from threadkeep.cli.output import counted, document, note, size_text, table, warn, write
+from threadkeep.cli.output import (
+    counted,
+    document,
+    is_terminal,
+    note,
+    size_text,
+    table,
+    warn,
+    write,
+)
 
 if TYPE_CHECKING:
     from threadkeep.home.captured import Coverage, SourceCoverage
@@ -29,7 +39,8 @@ def sources(call: Call, *, user_home: str | None) -> None:
     if call.as_json:
         document(**_as_json(found))
         return
-    table(_DISK, list(_disk(found)), wide="places", spare=("program", "size"))
+    below = user_home or os.environ.get("HOME", "")
+    table(_DISK, list(_disk(found, below)), wide="places", spare=("program", "size"))
     if found.stored:
         write()
         table(_STORE, list(_store(found)), spare=("bad lines", "lines"))
@@ -40,7 +51,7 @@ def sources(call: Call, *, user_home: str | None) -> None:
     _remarks(found)
 
 
-def _disk(found: "Coverage") -> Iterator[tuple[str, ...]]:
+def _disk(found: "Coverage", home: str) -> Iterator[tuple[str, ...]]:
     for one in found.sources:
         if one.found or one.gone or one.places:
             yield (
@@ -51,8 +62,14 @@ def _disk(found: "Coverage") -> Iterator[tuple[str, ...]]:
                 size_text(one.bytes_found),
                 f"{one.gone:,}",
                 f"{one.excluded:,}",
-                ", ".join(one.places),
+                ", ".join(_short(place, home) for place in one.places),
             )
+
+
+def _short(place: str, home: str) -> str:
+    """Write a place below the home that is looked into with ~, for a person."""
+    root = os.path.abspath(home) + os.sep
+    return f"~/{place.removeprefix(root)}" if is_terminal() and place.startswith(root) else place
 
 
 def _percent(one: "SourceCoverage") -> str:

@@ -36,7 +36,10 @@ _COMMON: Final = frozenset(
 
 @contextmanager
 def demo_folder() -> Iterator[Path]:
-    """Give the folder of the bundled demo history, laid out like the home of a user."""
+    """Give the folder of the bundled demo history.
+
+    It is laid out like the home of a user, and read like any other: `Home.history(user_home=…)`.
+    """
     bundled = resources.files("threadkeep").joinpath("demo", "history")
     with resources.as_file(bundled) as folder:
         yield folder

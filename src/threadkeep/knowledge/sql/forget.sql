@@ -208,6 +208,10 @@ DELETE FROM tk_logs WHERE id = :log
 -- name: number_of_segment
 SELECT id FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness AND segment_index = :index
 
+-- A segment that grows keeps its start; one that lost its first lines does not.
+-- name: move_segment
+UPDATE agentic_sessions SET start_time = :start WHERE id = :id AND start_time != :start
+
 -- name: number_of_event
 SELECT id FROM events WHERE envelope_id = :envelope
 
@@ -215,7 +219,7 @@ SELECT id FROM events WHERE envelope_id = :envelope
 SELECT id FROM claude_sessions WHERE session_id = :session_id AND segment_index = :index
 
 -- name: project_of_log
-SELECT project_dir, parent_session_id, is_subagent FROM agentic_sessions
+SELECT project_dir, cwd, parent_session_id, is_subagent FROM agentic_sessions
 WHERE harness = :harness AND source_file = :path ORDER BY segment_index LIMIT 1
 
 -- name: tool_events_of_session
@@ -232,8 +236,8 @@ INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated
 ON CONFLICT (event_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
 WHERE status != 'processing'
 
--- name: blank_first_prompt
-UPDATE tk_sessions SET first_prompt = '' WHERE id = :session
+-- name: unlearn_first_prompt
+UPDATE tk_sessions SET first_prompt = '' WHERE id = :session AND first_prompt = substr(:prompt, 1, length(first_prompt))
 
 -- What the log said and does not say any more; what others said stays.
 -- name: unlearn_session
@@ -244,7 +248,7 @@ UPDATE tk_sessions SET
 WHERE id = :session
 
 -- name: delete_usage
-DELETE FROM tk_usage WHERE harness = ? AND key = ? AND session = ?
+DELETE FROM tk_usage WHERE harness = ? AND key = ? AND session = ? AND at IS ?
 
 -- ------------------------------------------------------------------ what belongs to a session
 

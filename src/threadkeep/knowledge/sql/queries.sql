@@ -25,7 +25,7 @@ SELECT {log} FROM tk_logs WHERE CAST(:harness AS TEXT) IS NULL OR harness = :har
 
 -- name: log_looks
 SELECT path, id, size, mtime_ns, device, inode, head, head_size, gone_at IS NOT NULL, error IS NOT NULL,
-  CASE WHEN excluded THEN fingerprint END
+  NULLIF(fingerprint, '')
 FROM tk_logs
 WHERE reader = :reader AND item = ''
 

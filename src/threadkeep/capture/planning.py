@@ -1,0 +1,232 @@
+"""What a forgetting will take, counted before anything is touched.
+
+A dry run tells this and stops here; a real one tells the same.
+"""
+
+from typing import Final
+
+import msgspec
+
+from threadkeep.base.backup import list_backups
+from threadkeep.base.sqlite import Tx
+from threadkeep.capture.choosing import (
+    Forget,
+    Matches,
+    Picks,
+    Searches,
+    logs_to_search,
+    matching_rows,
+    meant_sessions,
+    picker,
+    rows_in_time,
+    strings_in,
+    whole_sessions,
+)
+from threadkeep.capture.rederiving import (
+    Places,
+    Transform,
+    changes_of,
+    envelope_of,
+    event_number,
+    foresee,
+    legacy_numbers,
+    reap,
+    segment_number,
+)
+from threadkeep.capture.report import Progress, Watcher
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.archive import read_lines
+from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.forgetting import Kind, doomed_nodes, vectors_are
+from threadkeep.knowledge.logs import LogRow, logs_of_session
+from threadkeep.knowledge.reading import Session
+from threadkeep.sources.claude_tools import session_uuid
+from threadkeep.sources.decoding import decode_line
+
+_EXAMPLES: Final = 10
+
+Chosen = tuple[Forget, Searches]
+
+
+class Forgotten(msgspec.Struct):
+    """What was forgotten, or would be in a dry run."""
+
+    sessions: int = 0
+    lines: int = 0
+    entries: int = 0
+    segments: int = 0
+    nodes: int = 0
+    events: int = 0  # with visits and runs of CI
+    examples: list[str] = []
+    backups: list[str] = []  # files from before, which still hold it
+    vectors_left: int = 0  # of nodes that went; taking them out needs the extension sqlite-vec
+
+
+class Plan(msgspec.Struct):
+    """What is chosen, and all that will be gone or without its content."""
+
+    done: Forgotten
+    whole: list[Session]
+    meant: set[int]
+    logs: list[int] = []
+    lost: dict[Kind, set[int]] = {}
+    changed: set[int] = set()  # segments that stay, with another content
+    rewritten: set[int] = set()  # events that stay so
+
+    def lose(self, kind: Kind, ids: set[int]) -> None:
+        """Note rows that will be gone, or have another content."""
+        self.lost.setdefault(kind, set()).update(ids)
+
+    def example(self, text: str) -> None:
+        """Keep one of the first examples."""
+        if len(self.done.examples) < _EXAMPLES:
+            self.done.examples.append(text)
+
+
+def advance(progress: Progress, path: str, show: Watcher) -> None:
+    """Show that one more is done."""
+    progress.logs_done += 1
+    progress.path = path
+    show(progress)
+
+
+def make_plan(context: Context, tx: Tx, places: Places, chosen: Chosen, show: Watcher) -> Plan:
+    """Choose and count what is to be forgotten, without changing anything."""
+    what, searches = chosen
+    meant = meant_sessions(context, tx, what)
+    whole = whole_sessions(what, meant)
+    plan = Plan(Forgotten(sessions=len(whole)), whole, {one.id for one in meant})
+    for session in whole:
+        plan.example(f"{session.harness}:{session.session_id} {session.name[:80]}")
+        _count_session(tx, places, session, plan)
+    logs = list(logs_to_search(tx, what, plan.meant, {one.id for one in whole}))
+    progress = Progress(logs_total=len(logs))
+    for log in logs:
+        picks = picker(tx, places.sources, log, what, searches, plan.meant)
+        _count_lines(tx, places, log, picks, plan)
+        advance(progress, log.path, show)
+    if what.pattern is None and what.in_time:
+        for kind, ids in rows_in_time(tx, what).items():
+            plan.lose(kind, ids)
+    elif what.pattern is not None and not (what.in_sessions or what.in_time):
+        _count_rows(matching_rows(tx, searches), plan)
+    _count_all(tx, plan)
+    plan.done.backups = [str(path) for path in list_backups(context.db.path)]
+    return plan
+
+
+def _count_session(tx: Tx, places: Places, session: Session, plan: Plan) -> None:
+    plan.done.entries += tx.value("count_session_entries", {"session": session.id})
+    plan.lose("segment", segments_of(tx, session))
+    plan.lose("legacy", {row[0] for row in tx.all("legacy_of_session", named(session))})
+    plan.lose("event", events_of(tx, session))
+    for log in logs_of_session(tx, session.harness, session.session_id):
+        if is_shared(tx, log, session):
+            picked = changes_of(tx, log, dropping(lines_of(tx, log, session)))
+            plan.done.lines += len(picked)
+        else:
+            plan.done.lines += sum(1 for line in read_lines(tx, log.id) if line)
+            plan.lose("event", tool_events_in(tx, places, log))
+
+
+def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: Plan) -> None:
+    changed = changes_of(tx, log, dropping(picks))
+    if not changed:
+        return
+    plan.logs.append(log.id)
+    plan.done.lines += len(changed)
+    told = tx.all("entry_sessions_of_log", {"log": log.id})
+    plan.done.entries += sum(line in changed for line, _ in told)
+    for number in changed:
+        plan.example(f"{log.path}:{number + 1}")
+    lost = foresee(tx, places, log, changed)
+    for key in lost.segments:
+        segment = _known(segment_number(tx, log.harness, key))
+        plan.lose("segment", segment)
+        plan.lose("legacy", set(legacy_numbers(tx, key)))
+        plan.changed |= segment if key in lost.segments_changed else set()
+    for envelope in lost.events:
+        event = _known(event_number(tx, envelope))
+        plan.lose("event", event)
+        plan.rewritten |= event if envelope in lost.events_changed else set()
+
+
+def _known(number: int | None) -> set[int]:
+    return set() if number is None else {number}
+
+
+def _count_rows(matches: Matches, plan: Plan) -> None:
+    for texts, number, _ in matches:
+        if texts.kind is None:
+            continue
+        made_anew = texts.kind in {"segment", "event"} and number in plan.lost.get(texts.kind, ())
+        if not made_anew:
+            plan.lose(texts.kind, {number})
+            plan.example(f"{texts.table} {number}")
+
+
+def _count_all(tx: Tx, plan: Plan) -> None:
+    done, lost = plan.done, plan.lost
+    done.segments = len(lost.get("segment", set()) - plan.changed)
+    done.events = len(lost.get("event", set()) - plan.rewritten)
+    done.events += len(lost.get("visit", ())) + len(lost.get("run", ()))
+    done.nodes = len(doomed_nodes(tx, lost))
+    done.vectors_left = done.nodes if vectors_are(tx, "locked") else 0
+
+
+def named(session: Session) -> dict[str, str]:
+    """Give the values that name a session in queries."""
+    return {"harness": session.harness, "session_id": session.session_id}
+
+
+def segments_of(tx: Tx, session: Session) -> set[int]:
+    """Give the numbers of a session's segments."""
+    return {row[0] for row in tx.all("segments_of_session", named(session))}
+
+
+def terminals_of(session: Session) -> set[str]:
+    """Give the names under which tool calls of a session are stored."""
+    return {session.session_id, session_uuid(session.session_id)}
+
+
+def events_of(tx: Tx, session: Session) -> set[int]:
+    """Give the numbers of the tool calls that are stored as a session's own."""
+    found = (tx.all("tool_events_of_session", {"terminal": t}) for t in terminals_of(session))
+    return {row[0] for rows in found for row in rows}
+
+
+def tool_events_in(tx: Tx, places: Places, log: LogRow) -> set[int]:
+    """Give the tool calls of a log: those of a subagent are stored as its parent's."""
+    if log.reader not in places.sources:
+        return set()
+    harvest = reap(places.source(log), places.log(tx, log), enumerate(read_lines(tx, log.id)))
+    found = (event_number(tx, envelope_of(run)) for run in harvest.tools)
+    return {number for number in found if number is not None}
+
+
+def is_shared(tx: Tx, log: LogRow, session: Session) -> bool:
+    """Tell whether a log holds other sessions too."""
+    return tx.value("log_has_others", {"log": log.id, "session": session.id}) is not None
+
+
+def lines_of(tx: Tx, log: LogRow, session: Session) -> Picks:
+    """Pick a session's lines out of a log of several: its entries, and lines that name it."""
+    told: dict[int, set[int]] = {}
+    for line, number in tx.all("entry_sessions_of_log", {"log": log.id}):
+        told.setdefault(line, set()).add(number)
+
+    def picks(number: int, line: bytes) -> bool:
+        if number in told:
+            return session.id in told[number]
+        try:
+            records = decode_line(line)
+        except Invalid:
+            return False
+        return any(text == session.session_id for one in records for text in strings_in(one))
+
+    return picks
+
+
+def dropping(picks: Picks) -> Transform:
+    """Make a transform that drops the lines picked."""
+    return lambda number, line: None if picks(number, line) else line

@@ -1,0 +1,27 @@
+"""What may go wrong with one log without stopping the others, and how it is told."""
+
+import logging
+from typing import Final
+
+import msgspec
+
+from threadkeep.capture.report import HarnessReport
+from threadkeep.errors import ThreadkeepError
+
+log = logging.getLogger(__name__)
+
+# What a broken log, or a mistake in the parser of one, raises. An error of the database under the
+# store is none of these, and ends the run.
+TROUBLES: Final = (
+    *(OSError, ThreadkeepError, msgspec.MsgspecError),
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
+)
+
+
+def tell(what: str, error: Exception, part: HarnessReport) -> str:
+    """Report what could not be read, and give the reason in words."""
+    expected = isinstance(error, (OSError, ThreadkeepError))
+    said = str(error) if expected else f"{type(error).__name__}: {error}"
+    log.warning("%s: %s", what, said, exc_info=not expected)
+    part.errors[what] = said
+    return said

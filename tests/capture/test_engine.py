@@ -1,0 +1,470 @@
+"""A run of capture as a whole: what it opens, what it leaves alone, what stops it and what not."""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPO
+from tests.support.knowledge import everything
+from tests.support.toy_sources import ToyDocuments, ToyLines, conversation, line, said, stamp_back
+from tests.support.worlds import World
+from threadkeep.capture import batches, engine
+from threadkeep.capture.engine import Wanted
+from threadkeep.capture.report import Progress
+from threadkeep.sources import files
+from threadkeep.sources.claude_code import SOURCE as CLAUDE
+from threadkeep.sources.files import LogFile
+from threadkeep.sources.records import Harvest, Log, Parser, UserHome
+
+CLAUDE_FIXTURES = REPO / "tests" / "fixtures" / "sources" / "claude-code"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def document(*sessions: str) -> bytes:
+    entries = (f'"{name}": {{"k": {said(0).decode()}}}' for name in sessions)
+    return ("{" + ", ".join(entries) + "}").encode()
+
+
+def fill(world: World) -> None:
+    for name in ("a", "b", "c"):
+        world.write(conversation(5), name)
+    world.write(document("s1", "s2"), to=world.home / "docs" / "d.json")
+
+
+# ---------------------------------------------------------------------- a second run
+
+
+def test_a_second_run_opens_nothing_and_writes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(world)
+    world.capture()
+    before, counter = everything(world.database), world.change_counter()
+    opened: list[str] = []
+
+    class Counting(LogFile):
+        def __init__(self, path: str) -> None:
+            opened.append(path)
+            super().__init__(path)
+
+    monkeypatch.setattr(engine, "LogFile", Counting)
+    world.documents.opened.clear()
+    report = world.capture()
+    assert opened == world.documents.opened == []
+    assert [part.changed for part in report.harnesses.values()] == [0, 0]
+    assert everything(world.database) == before
+    assert world.change_counter() == counter
+    world.append(said(9), "b")
+    world.capture()
+    assert set(opened) == {str(world.log("b"))}
+
+
+def test_a_second_run_does_not_begin_a_transaction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(world)
+    world.capture()
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a run with nothing to do began to write")
+
+    with world.history() as history:
+        monkeypatch.setattr(history.store.context.db, "write", refuse)
+        history.capture()
+
+
+def test_a_dry_run_tells_what_is_new_and_writes_nothing(world: World) -> None:
+    world.capture()
+    fill(world)
+    before, counter = everything(world.database), world.change_counter()
+    report = world.capture(dry_run=True)
+    assert (report.dry_run, report.of("pi").changed, report.of("aider").changed) == (True, 3, 1)
+    assert everything(world.database) == before
+    assert world.change_counter() == counter
+
+
+# ---------------------------------------------------------------------- which logs
+
+
+def test_only_wanted_harnesses_are_looked_at(world: World) -> None:
+    fill(world)
+    report = world.capture(Wanted(harnesses=frozenset({"aider"})))
+    assert set(report.harnesses) == {"aider"}
+    assert world.ask("SELECT DISTINCT harness FROM tk_sessions") == [("aider",)]
+
+
+def test_since_leaves_older_logs_for_another_time(world: World) -> None:
+    fill(world)
+    old = world.now - 1000
+    stamp_back(world.log("a"), old)
+    report = world.capture(Wanted(since=world.now))
+    assert (report.of("pi").found, report.of("pi").changed) == (3, 2)
+    assert world.lines_report(world.capture()).changed == 1
+    assert world.texts("a") == [f"word{n}" for n in range(5)]
+
+
+def test_a_deleted_log_is_kept_and_comes_back_as_the_same(world: World) -> None:
+    fill(world)
+    world.capture()
+    data = world.log("a").read_bytes()
+    world.log("a").unlink()
+    world.now += 5
+    world.capture()
+    assert world.log_row("a")["gone_at"] == world.now
+    counter = world.change_counter()
+    world.now += 5
+    world.capture()
+    assert world.change_counter() == counter  # it is gone once
+    assert len(world.raw("a")) == 5
+    world.write(data + said(9), "a")
+    assert world.lines_report(world.capture()).lines == 1
+    assert world.log_row("a")["gone_at"] is None
+
+
+def test_logs_of_a_place_that_is_not_there_are_not_called_gone(world: World) -> None:
+    fill(world)
+    world.capture()
+    (world.home / "logs").rename(world.home / "unmounted")
+    world.capture()
+    assert world.log_row("a")["gone_at"] is None
+
+
+def test_a_file_name_that_is_no_utf8_is_one_log_for_ever(world: World) -> None:
+    name = b"odd\xff.jsonl".decode("utf-8", "surrogateescape")
+    path = world.write(conversation(3), to=world.home / "logs" / name)
+    try:
+        report = world.capture()
+        assert world.lines_report(report).errors == {}
+        assert world.lines_report(world.capture()).changed == 0
+        path.unlink()
+        world.capture()
+        assert world.ask("SELECT count(gone_at) FROM tk_logs") == [(1,)]
+    finally:
+        path.unlink(missing_ok=True)  # pytest could not print it
+
+
+# ---------------------------------------------------------------------- what goes wrong
+
+
+class Fragile(ToyLines):
+    """Breaks in one of its places, for one log."""
+
+    broken: str = ""
+
+    def parser(self, log: Log, state: bytes | None) -> Parser:
+        if log.session_id == "b" and self.broken == "parser":
+            raise ValueError("no such state")
+        found = super().parser(log, state)
+        if log.session_id == "b" and self.broken in {"harvest", "state"}:
+            monkey: Any = found
+            setattr(monkey, self.broken, self._fail)
+        return found
+
+    @staticmethod
+    def _fail() -> Harvest:
+        raise LookupError("a parser's mistake")
+
+
+@pytest.mark.parametrize("broken", ["parser", "harvest", "state"])
+def test_a_parsers_mistake_costs_one_log(world: World, broken: str) -> None:
+    fragile = Fragile()
+    fragile.broken = broken
+    world.sources = {"toy": fragile}
+    fill(world)
+    report = world.capture()
+    assert list(report.of("pi").errors) == [str(world.log("b"))]
+    assert world.texts("a") == world.texts("c") == [f"word{n}" for n in range(5)]
+    assert world.log_row("b")["error"]
+    assert world.health()["consecutive_failures"] == 1
+    assert str(world.log("b")) in world.health()["last_error_msg"]
+    world.capture()
+    assert world.health()["consecutive_failures"] == 2
+    fragile.broken = ""
+    world.capture()
+    assert (world.log_row("b")["error"], world.health()["consecutive_failures"]) == (None, 0)
+    assert world.texts("b") == world.texts("a")
+
+
+def test_a_record_that_a_parser_cannot_read_costs_that_record(world: World) -> None:
+    world.write(said(0) + line(boom="x") + said(1))
+    part = world.lines_report(world.capture())
+    assert (part.lines, part.errors, part.unknown) == (3, {}, {"KeyError: 'x'": 1})
+    assert world.texts() == ["word0", "word1"]
+
+
+class Unreadable(LogFile):
+    """A file whose disk fails behind the first piece."""
+
+    def pieces(self, start: int) -> Iterator[files.Piece]:
+        for number, piece in enumerate(super().pieces(start)):
+            if number:
+                raise OSError(5, "Input/output error")
+            yield piece
+
+
+def test_a_read_error_in_the_middle_takes_back_that_log_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PIECE_BYTES", 100)
+    world.write(conversation(2), "a")
+    world.write(conversation(2, start=5), "c")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "LogFile", _unreadable_for(str(world.log("b"))))
+        world.write(conversation(9), "b")
+        report = world.capture()
+    assert list(report.of("pi").errors) == [str(world.log("b"))]
+    assert [row[0] for row in world.ask("SELECT session_id FROM tk_sessions")] == ["a", "c"]
+    assert world.ask("SELECT lines FROM tk_logs WHERE error IS NOT NULL") == [(0,)]
+    with world.history() as history:
+        assert [hit.session.session_id for hit in history.search("word1")] == ["a"]
+    world.capture()
+    assert world.texts("b") == [f"word{n}" for n in range(9)]
+    assert world.health()["consecutive_failures"] == 0
+
+
+def _unreadable_for(path: str) -> Callable[[str], LogFile]:
+    return lambda given: Unreadable(given) if given == path else LogFile(given)
+
+
+def test_a_log_without_permission_is_reported_and_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> LogFile:
+        if path == str(world.log("b")):
+            raise PermissionError(13, "Permission denied", path)
+        return LogFile(path)
+
+    fill(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "LogFile", refuse)
+        report = world.capture()
+    assert report.errors == 1
+    assert "Permission denied" in world.ask("SELECT error FROM tk_logs WHERE error > ''")[0][0]
+    assert world.capture().errors == 0
+    assert world.texts("b") == [f"word{n}" for n in range(5)]
+
+
+class Lost(ToyDocuments):
+    """A source whose folder cannot even be listed."""
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        raise PermissionError(13, "Permission denied", "docs")
+
+
+def test_a_source_that_cannot_look_does_not_stop_the_others(world: World) -> None:
+    fill(world)
+    world.sources = {"lost": Lost(), "toy": ToyLines()}
+    report = world.capture()
+    assert report.errors == 1
+    assert world.texts("a") == [f"word{n}" for n in range(5)]
+    assert world.health("agentic-session-aider")["consecutive_failures"] == 1
+
+
+# ---------------------------------------------------------------------- interrupted, and at once
+
+
+def big(world: World) -> World:
+    for name in ("a", "b", "c"):
+        world.write(conversation(40, text=f"words of {name}"), name)
+    world.write(document("s1", "s2"), to=world.home / "docs" / "d.json")
+    return world
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PIECE_BYTES", 300)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 700)
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
+def test_interrupted_anywhere_the_next_run_completes_it(
+    tmp_path: Path, kind: type[BaseException]
+) -> None:
+    once = big(World(tmp_path / "once"))
+    seen: list[str] = []
+    once.capture(show=lambda progress: seen.append(progress.path))
+    for stop_at in range(1, len(seen), 3):
+        world = big(World(tmp_path / f"stopped-{stop_at}"))
+        with pytest.raises(kind):
+            world.capture(show=_stopping(stop_at, kind))
+        world.capture()
+        assert world.held() == once.held()
+
+
+def _stopping(after: int, kind: type[BaseException]) -> Callable[[Progress], None]:
+    count = iter(range(after))
+
+    def show(_: Progress) -> None:
+        if next(count, None) is None:
+            raise kind
+
+    return show
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_interrupted_again_and_again_while_a_log_was_rewritten(tmp_path: Path) -> None:
+    worlds = [World(tmp_path / name) for name in ("once", "stopped")]
+    for world in worlds:
+        world.write(conversation(30))
+        world.capture()
+        world.write(conversation(10, start=20) + conversation(30, start=50))
+    worlds[0].capture()
+    for stop_at in range(1, 12):
+        with suppress(KeyboardInterrupt):
+            worlds[1].capture(show=_stopping(stop_at, KeyboardInterrupt))
+    worlds[1].capture()
+    assert worlds[1].held() == worlds[0].held()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_captured_by_two_at_once_it_is_the_same(tmp_path: Path) -> None:
+    once = big(World(tmp_path / "once"))
+    once.capture()
+    world = big(World(tmp_path / "two"))
+    with world.history():
+        pass  # the file is there before both begin
+    errors: list[BaseException] = []
+    together = threading.Barrier(2)
+
+    def run() -> None:
+        try:
+            together.wait()
+            assert world.capture().errors == 0
+        except BaseException as error:  # noqa: BLE001  (handed to the test)
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert world.held() == once.held()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_overtaken_in_the_middle_of_a_log_by_another_run(tmp_path: Path) -> None:
+    once = big(World(tmp_path / "once"))
+    once.capture()
+    world = big(World(tmp_path / "overtaken"))
+    overtaken: list[int] = []
+    original = batches.Batches.commit
+
+    with world.history() as first, world.history() as second:
+
+        def commit(self: batches.Batches) -> None:
+            """Between two batches nobody holds the lock: another run takes all the rest."""
+            original(self)
+            if not overtaken:
+                overtaken.append(1)
+                overtaken.append(world.lines_report(second.capture()).lines)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(batches.Batches, "commit", commit)
+            assert first.capture().errors == 0
+    assert overtaken[1] > 0
+    assert world.held() == once.held()
+
+
+# ---------------------------------------------------------------------- claude-code
+
+
+def claude(folder: Path) -> World:
+    world = World(folder)
+    world.sources = {"claude-code": CLAUDE}
+    return world
+
+
+def test_claude_logs_grown_line_by_line_equal_those_read_at_once(tmp_path: Path) -> None:
+    once, grown = claude(tmp_path / "once"), claude(tmp_path / "grown")
+    found = [path for path in CLAUDE_FIXTURES.rglob("*.jsonl") if "projects" in path.parts]
+    lines = {
+        path.relative_to(CLAUDE_FIXTURES): path.read_bytes().splitlines(keepends=True)
+        for path in sorted(found)
+    }
+    for place, all_lines in lines.items():
+        once.write(b"".join(all_lines), to=once.home / ".claude" / place)
+    assert once.capture().errors == 0
+    for count in range(1, 1 + max(map(len, lines.values()))):
+        for place, all_lines in lines.items():
+            grown.write(b"".join(all_lines[:count]), to=grown.home / ".claude" / place)
+        assert grown.capture().errors == 0
+    assert _but_for_projects(grown) == _but_for_projects(once)
+
+
+def _but_for_projects(world: World) -> dict[str, list[Any]]:
+    """A session that changes its folder is filed where the first look found it."""
+    held = world.held()
+    for row in held["tk_sessions"]:
+        row.pop("project")
+    return held
+
+
+def test_the_contracts_own_watcher_finds_where_we_stopped(tmp_path: Path) -> None:
+    world = claude(tmp_path)
+    shutil.copytree(CLAUDE_FIXTURES, world.home / ".claude")
+    world.capture()
+    rows = world.ask(
+        "SELECT path, session_id, byte_offset, inode, device, size_at_last_read, "
+        "updated_at FROM claude_session_offsets"
+    )
+    assert rows
+    for path, session_id, offset, inode, device, size, at in rows:
+        status = Path(path).stat()
+        assert (offset, size) == (status.st_size, status.st_size)
+        assert (inode, device, at) == (status.st_ino, status.st_dev, world.now)
+        assert session_id
+    health = world.health("agentic-session-claude")
+    newest = world.ask("SELECT max(end_time) FROM agentic_sessions")[0][0]
+    assert health["last_event_ts"] == newest
+    assert (health["last_success_ts"], health["consecutive_failures"]) == (world.now, 0)
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+def test_many_tiny_lines_take_few_statements_and_blocks(world: World) -> None:
+    world.write(b"{}\n" * 50_000)
+    part = world.lines_report(world.capture())
+    assert part.lines == 50_000
+    blocks = world.ask("SELECT count(*), sum(lines) FROM tk_log_blocks")
+    assert blocks == [(1, 50_000)]
+
+
+def test_many_tiny_logs_are_looked_at_once_each(world: World) -> None:
+    for number in range(600):
+        world.write(said(number), f"log-{number:04}")
+    assert world.lines_report(world.capture()).lines == 600
+    assert world.lines_report(world.capture()).changed == 0
+
+
+def test_logs_moved_to_another_place_are_compared_with_their_like_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):
+        world.write(said(number), f"log-{number:04}")
+    world.capture()
+    for number in range(60):
+        path = world.log(f"log-{number:04}")
+        world.write(path.read_bytes(), to=world.home / "logs" / "moved" / path.name)
+        path.unlink()
+    opened: list[str] = []
+
+    def counting(path: str) -> LogFile:
+        opened.append(path)
+        return LogFile(path)
+
+    monkeypatch.setattr(engine, "LogFile", counting)
+    assert world.lines_report(world.capture()).lines == 0
+    assert len(opened) <= 3 * 60
+    assert world.ask("SELECT count(*), count(gone_at) FROM tk_logs") == [(60, 0)]

@@ -1,0 +1,45 @@
+"""Logs of agents to capture: the bundled demo, and small ones made on the spot."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.cli.conftest import Run
+from tests.conftest import REPO
+
+DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
+CLAUDE = "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
+CODEX = "019caf10-5a20-7c31-8b40-6e1f0a9d2c01"
+HARNESSES = [
+    *("aider", "claude-code", "codex", "copilot-cli"),
+    *("cursor", "gemini-cli", "opencode", "pi"),
+]
+LONG_AGO = 1_760_000_000
+
+
+def captured(run: Run) -> Run:
+    """Capture the demo into the home's own store."""
+    run("capture", "--quiet", "--user-home", str(DEMO))
+    return run
+
+
+def said(role: str, content: Any, number: int = 1) -> dict[str, Any]:
+    """Make a record of Claude Code."""
+    return {
+        "type": role,
+        "uuid": f"u-{number}",
+        "timestamp": f"2026-03-01T10:00:{number:02}.000Z",
+        "cwd": "/home/demo/code/quay",
+        "message": {"role": role, "content": content},
+    }
+
+
+def claude_log(user: Path, *records: Any, name: str = "made-up-1") -> Path:
+    """Write a session of Claude Code below a user's home; a text is a line as it is."""
+    path = user / ".claude" / "projects" / "-home-demo-code-quay" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in records]
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    return path
