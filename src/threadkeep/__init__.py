@@ -20,19 +20,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["ChatStore", "Event", "History", "Hit", "Home", "KnowledgeStore"]
-__all__ += [
-    "Mailroom",
-    "Message",
-    "Page",
-    "Recorder",
-    "Run",
-    "Session",
-    "SessionDB",
-    "ThreadkeepError",
-    "__version__",
-    "errors",
-    "open",
-]
+__all__ += ["Mailroom", "Message", "Page", "Recorder", "Run", "Session", "SessionDB"]
+__all__ += ["ThreadkeepError", "__version__", "errors", "open"]
 
 _LAZY = {  # where each name lives; it is loaded when first asked for, so that importing is quick
     **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),

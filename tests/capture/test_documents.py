@@ -196,9 +196,7 @@ def test_after_any_changes_the_entries_are_those_of_the_last_texts(
     assert world.session("s").entries == len(expected)
 
 
-def test_where_batches_end_does_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_batches_end_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions: Sessions = {f"s{n}": {"a": entry(n), "b": entry(n + 1)} for n in range(6)}
     worlds = [World(tmp_path / name) for name in ("big", "small")]
     for world, size in zip(worlds, (10**6, 1), strict=True):

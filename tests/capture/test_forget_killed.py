@@ -161,3 +161,39 @@ def test_an_index_that_was_cut_off_is_finished_while_others_write(tmp_path: Path
         assert history.reindex() == 6
         assert len(history.search("duck")) == 2
     assert_sound(place[0])
+
+
+def test_a_reader_in_the_way_is_told_and_the_next_capture_cleans_up(tmp_path: Path) -> None:
+    place = make(tmp_path)
+    reader = sqlite3.connect(place[0], isolation_level=None)
+    with masked_history(*place) as history:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM tk_entries").fetchone()
+        assert history.forget(Forget(sessions=("s1",))).unfinished
+        assert not history.search(WORD)
+        reader.close()
+        history.capture()
+    assert clean(place)
+    assert_sound(place[0])
+
+
+def test_two_at_once_take_nothing_else(tmp_path: Path) -> None:
+    place = make(tmp_path)
+    with masked_history(*place) as one, masked_history(*place) as two:
+        kept = all_sessions(two)["s2"]
+        seen: list[object] = []
+
+        def meanwhile(progress: object) -> None:
+            if not seen:
+                seen.append(progress)
+                two.forget(Forget(sessions=("s1",)))
+                write_claude(place[1], "s3", [said("s3", 1, "a heron")])
+                two.capture()
+
+        one.forget(Forget(sessions=("s1",), since=0), show=meanwhile)
+        one.forget(Forget(pattern="nothing at all"), show=meanwhile)
+        left = all_sessions(one)
+        assert left["s2"] == kept
+        assert left["s3"][1] == ["a heron"]
+        assert left.keys() == {"s2", "s3"}
+    assert clean(place)

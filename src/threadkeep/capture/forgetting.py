@@ -78,6 +78,8 @@ def forget(
         _forget_lines(around, places, plan, (what, searches), show)
         _forget_rows(around, what, searches)
         clean(around, sources, show)
+        with around.db.read() as tx:
+            plan.done.unfinished = tx.one("cleaning") is not None
     return plan.done
 
 
@@ -105,8 +107,12 @@ def purge(
     progress = Progress(logs_total=len(waiting))
     for session in waiting:
         with around.db.write() as tx:
-            _purge_session(tx, around, places or Places(around, sources), session)
-            tx.run("want_cleaning")
+            # Somebody else may have done it, and a new session may have its number by now.
+            there = (to_session(row) for row in tx.all("forgotten_but_there"))
+            for one in there:
+                if named(one) == named(session):
+                    _purge_session(tx, around, places or Places(around, sources), one)
+                    tx.run("want_cleaning")
         advance(progress, session.session_id, show)
 
 

@@ -59,6 +59,7 @@ class Forgotten(msgspec.Struct):
     events: int = 0  # with visits and runs of CI
     examples: list[str] = []
     backups: list[str] = []  # files from before, which still hold it
+    unfinished: bool = False  # a reader was in the way: the next capture cleans the file
     vectors_left: int = 0  # of nodes that went; taking them out needs the extension sqlite-vec
 
 
@@ -67,7 +68,7 @@ class Plan(msgspec.Struct):
 
     done: Forgotten
     whole: list[Session]
-    meant: set[int]
+    meant: set[int]  # sessions of which only lines go
     logs: list[int] = []
     lost: dict[Kind, set[int]] = {}
     changed: set[int] = set()  # segments that stay, with another content
@@ -95,11 +96,12 @@ def make_plan(context: Context, tx: Tx, places: Places, chosen: Chosen, show: Wa
     what, searches = chosen
     meant = meant_sessions(context, tx, what)
     whole = whole_sessions(what, meant)
-    plan = Plan(Forgotten(sessions=len(whole)), whole, {one.id for one in meant})
+    gone = {one.id for one in whole}
+    plan = Plan(Forgotten(sessions=len(whole)), whole, {one.id for one in meant} - gone)
     for session in whole:
         plan.example(f"{session.harness}:{session.session_id} {session.name[:80]}")
         _count_session(tx, places, session, plan)
-    logs = list(logs_to_search(tx, what, plan.meant, {one.id for one in whole}))
+    logs = list(logs_to_search(tx, what, plan.meant, gone))
     progress = Progress(logs_total=len(logs))
     for log in logs:
         picks = picker(tx, places.sources, log, what, searches, plan.meant)

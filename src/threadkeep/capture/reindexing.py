@@ -49,7 +49,7 @@ def clean(around: Surroundings, sources: Mapping[str, Source], show: Watcher = s
             tx.execute("ANALYZE")  # with statistics come samples of what was there
     around.db.vacuum()
     if not around.db.truncate_log():
-        log.warning("%s: a reader is in the way; old text stays until the next run", around.db.path)
+        log.warning("%s: a reader is in the way; it is cleaned at the next run", around.db.path)
         return progress.entries
     with around.db.write() as tx:
         tx.run("cleaned")

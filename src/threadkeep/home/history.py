@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import Config, read_settings, store_path
+from threadkeep.base.paths import expand
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import this_machine
@@ -51,18 +52,25 @@ def open_history(
         config = home.config
         chats, states = [home.chat_path()], [home.paths().data / "state.db"]
         sources = all_sources(chats, states, [home.paths().data / "mailbox"])
+        redactor = home.redactor()
         around = Surroundings(
             db=store.context.db,
             user=_user(environ, user_home),
-            mask=home.redactor().block,
+            mask=redactor.block,
             clock=now_ms,
             who=this_machine(),
-            exclusion=Exclusion(config.capture.exclude),
+            exclusion=Exclusion(tuple(_place(one, environ) for one in config.capture.exclude)),
+            redactor=redactor,
         )
         return History(store, around, _enabled(sources, config.capture.disable))
     except BaseException:
         store.close()
         raise
+
+
+def _place(pattern: str, environ: Mapping[str, str]) -> str:
+    """Read a pattern of projects; a leading `~` is the user's home."""
+    return str(expand(pattern, environ)) if pattern.startswith("~") else pattern
 
 
 def _user(environ: Mapping[str, str], user_home: str | Path | None) -> UserHome:

@@ -96,7 +96,11 @@ def read_block(tx: Tx, block_id: int) -> list[bytes]:
     if row is None:
         raise Damaged(f"block {block_id} of the archive is missing", hint="restore a backup")
     name, size, data = row
-    text = decompress(data, size)
+    try:
+        text = decompress(data, size)
+    except Damaged as error:
+        msg = f"block {block_id} of the archive is damaged: {error.message}"
+        raise Damaged(msg, hint=error.hint) from error
     if digest(text) != name:
         raise Damaged(f"block {block_id} of the archive has changed", hint="restore a backup")
     return text.split(b"\n")[:-1]

@@ -4,7 +4,6 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.claude_entries import SYNTHETIC
 from threadkeep.sources.common import iso_ms
 from threadkeep.sources.records import Usage
 
@@ -25,7 +24,7 @@ def keep_larger(found: dict[str, Usage], usage: Usage) -> None:
 
 
 def usage_of(record: dict[str, Any], at: int | None, session_id: str, number: int) -> Usage | None:
-    """Read the count of an `assistant` record; None if there is none, or nothing was spent."""
+    """Read the count of an `assistant` record; None if there is none."""
     message = record.get("message")
     counts = message.get("usage") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(counts, dict):
@@ -47,7 +46,7 @@ def usage_of(record: dict[str, Any], at: int | None, session_id: str, number: in
         usage.cache_write_1h = _count(written, "ephemeral_1h_input_tokens")
     if isinstance(details, dict):
         usage.reasoning = _count(details, "thinking_tokens")
-    return None if usage.model == SYNTHETIC and _is_nothing(usage) else usage
+    return usage
 
 
 def relayed_usage(
@@ -77,7 +76,3 @@ def _key(message: dict[str, Any], record: dict[str, Any]) -> str:
 def _count(counts: dict[str, Any], key: str) -> int:
     found = counts.get(key)
     return found if type(found) is int and 0 <= found < _MOST else 0
-
-
-def _is_nothing(usage: Usage) -> bool:
-    return not (usage.input or usage.output or usage.cache_read or usage.cache_write)

@@ -49,7 +49,7 @@ def usage(call: Call, *, by: str, **chosen: Any) -> None:
         )
         return
     sums: Mapping[str, Spent] = getattr(spent, f"by_{by}")
-    rows = [_row(name, one) for name, one in sums.items()]
+    rows = [_row(name, one) for name, one in sums.items() if one.total]
     table((by, *_COLUMNS), [*rows, _row("total", spent.total)] if rows else [], spare=_SPARE)
     if not rows:
         note("nobody reported tokens for that")
@@ -70,7 +70,7 @@ def own_words(harness: str, spent: "Spent") -> Json:
     """Name the tokens of a program as it names them itself; Codex's input has the cached part."""
     if harness == "codex":
         return {
-            "input_tokens": spent.input + spent.cache_read,
+            "input_tokens": spent.input + spent.cache_read + spent.cache_write,
             "cached_input_tokens": spent.cache_read,
             "output_tokens": spent.output,
             "reasoning_output_tokens": spent.reasoning,
