@@ -144,8 +144,10 @@ def test_a_block_with_other_text_is_damaged_too(world: World) -> None:
     world.capture()
     first, second = [row[0] for row in world.ask("SELECT id FROM tk_blocks ORDER BY id")]
     world.ask(
-        f"UPDATE tk_blocks SET (data, size) = (SELECT data, size FROM tk_blocks WHERE id = {second})"
-        f" WHERE id = {first}"
+        "UPDATE tk_blocks SET (data, size) = (SELECT data, size FROM tk_blocks WHERE id = ?) "
+        "WHERE id = ?",
+        second,
+        first,
     )
     with pytest.raises(Damaged, match=f"block {first}"):
         world.raw("a")

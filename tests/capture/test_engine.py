@@ -138,13 +138,16 @@ def test_logs_of_a_place_that_is_not_there_are_not_called_gone(world: World) -> 
     assert world.log_row("a")["gone_at"] is None
 
 
-def test_a_file_name_that_is_no_utf8_is_one_log_for_ever(world: World) -> None:
+@pytest.mark.parametrize("harness", ["pi", "claude-code"])
+def test_a_file_name_that_is_no_utf8_is_one_log_for_ever(world: World, harness: str) -> None:
     name = b"odd\xff.jsonl".decode("utf-8", "surrogateescape")
-    path = world.write(conversation(3), to=world.home / "logs" / name)
+    folder = {"pi": "logs", "claude-code": ".claude/projects/-u-app"}[harness]
+    world.sources = {"toy": ToyLines(), "claude-code": CLAUDE}
+    path = world.write(conversation(3), to=world.home / folder / name)
     try:
         report = world.capture()
-        assert world.lines_report(report).errors == {}
-        assert world.lines_report(world.capture()).changed == 0
+        assert (report.of(harness).lines, report.errors) == (3, 0)
+        assert world.capture().of(harness).changed == 0
         path.unlink()
         world.capture()
         assert world.ask("SELECT count(gone_at) FROM tk_logs") == [(1,)]

@@ -35,9 +35,9 @@ GROWN = msgspec.structs.replace(SEGMENT, end=300, texts=["done", "more"], messag
 
 @pytest.fixture
 def tx(tmp_path: Path) -> Iterator[Tx]:
-    with KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW) as store:
-        with store.context.db.write() as tx:
-            yield tx
+    store = KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW)
+    with store, store.context.db.write() as tx:
+        yield tx
 
 
 def write(tx: Tx, segment: Segment = SEGMENT, *, now: int = NOW, file: str = "/h/s.jsonl") -> bool:

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from threadkeep.errors import Invalid
 from threadkeep.sources.claude_code import SOURCE
+from threadkeep.sources.claude_usage import keep_larger
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Entry, Harvest, Log, Stamp, Usage, UserHome
 
@@ -302,10 +303,10 @@ def test_the_persons_own_title_wins(order: str, title: str) -> None:
 def test_usage_counts_every_answer_once_with_its_largest_output() -> None:
     _, harvest = read(logs()[SESSION])
     found = {usage.key: usage for usage in harvest.usage}
-    assert len(found) == len(harvest.usage) == 5
+    assert len(found) == len(harvest.usage) == 6
     assert found["msg_1|req_1"] == Usage(
         key="msg_1|req_1",
-        at=1788249614000,
+        at=1788249612000,
         model="claude-opus-4-8",
         input=3,
         output=42,
@@ -332,7 +333,7 @@ def test_usage_without_ids_and_of_notices() -> None:
     assert [found.key for found in usage(uuid="u")] == ["u"]
     assert [(found.key, found.input, found.final) for found in usage()] == [("s:3", 0, False)]
     nothing = {"model": "<synthetic>", "usage": {"output_tokens": 0}}
-    assert usage(message=nothing) == []
+    assert [found.output for found in usage(message=nothing)] == [0]  # a message, though no spend
 
 
 # -- nothing stops the reader, nothing depends on where it stopped ---------------------------------
@@ -358,9 +359,7 @@ def in_batches(log: Log, fed: Sequence[Fed], cuts: set[int]) -> tuple[list[Entry
 def merged(harvests: Sequence[Harvest]) -> tuple[object, ...]:
     usage: dict[str, Usage] = {}
     for found in (usage_ for harvest in harvests for usage_ in harvest.usage):
-        known = usage.get(found.key)
-        if known is None or (found.output, found.final) > (known.output, known.final):
-            usage[found.key] = found
+        keep_larger(usage, found)
     facts: dict[str, dict[str, object]] = {}
     for name, told in (item for harvest in harvests for item in harvest.facts.items()):
         known_facts = {key: getattr(told, key) for key in told.__struct_fields__}

@@ -22,6 +22,7 @@ from threadkeep.knowledge.forgetting import forgotten_lines
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, save_log
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import LogFile, Piece
+from threadkeep.sources.folders import printable
 from threadkeep.sources.records import Log, Parser, Source, Stamp
 
 HEAD_BYTES: Final = 4096
@@ -186,8 +187,8 @@ class LineCapture:
         row = self._row
         values = {"session_id": row.session_id, "now": now}
         if row.harness == "claude-code":
-            place = {"path": row.path, "size": row.size, "inode": row.inode, "device": row.device}
-            tx.run("put_claude_offset", {**values, **place})
+            looks = {"size": row.size, "inode": row.inode, "device": row.device}
+            tx.run("put_claude_offset", {**values, **looks, "path": printable(row.path)})
         elif row.harness in {"codex", "cursor"}:
             prefix = {"codex": "codex", "cursor": "cursor-agent"}[row.harness]
             cursor = {"key": f"{prefix}-{row.inode}", "mtime": max(0, row.mtime_ns) // 1_000_000}
