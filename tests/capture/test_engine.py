@@ -1,9 +1,8 @@
 """A run of capture as a whole: what it opens, what it leaves alone, what stops it and what not."""
 
 import shutil
-import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ import pytest
 from tests.conftest import REPO
 from tests.support.knowledge import everything
 from tests.support.toy_sources import ToyDocuments, ToyLines, conversation, line, said, stamp_back
+from tests.support.user_homes import made_up_home
 from tests.support.worlds import World
 from threadkeep.capture import batches, engine
 from threadkeep.capture.engine import Wanted
-from threadkeep.capture.report import Progress
 from threadkeep.sources import files
 from threadkeep.sources.claude_code import SOURCE as CLAUDE
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Harvest, Log, Parser, UserHome
+from threadkeep.sources.registry import foreign_sources
 
 CLAUDE_FIXTURES = REPO / "tests" / "fixtures" / "sources" / "claude-code"
 
@@ -256,6 +256,18 @@ def test_a_log_without_permission_is_reported_and_tried_again(
     assert world.texts("b") == [f"word{n}" for n in range(5)]
 
 
+def test_a_missing_file_beside_a_log_is_an_error_and_not_the_end_of_the_log(world: World) -> None:
+    class Beside(ToyLines):
+        def parser(self, log: Log, state: bytes | None) -> Parser:
+            Path(log.path).with_suffix(".names").read_bytes()
+            return super().parser(log, state)
+
+    world.sources = {"toy": Beside()}
+    world.write(conversation(2), "a")
+    assert list(world.capture().of("pi").errors) == [str(world.log("a"))]
+    assert world.log_row("a")["gone_at"] is None
+
+
 class Lost(ToyDocuments):
     """A source whose folder cannot even be listed."""
 
@@ -272,114 +284,7 @@ def test_a_source_that_cannot_look_does_not_stop_the_others(world: World) -> Non
     assert world.health("agentic-session-aider")["consecutive_failures"] == 1
 
 
-# ---------------------------------------------------------------------- interrupted, and at once
-
-
-def big(world: World) -> World:
-    for name in ("a", "b", "c"):
-        world.write(conversation(40, text=f"words of {name}"), name)
-    world.write(document("s1", "s2"), to=world.home / "docs" / "d.json")
-    return world
-
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "PIECE_BYTES", 300)
-    monkeypatch.setattr(batches, "BATCH_BYTES", 700)
-
-
-@pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
-def test_interrupted_anywhere_the_next_run_completes_it(
-    tmp_path: Path, kind: type[BaseException]
-) -> None:
-    once = big(World(tmp_path / "once"))
-    seen: list[str] = []
-    once.capture(show=lambda progress: seen.append(progress.path))
-    for stop_at in range(1, len(seen), 3):
-        world = big(World(tmp_path / f"stopped-{stop_at}"))
-        with pytest.raises(kind):
-            world.capture(show=_stopping(stop_at, kind))
-        world.capture()
-        assert world.held() == once.held()
-
-
-def _stopping(after: int, kind: type[BaseException]) -> Callable[[Progress], None]:
-    count = iter(range(after))
-
-    def show(_: Progress) -> None:
-        if next(count, None) is None:
-            raise kind
-
-    return show
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_interrupted_again_and_again_while_a_log_was_rewritten(tmp_path: Path) -> None:
-    worlds = [World(tmp_path / name) for name in ("once", "stopped")]
-    for world in worlds:
-        world.write(conversation(30))
-        world.capture()
-        world.write(conversation(10, start=20) + conversation(30, start=50))
-    worlds[0].capture()
-    for stop_at in range(1, 12):
-        with suppress(KeyboardInterrupt):
-            worlds[1].capture(show=_stopping(stop_at, KeyboardInterrupt))
-    worlds[1].capture()
-    assert worlds[1].held() == worlds[0].held()
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_captured_by_two_at_once_it_is_the_same(tmp_path: Path) -> None:
-    once = big(World(tmp_path / "once"))
-    once.capture()
-    world = big(World(tmp_path / "two"))
-    with world.history():
-        pass  # the file is there before both begin
-    errors: list[BaseException] = []
-    together = threading.Barrier(2)
-
-    def run() -> None:
-        try:
-            together.wait()
-            assert world.capture().errors == 0
-        except BaseException as error:  # noqa: BLE001  (handed to the test)
-            errors.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert world.held() == once.held()
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_overtaken_in_the_middle_of_a_log_by_another_run(tmp_path: Path) -> None:
-    once = big(World(tmp_path / "once"))
-    once.capture()
-    world = big(World(tmp_path / "overtaken"))
-    overtaken: list[int] = []
-    original = batches.Batches.commit
-
-    with world.history() as first, world.history() as second:
-
-        def commit(self: batches.Batches) -> None:
-            """Between two batches nobody holds the lock: another run takes all the rest."""
-            original(self)
-            if not overtaken:
-                overtaken.append(1)
-                overtaken.append(world.lines_report(second.capture()).lines)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(batches.Batches, "commit", commit)
-            assert first.capture().errors == 0
-    assert overtaken[1] > 0
-    assert world.held() == once.held()
-
-
-# ---------------------------------------------------------------------- claude-code
+# ---------------------------------------------------------------------- real programs
 
 
 def claude(folder: Path) -> World:
@@ -388,29 +293,33 @@ def claude(folder: Path) -> World:
     return world
 
 
-def test_claude_logs_grown_line_by_line_equal_those_read_at_once(tmp_path: Path) -> None:
-    once, grown = claude(tmp_path / "once"), claude(tmp_path / "grown")
-    found = [path for path in CLAUDE_FIXTURES.rglob("*.jsonl") if "projects" in path.parts]
-    lines = {
-        path.relative_to(CLAUDE_FIXTURES): path.read_bytes().splitlines(keepends=True)
-        for path in sorted(found)
-    }
-    for place, all_lines in lines.items():
-        once.write(b"".join(all_lines), to=once.home / ".claude" / place)
-    assert once.capture().errors == 0
-    for count in range(1, 1 + max(map(len, lines.values()))):
-        for place, all_lines in lines.items():
-            grown.write(b"".join(all_lines[:count]), to=grown.home / ".claude" / place)
-        assert grown.capture().errors == 0
-    assert _but_for_projects(grown) == _but_for_projects(once)
+LINE_SOURCES = {name: one for name, one in foreign_sources().items() if one.kind == "lines"}
 
 
-def _but_for_projects(world: World) -> dict[str, list[Any]]:
+@pytest.mark.parametrize("name", LINE_SOURCES)
+def test_the_logs_of_every_program_grow_to_the_same_as_read_at_once(
+    tmp_path: Path, name: str
+) -> None:
+    source = LINE_SOURCES[name]
+    user = made_up_home(tmp_path / "user")
+    for number, log in enumerate(source.find(UserHome(user))):
+        data, place = Path(log.path).read_bytes(), Path(log.path).relative_to(user)
+        once, grown = (World(tmp_path / f"{kind}{number}") for kind in ("once", "grown"))
+        once.sources = grown.sources = {name: source}
+        for part in (1, 3, 4, 9, 10):  # tenths, which end anywhere in a line
+            grown.write(data[: len(data) * part // 10], to=grown.home / place)
+            assert grown.capture().errors == 0
+        once.write(data, to=once.home / place)
+        assert once.capture().errors == 0
+        assert _comparable(grown) == _comparable(once)
+
+
+def _comparable(world: World) -> str:
     """A session that changes its folder is filed where the first look found it."""
     held = world.held()
     for row in held["tk_sessions"]:
         row.pop("project")
-    return held
+    return repr(held).replace(str(world.home), "~")
 
 
 def test_the_contracts_own_watcher_finds_where_we_stopped(tmp_path: Path) -> None:
@@ -442,6 +351,20 @@ def test_many_tiny_lines_take_few_statements_and_blocks(world: World) -> None:
     assert part.lines == 50_000
     blocks = world.ask("SELECT count(*), sum(lines) FROM tk_log_blocks")
     assert blocks == [(1, 50_000)]
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH_BYTES", 500_000)
+    monkeypatch.setattr(files, "PIECE_BYTES", 100_000)
+    peaks: list[int] = []
+    for count in (600, 600, 2400):  # the first time, modules and caches are loaded too
+        world = World(tmp_path / f"{len(peaks)}")
+        world.write(b"".join(said(n, f"word{n} " * 150) for n in range(count)))
+        tracemalloc.start()
+        world.capture()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.3 * peaks[1]
 
 
 def test_many_tiny_logs_are_looked_at_once_each(world: World) -> None:

@@ -73,7 +73,8 @@ def test_the_others_stay_as_they_are_and_it_does_not_come_back(
         assert done.entries == sum(len(before[name][1]) for name in family if name in before)
         kept = {name: told for name, told in before.items() if name not in family}
         assert all_sessions(history) == kept
-        history.capture()
+        report = history.capture()
+        assert sum(part.lines for part in report.harnesses.values()) == 0  # it is not even read
         assert all_sessions(history) == kept
         assert history.forget(what) == Forgotten()
     for table in ("tk_sessions", "agentic_sessions", "claude_session_offsets", "sessions"):
@@ -129,6 +130,57 @@ def test_a_parent_takes_its_subagents_with_it_and_a_subagent_goes_alone(
             "SELECT DISTINCT terminal FROM sessions JOIN events ON events.session_id = sessions.id",
         )
         assert terminals == [("5e550000-0000-4000-8000-000000000002",)]
+    assert_sound(file)
+
+
+def test_what_others_told_of_it_goes_too(captured: tuple[Path, Path], tmp_path: Path) -> None:
+    file, user = copy_of(captured, tmp_path), captured[1]
+    ducks, swans = (f"0199aaaa-0000-7000-8000-00000000000{n}" for n in (1, 2))
+    with masked_history(file, user) as history:
+        assert (history.find(ducks).name, history.find(swans).name) == ("Many ducks", "Swans")
+        planned = history.forget(Forget(sessions=(ducks,)), dry_run=True)
+        assert history.forget(Forget(sessions=(ducks,))) == planned
+        history.capture()
+        assert history.find(swans).name == "Swans"
+    assert b"Many ducks" not in bytes_left(file)
+    assert b'"Ducks"' not in bytes_left(file)
+
+
+def test_a_subagent_that_only_its_parent_tells_of_goes_with_it(tmp_path: Path) -> None:
+    user, file = tmp_path / "user", tmp_path / "k.db"
+    call, came = ran("s1", 2, "x", "y")
+    task = {"subagent_type": "Explore", "description": "Look at zanzibar"}
+    call["message"]["content"][0] |= {"name": "Task", "input": task}
+    came["toolUseResult"] = {"agentId": "b7", "status": "completed"}
+    write_claude(user, "s1", [said("s1", 1, "a duck"), call, came])
+    with masked_history(file, user) as history:
+        history.capture()
+        assert rows(file, "SELECT title FROM tk_sessions WHERE session_id = 'agent-b7'") == [
+            ("Look at zanzibar",)
+        ]
+        history.forget(Forget(sessions=("s1",)))
+        history.capture()
+    assert b"zanzibar" not in bytes_left(file)
+    assert rows(file, "SELECT * FROM tk_sessions") == []
+
+
+def test_calls_of_a_subagent_go_with_it_though_they_bear_the_name_of_its_parent(
+    tmp_path: Path,
+) -> None:
+    user, file = tmp_path / "user", tmp_path / "k.db"
+    write_claude(user, "s1", [said("s1", 1, "a duck"), *ran("s1", 2, "make duck", "quack")])
+    calls = [{**one, "isSidechain": True} for one in ran("s1", 3, "make goose", "honk")]
+    write_claude(user, "agent-7", calls, project="-u-pond/s1/subagents")
+    commands = "SELECT stdout FROM events ORDER BY timestamp"
+    with masked_history(file, user) as history:
+        history.capture()
+        assert rows(file, commands) == [("quack",), ("honk",)]
+        what = Forget(sessions=("agent-7",))
+        assert history.forget(what, dry_run=True).events == 1
+        assert history.forget(what).events == 1
+        assert rows(file, commands) == [("quack",)]
+        history.capture()
+        assert rows(file, commands) == [("quack",)]
     assert_sound(file)
 
 

@@ -2,7 +2,8 @@
 
 Prints one line per run; ends with 1 if any failed. Takes about three hours on two cores.
 The runs of the session store begin with `state-`, those of the mailbox with `mail-`, those of the
-knowledge store with `knowledge-`, the others are the chat store's.
+knowledge store with `knowledge-`, those of capture with `capture-`, the others are the chat
+store's.
 """
 
 import argparse
@@ -20,6 +21,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from tests.faults import tools  # noqa: E402
+from tests.faults.capture_kills import capture_under_kills  # noqa: E402
 from tests.faults.family import new_store, race_for_queue  # noqa: E402
 from tests.faults.mail_exchange import Exchange  # noqa: E402
 from tests.faults.mail_old_files import INBOUND_VERSIONS, OUTBOUND_VERSIONS  # noqa: E402
@@ -29,15 +31,18 @@ from tests.faults.old_state_files import (  # noqa: E402
     VERSIONS as STATE_VERSIONS,
     WITHOUT_INDEX,
 )
-from tests.faults.tools import KNOWLEDGE, MAIL, STATE  # noqa: E402
+from tests.faults.tools import CAPTURE, KNOWLEDGE, MAIL, STATE  # noqa: E402
+from tests.support.user_homes import made_up_home, multiply, real_sample  # noqa: E402
 
 ROUNDS = 1000
+CAPTURE_KILLS = 200
 MINUTE = ("--seconds", "60")
 
 
 def plan(seed: int) -> list[tools.Run]:
     """Give every run of the long form."""
-    return chat_plan(seed) + state_plan(seed) + mail_plan(seed) + knowledge_plan()
+    stores = chat_plan(seed) + state_plan(seed) + mail_plan(seed)
+    return stores + knowledge_plan() + capture_plan(seed)
 
 
 def chat_plan(seed: int) -> list[tools.Run]:
@@ -134,6 +139,24 @@ def knowledge_plan() -> list[tools.Run]:
     ]
 
 
+def capture_plan(seed: int) -> list[tools.Run]:
+    """Give the runs of capture: agents write logs that are captured line by line."""
+    return [
+        tools.kill9(200, mode="own", seed=seed, store=CAPTURE),
+        tools.kill9(100, writers=4, mode="shared", seed=seed + 1, store=CAPTURE),
+        tools.powerloss(40, mode="own", longest=1500, seed=seed + 2, store=CAPTURE),
+        tools.powerloss(
+            40, filesystem="xfs", mode="own", longest=1500, seed=seed + 3, store=CAPTURE
+        ),
+        tools.diskfull(8, limit=False, mode="own", seed=seed + 4, store=CAPTURE),
+        tools.diskfull(8, limit=True, mode="own", seed=seed + 5, store=CAPTURE),
+        tools.concurrency("own", *MINUTE, "--outsider", store=CAPTURE),
+        tools.concurrency("shared", *MINUTE, "--outsider", store=CAPTURE),
+        tools.hostile(CAPTURE),
+        tools.tear(135, mode="own", seed=seed + 6, milliseconds=1500, store=CAPTURE),
+    ]
+
+
 def skipped(run: tools.Run, work: Path) -> str:
     """Say why a run cannot be made here; empty if it can."""
     if not tools.tools_folder().is_dir():
@@ -168,10 +191,27 @@ def exchange(folder: Path, seed: int) -> tuple[bool, str]:
         return False, traceback.format_exc()
 
 
+def capture_kills(folder: Path, seed: int) -> tuple[bool, str]:
+    """Kill the capture of a user home two hundred times, with real transcripts where they are."""
+    shared = tools.tools_folder().parent
+    real = (shared / "data" / "harness").is_dir()
+    user = folder / "user"
+    if real:
+        real_sample(shared, user, most=3_000_000)
+    else:
+        multiply(made_up_home(user), 40)
+    try:
+        kills, rounds = capture_under_kills(folder / "home", user, CAPTURE_KILLS, seed)
+    except AssertionError:
+        return False, traceback.format_exc()
+    return True, f"{kills} kills in {rounds} captures of {'real' if real else 'made-up'} logs"
+
+
 # What needs none of the tools, by the word that chooses it.
 OWN: dict[str, Callable[[Path, int], tuple[bool, str]]] = {
     "race, cancel against fire": race,
     "mail-exchange under kills": exchange,
+    "capture-home under kills": capture_kills,
 }
 
 

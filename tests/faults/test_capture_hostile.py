@@ -253,3 +253,20 @@ def test_one_line_without_an_end_is_kept_in_bounded_pieces(machine: Machine) -> 
     with history:
         assert report["claude-code"].errors == {}
         assert b"".join(machine.raw(path)) == path.read_bytes()
+
+
+def test_a_new_session_in_the_place_of_an_old_one_is_not_taken_for_it(machine: Machine) -> None:
+    """The same inode, and the same first kilobytes: sessions that were forked begin alike."""
+    alike = said("the same beginning " * 500)
+    old = machine.write(PROJECT / "old.jsonl", alike, said("only in the old one", uuid="u2"))
+    before = lines_of(old)
+    machine.capture()[0].close()
+    new = old.rename(old.with_name("new.jsonl"))
+    other = json.dumps(said("only in the new one", uuid="u3")).encode()
+    new.write_bytes(before[0] + b"\n" + other + b"\n")
+    history, _ = machine.capture()
+    with history:
+        assert machine.raw(old) == before
+        assert machine.raw(new) == lines_of(new)
+        assert list(history.raw(history.find("old"))) == before
+        assert list(history.raw(history.find("new"))) == lines_of(new)

@@ -1,11 +1,11 @@
 """Coverage: is everything on the disk in the store? Judged by the files, not by our own word."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
 from threadkeep.capture.context import Surroundings
+from threadkeep.capture.troubles import exists
 from threadkeep.knowledge.logs import Looks, all_looks
 from threadkeep.sources.records import Log, Source
 
@@ -83,14 +83,6 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
         }
         unknown = [UnknownRecord(*row) for row in tx.all("unknown_records")]
     return Coverage(parts, stored, unknown)
-
-
-def exists(place: Path) -> bool:
-    """Tell whether a place is there; one that may not be looked at is not."""
-    try:
-        return place.exists()
-    except OSError:
-        return False
 
 
 def _compare(part: SourceCoverage, known: dict[str, Looks], found: dict[str, Log]) -> None:

@@ -7,8 +7,7 @@ from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
-from threadkeep.capture.troubles import TROUBLES, tell
-from threadkeep.errors import NotFound
+from threadkeep.capture.troubles import TROUBLES, has_vanished, tell
 from threadkeep.knowledge.archive import LineWriter, digest
 from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD, forgotten_lines
@@ -54,9 +53,9 @@ class DocumentCapture:
         batches.next_log()
         try:
             size = self._capture(batches.tx(), item, batches.words)
-        except (FileNotFoundError, NotFound):
-            raise  # the document itself is gone
         except TROUBLES as error:
+            if has_vanished(self._log.path, error):
+                raise
             batches.take_back()
             return tell(f"{self._log.path} ({item.item})", error, self._report)
         if batches.spend(size):

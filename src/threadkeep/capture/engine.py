@@ -17,12 +17,11 @@ import msgspec
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
-from threadkeep.capture.coverage import exists
 from threadkeep.capture.documents import DocumentCapture
-from threadkeep.capture.line_logs import LineCapture
+from threadkeep.capture.line_logs import TAIL_BYTES, LineCapture
 from threadkeep.capture.report import Progress, Report, Watcher, silent
-from threadkeep.capture.troubles import TROUBLES, tell
-from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, tell
+from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.health import health_name, note_failure
 from threadkeep.knowledge.logs import LogRow, Looks, all_looks, load_log, load_log_by_id, save_log
@@ -65,8 +64,10 @@ def capture(
     for reader, source in sources.items():
         if not wanted.covers(source.harness):
             continue
+        with around.db.read() as tx:
+            known = all_looks(tx, reader)
         try:
-            found, missing = _look(around, (reader, source), wanted, report)
+            found, missing = _look(around, (reader, source), known, wanted, report)
         except TROUBLES as error:
             tell(f"source {reader}", error, report.of(source.harness))
         else:
@@ -82,12 +83,14 @@ def capture(
 
 
 def _look(
-    around: Surroundings, named: tuple[str, Source], wanted: Wanted, report: Report
+    around: Surroundings,
+    named: tuple[str, Source],
+    known: dict[str, Looks],
+    wanted: Wanted,
+    report: Report,
 ) -> tuple[list[_Work], list[int]]:
     """Find the logs of a source that changed, and the numbers of those that are gone."""
     reader, source = named
-    with around.db.read() as tx:
-        known = all_looks(tx, reader)
     part = report.of(source.harness)
     found = {log.path: log for log in source.find(around.user)}
     part.found += len(found)
@@ -120,7 +123,7 @@ def _below(path: str, roots: Iterable[str]) -> bool:
 def _renamed(
     changed: list[Log], known: dict[str, Looks], missing: dict[str, Looks]
 ) -> dict[str, int]:
-    """Find new logs that are missing ones in another place: same inode or name, same first bytes.
+    """Find new logs that are missing ones in another place: same inode or name, same bytes.
 
     Gives the number that each had, by its path; no two have been the same.
     """
@@ -132,12 +135,11 @@ def _renamed(
     moved: dict[int, str] = {}
     for log in changed:
         perhaps = [*alike.get(log.stamp[2:], ()), *alike.get(_plain_name(log.path), ())]
-        if perhaps and log.path not in known:
-            head = _beginning(log.path, max(looks.head_size for looks in perhaps))
-            for looks in perhaps:
-                if looks.id not in moved and digest(head[: looks.head_size]) == looks.head:
-                    moved[looks.id] = log.path
-                    break
+        free = [looks for looks in perhaps if looks.id not in moved]
+        if free and log.path not in known:
+            number = _holding(log.path, free)
+            if number is not None:
+                moved[number] = log.path
     return {path: number for number, path in moved.items()}
 
 
@@ -145,12 +147,22 @@ def _plain_name(path: str) -> str:
     return path.rpartition(os.sep)[2].removesuffix(".zst")
 
 
-def _beginning(path: str, size: int) -> bytes:
+def _holding(path: str, perhaps: list[Looks]) -> int | None:
+    """Give the number of the log that a file holds as far as it was read.
+
+    Inodes are used again and sessions begin alike, so the last bytes read must be there too.
+    """
     try:
         with LogFile(path) as file:
-            return file.between(0, size)
+            head = file.between(0, max(looks.head_size for looks in perhaps))
+            for looks in perhaps:
+                if digest(head[: looks.head_size]) == looks.head:
+                    last = file.between(max(0, looks.read_to - TAIL_BYTES), looks.read_to)
+                    if digest(last) == looks.tail:
+                        return looks.id
     except (OSError, ThreadkeepError):
-        return b""  # what is wrong with it shows when it is read
+        pass  # what is wrong with it shows when it is read
+    return None
 
 
 # ---------------------------------------------------------------------- reading
@@ -173,12 +185,12 @@ def _read(
             batches.next_log()
             try:
                 _read_one(around, one, batches, report, progress, show)
-            except (FileNotFoundError, NotFound):
-                batches.take_back()
-                _note_vanished(around, batches.tx(), one)
             except TROUBLES as error:
                 batches.take_back()
-                _note_error(batches.tx(), one, error, report)
+                if has_vanished(one.log.path, error):
+                    _note_vanished(around, batches.tx(), one)
+                else:
+                    _note_error(batches.tx(), one, error, report)
             progress.bytes_done = before + one.log.stamp.size
             progress.logs_done += 1
             progress.errors = report.errors

@@ -28,6 +28,7 @@ from threadkeep.capture.planning import (
     is_shared,
     lines_of,
     make_plan,
+    mentions,
     named,
     segments_of,
     terminals_of,
@@ -92,7 +93,6 @@ def _name_forgotten(around: Surroundings, sessions: list[Session]) -> None:
         with around.db.write() as tx:
             for session in sessions:
                 tx.run("put_forgotten", {**named(session), "now": around.clock()})
-            tx.run("want_cleaning")
 
 
 def purge(
@@ -104,6 +104,13 @@ def purge(
     """Take out the sessions that are forgotten and still there, one in each transaction."""
     with around.db.read() as tx:
         waiting = [to_session(row) for row in tx.all("forgotten_but_there")]
+    if not waiting:
+        return
+    places = places or Places(around, sources)
+    with around.db.write() as tx:
+        for log, picks in list(mentions(tx, waiting)):
+            rederive(tx, around, sources, log, dropping(picks), [], places)
+        tx.run("want_cleaning")
     progress = Progress(logs_total=len(waiting))
     for session in waiting:
         with around.db.write() as tx:
@@ -111,7 +118,7 @@ def purge(
             there = (to_session(row) for row in tx.all("forgotten_but_there"))
             for one in there:
                 if named(one) == named(session):
-                    _purge_session(tx, around, places or Places(around, sources), one)
+                    _purge_session(tx, around, places, one)
                     tx.run("want_cleaning")
         advance(progress, session.session_id, show)
 

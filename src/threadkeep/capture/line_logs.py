@@ -26,7 +26,7 @@ from threadkeep.sources.folders import printable
 from threadkeep.sources.records import Log, Parser, Source, Stamp
 
 HEAD_BYTES: Final = 4096
-_TAIL_BYTES: Final = 256
+TAIL_BYTES: Final = 256
 # A last line that is no JSON yet may still be written to; after this long it is what it is.
 _SETTLED_MS: Final = 60_000
 
@@ -90,7 +90,7 @@ class LineCapture:
         if file.stamp.size < row.read_to and not self._log.path.endswith(".zst"):
             return True
         same_head = digest(file.between(0, row.head_size)) == row.head
-        last = file.between(max(0, row.read_to - _TAIL_BYTES), row.read_to)
+        last = file.between(max(0, row.read_to - TAIL_BYTES), row.read_to)
         return not (same_head and digest(last) == row.tail)
 
     def _start_over(self, tx: Tx) -> None:
@@ -174,7 +174,7 @@ class LineCapture:
         if self._unseen == 0 and row.head_size < min(HEAD_BYTES, row.read_to):
             head = file.between(0, min(HEAD_BYTES, row.read_to))
             row.head, row.head_size = digest(head), len(head)
-        row.tail = digest(file.between(max(0, row.read_to - _TAIL_BYTES), row.read_to))
+        row.tail = digest(file.between(max(0, row.read_to - TAIL_BYTES), row.read_to))
 
     def _note_looks(self, stamp: Stamp) -> None:
         row = self._row

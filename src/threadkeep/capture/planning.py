@@ -3,6 +3,7 @@
 A dry run tells this and stops here; a real one tells the same.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -38,7 +39,7 @@ from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import read_lines
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.forgetting import Kind, doomed_nodes, vectors_are
-from threadkeep.knowledge.logs import LogRow, logs_of_session
+from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
 from threadkeep.knowledge.reading import Session
 from threadkeep.sources.claude_tools import session_uuid
 from threadkeep.sources.decoding import decode_line
@@ -101,6 +102,8 @@ def make_plan(context: Context, tx: Tx, places: Places, chosen: Chosen, show: Wa
     for session in whole:
         plan.example(f"{session.harness}:{session.session_id} {session.name[:80]}")
         _count_session(tx, places, session, plan)
+    for log, picks in mentions(tx, whole):
+        plan.done.lines += len(changes_of(tx, log, dropping(picks)))
     logs = list(logs_to_search(tx, what, plan.meant, gone))
     progress = Progress(logs_total=len(logs))
     for log in logs:
@@ -220,13 +223,34 @@ def lines_of(tx: Tx, log: LogRow, session: Session) -> Picks:
     def picks(number: int, line: bytes) -> bool:
         if number in told:
             return session.id in told[number]
-        try:
-            records = decode_line(line)
-        except Invalid:
-            return False
-        return any(text == session.session_id for one in records for text in strings_in(one))
+        return _names_any(line, {session.session_id})
 
     return picks
+
+
+def mentions(tx: Tx, sessions: list[Session]) -> Iterator[tuple[LogRow, Picks]]:
+    """Yield the logs that say nothing themselves but tell of sessions, such as lists of names."""
+    for harness in sorted({one.harness for one in sessions}):
+        ids = {one.session_id for one in sessions if one.harness == harness}
+        for (number,) in tx.all("logs_without_entries", {"harness": harness}):
+            log = load_log_by_id(tx, number)
+            if log is not None and log.session_id not in ids:
+                yield log, _naming(ids)
+
+
+def _naming(ids: set[str]) -> Picks:
+    return lambda _, line: _names_any(line, ids)
+
+
+def _names_any(line: bytes, ids: set[str]) -> bool:
+    """Tell whether one of the texts in a line is the id of a session, and nothing else."""
+    if not any(name.encode("utf-8", "replace") in line for name in ids):
+        return False  # decoding takes most of the time
+    try:
+        records = decode_line(line)
+    except Invalid:
+        return False
+    return any(text in ids for one in records for text in strings_in(one))
 
 
 def dropping(picks: Picks) -> Transform:

@@ -331,8 +331,10 @@ class _Remaking:
 
     def _facts(self, before: Harvest, after: Harvest) -> None:
         for session_id, facts in before.facts.items():
+            name = {"harness": self._source.harness, "session_id": session_id}
             told = {"title": facts.title, "agent": facts.agent, "slug": facts.slug}
-            self._tx.run("unlearn_session", {**told, "session": self._session(session_id)})
+            session = self._tx.value("session_number", name)
+            self._tx.run("unlearn_session", {**told, "session": session})
         for session_id, facts in after.facts.items():
             learn(self._tx, self._session(session_id), facts)
 

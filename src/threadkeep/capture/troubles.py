@@ -1,12 +1,13 @@
 """What may go wrong with one log without stopping the others, and how it is told."""
 
 import logging
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from threadkeep.capture.report import HarnessReport
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import NotFound, ThreadkeepError
 
 log = logging.getLogger(__name__)
 
@@ -25,3 +26,16 @@ def tell(what: str, error: Exception, part: HarnessReport) -> str:
     log.warning("%s: %s", what, said, exc_info=not expected)
     part.errors[what] = said
     return said
+
+
+def has_vanished(path: str, error: Exception) -> bool:
+    """Tell whether an error only means that a log was deleted after it was found."""
+    return isinstance(error, (FileNotFoundError, NotFound)) and not exists(Path(path))
+
+
+def exists(place: Path) -> bool:
+    """Tell whether a place is there; one that may not be looked at is not."""
+    try:
+        return place.exists()
+    except OSError:
+        return False

@@ -43,6 +43,8 @@ class Looks(msgspec.Struct, gc=False):
     stamp: tuple[int, int, int, int]
     head: bytes | None
     head_size: int
+    read_to: int
+    tail: bytes | None
     gone: bool
     failed: bool
     excluded_by: str | None  # the name of the rules that kept it, or sessions in it, out
@@ -50,14 +52,13 @@ class Looks(msgspec.Struct, gc=False):
 
 def all_looks(tx: Tx, reader: str) -> dict[str, Looks]:
     """Give how every log of one source looked, by its path."""
-    return {
-        from_sql(path): Looks(
-            id_, (size, mtime, device, inode), head, head_size, bool(gone), bool(failed), by
-        )
-        for path, id_, size, mtime, device, inode, head, head_size, gone, failed, by in tx.all(
-            "log_looks", {"reader": reader}
-        )
-    }
+    return {from_sql(row[0]): _looks(*row[1:]) for row in tx.all("log_looks", {"reader": reader})}
+
+
+def _looks(id_: int, *row: Any) -> Looks:
+    size, mtime, device, inode, head, head_size, read_to, tail, gone, failed, by = row
+    read = (head, head_size, read_to, tail)
+    return Looks(id_, (size, mtime, device, inode), *read, bool(gone), bool(failed), by)
 
 
 def load_log(tx: Tx, reader: str, path: str, item: str = "") -> LogRow | None:

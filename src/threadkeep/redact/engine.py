@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
-from threadkeep.redact.anchors import Hit, Pass, hits, passes
+from threadkeep.redact.anchors import Hit, Plan, hits, make_plan
 from threadkeep.redact.judges import JUDGES
 from threadkeep.redact.looks import entropy
 from threadkeep.redact.markers import ENDINGS, PRIVATE, private_spans
@@ -48,7 +48,7 @@ class Redactor:
     __slots__ = ("_everywhere", "_plan")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._plan: Sequence[Pass] = passes([*rules, _MARKER])
+        self._plan: Plan = make_plan([*rules, _MARKER])
         self._everywhere = [rule for rule in rules if not rule.keywords]
 
     @classmethod
@@ -91,7 +91,7 @@ class Redactor:
         return bool(self._everywhere) or bool(self._hits(data))
 
     def _hits(self, data: bytes) -> list[Hit]:
-        return hits(self._plan, data, data.lower())
+        return hits(self._plan, data)
 
     def _block(self, data: bytes) -> bytes:
         """Find all places in one go, then work on the lines that hold one."""

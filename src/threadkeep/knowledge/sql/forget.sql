@@ -306,7 +306,12 @@ SELECT 1 FROM tk_forgotten WHERE session_id = :session_id AND (CAST(:harness AS 
 SELECT {chosen} FROM tk_forgotten AS f JOIN tk_sessions AS s ON s.harness = f.harness AND s.session_id = f.session_id
 WHERE EXISTS (SELECT 1 FROM tk_entries WHERE session = s.id)
   OR EXISTS (SELECT 1 FROM tk_logs WHERE harness = s.harness AND session_id = s.session_id AND lines > 0)
+  OR EXISTS (SELECT 1 FROM tk_forgotten WHERE harness = s.harness AND session_id = s.parent_session_id)
 ORDER BY s.id
+
+-- name: logs_without_entries
+SELECT id FROM tk_logs AS l WHERE harness = :harness AND lines > 0 AND NOT EXISTS (SELECT 1 FROM tk_entries WHERE log_id = l.id)
+ORDER BY id
 
 -- name: put_forgotten_line
 INSERT OR IGNORE INTO tk_forgotten_lines (digest) VALUES (?)

@@ -24,7 +24,7 @@ SELECT {log} FROM tk_logs WHERE id IN (
 SELECT {log} FROM tk_logs WHERE CAST(:harness AS TEXT) IS NULL OR harness = :harness ORDER BY id
 
 -- name: log_looks
-SELECT path, id, size, mtime_ns, device, inode, head, head_size, gone_at IS NOT NULL, error IS NOT NULL,
+SELECT path, id, size, mtime_ns, device, inode, head, head_size, read_to, tail, gone_at IS NOT NULL, error IS NOT NULL,
   NULLIF(fingerprint, '')
 FROM tk_logs
 WHERE reader = :reader AND item = ''
