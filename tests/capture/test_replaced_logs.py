@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.support.toy_sources import conversation, line, said
+from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
 
 
