@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Package -> the one place that may import it; msgspec and the stdlib (but for sqlite3) are free.
 FENCES = {
     "sqlite3": "base/",
+    "ahocorasick_rs": "redact/anchors.py",
     "psycopg": "base/postgres.py",
     "psycopg_pool": "base/postgres.py",
     "click": "cli/",

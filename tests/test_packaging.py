@@ -78,4 +78,4 @@ def test_the_module_runs_from_the_wheel_and_tells_the_version(unpacked: Path) ->
 def test_the_default_install_is_light() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     names = {requirement.partition(">=")[0] for requirement in project["dependencies"]}
-    assert names == {"click", "msgspec", "rich", "zstandard"}
+    assert names == {"ahocorasick_rs", "click", "msgspec", "rich", "zstandard"}

@@ -229,6 +229,7 @@ def test_facts_of_a_session(pond: Result) -> None:
             title="Ducks and geese",
             model="gpt-5.5-mini",
             cwd="/home/ada/pond/reeds",
+            began_in="/home/ada/pond",
             git_branch="ducks",
             version="0.140.0",
         )

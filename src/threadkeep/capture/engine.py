@@ -35,6 +35,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     harnesses: frozenset[str] = frozenset()
     since: int | None = None  # epoch milliseconds
+    again: bool = True  # also logs that could not be read the last time and look the same
 
     def covers(self, harness: str) -> bool:
         """Tell whether a harness is wanted."""
@@ -111,8 +112,10 @@ def _look(
 def _differs(looks: Looks | None, log: Log, wanted: Wanted, rules: str) -> bool:
     if wanted.since is not None and log.stamp.mtime_ns // 1_000_000 < wanted.since:
         return False
-    if looks is None or looks.stamp != log.stamp or looks.gone or looks.failed:
+    if looks is None or looks.stamp != log.stamp or looks.gone:
         return True
+    if looks.failed:
+        return wanted.again
     return looks.excluded_by is not None and looks.excluded_by != rules
 
 
@@ -283,6 +286,7 @@ def _note_vanished(around: Surroundings, tx: Tx, one: _Work) -> None:
 def _note_error(tx: Tx, one: _Work, error: Exception, report: Report) -> None:
     row = _row(tx, one)
     row.error = tell(one.log.path, error, report.of(one.source.harness))
+    row.size, row.mtime_ns, row.device, row.inode = one.log.stamp
     save_log(tx, row)
 
 

@@ -44,23 +44,20 @@ def watch(
 
     `show` gets the report of every run that brought something or failed.
     """
-    _look_at_all(around, sources, show)
+    _tell(show, capture(around, sources))
     last = clock()
     roots = _existing(around, sources)
     for changed in _changes(roots, stop, poll_seconds, wait):
         if stop():
             return
-        if clock() - last >= _FULL_LOOK_SECONDS or changed is None:
-            if clock() - last >= _FULL_LOOK_SECONDS:
-                last = clock()
-                _beat(around)
-            _look_at_all(around, sources, show)
+        if clock() - last >= _FULL_LOOK_SECONDS:
+            last = clock()
+            _beat(around)
+            _tell(show, capture(around, sources))
+        elif changed is None:
+            _tell(show, capture(around, sources, Wanted(again=False)))
         elif touched := _touched(around, sources, changed):
-            _tell(show, capture(around, touched))
-
-
-def _look_at_all(around: Surroundings, sources: Mapping[str, Source], show: Tell) -> None:
-    _tell(show, capture(around, sources, Wanted()))
+            _tell(show, capture(around, touched, Wanted(again=False)))
 
 
 def _tell(show: Tell, report: Report) -> None:

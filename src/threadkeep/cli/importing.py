@@ -4,7 +4,6 @@ import click
 
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, note, progress, size_text, warn
-from threadkeep.home.adopting import adopt
 from threadkeep.home.originals import PROGRAMS, Adopted, Original
 
 _SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "nodes": "node"}
@@ -27,7 +26,7 @@ def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int
     as it is, and doing it twice changes nothing. --db names another file than the home's own.
     """
     with progress(f"importing from {program}") as advance:
-        done = adopt(call.home, program, path, target=call.db, dry_run=dry_run, progress=advance)
+        done = call.home.adopt(program, path, target=call.db, dry_run=dry_run, progress=advance)
     if call.as_json:
         document(**{"import": done})
     else:

@@ -56,7 +56,8 @@ class Facts(msgspec.Struct, gc=False, omit_defaults=True):
     title: str = ""
     agent: str = ""  # the agent's role or name inside its program
     model: str = ""
-    cwd: str = ""
+    cwd: str = ""  # where it works now
+    began_in: str = ""  # where it worked first, if that may be another folder
     git_branch: str = ""
     slug: str = ""
     version: str = ""  # of the program that wrote the log

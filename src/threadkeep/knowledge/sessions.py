@@ -52,7 +52,7 @@ def grow_session(tx: Tx, session: int, growth: Growth) -> None:
 
 def learn(tx: Tx, session: int, facts: Facts) -> None:
     """Store what is known about a session; what is empty changes nothing."""
-    folder = facts.cwd.replace("\\", "/").rstrip("/")
+    folder = (facts.began_in or facts.cwd).replace("\\", "/").rstrip("/")
     values = msgspec.structs.asdict(facts)
     values["project"] = folder.rpartition("/")[2]
     tx.run("learn_session", {**values, "session": session})

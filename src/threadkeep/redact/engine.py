@@ -45,9 +45,10 @@ class Finding(NamedTuple):
 class Redactor:
     """Masks secrets and private parts. It keeps no state, so threads can share it."""
 
-    __slots__ = ("_everywhere", "_plan")
+    __slots__ = ("_everywhere", "_plan", "_rules")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
         self._plan: Plan = make_plan([*rules, _MARKER])
         self._everywhere = [rule for rule in rules if not rule.keywords]
 
@@ -55,6 +56,9 @@ class Redactor:
     def default(cls, extra_rules: Sequence[Rule] = ()) -> Self:
         """Give a redactor with the rules of threadkeep, and any others after them."""
         return cls([*own_rules(), *extra_rules])
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Sequence[Rule]]]:
+        return type(self), (self._rules,)  # another process plans anew
 
     def text(self, text: str) -> str:
         """Mask the secrets of a text; this is the hook that the stores take."""
@@ -203,12 +207,11 @@ def _is_secret(rule: Rule, match: re.Match[bytes]) -> bool:
     value = match[_group(match, rule)] or b""
     if rule.entropy and entropy(value) < rule.entropy:
         return False
-    lowered = value.lower()
     for allowed in rule.allowed:
         target = match[0] if allowed.of_match else value
         if any(regex.search(target) for regex in allowed.regexes):
             return False
-        if any(word in lowered for word in allowed.stopwords):
+        if any(word in value.lower() for word in allowed.stopwords):
             return False
     return rule.judge is None or JUDGES[rule.judge](match, value)
 

@@ -111,15 +111,19 @@ def assigned(match: Match, value: bytes) -> bool:
     in_query = word == b"key" and before[-1:] in {b"?", b"&"} and is_random(value)
     if not in_query and not _names_a_secret(left, word, match["tail"]):
         return False
-    if is_placeholder(value) or is_reference(value) or _MEASURED.match(value):
+    if value.isdigit():
         return _is_pin(match, word, value)
-    return not _is_spoken(match, left, word) and _fits(match, left, word, value)
+    if _is_spoken(match, left, word) or is_reference(value) or _MEASURED.match(value):
+        return False
+    return _fits(match, left, word, value) and not is_placeholder(value)
 
 
 def _names_a_secret(left: bytes, word: bytes, tail: bytes) -> bool:
+    if _speaks_about(tail):
+        return False
     found = _LAST_WORD.search(left)
     before = found[1].lower() if found else b""
-    if before in _HARMLESS_BEFORE or _speaks_about(tail):
+    if before in _HARMLESS_BEFORE:
         return False
     if word == b"key":
         return left.isupper() or before.endswith(_SECRET_KEYS)
@@ -134,7 +138,7 @@ def _speaks_about(tail: bytes) -> bool:
 def _is_pin(match: Match, word: bytes, value: bytes) -> bool:
     """Accept digits alone for a password, where they cannot be a number of JSON."""
     written = match["quote"] is not None or match["sep"] == b"="
-    return written and value.isdigit() and _is_password(word) and len(value) >= _SHORT_PASSWORD
+    return written and _is_password(word) and len(value) >= _SHORT_PASSWORD
 
 
 def _is_spoken(match: Match, left: bytes, word: bytes) -> bool:

@@ -157,6 +157,7 @@ class ClaudeParser:
     def _note_facts(self, record: dict[str, Any]) -> None:
         facts = self._state.facts
         facts.cwd = _text(record, "cwd") or facts.cwd
+        facts.began_in = facts.began_in or facts.cwd
         facts.git_branch = _text(record, "gitBranch") or facts.git_branch
         facts.version = _text(record, "version") or facts.version
         facts.slug = _text(record, "slug") or facts.slug

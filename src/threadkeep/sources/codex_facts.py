@@ -21,6 +21,7 @@ def learn_from_meta(facts: Facts, meta: dict[str, Any]) -> None:
     thread_source = text(meta.get("thread_source"))
     role = text(subagent) or text(table(subagent).get("other"))
     facts.cwd = text(meta.get("cwd")) or facts.cwd
+    facts.began_in = facts.began_in or facts.cwd
     facts.git_branch = text(table(meta.get("git")).get("branch")) or facts.git_branch
     facts.version = text(meta.get("cli_version")) or facts.version
     facts.is_subagent = facts.is_subagent or bool(subagent) or thread_source == "subagent"

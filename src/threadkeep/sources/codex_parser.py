@@ -159,6 +159,7 @@ class CodexParser:
         model, cwd = text(turn.get("model")) or facts.model, text(turn.get("cwd")) or facts.cwd
         self._learned = self._learned or (model, cwd) != (facts.model, facts.cwd)
         facts.model, facts.cwd = model, cwd
+        facts.began_in = facts.began_in or cwd
         if cwd and self._segmenter.open.index >= 0:
             self._segmenter.open.cwd = cwd
 

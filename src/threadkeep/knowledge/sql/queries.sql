@@ -110,7 +110,7 @@ UPDATE tk_sessions SET
   title = CASE WHEN :title = '' THEN title ELSE :title END,
   agent = CASE WHEN :agent = '' THEN agent ELSE :agent END,
   model = CASE WHEN :model = '' THEN model ELSE :model END,
-  project = CASE WHEN project = '' THEN :project ELSE project END,
+  project = CASE WHEN :project = '' THEN project ELSE :project END,
   cwd = CASE WHEN :cwd = '' THEN cwd ELSE :cwd END,
   git_branch = CASE WHEN :git_branch = '' THEN git_branch ELSE :git_branch END,
   slug = CASE WHEN :slug = '' THEN slug ELSE :slug END,
