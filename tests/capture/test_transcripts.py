@@ -65,6 +65,14 @@ def test_a_search_finds_words_in_any_session_and_narrows(world: World) -> None:
     assert found(world, "absent") == found(world, "") == found(world, '"') == []
 
 
+def test_words_in_colours_are_found(world: World) -> None:
+    coloured = "\x1b[31malert\x1b[0m: \x1b[1;38;5;9mduck\x1b[m"
+    world.write(line(id="a", kind="text", text=coloured))
+    world.capture()
+    for word in ("alert", "duck"):
+        assert found(world, word) == [("one", coloured)]
+
+
 def test_the_same_text_is_found_once(world: World) -> None:
     for name in ("a", "b", "c"):
         world.write(line(id="x", kind="text", text="said everywhere"), name)

@@ -7,14 +7,13 @@ is clean. So a run that is killed is finished by the next one, whoever starts it
 import logging
 from collections.abc import Mapping
 
-from threadkeep.base.fts import index_text
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import BATCH_BYTES
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.capture.transcripts import entries_in
 from threadkeep.knowledge.archive import read_lines
-from threadkeep.knowledge.entries import Words, index_words
+from threadkeep.knowledge.entries import Words, index_words, words_of
 from threadkeep.knowledge.logs import LogRow, load_log_by_id
 from threadkeep.sources.records import Source
 
@@ -99,7 +98,7 @@ def _words_of(tx: Tx, sources: Mapping[str, Source], row: LogRow, last: int) -> 
         if places is not None:
             entries = entries_in(sources, row, text, number)
             words += [
-                (entry, index_text(entries[key].text))
+                (entry, words_of(entries[key].text))
                 for entry, key in places
                 if key in entries and entries[key].text
             ]

@@ -1,12 +1,16 @@
 """Entries: rows that say where in the archive something stands, and the words it is found by."""
 
 import hashlib
+import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from threadkeep.base.fts import index_text
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.records import Entry
+
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
 class Placed(NamedTuple):
@@ -51,13 +55,18 @@ def write_entries(
             replaced.append((known[key][0],))
         rows.append(_row(following, session, entry, (log_id, *place), hashed))
         if entry.text:
-            words.append((following, index_text(entry.text)))
+            words.append((following, words_of(entry.text)))
         fresh.append(entry)
         following += 1
     if replaced:
         tx.run_bulk("delete_entry", replaced)
     tx.run_bulk("insert_entry", rows)
     return Written(fresh, len(replaced))
+
+
+def words_of(text: str) -> str:
+    """Give what a text is found by: without the colour codes that stick to words in a terminal."""
+    return index_text(_COLOURS.sub(" ", text) if "\x1b" in text else text)
 
 
 def _latest(known: dict[str, tuple[int, int]], told: list[Placed]) -> dict[str, tuple[Placed, int]]:
