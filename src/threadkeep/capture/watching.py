@@ -28,6 +28,8 @@ Tell = Callable[[Report], None]
 _FULL_LOOK_SECONDS: Final = 30.0
 _DEBOUNCE_MS: Final = 400
 _TICK_MS: Final = 500
+# Their logs lie among the user's own files, in trees too large to be watched; twice a minute does.
+_NOT_WATCHED: Final = frozenset({"aider"})
 
 
 def watch(
@@ -46,8 +48,11 @@ def watch(
     """
     _tell(show, capture(around, sources))
     last = clock()
-    roots = _existing(around, sources)
-    for changed in _changes(roots, stop, poll_seconds, wait):
+
+    def places() -> list[Path]:
+        return _existing(around, sources)
+
+    for changed in _changes(places, stop, poll_seconds, wait):
         if stop():
             return
         if clock() - last >= _FULL_LOOK_SECONDS:
@@ -93,7 +98,8 @@ def _is_below(path: str, root: Path) -> bool:
 
 def _existing(around: Surroundings, sources: Mapping[str, Source]) -> list[Path]:
     """Give the folders to watch: roots that are there, of files the folder they lie in."""
-    found = {root for source in sources.values() for root in source.roots(around.user)}
+    watched = [source for name, source in sources.items() if name not in _NOT_WATCHED]
+    found = {root for source in watched for root in source.roots(around.user)}
     folders = {root if root.is_dir() else root.parent for root in found if root.exists()}
     return sorted(folders)
 
@@ -102,35 +108,38 @@ def _existing(around: Surroundings, sources: Mapping[str, Source]) -> list[Path]
 
 
 def _changes(
-    roots: list[Path], stop: Stop, poll_seconds: float, wait: Callable[[float], None]
+    places: Callable[[], list[Path]], stop: Stop, poll_seconds: float, wait: Callable[[float], None]
 ) -> Iterator[set[str] | None]:
     """Yield what changed whenever something may have; None means that anything may."""
-    if roots and importlib.util.find_spec("watchfiles") is not None:
-        yield from _told(roots, stop)
-    else:
-        log.debug("watchfiles is not installed: looking every %s seconds", poll_seconds)
+    told = importlib.util.find_spec("watchfiles") is not None
     while not stop():
-        wait(poll_seconds)
-        yield None
+        roots = places()
+        if not (told and roots):
+            wait(poll_seconds)
+            yield None
+            continue
+        try:
+            for changed in _told(roots):
+                yield changed
+                if stop() or places() != roots:  # a program was used for the first time
+                    break
+        except (OSError, RuntimeError) as error:  # too many watches, an odd file system
+            told = False
+            log.warning("the system cannot tell what changes (%s): looking regularly", error)
 
 
-def _told(roots: Iterable[Path], stop: Stop) -> Iterator[set[str] | None]:
+def _told(roots: Iterable[Path]) -> Iterator[set[str] | None]:
     from watchfiles import watch as told  # noqa: PLC0415  (an extra)
 
-    try:
-        telling = told(
-            *roots,
-            watch_filter=None,
-            debounce=_DEBOUNCE_MS,
-            rust_timeout=_TICK_MS,
-            yield_on_timeout=True,
-            ignore_permission_denied=True,
-            raise_interrupt=True,
-        )
-        for number, changes in enumerate(telling):
-            # Nobody tells what changed after the first look and before the system was asked.
-            yield {path for _, path in changes} if number else None
-            if stop():
-                return
-    except (OSError, RuntimeError) as error:  # too many watches, an odd file system
-        log.warning("the system cannot tell what changes (%s): looking regularly instead", error)
+    telling = told(
+        *roots,
+        watch_filter=None,
+        debounce=_DEBOUNCE_MS,
+        rust_timeout=_TICK_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+        raise_interrupt=True,
+    )
+    for number, changes in enumerate(telling):
+        # Nobody tells what changed after the last look and before the system was asked.
+        yield {path for _, path in changes} if number else None

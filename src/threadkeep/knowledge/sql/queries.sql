@@ -222,7 +222,7 @@ VALUES (:session, :at, :command, :stdout, NULL, :truncated, NULL, :exit_code, :d
   :git_dirty, :envelope, 'claude-tool', :tool, :masked, :now)
 ON CONFLICT (envelope_id) WHERE envelope_id IS NOT NULL DO UPDATE SET stdout = excluded.stdout,
   stdout_truncated = excluded.stdout_truncated, exit_code = excluded.exit_code, duration_ms = excluded.duration_ms
-WHERE stdout IS NULL AND (excluded.stdout IS NOT NULL OR excluded.duration_ms > 0)
+WHERE (stdout, exit_code, duration_ms) IS (NULL, 0, 0)
 
 -- name: enqueue_events_after
 INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at)
