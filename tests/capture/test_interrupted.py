@@ -121,3 +121,27 @@ def test_overtaken_in_the_middle_of_a_log_by_another_run(tmp_path: Path) -> None
             assert first.capture().errors == 0
     assert overtaken[1] > 0
     assert world.held() == once.held()
+
+
+def test_overtaken_in_the_middle_of_a_document_by_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once, world = World(tmp_path / "once"), World(tmp_path / "overtaken")
+    for one in (once, world):
+        one.write(document("s1", "s2"), to=one.home / "docs" / "d.json")
+    once.capture()
+    monkeypatch.setattr(batches, "BATCH_BYTES", 1)  # each session is committed by itself
+    original = batches.Batches.commit
+    runs: list[int] = []
+    with world.history() as first, world.history() as second:
+
+        def commit(self: batches.Batches) -> None:
+            original(self)
+            if not runs:
+                runs.append(0)
+                runs.append(second.capture().errors)
+
+        monkeypatch.setattr(batches.Batches, "commit", commit)
+        assert first.capture().errors == 0
+    assert runs == [0, 0]
+    assert world.held() == once.held()

@@ -1,6 +1,7 @@
 """Hostile texts: each character is looked at a bounded number of times."""
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -57,3 +58,14 @@ def test_the_work_grows_with_the_text_and_no_faster() -> None:
     once = counted(lambda: REDACTOR.text(piece * 200))
     twice = counted(lambda: REDACTOR.text(piece * 400))
     assert twice <= once * 2.2
+
+
+def test_a_keyword_at_every_letter_does_not_fill_the_memory() -> None:
+    text = "sk" * (5 * SIZE)
+    tracemalloc.start()
+    try:
+        assert REDACTOR.text(text) is text
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * len(text)  # one list of all matches takes 66 times its length

@@ -1,6 +1,7 @@
 """What is masked, what stays, and that neither JSON nor a second run can tell."""
 
 import json
+import pickle
 from random import Random
 from typing import Any
 
@@ -105,6 +106,11 @@ def test_a_shaped_secret_is_masked_whole(name: str) -> None:
         (f"aws configure set aws_secret_key {V}", f"aws configure set aws_secret_key {MASK}"),
         ("PASSWORD='correct-horse-9'", "PASSWORD='[REDACTED]'"),
         (f"<password>{V}</password>", "<password>[REDACTED]</password>"),
+        ("password = '9)K}f2>mQ'", "password = '[REDACTED]'"),
+        ('DB_PASSWORD="9)K}f2>mQ"', 'DB_PASSWORD="[REDACTED]"'),
+        ("d=xoxd-rM%2Fa9%2Bz4Q7 x", "d=[REDACTED] x"),
+        ("glpat-.a1B2c3D4e5F6g7H8 x", "[REDACTED] x"),
+        (f"dp.st.prd.{V}{V}{V} x", "[REDACTED] x"),
     ],
 )  # fmt: skip
 def test_the_words_around_a_secret_stay(text: str, masked: str) -> None:
@@ -224,3 +230,14 @@ def test_a_line_that_is_not_json_is_masked_as_text() -> None:
 def test_it_is_the_hook_of_the_stores() -> None:
     value = {"parts": [{"text": f"TOKEN={V}"}], "n": 1}
     assert redact_texts(REDACTOR.text, value) == {"parts": [{"text": f"TOKEN={MASK}"}], "n": 1}
+
+
+def test_a_finding_is_named_by_the_longest_keyword() -> None:
+    found = REDACTOR.scan(plant(Random(1), "anthropic")[1])
+    assert [finding.rule for finding in found] == ["anthropic-key"]
+
+
+def test_a_redactor_can_be_handed_to_another_process() -> None:
+    copy = pickle.loads(pickle.dumps(REDACTOR))
+    text = f"<private>a</private> TOKEN={V}"
+    assert copy.text(text) == REDACTOR.text(text) == f"{PRIVATE} TOKEN={MASK}"

@@ -151,12 +151,31 @@ def test_a_rewritten_literal_matches_itself(text: str) -> None:
 words = st.text("abk_-.T", min_size=1, max_size=4)
 
 
-@given(st.lists(words, min_size=1, max_size=6), st.text("abkABK_-.tT ", max_size=40))
-def test_no_keyword_is_overlooked(keywords: list[str], text: str) -> None:
-    rules = [
-        Rule(id=f"{n}", regex=re.compile(b"x"), keywords=(word.lower().encode(),))
-        for n, word in enumerate(keywords)
-    ]
-    data = text.encode()
-    found = {hit.rule.id for hit in hits(make_plan(rules), data)}
-    assert {rule.id for rule in rules if rule.keywords[0] in data.lower()} <= found
+def keyed(number: int, keyword: str) -> Rule:
+    """Make a rule that wants to look wherever its keyword stands."""
+    return Rule(id=f"{number}", regex=re.compile(b"x"), keywords=(keyword.encode(),))
+
+
+@given(st.lists(words, max_size=6), st.text("abkABK_-.tT ", max_size=40))
+def test_every_keyword_is_found_wherever_it_stands(keywords: list[str], text: str) -> None:
+    rules = [keyed(number, word) for number, word in enumerate(keywords)]
+    expected = {
+        (at, at + len(word), rule.id)
+        for rule, word in zip(rules, keywords, strict=True)
+        for at in range(len(text))
+        if text.lower().startswith(word.lower(), at)
+    }
+    found = hits(make_plan(rules), text.encode())
+    assert {(hit.start, hit.end, hit.rule.id) for hit in found} == expected
+    assert len(found) == len(expected)
+    assert [hit.start for hit in found] == sorted(hit.start for hit in found)
+
+
+@given(st.sampled_from(["corp-key", "c", "co"]), st.integers(-10, 10), st.integers(1, 3))
+def test_a_keyword_is_found_once_in_the_middle_of_a_long_text(
+    keyword: str, shift: int, pieces: int
+) -> None:
+    start = pieces * (1 << 16) + shift
+    text = b"x" * start + keyword.encode() + b"x" * 100
+    found = hits(make_plan([keyed(1, keyword), keyed(2, "corp-key")]), text)
+    assert [hit.start for hit in found if hit.rule.id == "1"] == [start]

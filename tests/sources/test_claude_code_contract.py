@@ -404,3 +404,32 @@ def test_only_the_newest_thousand_calls_wait_for_a_result() -> None:
     for call_id in ("t0", "t199", "t200", "t1199"):
         parser.feed(user([result(call_id, "late")]), b"", 2000)
     assert [run.call_id for run in parser.harvest().tools] == ["t200", "t1199"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "0f1e2d3c-0000-4000-8000-00000000000a",
+        "0F1E2D3C-0000-4000-8000-00000000000A",
+        "0f1e2d3c00004000800000000000000a",
+        "{0f1e2d3c-0000-4000-8000-00000000000a}",
+        "urn:uuid:0f1e2d3c-0000-4000-8000-00000000000a",
+    ],
+)
+def test_a_session_that_is_a_uuid_keeps_it(name: str) -> None:
+    assert session_uuid(name) == "0f1e2d3c-0000-4000-8000-00000000000a"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "plan",
+        "0f1e2d3c-00004000-8000-00000000000a",
+        "0-f1e2d3c00004000800000000000000a",
+        "uuid:0f1e2d3c-0000-4000-8000-00000000000a",
+        "}0f1e2d3c-0000-4000-8000-00000000000a{",
+    ],
+)
+def test_a_session_of_another_name_gets_a_uuid_of_its_own(name: str) -> None:
+    assert session_uuid(name) == str(uuid5(NAMESPACE_URL, name))

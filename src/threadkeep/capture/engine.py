@@ -238,7 +238,9 @@ def _read_one(
         return
     else:
         document = DocumentCapture(around, one.reader, source, found, part)
-        row.error = document.run(batches)
+        error = document.run(batches)
+        row = _row(batches.tx(), one)  # another process may have noted the document meanwhile
+        row.error, row.excluded = error, False
         row.fingerprint = around.exclusion.name() if document.kept_some_out else ""
     row.size, row.mtime_ns, row.device, row.inode = found.stamp
     row.gone_at = None

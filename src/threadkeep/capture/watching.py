@@ -123,7 +123,8 @@ def _changes(
                 yield changed
                 if stop() or places() != roots:  # a program was used for the first time
                     break
-        except (OSError, RuntimeError) as error:  # too many watches, an odd file system
+        except (OSError, RuntimeError, ImportError) as error:
+            # Too many watches, an odd file system, a package that does not fit this machine.
             told = False
             log.warning("the system cannot tell what changes (%s): looking regularly", error)
 

@@ -1,5 +1,6 @@
 """Claude Code's tool calls: how they are named in a slice, and as commands with their results."""
 
+from contextlib import suppress
 from typing import Any, Final
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -162,10 +163,12 @@ def _sorted_json(value: object) -> str:
 def session_uuid(session_id: object) -> str:
     """Give a session's id as a UUID: itself, or one that is made from it."""
     name = session_id if isinstance(session_id, str) else ""
-    try:
-        return str(UUID(name))
-    except ValueError:
-        return str(uuid5(NAMESPACE_URL, name))
+    with suppress(ValueError):
+        found = UUID(name)
+        # Python overlooks misplaced hyphens, which would give two sessions one id.
+        if name.lower() in {str(found), found.hex, f"{{{found}}}", found.urn}:
+            return str(found)
+    return str(uuid5(NAMESPACE_URL, name))
 
 
 def result_text(content: object) -> str | None:
