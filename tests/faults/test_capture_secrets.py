@@ -293,21 +293,9 @@ MARKS: dict[str, Callable[[int, str], str]] = {
     "diff": lambda _, line: f"+{line}",
     "tabs": lambda number, line: f"{number:6}\t{line}",
 }
-UNSEEN = {"numbers", "quotes", "headings"}
 
 
-@pytest.mark.parametrize(
-    "mark",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.xfail(reason="the rule for keys ends at the mark")
-            if name in UNSEEN
-            else (),
-        )
-        for name in MARKS
-    ],
-)
+@pytest.mark.parametrize("mark", MARKS)
 def test_a_key_in_lines_that_are_marked(tmp_path: Path, mark: str) -> None:
     user, plant = tmp_path / "user", Planter(612)
     lines = plant.text("key", ["pem"]).split("\n")

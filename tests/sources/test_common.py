@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from threadkeep.sources.common import (
 
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_times_come_back_to_the_millisecond(moment: datetime) -> None:
-    expected = round(moment.timestamp() * 1000)
+    expected = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     assert iso_ms(moment.isoformat()) == expected
     assert iso_ms(moment.isoformat().replace("+00:00", "Z")) == expected
     assert iso_ms(moment.replace(tzinfo=None).isoformat()) == expected
@@ -43,7 +43,7 @@ def test_what_is_no_time_is_none_or_a_number_that_fits(value: Any) -> None:
     [
         ("2026-01-02T03:04:05.678Z", 1767323045678),
         ("2026-01-02T05:04:05.678+02:00", 1767323045678),
-        ("2026-01-02T03:04:05.678901234Z", 1767323045679),
+        ("2026-01-02T03:04:05.678901234Z", 1767323045678),
         ("2026-13-02T00:00:00Z", None),
         ("yesterday", None),
         ("", None),

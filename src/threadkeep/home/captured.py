@@ -44,8 +44,10 @@ def need_captured(history: History) -> None:
     with history.store.context.db.read() as tx:
         known = "tk_sessions" in names(tx, "table")
     if not known:
-        msg = f"nothing was captured into {history.store.access.path} yet"
-        raise NotFound(msg, hint="`threadkeep capture` does it; --db names the file")
+        access = history.store.access
+        msg = f"nothing was captured into {access.path} yet"
+        how = "`threadkeep capture` does it; --db names the file"
+        raise NotFound(msg, hint=how if access.finding.writable else access.finding.fix)
 
 
 def spent_in(history: History, session: Session) -> Spent:

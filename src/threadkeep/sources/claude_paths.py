@@ -66,7 +66,7 @@ def _log(path: Path, stamp: Stamp, parts: tuple[str, ...]) -> Iterator[Log]:
     """Read a path: `project/session.jsonl`, or below `project/session/subagents/`."""
     if not _NO_TRANSCRIPTS.isdisjoint(parts[1:-1]):
         return
-    stem, folders = _readable(path.stem), [_readable(part) for part in parts[:-1]]
+    stem, folders = readable(path.stem), [readable(part) for part in parts[:-1]]
     if "subagents" not in folders[2:]:
         yield Log(str(path), stamp, stem, folders[-1] if folders else "projects")
         return
@@ -76,7 +76,7 @@ def _log(path: Path, stamp: Stamp, parts: tuple[str, ...]) -> Iterator[Log]:
     yield Log(str(path), stamp, stem, folders[at - 2], folders[at - 1], is_subagent=True)
 
 
-def _readable(name: str) -> str:
+def readable(name: str) -> str:
     """Replace the bytes of a name that are not UTF-8: a database would refuse them."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -6,10 +6,12 @@ more than 12,000 bytes of text. All records count as messages, but for four kind
 """
 
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
 
+from threadkeep.sources.claude_paths import readable
 from threadkeep.sources.claude_tools import summary_of
 from threadkeep.sources.records import Log, Segment
 from threadkeep.sources.segments import (
@@ -144,12 +146,16 @@ class ClaudeSegmenter:
         current, log = self.open, self._log
         # Nobody said when. The file was written some time: better than the time of our reading.
         start = current.start or log.stamp.mtime_ns // 1_000_000
+        # To the contract only a file directly below `subagents` is a subagent's; an agent of a
+        # workflow, deeper down, is a session of its own.
+        folder = PurePath(log.path).parent.name
+        nested = log.is_subagent and folder != "subagents"
         return Segment(
             session_id=log.session_id,
             index=current.index,
             start=start,
             end=current.end or start,
-            project_dir=log.project_dir,
+            project_dir=readable(folder) if nested else log.project_dir,
             cwd=current.cwd,
             summary=_summary(current),
             prompts=list(current.prompts),
@@ -158,8 +164,8 @@ class ClaudeSegmenter:
             messages=current.messages,
             tokens=current.tokens,
             git_branch=current.git_branch,
-            is_subagent=log.is_subagent,
-            parent_session_id=log.parent_session_id,
+            is_subagent=log.is_subagent and not nested,
+            parent_session_id=None if nested else log.parent_session_id,
         )
 
 

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from threadkeep.sources.records import Stamp
 from threadkeep.sources.segments import compact
 
 _TOO_BIG = 2**63
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def iso_ms(text: object) -> int | None:
@@ -22,7 +24,7 @@ def iso_ms(text: object) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // _MILLISECOND
 
 
 def number(value: object) -> int:
