@@ -69,11 +69,21 @@ def test_a_program_that_is_used_for_the_first_time_is_noticed(tmp_path: Path, wa
     assert script.lines == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        OSError(28, "inotify watch limit reached"),
+        ImportError("the inotify part of the package was built for another machine"),
+    ],
+)
 def test_a_system_that_cannot_tell_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    trouble: Exception,
 ) -> None:
     def refused(roots: object) -> Iterator[set[str] | None]:
-        raise OSError(28, "inotify watch limit reached")
+        raise trouble
 
     monkeypatch.setattr(watching, "_told", refused)
     world = World(tmp_path)

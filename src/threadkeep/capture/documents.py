@@ -15,6 +15,7 @@ from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
 from threadkeep.sources.records import Item, Log, Source
 
 _MASKED_TOGETHER = 256
+_ENOUGH_RECORDS = 20
 
 
 class DocumentCapture:
@@ -97,9 +98,11 @@ class DocumentCapture:
         forgotten = {"harness": row.harness, "session_id": row.session_id}
         if tx.value("is_forgotten", forgotten) is not None:
             return True
-        beginning = (line for _, line in islice(self._source.records(self._log, row.item), 20))
+        if row.lines and not self._around.exclusion.patterns:
+            return False
+        first = islice(self._source.records(self._log, row.item), _ENOUGH_RECORDS)
         parser = self._source.parser(self._log, None)
-        return self._around.exclusion.of_beginning(beginning, parser)
+        return self._around.exclusion.of_beginning(b"\n".join(line for _, line in first), parser)
 
     def _archive(self, tx: Tx, row: LogRow, intake: Intake, item: Item) -> int:
         """Feed every record; store those that are new or have changed, and give their bytes."""

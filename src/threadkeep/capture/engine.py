@@ -272,9 +272,11 @@ def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
     forgotten = {"harness": row.harness, "session_id": row.session_id}
     if tx.value("is_forgotten", forgotten) is not None:
         return True
+    if row.lines and not around.exclusion.patterns:
+        return False
     with LogFile(one.log.path) as file:
         piece = next(file.pieces(0), None)
-    beginning = [] if piece is None else piece.data.split(b"\n")
+    beginning = b"" if piece is None else piece.data
     return around.exclusion.of_beginning(beginning, one.source.parser(one.log, None))
 
 

@@ -1,9 +1,7 @@
 """What is not captured: projects that the user excluded, forgotten sessions, our own work."""
 
-from collections.abc import Iterable
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -14,7 +12,7 @@ from threadkeep.sources.records import Log, Parser
 
 # Prompts of our own enrichment carry this mark, so that no session is ever learned from twice.
 OWN_MARK: Final = "threadkeep:enrichment"
-_ENOUGH_LINES: Final = 60
+ENOUGH_LINES: Final = 60
 
 
 class Exclusion(msgspec.Struct, frozen=True):
@@ -34,13 +32,15 @@ class Exclusion(msgspec.Struct, frozen=True):
         """Tell whether a log is excluded by where it lies."""
         return self.of_place(log.path) or self.of_place(log.project_dir)
 
-    def of_beginning(self, lines: Iterable[bytes], parser: Parser) -> bool:
+    def of_beginning(self, data: bytes, parser: Parser) -> bool:
         """Tell whether a log is excluded by how it begins: the folder it works in, or our mark.
 
         `parser` is one of its own: it is used up.
         """
         mark = OWN_MARK.encode()
-        for number, line in enumerate(islice(lines, _ENOUGH_LINES)):
+        if not self.patterns and mark not in data:
+            return False
+        for number, line in enumerate(data.split(b"\n", ENOUGH_LINES)[:ENOUGH_LINES]):
             if (self.patterns or mark in line) and _is_ours(parser, line, number):
                 return True
         return any(self.of_place(facts.cwd) for facts in parser.harvest().facts.values())

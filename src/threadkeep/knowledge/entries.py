@@ -9,7 +9,6 @@ from threadkeep.base.fts import index_text
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.records import Entry
 
-
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
@@ -31,7 +30,7 @@ class Written(NamedTuple):
 def text_hash(text: str) -> int:
     """Name a text by 64 bits: enough to see that an entry has changed, or is told twice."""
     data = text.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big", signed=True)
 
 
 Words = list[tuple[int, str]]  # the number of an entry, and the text it is found by
