@@ -5,6 +5,7 @@ from itertools import islice
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
+from threadkeep.capture.exclusion import ENOUGH_LINES
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
 from threadkeep.capture.troubles import TROUBLES, has_vanished, tell
@@ -15,7 +16,6 @@ from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
 from threadkeep.sources.records import Item, Log, Source
 
 _MASKED_TOGETHER = 256
-_ENOUGH_RECORDS = 20
 
 
 class DocumentCapture:
@@ -98,9 +98,9 @@ class DocumentCapture:
         forgotten = {"harness": row.harness, "session_id": row.session_id}
         if tx.value("is_forgotten", forgotten) is not None:
             return True
-        if row.lines and not self._around.exclusion.patterns:
+        if row.lines >= ENOUGH_LINES and not self._around.exclusion.patterns:
             return False
-        first = islice(self._source.records(self._log, row.item), _ENOUGH_RECORDS)
+        first = islice(self._source.records(self._log, row.item), ENOUGH_LINES)
         parser = self._source.parser(self._log, None)
         return self._around.exclusion.of_beginning(b"\n".join(line for _, line in first), parser)
 

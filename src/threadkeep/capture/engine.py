@@ -18,6 +18,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.documents import DocumentCapture
+from threadkeep.capture.exclusion import ENOUGH_LINES
 from threadkeep.capture.line_logs import TAIL_BYTES, LineCapture
 from threadkeep.capture.report import Progress, Report, Watcher, silent
 from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, tell
@@ -272,7 +273,7 @@ def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
     forgotten = {"harness": row.harness, "session_id": row.session_id}
     if tx.value("is_forgotten", forgotten) is not None:
         return True
-    if row.lines and not around.exclusion.patterns:
+    if row.lines >= ENOUGH_LINES and not around.exclusion.patterns:
         return False
     with LogFile(one.log.path) as file:
         piece = next(file.pieces(0), None)
