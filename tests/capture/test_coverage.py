@@ -82,6 +82,7 @@ def test_a_log_that_could_not_be_read_is_behind(
         world.capture()
     coverage = cover(world)
     assert (lines_of(coverage).current, coverage.stored["pi"].failed) == (0, 2)
+    assert lines_of(coverage).percent == 0.0  # nothing was read of them
 
 
 def test_drift_is_told_with_the_log_where_it_was_seen(world: World) -> None:

@@ -158,6 +158,16 @@ def test_where_there_is_a_log_it_is_shown(run: Run, user: Path, home: Path) -> N
     assert len(told["search"]["hits"]) == 1
 
 
+@pytest.mark.parametrize("logs", [[], [said("user", "Where is the logbook?")]])
+def test_a_dry_run_is_dry_with_a_first_look_too(
+    run: Run, user: Path, home: Path, logs: list[dict[str, object]]
+) -> None:
+    if logs:
+        claude_log(user, *logs)
+    run("capture", "--or-demo", "--dry-run")
+    assert not home.exists()
+
+
 def test_the_example_is_the_longest_word_that_says_something() -> None:
     assert example_word(["", "1 + 1?", "please write about the harbor", "never seen"]) == "harbor"
     assert example_word(["x", ""]) == ""

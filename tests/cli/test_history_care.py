@@ -164,7 +164,7 @@ def test_a_file_of_another_kind_or_none_at_all(run: Run, tmp_path: Path) -> None
     )
     with closing(sqlite3.connect(tmp_path / "empty.db")) as db:
         db.execute("PRAGMA journal_mode = WAL")
-    assert "the file is new" in run("knowledge", "check", str(tmp_path / "empty.db")).stderr
+    assert "it is new" in run("knowledge", "check", str(tmp_path / "empty.db")).stderr
     (tmp_path / "damaged.db").write_bytes(b"nonsense" * 1000)
     run("knowledge", "check", str(tmp_path / "damaged.db"), code=1)
 

@@ -242,6 +242,19 @@ def test_raw_gives_the_lines_as_they_were_but_for_secrets(demo: Run) -> None:
     assert changed[0][0].replace("Tidewater-Quay-7741x", "[REDACTED]") == changed[0][1]
 
 
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n"])
+@pytest.mark.parametrize("words", ["short", "long " * 200])
+def test_raw_ends_as_the_log_ends(run: Run, tmp_path: Path, words: str, ending: bytes) -> None:
+    user = tmp_path / "user"
+    claude_log(user, said("user", words, 1), said("assistant", words, 2))
+    (log,) = user.rglob("*.jsonl")
+    whole = log.read_bytes().rstrip()
+    for end in (b"", ending):  # what is missing at the end may still come
+        log.write_bytes(whole + end)
+        run("capture", "--quiet", "--user-home", str(user))
+        assert run("raw", "last").stdout_bytes == log.read_bytes()
+
+
 def test_raw_as_json(demo: Run) -> None:
     lines = document(demo("raw", "5f0c", "--json"))["lines"]
     assert json.loads(lines[-1])["type"] == "ai-title"

@@ -5,11 +5,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from tests.sources.cursor_support import CHAT, composer, editor_database, log_at, user
 from tests.sources.source_support import Result, any_json, broken, document, feed, only
 from threadkeep.base.foreign import open_foreign
+from threadkeep.sources import cursor, cursor_chats, cursor_old, cursor_places
 from threadkeep.sources.cursor_ide import _COMPOSERS, _MESSAGES, SOURCE
 from threadkeep.sources.cursor_places import composers_with_messages
 
@@ -249,3 +251,15 @@ def test_any_stored_values_can_be_read(
     rows = {f"bubbleId:{CHAT}:{n}": bubble for n, bubble in enumerate(bubbles)}
     editor_database(home, rows | {f"composerData:{CHAT}": {"name": about, "context": about}})
     assert {entry.session_id for entry in read(home).entries} <= {CHAT}
+
+
+def test_where_the_editor_is_all_there_is_looking_opens_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor_database(tmp_path, composer(CHAT, BUBBLES))
+    opened: list[Path] = []
+    monkeypatch.setattr(cursor_places, "open_foreign", opened.append)
+    for source in (cursor.SOURCE, cursor_chats.SOURCE, cursor_old.SOURCE):
+        assert list(source.find(user(tmp_path))) == []
+    assert len(list(SOURCE.find(user(tmp_path)))) == 1
+    assert opened == []

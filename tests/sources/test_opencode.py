@@ -89,6 +89,15 @@ def test_facts_name_the_session(database: Database) -> None:
     assert (facts.parent_session_id, facts.is_subagent) == ("ses_00", True)
 
 
+@pytest.mark.parametrize("kind", ["New", "Child"])
+def test_a_session_that_nobody_named_has_no_title(database: Database, kind: str) -> None:
+    title = f"{kind} session - 2026-08-11T16:16:00.424Z"
+    database.run("UPDATE session SET title = ?", title)
+    result = read(database)
+    assert result.facts[SESSION].title == ""
+    assert f"Title: {title}" in result.segments[SESSION, 0].summary
+
+
 def test_a_model_may_be_stored_with_its_provider(database: Database) -> None:
     stored = '{"id":"gpt-y","providerID":"lab"}'
     database.run("UPDATE session SET model = ?, agent = 'plan'", stored)

@@ -152,3 +152,13 @@ def test_real_exports_are_read_whole(shared_data: Path, tmp_path: Path) -> None:
             export["info"]["directory"],
             export["info"]["title"],
         )
+
+
+def test_without_a_tree_no_database_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database(tmp_path).add()
+    opened: list[Path] = []
+    monkeypatch.setattr(opencode, "open_foreign", opened.append)
+    assert list(SOURCE.find(user(tmp_path))) == []
+    assert opened == []

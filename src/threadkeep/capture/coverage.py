@@ -97,7 +97,11 @@ def _compare(part: SourceCoverage, known: dict[str, Looks], found: dict[str, Log
             part.bytes_current += size
             part.excluded += looks.excluded_by is not None
         else:
-            # What was read before the log grew is in the store already.
-            part.bytes_current += min(size, max(0, looks.stamp[0])) if looks else 0
+            part.bytes_current += min(size, _held(looks)) if looks else 0
             if len(part.behind) < _SHOWN_BEHIND:
                 part.behind.append(path)
+
+
+def _held(looks: Looks) -> int:
+    """Give how much of a log that changed is in the store: what was read before it grew."""
+    return looks.read_to if looks.failed else max(0, looks.stamp[0])

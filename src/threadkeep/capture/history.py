@@ -12,7 +12,7 @@ from threadkeep.capture.forgetting import Forgotten, finish, forget
 from threadkeep.capture.reindexing import reindex
 from threadkeep.capture.report import Report, Watcher, silent
 from threadkeep.capture.rescanning import Rescanned, rescan
-from threadkeep.capture.transcripts import Hit, Shown, raw_lines, search, transcript
+from threadkeep.capture.transcripts import Hit, Shown, ends_open, raw_lines, search, transcript
 from threadkeep.capture.watching import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.reading import Among, Session
@@ -87,6 +87,11 @@ class History:
         context = self.store.context
         with context.db.read() as tx:
             yield from raw_lines(context, tx, session)
+
+    def ends_open(self, session: Session) -> bool:
+        """Tell whether the last raw line of a session has no line feed in its log."""
+        with self.store.context.db.read() as tx:
+            return ends_open(tx, session)
 
     def search(self, text: str, among: Among = ANY, **options: Any) -> list[Hit]:
         """Find what was said and done by words (see `transcripts.search`)."""

@@ -8,8 +8,9 @@ import msgspec
 
 from threadkeep.base.fts import snippet
 from threadkeep.base.sqlite import Tx
+from threadkeep.capture.line_logs import TAIL_BYTES
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.archive import read_block, read_lines
+from threadkeep.knowledge.archive import digest, read_block, read_lines
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
 from threadkeep.knowledge.reading import Among, EntryRow, Session, entries_of, search_rows
@@ -144,3 +145,16 @@ def raw_lines(context: Context, tx: Tx, session: Session) -> Iterator[bytes]:
         else:
             mine = {row.line for row in rows if row.log_id == log.id}
             yield from (line for number, line in enumerate(lines) if number in mine)
+
+
+def ends_open(tx: Tx, session: Session) -> bool:
+    """Tell whether the last line of a session stands in its log without a line feed.
+
+    The digest of the last bytes read tells; where a secret was masked in these, nothing does.
+    """
+    logs = logs_of_session(tx, session.harness, session.session_id)
+    last = logs[-1] if logs else None
+    if last is None or last.tail is None or last.session_id != session.session_id:
+        return False
+    text = b"\n".join(read_lines(tx, last.id, max(0, last.lines - TAIL_BYTES)))
+    return digest(text[-TAIL_BYTES:]) == last.tail

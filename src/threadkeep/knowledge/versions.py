@@ -38,7 +38,7 @@ def explain_version(version: int) -> Finding:
 
 
 def _empty() -> Finding:
-    cause = "the file is new: it has no tables yet"
+    cause = "the file has no version yet: it is new, or was left while it was made"
     fix = "open it for writing, which makes them; Hippo's daemon does the same when it starts"
     return Finding(0, "empty", cause, fix, writable=True)
 

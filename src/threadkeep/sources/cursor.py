@@ -58,12 +58,14 @@ class CursorTranscripts:
 
 def find_transcripts(user: UserHome, *suffixes: str) -> Iterator[Log]:
     """Yield transcript files by path; none while the better places cannot be asked."""
+    projects = list(folders_in(projects_root(user)))
     try:
-        elsewhere = composer_ids(user) | chat_ids(user)
+        # Where there is no transcript, a database that did not change is not opened.
+        elsewhere = composer_ids(user) | chat_ids(user) if projects else set()
     except Busy:
         return  # to read both places would double what is said; the next look will tell
     seen: dict[str, bool] = {}
-    for project in folders_in(projects_root(user)):
+    for project in projects:
         inside = project if project.name == TRANSCRIPTS else project / TRANSCRIPTS
         cwd = ""
         for number, (path, stamp) in enumerate(files_below(inside, *suffixes, depth=4)):

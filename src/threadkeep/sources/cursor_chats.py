@@ -44,12 +44,13 @@ class CursorChats:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the stores of conversations that the editor's database does not have."""
+        projects = list(folders_in(chats_root(user)))
         try:
-            elsewhere = composer_ids(user)
+            elsewhere = composer_ids(user) if projects else set()
         except Busy:
             return  # to read both places would double what is said; the next look will tell
         folders: dict[str, str] | None = None
-        for project in folders_in(chats_root(user)):
+        for project in projects:
             for chat in folders_in(project):
                 stamp = database_stamp(chat / "store.db")
                 if stamp is None or chat.name in elsewhere:

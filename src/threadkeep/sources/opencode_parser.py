@@ -5,6 +5,7 @@ so that it can be read alone.
 """
 
 import hashlib
+import re
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,8 @@ HARNESS: Final = "opencode"
 _SILENT: Final = {"step-start", "step-finish", "snapshot", "patch", "agent"}
 _NOTED: Final = {"compaction", "file", "retry"}
 _MOST_UNKNOWN: Final = 200
+# What a session is called until a model has named it, which may never happen.
+_UNNAMED: Final = re.compile(r"\A(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z\Z")
 
 
 class OpencodeParser:
@@ -69,7 +72,7 @@ class OpencodeParser:
         self._facts = Facts(
             parent_session_id=parent,
             is_subagent=bool(parent),
-            title=text(session.get("title")),
+            title=_UNNAMED.sub("", text(session.get("title"))),
             agent=text(session.get("agent")) or self._facts.agent,
             model=model_name(session.get("model")) or self._facts.model,
             cwd=text(session.get("directory")),

@@ -36,11 +36,13 @@ class OpencodeTree:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the sessions that no database has."""
+        sessions = list(_sessions(data_root(user)))
         try:
-            elsewhere = stored_sessions(user)
+            # Where there is no tree, a database that did not change is not opened.
+            elsewhere = stored_sessions(user) if sessions else set()
         except Busy:
             return  # to read both places would double what is said; the next look will tell
-        for session in _sessions(data_root(user)):
+        for session in sessions:
             stamp = None if session.stem in elsewhere else _stamp(session)
             if stamp is not None:
                 yield Log(str(session), stamp, printable(session.stem))

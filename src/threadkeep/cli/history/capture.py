@@ -75,7 +75,7 @@ def capture(
     second run reads what is new; one that was interrupted goes on where it stopped.
     """
     first, _ = read_times(since, None)
-    if or_demo:
+    if or_demo and not dry_run:
         return _with_a_look_around(call, sources, first, user_home)
     if dry_run:
         with comparing(call, user_home) as history, without_log():

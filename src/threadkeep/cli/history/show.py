@@ -99,13 +99,17 @@ def raw(call: Call, *, session: str, harness: str | None) -> None:
     Nothing else is written to stdout.
     """
     with looking(call) as history:
-        lines = history.raw(find(history, session, harness))
+        found = find(history, session, harness)
+        lines = history.raw(found)
         if call.as_json:
             document(lines=[line.decode("utf-8", "replace") for line in lines])
             return
         stdout = sys.stdout.buffer
+        between = b""
         for line in lines:
-            stdout.write(line + b"\n")
+            stdout.write(between + line)
+            between = b"\n"
+        stdout.write(b"" if history.ends_open(found) else between)
         stdout.flush()
 
 
