@@ -1,5 +1,6 @@
 """A run of capture as a whole: what it opens, what it leaves alone, what stops it and what not."""
 
+import os
 import shutil
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -390,3 +391,16 @@ def test_logs_moved_to_another_place_are_compared_with_their_like_only(
     assert world.lines_report(world.capture()).lines == 0
     assert len(opened) <= 3 * 60
     assert world.ask("SELECT count(*), count(gone_at) FROM tk_logs") == [(60, 0)]
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told_and_nothing_in_it_counts_as_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    world.write(said(0))
+    world.capture()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may look into every folder
+    monkeypatch.setattr(ToyLines, "find", lambda *_: iter(()))
+    report = world.capture()
+    assert list(report.harnesses["pi"].errors) == [str(tmp_path / "logs")]
+    assert world.ask("SELECT gone_at FROM tk_logs") == [(None,)]

@@ -12,7 +12,7 @@ from threadkeep.capture.history import History
 from threadkeep.capture.report import HarnessReport
 from threadkeep.knowledge.reading import Session
 
-pytestmark = pytest.mark.faults
+pytestmark = pytest.mark.slow
 
 WHEN = "2026-05-01T10:00:00.000Z"
 PROJECT = Path(".claude/projects/-u-app")

@@ -21,7 +21,7 @@ from threadkeep.capture.report import Report
 from threadkeep.errors import Invalid
 from threadkeep.sources.decoding import decode_line
 
-pytestmark = pytest.mark.faults
+pytestmark = pytest.mark.slow
 
 RATIOS = (0.001, 0.004, 0.01, 0.05)
 Mutate = Callable[[bytes, float, int], bytes]

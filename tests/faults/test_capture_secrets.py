@@ -24,7 +24,7 @@ from threadkeep.capture.history import History
 from threadkeep.cli.app import cli
 from threadkeep.home import Home
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 WHEN = "2026-05-01T10:00:00.000Z"
 MARK = "surroundings"

@@ -21,7 +21,7 @@ from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.exclusion import ENOUGH_LINES
 from threadkeep.capture.line_logs import TAIL_BYTES, LineCapture
 from threadkeep.capture.report import Progress, Report, Watcher, silent
-from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, tell
+from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, is_closed, tell
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.health import health_name, note_failure
@@ -100,6 +100,10 @@ def _look(
     changed = [log for log in found.values() if _differs(known.get(log.path), log, wanted, rules)]
     part.changed += len(changed)
     roots = [str(root) for root in source.roots(around.user) if exists(root)]
+    closed = [root for root in roots if is_closed(root)]
+    for root in closed:
+        tell(root, PermissionError("the folder may not be looked into"), part)
+    roots = [root for root in roots if root not in closed]
     missing = {
         path: looks for path, looks in known.items() if path not in found and _below(path, roots)
     }

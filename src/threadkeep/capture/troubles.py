@@ -1,6 +1,7 @@
 """What may go wrong with one log without stopping the others, and how it is told."""
 
 import logging
+import os
 from pathlib import Path
 from typing import Final
 
@@ -39,3 +40,8 @@ def exists(place: Path) -> bool:
         return place.exists()
     except OSError:
         return False
+
+
+def is_closed(folder: str) -> bool:
+    """Tell whether a folder is there that this user may not look into."""
+    return os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK)  # noqa: PTH112
