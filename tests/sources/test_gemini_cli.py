@@ -108,9 +108,9 @@ def test_what_was_said_and_done(log: Log) -> None:
 def test_entries_and_facts_belong_to_the_session_of_the_header(log: Log) -> None:
     entries, harvest = read(SOURCE, log, lines(log.path))
     assert {entry.session_id for entry in entries} == {SESSION}
-    assert harvest.facts == {
-        SESSION: Facts(title="Basket forgets", model="gemini-3-flash", cwd="/home/ada/shop")
-    }
+    told = Facts(title="Basket forgets", model="gemini-3-flash", cwd="/home/ada/shop")
+    told.began_in = told.cwd
+    assert harvest.facts == {SESSION: told}
     sub = found_in(SOURCE, "gemini-cli")["6e000000-sub"]
     _, harvest = read(SOURCE, sub, lines(sub.path))
     facts = harvest.facts["6e000000-sub"]
@@ -219,7 +219,7 @@ def test_a_document_is_one_session(old: Log) -> None:
     entries, harvest = read(DOCUMENTS, old, fed)
     assert said(entries) == [("user", "prompt", "Write hello"), ("assistant", "text", "Hello.")]
     assert {entry.session_id for entry in entries} == {OLD}
-    assert harvest.facts[OLD] == Facts(title="Hello", model="gemini-2.5")
+    assert harvest.facts[OLD] == Facts(title="Hello", model="gemini-2.5", began_in="shop")
     assert [(row.key, row.input, row.output) for row in harvest.usage] == [(f"{OLD}:1", 10, 4)]
     assert harvest.unknown == {"message/hologram": 1}
     assert [segment.prompts for segment in harvest.segments] == [["Write hello"]]

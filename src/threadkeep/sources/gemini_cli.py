@@ -8,6 +8,7 @@ Segments must not count a message twice. So the messages since the last prompt a
 id, and taken into the segments when the next prompt shows that they are complete.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -42,6 +43,7 @@ from threadkeep.sources.segments import (
 )
 
 LABEL: Final = "Gemini CLI"
+_HASH: Final = re.compile("[0-9a-f]{64}")
 _REFERENCED: Final = "--- Content from referenced files ---"
 # What the program itself says in the person's name.
 _INJECTED: Final = (
@@ -214,6 +216,11 @@ class _State(msgspec.Struct):
     seen: list[int] = []  # hashes of all messages' ids
 
 
+def _project_name(log: Log) -> str:
+    """Give the short name of a project; older versions have only a hash of its folder."""
+    return "" if _HASH.fullmatch(log.project_dir) else log.project_dir
+
+
 class GeminiParser:
     """Reads one session, from its line log or from the records of a document."""
 
@@ -249,6 +256,7 @@ class GeminiParser:
         facts.title = text(about.get("summary")) or facts.title
         folders = rows(about.get("directories"))
         facts.cwd = text(folders[0]) if folders else facts.cwd
+        facts.began_in = facts.cwd or _project_name(self._log)
 
     def _take(self, key: str, message: dict[str, Any], entries: list[Entry]) -> None:
         facts = self._gatherer.facts
