@@ -8,8 +8,10 @@ from click.testing import CliRunner, Result
 from tests.cli.conftest import document, hermes_file
 from tests.cli.mail_boxes import make_theirs
 from tests.faults.old_files import make_old_file
+from tests.faults.old_knowledge_files import make_old_knowledge
 from threadkeep import SessionDB
 from threadkeep.cli.importing import import_
+from threadkeep.knowledge.store import KnowledgeStore
 
 
 def run(*words: str, code: int = 0) -> Result:
@@ -51,6 +53,33 @@ def test_the_answer_in_json_has_all_of_it(home: Path, tmp_path: Path) -> None:
     assert (done["copied"], done["dry_run"], done["problems"]) == (True, False, [])
     again = document(run("grida", str(path), "--json", "--db", str(home / "chat.db")))["import"]
     assert (again["added"], again["skipped"]) == (0, done["added"])
+
+
+def test_hippo_is_merged_and_counted_table_by_table(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "hippo.db"
+    make_old_knowledge(path, 17)
+    home.mkdir()
+    KnowledgeStore.open(home / "knowledge.db").close()
+    planned = run("hippo", str(path), "--dry-run").stderr
+    done = run("hippo", str(path)).stderr
+    again = document(run("hippo", str(path), "--json"))["import"]
+    for table, rows in again["tables"].items():
+        assert rows["new"] == 0
+        if table != "source_health":  # a fresh store has some of these
+            line = f"{table}: {rows['there']:,} new, 0 already there\n"
+            assert line in done
+            assert line in planned
+    assert again["tables"]["events"]["there"] > 0
+    assert "would be added" in planned
+
+
+def test_hermes_captured_twice_is_warned_of(home: Path, tmp_path: Path) -> None:
+    hermes_file(tmp_path / "hermes" / "state.db")
+    for words in (("--dry-run",), (), ()):  # planned, copied, merged
+        assert 'disable = ["hermes"]' in run("hermes", *words).stderr
+    assert 'disable = ["hermes"]' in document(run("hermes", "--json"))["import"]["notes"][0]
+    (home / "config.toml").write_text('[capture]\ndisable = ["hermes"]\n')
+    assert document(run("hermes", "--json"))["import"]["notes"] == []
 
 
 def test_what_is_not_there_is_named_with_the_places_looked_at(user: Path) -> None:

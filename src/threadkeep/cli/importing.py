@@ -12,7 +12,8 @@ _SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "n
 @store_command(
     "import",
     "threadkeep import hermes",
-    "threadkeep import grida ~/.grida/agent --dry-run",
+    "threadkeep import hippo --dry-run",
+    "threadkeep import grida ~/.grida/agent",
     "threadkeep import nanoclaw ~/code/nanoclaw",
 )
 @click.argument("program", type=click.Choice(PROGRAMS))
@@ -22,8 +23,8 @@ def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int
     """Take over what Hermes Agent, Grida, Hippo or NanoClaw have recorded so far.
 
     Their data is found in its usual place, or at PATH. Where this home has no such store yet, a
-    copy becomes it; else the sessions that are not there yet are brought in. The original stays
-    as it is, and doing it twice changes nothing. --db names another file than the home's own.
+    copy becomes it; else what is not there yet is brought in. The original stays as it is, and
+    doing it twice changes nothing. --db names another file than the home's own.
     """
     with progress(f"importing from {program}") as advance:
         done = call.home.adopt(program, path, target=call.db, dry_run=dry_run, progress=advance)
@@ -42,6 +43,9 @@ def _tell(done: Adopted) -> None:
         note(f"a copy of it {'would become' if done.dry_run else 'is now'} {done.target}")
     else:
         note(f"{sessions} {would}added to {done.target}, {done.skipped:,} were there already")
+    for table, rows in done.tables.items():
+        left = f", {rows.left:,} cannot be taken" if rows.left else ""
+        note(f"{table}: {rows.new:,} new, {rows.there:,} already there{left}")
     for text in done.notes:
         note(text)
     for problem in done.problems:

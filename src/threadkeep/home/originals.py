@@ -6,7 +6,7 @@ Nothing of theirs is changed, neither here nor by an import.
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,12 +16,17 @@ from threadkeep.base.paths import Paths, expand
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.home.places import hermes_file
+from threadkeep.knowledge.merging import Merged
 from threadkeep.mailbox.folder import Folder
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.sources.mailboxes import MailboxSource
 from threadkeep.sources.records import UserHome
 from threadkeep.state.session_db import SessionDB
+
+if TYPE_CHECKING:
+    from threadkeep.knowledge.store import KnowledgeStore
+    from threadkeep.redact.engine import Redactor
 
 Environ = Mapping[str, str]
 _SESSIONS: Final = "v2-sessions"
@@ -52,6 +57,7 @@ class Adopted(msgspec.Struct, frozen=True):
     skipped: int = 0  # they were there already
     problems: list[str] = []
     notes: list[str] = []
+    tables: dict[str, Merged] = {}  # of a knowledge file: what came of each of its tables
     dry_run: bool = False
 
 
@@ -85,6 +91,14 @@ class HomeLike(Protocol):
 
     def state(self, path: str | Path | None = None) -> SessionDB:
         """Open the state store."""
+        ...
+
+    def knowledge(self, path: str | Path | None = None) -> "KnowledgeStore":
+        """Open the knowledge store."""
+        ...
+
+    def redactor(self) -> "Redactor":
+        """Give what masks secrets before they are stored."""
         ...
 
     def mail_index(self) -> MailIndex:

@@ -1,0 +1,195 @@
+"""Taking over Hippo's file: its copy becomes the store, or its rows are merged into ours.
+
+Everything is done to a private copy first: it is brought to our version, rows without their parent
+are set aside, what the user asked us to forget is taken out, and secrets are masked. A dry run does
+the very same to throwaway files.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.connect import Tuning
+from threadkeep.base.foreign import open_foreign
+from threadkeep.base.snapshot import copy_untouched
+from threadkeep.base.sqlite import Database, Tx
+from threadkeep.errors import SchemaMismatch
+from threadkeep.home.copying import copy_of, name_copy, no_backup
+from threadkeep.home.originals import Adopted, HomeLike, Original, Progress
+from threadkeep.knowledge.forgetting import erase
+from threadkeep.knowledge.layout import count_rows, user_version, write_version
+from threadkeep.knowledge.merging import (
+    WAYS,
+    Forgotten,
+    Merged,
+    drop_forgotten,
+    list_forgotten,
+    merge_knowledge,
+)
+from threadkeep.knowledge.opening import open_knowledge, refuse_write
+from threadkeep.knowledge.orphans import count_set_aside, set_aside_orphans
+from threadkeep.knowledge.store import QUERIES
+from threadkeep.knowledge.texts import TEXTS, Texts, is_json, is_there, put_texts, text_rows
+from threadkeep.knowledge.versions import NEWEST_READABLE, SCHEMA_VERSION, explain_version
+from threadkeep.redact.engine import Redactor
+
+_SESSIONS: Final = "agentic_sessions"
+# Versions 19 to 23 changed nothing that is merged, so a copy of one may be called version 18.
+_UNGUARDED: Final = Tuning(writer=("PRAGMA trusted_schema = ON",))
+
+
+class _Prepared(NamedTuple):
+    """A copy that is fit to be stored, and what was done to it."""
+
+    path: Path
+    database: Database
+    set_aside: int
+    forgotten: int
+    masked: int
+
+
+def adopt_knowledge(
+    home: HomeLike, original: Original, place: Path, *, dry_run: bool, progress: Progress | None
+) -> Adopted:
+    """Bring the rows of a Hippo file into a knowledge store, which is begun if there is none."""
+    _refuse_unknown(original)
+    if not dry_run:
+        return _adopt(home, original, place, progress)
+    with _throwaway(place) as spare:
+        done = _adopt(home, original, spare, progress)
+    return msgspec.structs.replace(done, target=place, dry_run=True)
+
+
+def _refuse_unknown(original: Original) -> None:
+    version = original.version or 0
+    if version > NEWEST_READABLE:
+        finding = explain_version(version)
+        msg = f"{original.path} cannot be imported: {finding.cause}"
+        raise SchemaMismatch(msg, hint=finding.fix)
+
+
+@contextmanager
+def _throwaway(place: Path) -> Iterator[Path]:
+    """Give a place for a store like the one at `place`, where there is room for a copy of it."""
+    near = place.parent if os.access(place.parent, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".threadkeep-plan-", dir=near) as folder:
+        spare = Path(folder) / place.name
+        if place.exists():
+            copy_untouched(place, spare)
+        yield spare
+
+
+def _adopt(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
+    if place.exists() or (original.version or 0) > SCHEMA_VERSION:
+        return _merge(home, original, place, progress)
+    with _prepared_copy(original, place, home.redactor(), []) as copy:
+        with copy.database.read() as tx:
+            counts = count_rows(tx)
+        if copy.masked:
+            _leave_no_trace(copy.database)
+        copy.database.close()
+        name_copy(copy.path, place)
+        tables = {way.table: Merged(new=counts.get(way.table, 0)) for way in WAYS}
+        return _told(original, place, copy, tables, copied=True)
+
+
+def _merge(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
+    with home.knowledge(place) as ours:
+        refuse_write(ours.access)
+        with ours.context.db.read() as tx:
+            forgotten = list_forgotten(tx)
+        with _prepared_copy(original, place, home.redactor(), forgotten) as copy:
+            tables = merge_knowledge(copy.database, ours.context.db, progress)
+            return _told(original, place, copy, tables, copied=False)
+
+
+# ---------------------------------------------------------------------- the copy
+
+
+@contextmanager
+def _prepared_copy(
+    original: Original, place: Path, redactor: Redactor, forgotten: Forgotten
+) -> Iterator[_Prepared]:
+    with copy_of(original.path, place, _bring_up) as path:
+        database = open_knowledge(path, QUERIES, backup=no_backup).database
+        try:
+            with database.write(foreign_keys=False) as tx:
+                set_aside_orphans(tx, now_ms())
+                aside = count_set_aside(tx)
+            with database.write() as tx:
+                gone = drop_forgotten(tx, forgotten)
+                masked = sum(_mask(tx, redactor, texts) for texts in TEXTS if is_there(tx, texts))
+            yield _Prepared(path, database, aside, gone, masked)
+        finally:
+            database.close()
+
+
+def _bring_up(path: Path) -> None:
+    with Database(path, {}, tuning=_UNGUARDED) as database, database.write() as tx:
+        if user_version(tx) > SCHEMA_VERSION:
+            write_version(tx, SCHEMA_VERSION)
+    open_knowledge(path, QUERIES, backup=no_backup).database.close()
+
+
+def _mask(tx: Tx, redactor: Redactor, texts: Texts) -> int:
+    """Mask the secrets of a table; give how many rows had some."""
+    count = 0
+    for number, values in text_rows(tx, texts):
+        masked = {
+            c: (redactor.json_line if is_json(c) else redactor.text)(v) for c, v in values.items()
+        }
+        changed = {column: text for column, text in masked.items() if text != values[column]}
+        if changed and texts.kind == "entity":
+            erase(tx, "entity", [number])  # what was taken for a thing with a name is a secret
+        elif changed:
+            put_texts(tx, texts, number, changed)
+        count += bool(changed)
+    return count
+
+
+def _leave_no_trace(database: Database) -> None:
+    """Masked words are still in the index and in free pages: both are written anew."""
+    with database.write() as tx:
+        tx.execute("INSERT INTO knowledge_fts (knowledge_fts) VALUES ('rebuild')")
+    database.vacuum()
+
+
+# ---------------------------------------------------------------------- what is told
+
+
+def _told(
+    original: Original, place: Path, copy: _Prepared, tables: dict[str, Merged], *, copied: bool
+) -> Adopted:
+    sessions = tables.get(_SESSIONS, Merged())
+    notes = _notes(copy)
+    if not copied and _has_vectors(original.path):
+        notes.append("vectors stay in the original: Hippo's brain makes those of new nodes again")
+    return Adopted(
+        original,
+        place,
+        copied=copied,
+        added=sessions.new,
+        skipped=sessions.there,
+        notes=notes,
+        tables={table: rows for table, rows in tables.items() if rows != Merged()},
+    )
+
+
+def _notes(copy: _Prepared) -> list[str]:
+    said = {
+        "rows without their parent, now in tk_orphans": copy.set_aside,
+        "rows of forgotten conversations that were left out": copy.forgotten,
+        "rows with secrets that were masked": copy.masked,
+    }
+    return [f"{what}: {count:,}" for what, count in said.items() if count]
+
+
+def _has_vectors(path: Path) -> bool:
+    with open_foreign(path) as database:
+        return bool({"knowledge_vectors", "embed_model_meta"} & database.tables())

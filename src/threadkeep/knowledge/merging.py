@@ -1,0 +1,307 @@
+"""The rows of one knowledge file brought into another, each once.
+
+A row is known by what it is, never by its number: numbers are given anew, and what refers to them
+follows. All happens in one transaction, and what is there already stays as it is, so a merge that
+was cut off is simply repeated, and a second one changes nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.schema import columns_of, never_null
+from threadkeep.base.sql import load_queries, load_text
+from threadkeep.base.sqlite import Database, Tx
+from threadkeep.knowledge.forgetting import Kind, erase
+from threadkeep.knowledge.layout import PACKAGE, names, run_script
+from threadkeep.knowledge.orphans import TABLE as ORPHANS
+from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
+
+Row = dict[str, Any]
+Forgotten = list[tuple[str, str]]
+Progress = Callable[[int, int], None]
+_QUERIES: Final = load_queries(PACKAGE, "merge.sql")
+_MAKE_ORPHANS: Final = load_text(PACKAGE, "orphans.sql")
+_CONVERSED: Final[tuple[Kind, ...]] = ("segment", "legacy", "event")
+_EVERY: Final = 500  # rows between two words about the progress
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """What came of the rows of one table."""
+
+    new: int = 0
+    there: int = 0  # they were there already, or belong to such a row
+    left: int = 0  # the schema here refuses them, or what they refer to
+
+
+class _Way(NamedTuple):
+    """How a table is merged; of several keys the first counts that has no NULL, else the last."""
+
+    table: str
+    keys: tuple[tuple[str, ...], ...]
+    ticket: bool = False  # it says what is to be done about another row: only if that one is new
+
+
+def _link(table: str, column: str) -> _Way:
+    return _Way(f"knowledge_node_{table}", (("knowledge_node_id", column),))
+
+
+def _queue(table: str, column: str) -> _Way:
+    return _Way(table, ((column,),), ticket=True)
+
+
+_RULE: Final = ("repo", "tool", "rule_id", "path_prefix")
+# What is referred to comes first. Not here: how far Hippo has read its logs (ours are read by us),
+# and vectors (their tables need an extension, and can be made again).
+WAYS: Final = (
+    _Way("sessions", (("start_time", "terminal", "shell", "hostname"),)),
+    _Way("env_snapshots", (("content_hash",),)),
+    _Way("events", (("envelope_id",), ("session_id", "timestamp", "command", "source_kind"))),
+    _Way("browser_events", (("envelope_id",), ("timestamp", "url"))),
+    _Way("workflow_runs", (("id",),)),
+    _Way("workflow_jobs", (("id",),)),
+    _Way(
+        "workflow_annotations",
+        (("job_id", "level", "tool", "rule_id", "path", "start_line", "message"),),
+    ),
+    _Way("workflow_log_excerpts", (("job_id", "step_name", "excerpt"),)),
+    _Way("sha_watchlist", (("sha", "repo"),)),
+    _Way("lessons", (_RULE,)),
+    _Way("lesson_pending", (_RULE,)),
+    _Way("entities", (("type", "canonical"), ("type", "name"))),
+    _Way("relationships", (("from_entity_id", "to_entity_id", "relationship"),)),
+    _Way("event_entities", (("event_id", "entity_id", "role"),)),
+    _Way("agentic_sessions", (("session_id", "harness", "segment_index"),)),
+    _Way("claude_sessions", (("session_id", "segment_index"),)),
+    _Way("claude_session_parity", (("path", "window_start", "window_end"),)),
+    _Way("knowledge_nodes", (("uuid",),)),
+    _link("entities", "entity_id"),
+    _link("events", "event_id"),
+    _link("browser_events", "browser_event_id"),
+    _link("agentic_sessions", "agentic_session_id"),
+    _link("claude_sessions", "claude_session_id"),
+    _link("workflow_runs", "run_id"),
+    _link("lessons", "lesson_id"),
+    _queue("enrichment_queue", "event_id"),
+    _queue("browser_enrichment_queue", "browser_event_id"),
+    _queue("agentic_enrichment_queue", "session_id"),
+    _queue("claude_enrichment_queue", "claude_session_id"),
+    _queue("workflow_enrichment_queue", "run_id"),
+    _Way("capture_alarms", (("invariant_id", "raised_at"),)),
+    _Way("source_health", (("source",),)),
+    _Way(ORPHANS, (("table_name", "row_json", "reason"),)),
+)
+
+
+class _Place(NamedTuple):
+    """Where a row of theirs is here, and whether it came with this merge."""
+
+    number: int
+    new: bool
+
+
+class _Table(NamedTuple):
+    """A table as both files have it."""
+
+    way: _Way
+    columns: tuple[str, ...]
+    parents: Mapping[str, str]  # column -> the table it refers to
+    needed: frozenset[str]  # references that cannot be empty
+    insert: str
+
+
+Places = dict[str, dict[int, _Place]]
+
+
+def merge_knowledge(
+    theirs: Database, ours: Database, progress: Progress | None = None
+) -> dict[str, Merged]:
+    """Bring the rows of one file into another; both have version 18, and only `ours` is written."""
+    with theirs.read(lenient=True) as source:
+        _allow_harnesses(source, ours)
+        present = names(source, "table")
+        ways = [way for way in WAYS if way.table in present]
+        tell = _teller(source, ways, progress)
+        places: Places = {}
+        with ours.write() as tx:
+            if ORPHANS in present:
+                run_script(tx, _MAKE_ORPHANS)
+            return {way.table: _merge_table(source, tx, way, places, tell) for way in ways}
+
+
+def _allow_harnesses(source: Tx, ours: Database) -> None:
+    """A file that Hippo made may not take conversations of agents that only we know."""
+    wanted = [str(row[0]) for row in source.execute(_QUERIES["harnesses"])]
+    with ours.read() as tx:
+        if all(harness_is_allowed(tx, harness) for harness in wanted):
+            return
+    with ours.write(foreign_keys=False) as tx:
+        widen_harness(tx)
+
+
+def _teller(source: Tx, ways: list[_Way], progress: Progress | None) -> Callable[[], None]:
+    if progress is None:
+        return lambda: None
+    sql = "SELECT count(*) FROM {}"
+    total = sum(int(source.execute(sql.format(way.table)).fetchone()[0]) for way in ways)
+    done = 0
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        if done % _EVERY == 0 or done == total:
+            progress(done, total)
+
+    return tell
+
+
+# ---------------------------------------------------------------------- one table
+
+
+def _merge_table(source: Tx, tx: Tx, way: _Way, places: Places, tell: Callable[[], None]) -> Merged:
+    table = _table(source, tx, way)
+    found: dict[int, _Place] = {}
+    places[way.table] = found
+    taken: set[int] = set()  # rows here that stand for one of theirs: of two alike both come
+    there = left = 0
+    for number, row in _rows(source, table):
+        place = _settle(tx, table, row, places, taken)
+        if place is None:
+            left += 1
+        else:
+            found[number] = place
+            taken.add(place.number)
+            there += not place.new
+        tell()
+    new = sum(place.new for place in found.values())
+    return Merged(new, there, left)
+
+
+def _table(source: Tx, tx: Tx, way: _Way) -> _Table:
+    theirs = set(columns_of(source, way.table))
+    columns = tuple(c for c in columns_of(tx, way.table) if c in theirs)
+    keys = tx.execute(f'PRAGMA foreign_key_list("{way.table}")').fetchall()
+    parents = {str(row[3]): str(row[2]) for row in keys}
+    needed = frozenset(never_null(tx, way.table)) & parents.keys()
+    return _Table(way, columns, parents, needed, _insert_sql(way, columns))
+
+
+def _insert_sql(way: _Way, columns: tuple[str, ...]) -> str:
+    """Leave the number out, which is given anew; GitHub's numbers stay."""
+    stored = [c for c in columns if c != "id" or way.keys == (("id",),)]
+    listed = ", ".join(f'"{column}"' for column in stored)
+    marks = ", ".join(f":{column}" for column in stored)
+    return f'INSERT OR IGNORE INTO "{way.table}" ({listed}) VALUES ({marks})'  # noqa: S608
+
+
+def _rows(source: Tx, table: _Table) -> Iterator[tuple[int, Row]]:
+    shown = ", ".join(f'"{column}"' for column in table.columns)
+    sql = f'SELECT rowid, {shown} FROM "{table.way.table}" ORDER BY rowid'  # noqa: S608
+    for number, *values in source.execute(sql):
+        yield number, dict(zip(table.columns, values, strict=True))
+
+
+def _settle(tx: Tx, table: _Table, row: Row, places: Places, taken: set[int]) -> _Place | None:
+    """Find the row here, or put it in; None if it cannot be here."""
+    parents = _refer(table, row, places)
+    if parents is None:
+        return None
+    if table.way.ticket:
+        if not all(parent.new for parent in parents):
+            return _Place(0, new=False)
+        row |= _unlocked(row)
+    here = _find(tx, table.way, row)
+    free = next((number for number in here if number not in taken), None)
+    if free is None:
+        number = _insert(tx, table, row)
+        if number is not None:
+            return _Place(number, new=True)
+        free = here[0] if here else None
+    if free is None:
+        return None
+    _take_over(tx, table.way.table, free, row)
+    return _Place(free, new=False)
+
+
+def _refer(table: _Table, row: Row, places: Places) -> list[_Place] | None:
+    """Let a row refer to the rows here; None if it needs one that is not."""
+    found = []
+    for column, parent in table.parents.items():
+        place = places.get(parent, {}).get(row[column]) if row.get(column) is not None else None
+        if place is not None:
+            found.append(place)
+        elif column in table.needed:
+            return None
+        row[column] = None if place is None else place.number
+    return found
+
+
+def _unlocked(row: Row) -> Row:
+    """Whoever had taken a ticket there does not work here."""
+    status = "pending" if row["status"] == "processing" else row["status"]
+    return {"status": status, "locked_at": None, "locked_by": None}
+
+
+def _find(tx: Tx, way: _Way, row: Row) -> list[int]:
+    """Give the numbers of the rows here with the key of a row."""
+    whole = (key for key in way.keys if all(row[column] is not None for column in key))
+    key = next(whole, way.keys[-1])
+    empty = tuple(column for column in key if row[column] is None)
+    return [int(found[0]) for found in tx.execute(_find_sql(way.table, key, empty), row)]
+
+
+@cache
+def _find_sql(table: str, key: tuple[str, ...], empty: tuple[str, ...]) -> str:
+    # With `IS ?` SQLite would not use an index that leaves out NULL.
+    terms = (f'"{c}" IS NULL' if c in empty else f'"{c}" = :{c}' for c in key)
+    return f'SELECT rowid FROM "{table}" WHERE {" AND ".join(terms)} ORDER BY rowid'  # noqa: S608
+
+
+def _insert(tx: Tx, table: _Table, row: Row) -> int | None:
+    """Put a row in; None if a constraint refuses it."""
+    cursor = tx.execute(table.insert, row)
+    return cursor.lastrowid if cursor.rowcount == 1 else None
+
+
+def _take_over(tx: Tx, table: str, number: int, row: Row) -> None:
+    """Learn from a row of theirs what the row here does not know."""
+    if table == "agentic_sessions":
+        values = {
+            "id": number,
+            "hash": row["content_hash"],
+            "learned": row["last_enriched_content_hash"],
+            "enriched": row["enriched"],
+        }
+        tx.execute(_QUERIES["take_over_learning"], values)
+    if table == "source_health":
+        values = {
+            "source": row["source"],
+            "event": row["last_event_ts"],
+            "success": row["last_success_ts"],
+            "heartbeat": row["last_heartbeat_ts"],
+        }
+        tx.execute(_QUERIES["raise_health"], values)
+
+
+# ---------------------------------------------------------------------- what is not wanted
+
+
+def list_forgotten(tx: Tx) -> Forgotten:
+    """Give the conversations that the user asked to forget, by harness and session."""
+    return tx.execute(_QUERIES["forgotten"]).fetchall()
+
+
+def drop_forgotten(tx: Tx, forgotten: Forgotten) -> int:
+    """Take conversations out, with what was learned from them alone; give how many rows went."""
+    count = 0
+    for harness, name in forgotten:
+        values = {"harness": harness, "session_id": name}
+        for kind in _CONVERSED:
+            found = tx.execute(_QUERIES[f"{kind}s_of_conversation"], values)
+            numbers = [int(row[0]) for row in found]
+            erase(tx, kind, numbers)
+            count += len(numbers)
+        tx.run("drop_empty_shell_session", {"terminal": name})
+    return count
