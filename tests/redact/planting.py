@@ -56,6 +56,17 @@ def _pgp(random: Random) -> str:
     return f"-----BEGIN {name}-----\nVersion: 2\n\n{body}\n=aB3d\n-----END {name}-----"
 
 
+def letters(random: Random) -> str:
+    """Make a password of small letters alone, as no word has them."""
+    return "".join(random.choices("bcdfghjklmnpqrstvwxz", k=random.randint(12, 20)))
+
+
+def chosen(random: Random) -> str:
+    """Make a password as people choose them: two words, digits, a sign."""
+    first, second = random.sample(["Summer", "Tiger", "Coffee", "River", "Falcon"], 2)
+    return f"{first}{second}{random.randint(10, 9999)}{random.choice('!@#*')}"
+
+
 def password(random: Random) -> str:
     """Make a password with digits and signs that need no quoting."""
     return of(random, ALNUM + "!@#%^*_+~.-", 10, 24)
@@ -149,6 +160,18 @@ SHAPED: Mapping[str, Make] = {
     "artifactory-reference": form("cmVmdGtu", ALNUM, 56),
     "intercom": form("dG9rOg", ALNUM, 54),
     "tailscale": lambda r: f"tskey-auth-{of(r, ALNUM, 12)}-{of(r, ALNUM, 32)}",
+    "unknown-prefix": form("qzkt_|hmx_live_|vrb-|wq_key_", ALNUM, 28, 44),
+    "scaleway": form("SCW", UPPER, 17),
+    "gitlab-runner": form("GR1348941", URLSAFE, 20),
+    "razorpay": form("rzp_live_", ALNUM, 14),
+    "mailersend": form("mlsn.", HEX, 64),
+    "mailgun-signing": lambda r: f"{of(r, HEX, 32)}-{of(r, HEX, 8)}-{of(r, HEX, 8)}",
+    "uuid-pair": lambda r: f"{_uuid(r)}:{of(r, HEX, 32)}",
+    "paseto": form("v2.local.", URLSAFE, 100),
+    "google-refresh": form("1//0", URLSAFE, 60, 100),
+    "packagist": form("packagist_uut_", HEX, 64),
+    "airtable": lambda r: f"pat{of(r, ALNUM, 14)}.{of(r, HEX, 64)}",
+    "bcrypt": form("$2y$10$", ALNUM + "./", 53),
     "pem": _pem,
     "pgp": _pgp,
 }
@@ -199,6 +222,21 @@ IN_CONTEXT: Mapping[str, tuple[str, Make]] = {
     "ruby": (':secret => "{}"', form("", ALNUM, 20, 48)),
     "query": ("GET https://api.test/v1?access_token={}&page=2", form("", ALNUM, 20, 48)),
     "npmrc": ("//registry.test/:_authToken={}", form("", URLSAFE, 36)),
+    "letters-quoted": ('password = "{}"', letters),
+    "letters-yaml": ("db:\n  password: {}", letters),
+    "letters-flag": ("tool --password {} run", letters),
+    "chosen-ini": ("[client]\npassword = {}", chosen),
+    "chosen-sql": ("ALTER USER bob IDENTIFIED BY '{}';", chosen),
+    "spoken-password": ("the password for the admin is {}", chosen),
+    "spoken-token": ("the token for staging is {} now", form("", ALNUM, 32)),
+    "named-yaml": ('- name: STRIPE_SECRET\n  value: "{}"', form("", HEX, 32)),
+    "named-json": ('{{"name": "DD_API_KEY", "value": "{}"}}', form("", HEX, 32)),
+    "attribute": ('<add key="ApiSecret" value="{}" />', form("", ALNUM, 24)),
+    "terraform-default": ('variable "db_password" {{\n  default = "{}"\n}}', password),
+    "dockerfile": ("ENV SERVICE_TOKEN {}", form("", HEX, 40)),
+    "requirepass": ("requirepass {}", password),
+    "pgpass": ("db.test:5432:shop:app:{}", form("", ALNUM, 12, 20)),
+    "signed-url": ("https://b.test/k?X-Amz-Signature={}", form("", HEX, 64)),
     "docker-auth": ('{{"auths":{{"r.test":{{"auth":"{}"}}}}}}', form("", ALNUM, 32)),
 }
 

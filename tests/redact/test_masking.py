@@ -139,6 +139,12 @@ def test_the_words_around_a_secret_stay(text: str, masked: str) -> None:
         "sk-learn-contrib-some-package", "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
         "toolu_01AbCdEfGhIjKlMnOpQrStUv", "key=lambda x: x[1]", "apiKey={apiKey}",
         'password: "{{ vault_pw }}"', "token: src/auth/token2.ts", "PWD=/home/u/x1",
+        "run_A1b2C3d4E5f6G7h8I9j0K1l2 done", "cache key: build-linux-f706357c35db",
+        "FUNC:_ZNSt17moneypunct_bynameIwLb0EEC1EPKcm",
+        "x.py,sha256=NUeB-CPKtGc4hR-ZsLmfzOTu6l0C1Z_-o5EKKeXVmKc,191",
+        "mode-unified-2026-01-26T15-31-02", "the primary key is generated",
+        "password is required", "Das Passwort ist falsch",
+        "mkdir -p src/app2/lib3", "chunk-9fceb02d0ae598e95dc970b74767f193.js",
         "tokens_used: 123456789", "integrity sha512-" + "abcDEF123/xyz+890" * 5 + "==",
     ],
 )  # fmt: skip
@@ -187,7 +193,7 @@ def test_a_clean_block_is_the_same_object() -> None:
 
 
 def test_findings_are_counted_in_letters() -> None:
-    text = f"é🙂 password={V} é"
+    text = f"é🙂 api_key={V} é"
     (found,) = REDACTOR.scan(text)
     assert (found.rule, text[found.start : found.end]) == ("assigned-secret", V)
 

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from threadkeep.redact.looks import (
+    has_three_kinds,
+    is_chosen,
+    is_gibberish,
     is_mixed,
     is_placeholder,
     is_plausible,
@@ -64,6 +67,7 @@ _HARMLESS_BEHIND: Final = frozenset(
 )
 _NAME_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _NAME_LENGTH: Final = 40
+_ESCAPED_BREAK: Final = re.compile(rb"^(?:\\[nrt]|.)", re.DOTALL)
 _LAST_WORD: Final = re.compile(rb"([A-Z]?[a-z0-9]+|[A-Z0-9]+)[-_. ]?$")
 _WORDS: Final = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -77,9 +81,33 @@ _MEASURED: Final = re.compile(  # a number, a date, a version, a checksum with i
 )
 _PLAIN_WORD: Final = re.compile(rb"[a-z]+(?:[-_./][a-z0-9]+)*|[A-Z][a-z]+|[A-Z]+(?:_[A-Z0-9]+)*")
 _SECRET_WORD: Final = re.compile(rb"token|secret|key|pass|auth|cred")
+_HASH: Final = re.compile(rb"[0-9a-f]{32,}")
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
+_ADDRESS: Final = re.compile(
+    rb"^[\w.+-]+@[\w-]+\.[a-z]|^www\.|\.(?:com|org|net|io|dev|py|js|ts|md|json)\b"
+)
+_MORE: Final = frozenset([b"+", b"/", b"="])  # the middle of something in base64
+# What transcripts, and the services in them, put before ids that open nothing.
+_ID_PREFIXES: Final = frozenset(
+    b"""
+    toolu srvtoolu msg req call ses sess prt resp rs fc ws ctc item run thread asst file evt
+    chatcmpl cmpl gen step vs batch user org proj cus pi sub price prod in ch pm acct cs si
+    sha1 sha256 sha384 sha512 md5 h1 uuid id commit build chunk index main vendor vendors hash etag
+    image img cache snapshot layer blob job task agent node trace span tx event mcp container
+    cse pvt pvti pvtf pvtssf pr prr prrc ic dic deployment dpl prj
+    team inv prompt prompts completion conv conversation cas obj ref page doc
+    """.split()
+)
+# What services put before tokens whose body is hex, which without it would be a hash.
+_TOKEN_PREFIXES: Final = frozenset(
+    b"key token secret pat api sk live prod auth pw apikey access priv".split()
+)
+# A word, a date or a number, as no random letters have them.
+_ORDERED: Final = re.compile(rb"[a-z]{6}|[A-Z]{7}|[0-9]{5}|[0-9]{4}-[0-9]{2}|[-_].*[-_].*[-_]")
 _OPENING: Final = frozenset([b"(", b"[", b"{"])
 
 _SHORTEST: Final = 4
+_SOME_DIGITS: Final = 3
 _SHORT_PASSWORD: Final = 6
 _SHORT_SECRET: Final = 8
 _LONG_SECRET: Final = 16
@@ -93,7 +121,11 @@ def header(value: bytes) -> bool:
 def flag(value: bytes) -> bool:
     """Judge the word that follows a flag such as --password."""
     value = value.rstrip(b".,;:!?)")
-    return len(value) >= _SHORTEST and not value.startswith(b"-") and header(value)
+    if len(value) < _SHORTEST or value.startswith(b"-"):
+        return False
+    if is_placeholder(value) or is_reference(value):
+        return False
+    return is_mixed(value) or is_gibberish(value) or is_chosen(value)
 
 
 def url(value: bytes) -> bool:
@@ -103,10 +135,42 @@ def url(value: bytes) -> bool:
     return len(value) >= _SHORTEST and value.lower() not in _STOCK_PASSWORDS
 
 
+def spoken(match: Match, value: bytes) -> bool:
+    """Judge what a sentence or a directive names as a password, a key or a token."""
+    value = value.rstrip(b".,;:!?)*")
+    if is_placeholder(value) or is_reference(value) or _MEASURED.match(value):
+        return False
+    if _UUID.fullmatch(value) or _ADDRESS.search(value):
+        return False
+    if match["weak"] is not None:  # of keys and tokens more is said than of passwords
+        plain = value.isalnum() or (_BASE64.fullmatch(value) and has_three_kinds(value))
+        disordered = is_gibberish(value) or _HASH.fullmatch(value) is not None
+        return bool(plain) and disordered and len(value) >= _LONG_SECRET and is_random(value)
+    drawn = is_random(value) and b"_" not in value  # `standard_b64encode` is a name
+    return len(value) >= _SHORT_PASSWORD and (drawn or is_gibberish(value) or is_chosen(value))
+
+
+def prefixed(match: Match, value: bytes) -> bool:
+    """Judge a token that a prefix begins: its body is random, and it is no id of a transcript."""
+    if (
+        match["prefix"].lower() in _ID_PREFIXES
+        or match.string[match.end() : match.end() + 1] in _MORE
+    ):
+        return False
+    body = match["body"]
+    if not is_random(body) or is_placeholder(value):
+        return False
+    if has_three_kinds(body):
+        scattered = len(_DIGIT.findall(body)) >= _SOME_DIGITS and not _ORDERED.search(body)
+        return scattered or is_gibberish(body)
+    last = re.split(rb"[_-]", match["prefix"].lower())[-1]
+    return last in _TOKEN_PREFIXES
+
+
 def assigned(match: Match, value: bytes) -> bool:
     """Judge what is assigned to a name such as `api_key`, `token` or `password`."""
-    before = match.string[max(0, match.start() - _NAME_LENGTH) : match.start()]
-    left = before[len(before.rstrip(_NAME_LETTERS)) :]
+    before = b" " + match.string[max(0, match.start() - _NAME_LENGTH) : match.start()]
+    left = _ESCAPED_BREAK.sub(b"", before[len(before.rstrip(_NAME_LETTERS)) - 1 :], count=1)
     word = match["word"].lower()
     in_query = word == b"key" and before[-1:] in {b"?", b"&"} and is_random(value)
     if not in_query and not _names_a_secret(left, word, match["tail"]):
@@ -156,17 +220,37 @@ def _is_spoken(match: Match, left: bytes, word: bytes) -> bool:
 def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
     """Ask more of a value the less its surroundings say."""
     password, quoted = _is_password(word), match["quote"] is not None
-    if _UUID.fullmatch(value):  # most name a thing; few services hand them out as keys
-        return word != b"token" and (word != b"key" or b"api" in left.lower()[-4:])
+    if _UUID.fullmatch(value):
+        return _is_uuid_key(left, word)
     if len(value) < (_SHORT_PASSWORD if password else _SHORT_SECRET):
         return False
-    if match["sep"] == b"=" and (left + match["word"]).isupper() and _fits_variable(value):
+    spaced = match["sep"].strip() in {b"", b"is", b"is:", b"("}
+    variable = match["sep"] == b"=" and (left + match["word"]).isupper()
+    if (variable and _fits_variable(value)) or (
+        not spaced and _is_disordered(value, chosen=password)
+    ):
         return True
     if is_worded(value) and not (password and quoted and _DIGIT.search(value)):
         return False
-    if match["sep"].strip() in {b"", b"is", b"is:"}:
-        return len(value) >= _LONG_SECRET and not _HEX.fullmatch(value) and is_random(value)
+    if spaced:
+        named = password or (left.isupper() and b"_" in left)
+        random = is_random(value) and (named or not _HEX.fullmatch(value))
+        return len(value) >= _LONG_SECRET and random
     return is_mixed(value) if password or quoted or match["sep"] == b"=" else is_random(value)
+
+
+def _is_uuid_key(left: bytes, word: bytes) -> bool:
+    """Judge the name of a UUID: most name a thing; few services hand them out as keys."""
+    if word == b"token":
+        return left.rsplit(b".")[-1].isupper()
+    return word != b"key" or b"api" in left.lower()[-4:]
+
+
+def _is_disordered(value: bytes, *, chosen: bool) -> bool:
+    """Accept letters that make no words, and of a password also words with digits and signs."""
+    if _SECRET_WORD.search(value.lower()):
+        return False
+    return is_gibberish(value) or (chosen and is_chosen(value))
 
 
 def _fits_variable(value: bytes) -> bool:
@@ -178,7 +262,7 @@ def _fits_variable(value: bytes) -> bool:
 
 
 def _is_password(word: bytes) -> bool:
-    return word.startswith((b"pass", b"pwd"))
+    return word.startswith((b"pass", b"pw"))
 
 
 JUDGES: Final[Mapping[str, Judge]] = {
@@ -189,4 +273,6 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "url": lambda _match, value: url(value),
     "key_body": lambda match, _value: _KEY_BODY.search(match["body"]) is not None,
     "assigned": assigned,
+    "spoken": spoken,
+    "prefixed": prefixed,
 }

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import pairwise
 from math import log2
 from typing import Final
 
@@ -32,6 +33,16 @@ _WORD: Final = re.compile(rb"[0-9]*|(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
 _BETWEEN_WORDS: Final = re.compile(rb"[-_./:@+=]+")
 _SMALL_LETTERS: Final = re.compile(rb"[a-z]+")
 
+# Which letters follow which in words and names: 98 of 100 pairs of real transcripts are among
+# these, of random letters fewer than half.
+_FOLLOWERS: Final = """
+    abcdfgiklmnprstuvwxy baeijlorsuy cacehiklorstuy dabdegilorsuy eabcdefghilmnopqrstuvwxy
+    faefilortuy gaeghilmnorsu haeiortuy iabcdefgklmnoprstvxz jeou kaeinpst labdefilopstuvy
+    mabeimopsu nacdefgiklmnoprstuvy oabcdefgijklmnoprstuvw padehiloprstuy qu rabcdefgiklmnoprstuvwy
+    sacefhiklmnopstuwy tacdefhilmoprstuwy uabcdegilmnprst vaeio waehinors xaceipt yeilnopst zaei
+"""
+_USUAL_PAIRS: Final = frozenset(row[0] + letter for row in _FOLLOWERS.split() for letter in row[1:])
+
 _FEW_LETTERS: Final = 3  # `aaaa`, `x-x-x` and `****` have no more different ones
 _SOME_LETTERS: Final = 6
 _BITS: Final = 3.0  # per letter; names of ten letters have less, random ones more
@@ -39,6 +50,10 @@ _LONG: Final = 16
 _RUNS: Final = 3
 _ALONE: Final = 0.3  # random letters have half of their small ones alone, names hardly any
 _PARTS: Final = 2
+_MANY_LETTERS: Final = 8
+_UNUSUAL: Final = 0.27
+_SECRET_LENGTH: Final = 8
+_SOME_DIGITS: Final = 2
 
 
 def entropy(value: bytes) -> float:
@@ -90,18 +105,49 @@ def is_worded(value: bytes) -> bool:
     return len(parts) > _PARTS and all(_WORD.fullmatch(part) for part in parts)
 
 
+def is_gibberish(value: bytes) -> bool:
+    """Tell random letters from words by the pairs in which letters follow each other."""
+    letters = value.translate(None, _NOT_IN_WORDS).lower()
+    if len(letters) < _MANY_LETTERS or len(set(letters)) < _SOME_LETTERS:
+        return False
+    text = letters.decode()
+    unusual = sum(a + b not in _USUAL_PAIRS for a, b in pairwise(text))
+    return unusual >= _UNUSUAL * (len(text) - 1)
+
+
+def is_chosen(value: bytes) -> bool:
+    """Tell a password that a person chose: words with digits, and capitals or signs."""
+    if len(value) < _SECRET_LENGTH or b"/" in value or _CODE.search(value):
+        return False
+    digits, small, capitals = (
+        len(value) - len(value.translate(None, kind)) for kind in (_DIGITS, _SMALL, _CAPITALS)
+    )
+    signs = len(value) - digits - small - capitals - value.count(b"_")
+    return digits >= _SOME_DIGITS and small > 0 and (capitals > 0 or signs > 0)
+
+
 def has_wild_case(value: bytes) -> bool:
     """Tell random letters from names: in `getUserName` no small letter stands alone."""
     if len(value) < _LONG:
         return False
     runs = _SMALL_LETTERS.findall(value)
-    return len(runs) >= _RUNS and sum(len(run) == 1 for run in runs) >= _ALONE * len(runs)
+    if len(runs) < _RUNS:
+        return False
+    return sum(len(run) == 1 for run in runs) >= _ALONE * len(runs) or is_gibberish(value)
 
 
 _DIGITS: Final = b"0123456789"
 _SMALL: Final = b"abcdefghijklmnopqrstuvwxyz"
 _CAPITALS: Final = _SMALL.upper()
+_NOT_IN_WORDS: Final = bytes(set(range(256)) - set(_SMALL + _CAPITALS))
 _NO_LETTERS: Final = bytes(code for code in range(256) if code < ord("A"))
+
+
+def has_three_kinds(value: bytes) -> bool:
+    """Tell whether digits, small letters and capitals are all there."""
+    return all(
+        len(value.translate(None, kind)) < len(value) for kind in (_DIGITS, _SMALL, _CAPITALS)
+    )
 
 
 def _is_disordered(value: bytes) -> bool:
