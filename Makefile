@@ -12,11 +12,11 @@ help:            ## list the targets
 run: $(READY)    ## capture what agents did on this machine (or a bundled demo), and show it
 	@$(BIN)/threadkeep capture --or-demo
 
-# The fault tests run alone, before the rest: they kill, cut and fill, and start many processes themselves.
+# The fault tests run by themselves, before the rest: they kill, cut and fill, and start many processes.
 test: $(READY)   ## run everything: lint, types, fault tests (short form), all other tests
 	@sh scripts/test-tools.sh
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -m faults
+	$(BIN)/python -m pytest -m faults -n $(WORKERS)
 	$(BIN)/python -m pytest -m "not faults" -n $(WORKERS)
 
 check: lint      ## the quick loop: lint, types, all tests but the fault and the slow ones
