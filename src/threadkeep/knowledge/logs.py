@@ -98,11 +98,6 @@ def save_log(tx: Tx, log: LogRow) -> None:
         log.id = tx.insert("insert_log", {**values, "id": None})
 
 
-def forget_looks(tx: Tx, log_id: int) -> None:
-    """Let a log be read again at the next look."""
-    tx.run("forget_looks", {"id": log_id})
-
-
 def _log(row: tuple[Any, ...]) -> LogRow:
     log = LogRow(*row)
     log.path = from_sql(log.path)  # a name that is no UTF-8 is stored as bytes

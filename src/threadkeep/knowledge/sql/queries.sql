@@ -48,9 +48,6 @@ WHERE id = :id
 -- name: log_is_gone
 UPDATE tk_logs SET gone_at = :now WHERE id = :id AND gone_at IS NULL
 
--- name: forget_looks
-UPDATE tk_logs SET size = -1, mtime_ns = 0, fingerprint = '' WHERE id = :id
-
 -- ------------------------------------------------------------------ archive
 
 -- name: last_block
@@ -297,9 +294,6 @@ e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, 
 -- name: entries_of
 SELECT {entry} FROM tk_entries AS e WHERE e.session = :session ORDER BY e.log_id, e.line, e.part
 
--- name: entry_around
-SELECT {entry} FROM tk_entries AS e WHERE e.session = :session AND e.key = :key
-
 -- name: search_entries
 SELECT {entry}, {session}, f.rank FROM tk_entry_words AS f
 JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
@@ -342,9 +336,6 @@ SELECT harness, count(*), sum(entries) FROM tk_sessions WHERE entries > 0 GROUP 
 -- name: unknown_records
 SELECT u.harness, u.kind, u.count, u.last_seen, l.path FROM tk_unknown AS u LEFT JOIN tk_logs AS l ON l.id = u.log_id
 ORDER BY u.harness, u.count DESC, u.kind
-
--- name: archive_sizes
-SELECT count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0) FROM tk_blocks
 
 -- name: session_totals_of
 SELECT 1 FROM tk_sessions WHERE harness = :harness LIMIT 1
