@@ -153,7 +153,7 @@ def capture_plan(seed: int) -> list[tools.Run]:
         tools.concurrency("own", *MINUTE, "--outsider", store=CAPTURE),
         tools.concurrency("shared", *MINUTE, "--outsider", store=CAPTURE),
         tools.hostile(CAPTURE),
-        tools.tear(135, mode="own", seed=seed + 6, milliseconds=1500, store=CAPTURE),
+        tools.tear(135, mode="own", seed=seed + 6, store=CAPTURE),
     ]
 
 

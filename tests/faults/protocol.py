@@ -16,7 +16,9 @@ every tool counts as a failure.
 
 import argparse
 import contextlib
+import itertools
 import os
+import signal
 import sys
 import time
 import traceback
@@ -29,6 +31,8 @@ from threadkeep.errors import ThreadkeepError
 
 ATTEMPTS = 3
 BUGS = "THREADKEEP_FAULT_BUGS"
+_STAY = "THREADKEEP_FAULT_STAY"
+_acknowledged = itertools.count(1)
 
 
 class Adapter(NamedTuple):
@@ -66,6 +70,13 @@ def tell(*words: object) -> None:
     """Print one line in one system call: a killed process has said it whole or not at all."""
     line = " ".join(map(str, words)).encode("utf-8", "backslashreplace")
     os.write(1, line.replace(b"\n", b" ") + b"\n")
+    if words[0] == "ACK" and next(_acknowledged) == _enough():
+        signal.pause()  # with the store open: the one who kills finds its log
+
+
+def _enough() -> int:
+    """Give after how many acknowledgements this process waits to be killed; 0 if never."""
+    return int(os.environ.get(_STAY, "0"))
 
 
 def patiently(saves: Sequence[Save], action: Callable[[], object]) -> int:
@@ -87,6 +98,7 @@ def patiently(saves: Sequence[Save], action: Callable[[], object]) -> int:
 def speak(adapter: Adapter) -> None:
     """Do what the command line asks of an adapter."""
     options = _parser(adapter).parse_args()
+    os.environ[_STAY] = str(options.stay)
     with bugs_reported():
         try:
             _COMMANDS[options.command](adapter, options)
@@ -102,6 +114,7 @@ def _parser(adapter: Adapter) -> argparse.ArgumentParser:
     parser.add_argument("--iter", type=int, default=0)
     parser.add_argument("--w", type=int, default=0)
     parser.add_argument("--n", type=int, default=1_000_000)
+    parser.add_argument("--stay", type=int, default=0, help="wait open after so many are stored")
     parser.add_argument("--version", type=int, default=0)
     return parser
 

@@ -258,10 +258,8 @@ def migcrash(versions: Iterable[int], method: str, *words: str, store: Store = C
     return Run(name, "migcrash", arguments, program="strace")
 
 
-def tear(
-    cases: int, *, mode: str = "ordered", seed: int, milliseconds: int = 600, store: Store = CHAT
-) -> Run:
-    """Damage the files of a store that was killed after so long.
+def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -> Run:
+    """Damage the files of a store that was killed after some messages.
 
     The tool takes the order in which messages began for the order in which they changed. A store
     in a folder writes some messages and then puts one of its files where the tool looks for it.
@@ -270,10 +268,10 @@ def tear(
     that the file has: a cut log then puts old pages over new ones, and rows that are missing in
     the middle have no hash that could tell. (No crash cuts a log that was copied.)
     """
-    command = store.writer(mode, "--iter 1", "--n 60" if store.folder else "")
+    command = store.writer(mode, "--iter 1", "--n 60" if store.folder else "--stay 100")
     arguments = (
         *("--cases", str(cases), "--seed", str(seed)),
-        *("--ms", "4000" if store.folder else str(milliseconds)),
+        *("--ms", "5000"),  # long enough on any machine: the writer has stopped by then
         *("--writer", command, "--verifier", store.verifier()),
     )
     return Run(f"{store.prefix}tear {mode}", "tear", arguments)
