@@ -15,6 +15,7 @@ from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 # The same as the chat store's own; a larger part belongs into a file.
 PART_LIMIT: Final = 64 * 1024 * 1024
@@ -38,6 +39,59 @@ DEFAULT_TEXT: Final = f"""\
 
 # Programs that are not looked at, by the names that `threadkeep sources` shows.
 # disable = []
+
+[shell]
+# Commands that are not kept: patterns like "pass *" or "*secret*"; [capture] exclude keeps out
+# whole folders. A command typed with a space in front is never kept.
+# exclude = []
+
+# How many lines of output `threadkeep run` keeps from the beginning and from the end.
+# output_head_lines = 50
+# output_tail_lines = 100
+
+[socket]
+# Where `threadkeep watch` listens for Hippo's programs. Not set: daemon.sock in the data folder.
+# path = "daemon.sock"
+
+[browser]
+# enabled = true
+
+# Pages are kept of these domains and their sub-domains alone.
+# Not set: well-known places for developers (`threadkeep browser domains` shows them).
+# domains = []
+
+# Domains that are kept out again, with their sub-domains.
+# exclude = []
+
+# Parameters that are cut out of addresses.
+# strip_params = ["token", "api_key", "password", "secret", "auth", "session", "key", "sig"]
+
+# Shorter visits are not kept; visits within so many minutes are one.
+# min_dwell_ms = 3000
+# dedup_window_minutes = 30
+
+[github]
+# enabled = false
+
+# Repositories whose CI is followed, as "owner/name".
+# watched_repos = []
+
+# Where the API is, and which variable holds the token.
+# api_url = "https://api.github.com"
+# token_env = "THREADKEEP_GITHUB_TOKEN"
+
+# Seconds between two looks; and while a pushed commit is waited for.
+# poll_interval_secs = 300
+# tight_poll_interval_secs = 45
+# watchlist_ttl_secs = 1200
+
+# Bytes kept of the end of a failed job's log.
+# log_excerpt_max_bytes = 51200
+
+# A failure becomes a lesson when it came so often within so many days.
+# lesson_min_occurrences = 2
+# lesson_window_days = 30
+# lesson_path_segments = 2
 
 [redact]
 # Files with more rules for secrets, in the format of gitleaks or of Hippo's redact.toml.
@@ -77,6 +131,49 @@ class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disable: tuple[str, ...] = ()
 
 
+class ShellSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[shell]`."""
+
+    exclude: tuple[str, ...] = ()
+    output_head_lines: Positive = 50
+    output_tail_lines: Positive = 100
+
+
+class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[socket]`."""
+
+    path: str | None = None
+
+
+class BrowserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[browser]`."""
+
+    enabled: bool = True
+    domains: tuple[str, ...] | None = None  # None: the list that comes with threadkeep
+    exclude: tuple[str, ...] = ()
+    strip_params: tuple[str, ...] = (
+        *("token", "api_key", "password", "secret", "auth", "session", "key", "sig"),
+    )
+    min_dwell_ms: Natural = 3000
+    dedup_window_minutes: Natural = 30
+
+
+class GithubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[github]`."""
+
+    enabled: bool = False
+    watched_repos: tuple[str, ...] = ()
+    api_url: str = "https://api.github.com"
+    token_env: str = "THREADKEEP_GITHUB_TOKEN"  # noqa: S105  the name of a variable
+    poll_interval_secs: Positive = 300
+    tight_poll_interval_secs: Positive = 45
+    watchlist_ttl_secs: Positive = 1200
+    log_excerpt_max_bytes: Positive = 51_200
+    lesson_min_occurrences: Positive = 2
+    lesson_window_days: Positive = 30
+    lesson_path_segments: Positive = 2
+
+
 class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[redact]`."""
 
@@ -103,6 +200,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     stores: Stores = Stores()
     capture: CaptureSettings = CaptureSettings()
+    shell: ShellSettings = ShellSettings()
+    socket: SocketSettings = SocketSettings()
+    browser: BrowserSettings = BrowserSettings()
+    github: GithubSettings = GithubSettings()
     redact: RedactSettings = RedactSettings()
     chat: Chat = Chat()
     backups: Backups = Backups()

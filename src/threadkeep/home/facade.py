@@ -53,6 +53,8 @@ from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
     from threadkeep.capture.history import History
+    from threadkeep.collect.observing import Observations
+    from threadkeep.home.observing import Reporter
     from threadkeep.home.originals import Adopted
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.redact import Redactor
@@ -85,6 +87,11 @@ class Home:
     def paths(self) -> Paths:
         """Give the folders of this home."""
         return self._paths
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment that this home was found in."""
+        return self._environ
 
     @cached_property
     def config(self) -> Config:
@@ -233,6 +240,24 @@ class Home:
 
         store = self.knowledge(path, read_only, must_exist=must_exist)
         return open_history(self, store, self._environ, user_home)
+
+    def observations(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+    ) -> "Observations":
+        """Open what shells, browsers and CI reported; close it after use."""
+        from threadkeep.home.observing import open_observations  # noqa: PLC0415  (loads services)
+
+        return open_observations(self, self.knowledge(path, read_only, must_exist=must_exist))
+
+    def reporter(self) -> "Reporter":
+        """Give what leaves reports in the spool of this home, without opening its store."""
+        from threadkeep.home.observing import make_reporter  # noqa: PLC0415  (loads services)
+
+        return make_reporter(self)
 
     def redactor(self) -> "Redactor":
         """Give what masks secrets before they are stored, with the rules of the configuration."""

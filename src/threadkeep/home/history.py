@@ -59,13 +59,18 @@ def open_history(
             mask=redactor.block,
             clock=now_ms,
             who=this_machine(),
-            exclusion=Exclusion(tuple(_place(one, environ) for one in config.capture.exclude)),
+            exclusion=Exclusion(excluded_places(config, environ)),
             redactor=redactor,
         )
         return History(store, around, _enabled(sources, config.capture.disable))
     except BaseException:
         store.close()
         raise
+
+
+def excluded_places(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the patterns of projects that the user keeps out."""
+    return tuple(_place(one, environ) for one in config.capture.exclude)
 
 
 def _place(pattern: str, environ: Mapping[str, str]) -> str:

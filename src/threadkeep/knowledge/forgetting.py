@@ -21,10 +21,13 @@ FORGOTTEN_RECORD: Final = b""
 
 # Kind -> the queries that take one row out, what refers to it first. Cascades do the rest.
 _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
-    "event": ("drop_event_ticket", "drop_event_entities", "drop_event"),
+    "event": (
+        *("remember_forgotten_events", "drop_event_ticket", "drop_event_entities"),
+        "drop_event",
+    ),
     "segment": ("drop_segment_ticket", "drop_segment"),
     "legacy": ("drop_legacy_ticket", "drop_legacy"),
-    "visit": ("drop_visit_ticket", "drop_visit"),
+    "visit": ("remember_forgotten_visits", "drop_visit_ticket", "drop_visit"),
     "run": ("drop_run",),
     "lesson": ("drop_lesson",),
     "snapshot": ("leave_snapshot", "drop_snapshot"),

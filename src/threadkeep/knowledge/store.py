@@ -8,11 +8,16 @@ from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.sql import load_queries
 from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import reads
-from threadkeep.knowledge import reading as reading_, spending as spending_
+from threadkeep.knowledge import (
+    events as events_,
+    health as health_,
+    reading as reading_,
+    spending as spending_,
+)
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.opening import Access, open_knowledge
 
-QUERIES = load_queries(__package__, "queries.sql", "forget.sql")
+QUERIES = load_queries(__package__, "queries.sql", "forget.sql", "observed.sql", "workflows.sql")
 
 
 class KnowledgeStore:
@@ -45,6 +50,13 @@ class KnowledgeStore:
     entries_of = reads(reading_.entries_of)
     search_rows = reads(reading_.search_rows)
     spending = reads(spending_.spending)
+    list_events = reads(events_.list_events)
+    list_shell_sessions = reads(events_.list_shell_sessions)
+    list_visits = reads(events_.list_visits)
+    list_entities = reads(events_.list_entities)
+    count_today = reads(events_.count_today)
+    health = reads(health_.all_health)
+    drops = reads(health_.all_drops)
 
     def backup(
         self,

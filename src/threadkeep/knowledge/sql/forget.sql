@@ -180,6 +180,7 @@ SELECT env_snapshot_id FROM events WHERE id = :id
 
 -- name: drop_unused_snapshot
 DELETE FROM env_snapshots WHERE id = :id AND NOT EXISTS (SELECT 1 FROM events WHERE env_snapshot_id = :id)
+  AND NOT EXISTS (SELECT 1 FROM tk_shells WHERE snapshot = :id)
 
 -- ------------------------------------------------------------------ what belongs to a log
 

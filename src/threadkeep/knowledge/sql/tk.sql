@@ -157,3 +157,62 @@ CREATE TABLE IF NOT EXISTS tk_cleaning (
   next_log INTEGER,                  -- the words of logs from this one on are still to be indexed; NULL: of all
   last_entry INTEGER                 -- entries behind this one came later and are indexed
 );
+
+-- ---------------------------------------------------------------- what shells and browsers report
+
+-- Beside each command that we stored: which way it came and when it began. The same command that comes
+-- another way too is recognised by this.
+CREATE TABLE IF NOT EXISTS tk_events (
+  event_id INTEGER PRIMARY KEY REFERENCES events (id) ON DELETE CASCADE,
+  origin TEXT NOT NULL,              -- hook, socket, fallback, run, history
+  started_at INTEGER NOT NULL,
+  running INTEGER NOT NULL DEFAULT 0 -- 1: it was reported when it began, and its end has not come
+);
+CREATE INDEX IF NOT EXISTS tk_events_started ON tk_events (started_at);
+CREATE INDEX IF NOT EXISTS tk_events_running ON tk_events (event_id) WHERE running = 1;
+
+-- The environment that a running shell reported last.
+CREATE TABLE IF NOT EXISTS tk_shells (
+  session TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  snapshot INTEGER NOT NULL REFERENCES env_snapshots (id) ON DELETE CASCADE,
+  seen_at INTEGER NOT NULL,
+  PRIMARY KEY (session, pid)
+) WITHOUT ROWID;
+
+-- How far each file of the spool is stored: moved in the same transaction as what it brought.
+CREATE TABLE IF NOT EXISTS tk_spool (
+  name TEXT PRIMARY KEY,
+  offset INTEGER NOT NULL,
+  skipping INTEGER NOT NULL DEFAULT 0, -- 1: inside a record that is too long to be one
+  updated_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What did not become a row, and why: counted for good.
+CREATE TABLE IF NOT EXISTS tk_drops (
+  source TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  last_at INTEGER NOT NULL,
+  PRIMARY KEY (source, reason)
+) WITHOUT ROWID;
+
+-- What the user had forgotten does not come back with the next import.
+CREATE TABLE IF NOT EXISTS tk_forgotten_events (envelope_id TEXT PRIMARY KEY) WITHOUT ROWID;
+
+-- How far each run of CI is known. The row stays when the run is forgotten, so that nobody brings it back.
+CREATE TABLE IF NOT EXISTS tk_ci_runs (
+  run_id INTEGER PRIMARY KEY,
+  attempt INTEGER NOT NULL,          -- a run that is started again keeps its number and gets the next attempt
+  detailed INTEGER NOT NULL DEFAULT 0, -- 1: jobs, annotations and logs of this attempt are stored, its failures counted
+  tries INTEGER NOT NULL DEFAULT 0   -- looks at which something of it could not be had
+);
+CREATE INDEX IF NOT EXISTS tk_ci_runs_open ON tk_ci_runs (run_id) WHERE detailed = 0;
+
+-- What the CI server answered last: while the tag of its answer is the same, so are the runs.
+CREATE TABLE IF NOT EXISTS tk_ci_answers (
+  url TEXT PRIMARY KEY,
+  etag TEXT NOT NULL,
+  runs TEXT NOT NULL,                -- JSON array: the numbers of the runs in the answer
+  asked_at INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,1 @@
+"""Collecting what shells, browsers and other programs report: spool, socket, native messages."""

@@ -1,0 +1,164 @@
+"""The collector: brings what lies in the spool into the store, each thing once.
+
+How far a file was read is stored in the same transaction as what it brought. Whoever is killed at
+any point leaves either both or none; and everything has an id under which it is stored once.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from threadkeep.base.spool import APPENDED, Spool, Taken
+from threadkeep.base.sqlite import Tx
+from threadkeep.collect.envelopes import Unsupported, read_line
+from threadkeep.collect.hook_records import (
+    EndRecord,
+    EnvRecord,
+    StartRecord,
+    command_of,
+    read_records,
+)
+from threadkeep.collect.storing import Batch, Shell, Store, Stored
+from threadkeep.errors import Invalid
+
+_BLOCK: Final = 4 << 20
+_LONGEST_LINE: Final = 12 << 20  # a frame of the socket has at most 10 MiB
+_OLD_SHELL_MS: Final = 90 * 86_400_000
+_SOURCE: Final = "spool"
+
+
+class _Place(NamedTuple):
+    offset: int
+    skipping: bool  # inside something that is too long
+
+
+class _Moved(Exception):
+    """Another collector has read on in the same file."""
+
+
+def collect(store: Store, spool: Spool) -> Stored:
+    """Store what lies in the spool, and tell what came of it."""
+    total = Stored()
+    for taken in spool.take():
+        total.add(_drain(store, spool, taken, "socket"))
+        _finish(store, spool, taken, "")
+    _tidy(store, spool)
+    return total
+
+
+def replay_fallback(store: Store, folder: Path) -> Stored:
+    """Store what Hippo's programs left in their fallback folder; files get its endings."""
+    total = Stored()
+    spool = Spool(folder)
+    for taken in spool.take():
+        came = _drain(store, spool, taken, "fallback")
+        _finish(store, spool, taken, ".partial" if came.refused else ".done")
+        total.add(came)
+    return total
+
+
+def _drain(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
+    """Read a file on from where it was read to, block by block."""
+    total = Stored()
+    limit = _BLOCK if taken.kind == APPENDED else _LONGEST_LINE
+    while True:
+        with store.db.read() as tx:
+            place = _place_of(tx, taken)
+        data = spool.read(taken, place.offset, limit)
+        ends = len(data) < limit and spool.is_settled(taken)
+        batch = Batch(store)
+        if taken.kind == APPENDED:
+            after = _take_records(batch, data, place, ends)
+        else:
+            after = _take_lines(batch, spool, data, place, ends, origin)
+        if after == place:
+            return total
+        try:
+            with store.db.write() as tx:
+                _move(tx, taken, place, after, store.clock())
+                batch.write(tx)
+        except _Moved:
+            continue
+        total.add(batch.stored)
+
+
+def _take_records(batch: Batch, data: bytes, place: _Place, ends: bool) -> _Place:
+    """Hand over the records that shells appended; give where the next ones begin."""
+    parsed = read_records(data, final=ends, skipping=place.skipping)
+    ended = {_key(record) for record in parsed.records if isinstance(record, EndRecord)}
+    for record in parsed.records:
+        shell = Shell(record.session, record.pid)
+        if isinstance(record, EnvRecord):
+            batch.add_environment(shell, record.variables)
+        elif isinstance(record, EndRecord) or _key(record) not in ended:
+            batch.add(command_of(record), shell)
+    if parsed.damaged:
+        batch.refuse(_SOURCE, "damaged", parsed.damaged)
+    return _Place(place.offset + parsed.consumed, parsed.skipping)
+
+
+def _key(record: StartRecord | EndRecord) -> tuple[str, int, int, str]:
+    return record.session, record.pid, record.seq, record.started
+
+
+def _take_lines(
+    batch: Batch, spool: Spool, data: bytes, place: _Place, ends: bool, origin: str
+) -> _Place:
+    """Hand over the lines that a program left; one that nobody understands is set aside."""
+    end = len(data) if ends else data.rfind(b"\n") + 1
+    if not end:  # a line without an end
+        too_long = len(data) >= _LONGEST_LINE
+        return _Place(place.offset + len(data), skipping=True) if too_long else place
+    lines = data[:end].split(b"\n")
+    for number, line in enumerate(lines):
+        if number == 0 and place.skipping:
+            batch.refuse(_SOURCE, "too long")
+        elif line.strip():
+            _take_line(batch, spool, line, origin)
+    return _Place(place.offset + end, skipping=False)
+
+
+def _take_line(batch: Batch, spool: Spool, line: bytes, origin: str) -> None:
+    try:
+        batch.add(read_line(line, origin))
+    except Unsupported:
+        batch.refuse(_SOURCE, "unknown payload")
+    except Invalid:
+        spool.set_aside(line + b"\n")
+        batch.refuse(_SOURCE, "not understood")
+
+
+def _place_of(tx: Tx, taken: Taken) -> _Place:
+    row = tx.one("spool_cursor", {"name": taken.name})
+    return _Place(0, skipping=False) if row is None else _Place(row[0], bool(row[1]))
+
+
+def _move(tx: Tx, taken: Taken, before: _Place, after: _Place, now: int) -> None:
+    if _place_of(tx, taken) != before:
+        raise _Moved
+    values = {"name": taken.name, "offset": after.offset, "skipping": int(after.skipping)}
+    tx.run("move_spool_cursor", values | {"now": now})
+
+
+def _finish(store: Store, spool: Spool, taken: Taken, ending: str) -> None:
+    """Remove a file that is stored to its end; its cursor is not needed any more then."""
+    with store.db.read() as tx:
+        place = _place_of(tx, taken)
+    if spool.done(taken, place.offset, ending):
+        with store.db.write() as tx:
+            tx.run("drop_spool_cursor", {"name": taken.name})
+
+
+def _tidy(store: Store, spool: Spool) -> None:
+    """Forget files that are gone and shells that ended; commands without an end get a ticket."""
+    there = {path.name for path in spool.waiting()}
+    with store.db.read() as tx:
+        gone = [name for (name,) in tx.all("spool_names") if name not in there]
+        waits = tx.value("unended_commands", {"now": store.clock()})
+    if not gone and not waits:
+        return
+    now = store.clock()
+    with store.db.write() as tx:
+        for name in gone:
+            tx.run("drop_spool_cursor", {"name": name})
+        tx.run("enqueue_unended", {"now": now})
+        tx.run("forget_old_shells", {"before": now - _OLD_SHELL_MS})

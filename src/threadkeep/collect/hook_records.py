@@ -1,0 +1,261 @@
+r"""What shell hooks append to the spool: records of control characters, read from any bytes.
+
+A record is `RS kind US field US … US command GS LF`. Every one begins with RS, which no field
+contains, so whatever happened to one of them, the next begins at the next RS. The caller reads a
+file in blocks and keeps what is behind `consumed` for the next call; how the file is cut into
+blocks does not change what is read.
+"""
+
+import re
+from typing import Final
+from uuid import UUID, uuid5
+
+import msgspec
+
+from threadkeep.knowledge.observed import Command
+
+# A hook keeps 65,536 characters of a command: nothing that it wrote comes near this.
+LONGEST_RECORD: Final = 1 << 20
+
+_NAMESPACE: Final = UUID("6d0f5a52-3c1e-5b7e-9d1b-8c7c0a4f2e61")
+_RS: Final = b"\x1e"
+_END: Final = b"\x1d\n"
+_GS: Final = 0x1D
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_EXIT: Final = re.compile(r"-?[0-9]{1,9}")
+_TIME: Final = re.compile(r"([0-9]{1,12})(?:[.,]([0-9]*))?")
+_VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_YEAR_10000: Final = 253_402_300_800  # what comes later is no time but a mistake
+_START_FIELDS: Final = 10
+_END_FIELDS: Final = 12
+
+
+class EnvRecord(msgspec.Struct, frozen=True):
+    """The environment of a shell from here on."""
+
+    session: str
+    pid: int
+    variables: dict[str, str]
+
+
+class StartRecord(msgspec.Struct, frozen=True):
+    """A command that is about to run."""
+
+    session: str  # a UUID
+    pid: int
+    seq: int
+    shell: str
+    host: str
+    user: str
+    started: str  # as the hook wrote it: a part of the command's id
+    started_ms: int
+    cwd: str
+    chars: int  # how long the command was before anybody cut it
+    command: str
+
+
+class EndRecord(msgspec.Struct, frozen=True):
+    """A command that has ended; its StartRecord adds nothing."""
+
+    session: str  # a UUID
+    pid: int
+    seq: int
+    shell: str
+    host: str
+    user: str
+    started: str  # as the hook wrote it: a part of the command's id
+    started_ms: int
+    ended_ms: int
+    exit_code: int | None
+    cwd: str
+    chars: int  # how long the command was before anybody cut it
+    command: str
+
+
+Record = EnvRecord | StartRecord | EndRecord
+
+
+class Parsed(msgspec.Struct):
+    """What a block of a spool file holds."""
+
+    records: list[Record] = []
+    consumed: int = 0  # bytes that are understood or given up
+    damaged: int = 0  # pieces that are no records
+    lost_bytes: int = 0  # bytes that went into no record
+    skipping: bool = False  # the block ended inside a piece that was given up
+
+
+def read_records(data: bytes, final: bool, skipping: bool = False) -> Parsed:  # noqa: FBT001, FBT002
+    """Read the records of a block; `final` if nothing will follow it.
+
+    `skipping` is what the block before said. An unfinished record at the end is left for the
+    next block, and lost if there is none.
+    """
+    parsed = Parsed(skipping=skipping)
+    while parsed.consumed < len(data):
+        at = parsed.consumed
+        begins = data.startswith(_RS, at)
+        following = data.find(_RS, at + begins)
+        piece = data[at:following] if following >= 0 else data[at:]
+        if not begins:
+            _give_up(parsed, len(piece), open_end=following < 0)
+        elif not _take(parsed, piece, whole=final or following >= 0):
+            break
+    return parsed
+
+
+def envelope_id(session: str, pid: int, seq: int, started: str) -> str:
+    """Name a command, the same at its start and at its end."""
+    return str(uuid5(_NAMESPACE, f"{session}:{pid}:{seq}:{started}"))
+
+
+def command_of(record: StartRecord | EndRecord, env: dict[str, str] | None = None) -> Command:
+    """Give a hook's record as it is stored; one that never ended has no exit code."""
+    ended = record.ended_ms if isinstance(record, EndRecord) else record.started_ms
+    return Command(
+        envelope_id=envelope_id(record.session, record.pid, record.seq, record.started),
+        session=record.session,
+        at=ended,
+        command=_marked(record.command, record.chars),
+        cwd=record.cwd,
+        exit_code=record.exit_code if isinstance(record, EndRecord) else None,
+        duration_ms=max(0, ended - record.started_ms),
+        hostname=record.host,
+        shell=record.shell,
+        username=record.user,
+        env=env or {},
+        origin="hook",
+    )
+
+
+def _marked(command: str, chars: int) -> str:
+    return f"{command}…[truncated, {chars} characters]" if chars > len(command) else command
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _take(parsed: Parsed, piece: bytes, *, whole: bool) -> bool:
+    """Read one piece that begins with RS; False if it must wait for the rest of it."""
+    end = piece.find(_END, 0, LONGEST_RECORD)
+    if end >= 0:
+        used, record = end + len(_END), _read(piece[1:end])
+    elif len(piece) >= LONGEST_RECORD:
+        # Only the first bytes decide, so that they need not wait for the others.
+        used, record = LONGEST_RECORD, _cut(_read(piece[1:LONGEST_RECORD]))
+    elif whole:
+        used, record = len(piece), None
+    else:
+        return False
+    parsed.consumed += used
+    parsed.skipping = end < 0 and used == LONGEST_RECORD
+    if record is None:
+        parsed.damaged += 1
+        parsed.lost_bytes += used
+    else:
+        parsed.records.append(record)
+    return True
+
+
+def _give_up(parsed: Parsed, size: int, *, open_end: bool) -> None:
+    """Pass over what does not begin with RS; it counts once, in however many blocks it comes."""
+    parsed.damaged += not parsed.skipping
+    parsed.lost_bytes += size
+    parsed.consumed += size
+    parsed.skipping = open_end
+
+
+def _cut(record: Record | None) -> Record | None:
+    """Mark a command that goes on behind the longest record; how far nobody has read."""
+    if record is None or isinstance(record, EnvRecord):
+        return None
+    return msgspec.structs.replace(record, chars=max(record.chars, len(record.command) + 1))
+
+
+# ---------------------------------------------------------------------- fields
+
+
+def _read(body: bytes) -> Record | None:
+    if _GS in body:
+        return None
+    kind, *fields = body.decode("utf-8", "replace").replace("\0", "\ufffd").split("\x1f")
+    if kind == "start1" and len(fields) == _START_FIELDS:
+        return _start(fields)
+    if kind == "end1" and len(fields) == _END_FIELDS:
+        return _end(fields)
+    return _env(fields) if kind == "env1" else None
+
+
+def _env(fields: list[str]) -> EnvRecord | None:
+    padded = [*fields, "", ""]
+    session, pid, rest = padded[0], padded[1], fields[2:]
+    number, found = _number(pid), [_VARIABLE.fullmatch(text) for text in rest]
+    variables = {pair[1]: pair[2] for pair in found if pair}
+    if not session or number is None or None in found:
+        return None
+    return EnvRecord(_uuid(session), number, variables)
+
+
+def _start(fields: list[str]) -> StartRecord | None:
+    session, pid, seq, shell, host, user, started, cwd, chars, command = fields
+    process, place, begun = _number(pid), _number(seq), _time(started)
+    if not session or process is None or place is None or begun is None:
+        return None
+    return StartRecord(
+        session=_uuid(session),
+        pid=process,
+        seq=place,
+        shell=shell,
+        host=host,
+        user=user,
+        started=started,
+        started_ms=begun,
+        cwd=cwd,
+        chars=_number(chars) or 0,
+        command=command,
+    )
+
+
+def _end(fields: list[str]) -> EndRecord | None:
+    session, pid, seq, shell, host, user, started, ended, code, cwd, chars, command = fields
+    process, place = _number(pid), _number(seq)
+    begun, over = _time(started), _time(ended)
+    # Of two times one is enough; a command that nobody knows the time of has no place.
+    begun, over = over if begun is None else begun, begun if over is None else over
+    if not session or process is None or place is None or begun is None or over is None:
+        return None
+    return EndRecord(
+        session=_uuid(session),
+        pid=process,
+        seq=place,
+        shell=shell,
+        host=host,
+        user=user,
+        started=started,
+        started_ms=begun,
+        ended_ms=over,
+        exit_code=int(code) if _EXIT.fullmatch(code) else None,
+        cwd=cwd,
+        chars=_number(chars) or 0,
+        command=command,
+    )
+
+
+def _uuid(session: str) -> str:
+    """Give the session's UUID; a user may have set the variable to anything."""
+    try:
+        return str(UUID(session))
+    except ValueError:
+        return str(uuid5(_NAMESPACE, session))
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _time(text: str) -> int | None:
+    """Read epoch seconds as milliseconds, without a float's rounding."""
+    found = _TIME.fullmatch(text)
+    if not found or int(found[1]) >= _YEAR_10000:
+        return None
+    return int(found[1]) * 1000 + int(f"{(found[2] or '')[:3]:0<3}")

@@ -1,0 +1,100 @@
+"""Observations: what shells, browsers and other programs report, handed in, collected, listed."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Self
+
+from threadkeep.base.spool import Spool
+from threadkeep.collect.collector import collect, replay_fallback
+from threadkeep.collect.importing import Imported, Progress, import_past, no_progress
+from threadkeep.collect.probing import Probed, probe
+from threadkeep.collect.reporting import report
+from threadkeep.collect.storing import Store, Stored
+from threadkeep.collect.visits import VisitRules
+from threadkeep.knowledge.events import ANY, Entity, Event, ShellSession, StoredVisit, Wanted
+from threadkeep.knowledge.health import Drop, Health, recount
+from threadkeep.knowledge.observed import Observed
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.sources.shell_history import HistoryFile
+
+FALLBACK: Final = "fallback"  # where Hippo's programs leave what they cannot deliver
+
+
+class Observations:
+    """The reports of one home: its spool, and the store that they go to."""
+
+    def __init__(
+        self, store: KnowledgeStore, around: Store, spool: Spool, visits: VisitRules
+    ) -> None:
+        self.store = store
+        self.around = around
+        self.spool = spool
+        self._visits = visits
+
+    def report(self, thing: Observed) -> bool:
+        """Leave a report in the spool, its secrets masked; False if the user keeps it out."""
+        return report(self.spool, self.around.rules, thing)
+
+    def collect(self) -> Stored:
+        """Store what lies in the spool, and what Hippo left beside the store when it could not."""
+        refuse_write(self.store.access)
+        total = collect(self.around, self.spool)
+        total.add(replay_fallback(self.around, self.store.context.db.file.parent / FALLBACK))
+        return total
+
+    def replay(self, folder: Path) -> Stored:
+        """Store what Hippo's programs left in a fallback folder."""
+        refuse_write(self.store.access)
+        return replay_fallback(self.around, folder)
+
+    def import_history(
+        self, files: Iterable[HistoryFile], *, dry_run: bool = False, show: Progress = no_progress
+    ) -> Imported:
+        """Bring in commands from the histories that shells keep."""
+        refuse_write(self.store.access)
+        return import_past(self.around, files, dry_run=dry_run, show=show)
+
+    def probe(self, source: str) -> Probed:
+        """Send a synthetic event the whole way; nobody but the health of its source sees it."""
+        refuse_write(self.store.access)
+        return probe(self.around, self.spool, source, self._visits)
+
+    def recount(self) -> None:
+        """Count the events of the last hour and day anew."""
+        with self.store.context.db.write() as tx:
+            recount(tx, self.store.context.clock())
+
+    def events(self, wanted: Wanted = ANY, **page: Any) -> list[Event]:
+        """List commands, the latest first."""
+        return self.store.list_events(wanted, **page)
+
+    def visits(self, **wanted: Any) -> list[StoredVisit]:
+        """List visits to pages, the latest first (see `KnowledgeStore.list_visits`)."""
+        return self.store.list_visits(**wanted)
+
+    def shell_sessions(self, **wanted: Any) -> list[ShellSession]:
+        """List sessions of shells, the latest first."""
+        return self.store.list_shell_sessions(**wanted)
+
+    def entities(self, **wanted: Any) -> list[Entity]:
+        """List what captured work mentions."""
+        return self.store.list_entities(**wanted)
+
+    def health(self) -> list[Health]:
+        """Give the health of every source."""
+        return self.store.health()
+
+    def drops(self) -> list[Drop]:
+        """Give what was dropped, by source and reason."""
+        return self.store.drops()
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,285 @@
+"""From a browser's message to a visit that may be kept: rules, clean addresses, ids, merging."""
+
+import math
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs, unquote_plus
+
+import msgspec
+
+from threadkeep.base.config import BrowserSettings
+from threadkeep.collect.domains import DEFAULT_DOMAINS, is_allowed, is_listed, plain_domain
+from threadkeep.collect.envelopes import NAME_LIMIT, PAGE_LIMIT, TITLE_LIMIT, URL_LIMIT, cut
+from threadkeep.errors import Invalid, TooLarge
+from threadkeep.knowledge.observed import Visit
+
+# Hippo's programs make the same ids, so that a visit that comes both ways is one visit.
+VISIT_IDS: Final = uuid.UUID("8a3b7c01-d4e5-4f6a-9b2c-1e0fa85d3c7e")
+PROBE_DOMAIN: Final = "probe.hippo.local"
+
+DAY_MS: Final = 86_400_000
+# Cut out of addresses whatever the configuration says; nobody looks a page up by them.
+ALWAYS_STRIPPED: Final = frozenset(
+    (
+        *("access_token", "refresh_token", "id_token", "private_token", "oauth_token"),
+        *("client_secret", "apikey", "api-key", "access_key", "secret_key", "jwt", "signature"),
+        *("passwd", "pwd", "passphrase", "sessionid", "session_id", "jsessionid", "phpsessid"),
+        *("x-amz-signature", "x-amz-credential", "x-amz-security-token"),
+        *("x-goog-signature", "x-goog-credential"),
+    )
+)
+
+_ADDRESS: Final = re.compile(r"(https?://)([^/?#\\]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE)
+_OTHER_SCHEME: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_PATH_BEFORE: Final = re.compile(r".*[/!]", re.DOTALL)
+_PORT: Final = re.compile(r":[0-9]*$")
+_GOOGLE: Final = re.compile(r"(?:.+\.)?google\.(?:com|[a-z]{2}|com?\.[a-z]{2})")
+_SEARCH_SITES: Final = ("duckduckgo.com", "bing.com", "kagi.com", "ecosia.org")
+_AGAIN: Final = "reload the extension; `threadkeep browser install` brings the one that fits"
+
+
+class VisitRules(msgspec.Struct, frozen=True):
+    """What decides whether a visit is kept, and in which form."""
+
+    enabled: bool = True
+    domains: tuple[str, ...] = DEFAULT_DOMAINS
+    exclude: tuple[str, ...] = ()
+    strip_params: tuple[str, ...] = BrowserSettings().strip_params
+    min_dwell_ms: int = 3000
+    dedup_window_minutes: int = 30
+    probe_domain: str = PROBE_DOMAIN
+
+
+class Filtered(msgspec.Struct, frozen=True):
+    """A visit that is in order but not kept, and why."""
+
+    reason: str
+
+
+class Address(NamedTuple):
+    """The pieces of an http address; `query` and `fragment` with the sign before them."""
+
+    scheme: str
+    host: str  # with its port, without user and password
+    path: str
+    query: str
+    fragment: str
+
+    def domain(self) -> str:
+        """The host as it is compared; empty when it is not a host name."""
+        return plain_domain(_PORT.sub("", self.host)) or ""
+
+
+def rules_of(settings: BrowserSettings) -> VisitRules:
+    """Take the rules from the table `[browser]` of the configuration."""
+    return VisitRules(
+        enabled=settings.enabled,
+        domains=DEFAULT_DOMAINS if settings.domains is None else settings.domains,
+        exclude=settings.exclude,
+        strip_params=settings.strip_params,
+        min_dwell_ms=settings.min_dwell_ms,
+        dedup_window_minutes=settings.dedup_window_minutes,
+    )
+
+
+def visit_of(message: Mapping[str, Any], rules: VisitRules, now_ms: int) -> Visit | Filtered:
+    """Read a browser's message about a page; one that makes no sense is refused with `Invalid`."""
+    if not rules.enabled:
+        return Filtered("capture of browsers is switched off")
+    address = _address_of(message)
+    if address is None:
+        return Filtered("only pages over http and https are kept")
+    domain = _domain_of(message, address)
+    tag = _text(message, "probe_tag", NAME_LIMIT)
+    is_probe = tag is not None and {domain, address.domain()} == {plain_domain(rules.probe_domain)}
+    if not is_probe and not _both_allowed(domain, address, rules):
+        return Filtered("the domain is not on the list, or was excluded")
+    dwell = _clamped(_number(message, "dwell_ms") or 0, DAY_MS)
+    if tag is None and dwell < rules.min_dwell_ms:
+        return Filtered(f"a visit shorter than {rules.min_dwell_ms} ms")
+    at = time_in(message, "timestamp", now_ms)
+    url = stripped(address, rules.strip_params)
+    referrer, search_query = _origin_of(message, rules)
+    scroll = _number(message, "scroll_depth")
+    return Visit(
+        envelope_id=probe_id(tag) if tag else visit_id(url, at, rules.dedup_window_minutes),
+        at=at,
+        url=url,
+        domain=domain,
+        title=_text(message, "title", TITLE_LIMIT),
+        dwell_ms=int(dwell),
+        scroll_depth=None if scroll is None else float(_clamped(scroll, 1)),
+        extracted_text=_text(message, "extracted_text", PAGE_LIMIT),
+        search_query=search_query,
+        referrer=referrer,
+        probe_tag=tag,
+    )
+
+
+def merged(stored: Visit, new: Visit) -> Visit | None:
+    """Join a later report of the same visit into the stored one; None when it tells nothing new.
+
+    The longer of the two knows the page best, so its title and text count; what one of them does
+    not have comes from the other. The visit keeps the time of its first report.
+    """
+    if stored.envelope_id != new.envelope_id:
+        raise Invalid(
+            f"{new.url} is another visit than {stored.url}", hint="join visits of one envelope id"
+        )
+    best, other = (new, stored) if new.dwell_ms > stored.dwell_ms else (stored, new)
+    depths = [depth for depth in (stored.scroll_depth, new.scroll_depth) if depth is not None]
+    joined = msgspec.structs.replace(
+        stored,
+        title=best.title or other.title,
+        dwell_ms=best.dwell_ms,
+        scroll_depth=max(depths, default=None),
+        extracted_text=best.extracted_text or other.extracted_text,
+        search_query=stored.search_query or new.search_query,
+        referrer=stored.referrer or new.referrer,
+    )
+    return None if joined == stored else joined
+
+
+def visit_id(url: str, at: int, window_minutes: int) -> str:
+    """Give the envelope id of a visit: the same for one address within one window of time."""
+    minute = at // 1000 // 60
+    bucket = minute // window_minutes if window_minutes else minute
+    return str(uuid.uuid5(VISIT_IDS, f"{url}:{bucket}"))
+
+
+def probe_id(tag: str) -> str:
+    """Give the envelope id of a synthetic visit."""
+    return str(uuid.uuid5(VISIT_IDS, f"probe:{tag}"))
+
+
+def time_in(message: Mapping[str, Any], field: str, now_ms: int) -> int:
+    """Read a time out of a message; it is now when there is none that can be true."""
+    at = _number(message, field) or 0
+    return int(at) if 0 < at <= now_ms + DAY_MS else now_ms
+
+
+def split_address(text: str) -> Address | None:
+    """Take an http address apart; None when it is not one. User and password are left out."""
+    found = None if _CONTROL.search(text) else _ADDRESS.fullmatch(text)
+    if found is None:
+        return None
+    scheme, authority, path, query, fragment = found.groups(default="")
+    return Address(scheme, authority.rpartition("@")[2], path, query, fragment)
+
+
+def stripped(address: Address, strip_params: Sequence[str]) -> str:
+    """Write an address without its secret parameters; every other byte stays as it was."""
+    names = ALWAYS_STRIPPED.union(name.casefold() for name in strip_params)
+    query = _without(address.query, "?", names)
+    fragment = _safe_fragment(address.fragment, names)
+    return address.scheme + address.host + address.path + query + fragment
+
+
+def search_query_of(referrer: Address) -> str | None:
+    """Give the words that somebody searched for on the page that led here."""
+    domain = referrer.domain()
+    is_search = _GOOGLE.fullmatch(domain) or is_listed(domain, _SEARCH_SITES)
+    if not is_search and not (domain == "github.com" and referrer.path == "/search"):
+        return None
+    words = parse_qs(referrer.query.removeprefix("?")).get("q", [""])[0]
+    return cut(words.strip(), TITLE_LIMIT) or None
+
+
+def _without(params: str, sign: str, names: frozenset[str]) -> str:
+    """Drop secret parameters; with the last one goes the sign before them."""
+    text = params.removeprefix(sign)
+    groups = (
+        [piece for piece in group.split(";") if not _is_secret(piece, names)]
+        for group in text.split("&")
+    )
+    kept = "&".join(";".join(pieces) for pieces in groups if pieces)
+    return params if kept == text else sign + kept if kept else ""
+
+
+def _is_secret(piece: str, names: frozenset[str]) -> bool:
+    """Tell by its name; in a fragment a path may stand before that: `#/back/token=…`."""
+    name = unquote_plus(piece.partition("=")[0]).strip()
+    return _PATH_BEFORE.sub("", name).casefold() in names
+
+
+def _safe_fragment(fragment: str, names: frozenset[str]) -> str:
+    """Clean a fragment where it holds parameters: `#access_token=…`, `#/page?token=…`."""
+    head, sign, tail = fragment.removeprefix("#").partition("?")
+    named = _without(head, "", names) if "=" in head else head
+    left = named + _without(sign + tail, "?", names)
+    return f"#{left}" if left or fragment == "#" else ""
+
+
+def _address_of(message: Mapping[str, Any]) -> Address | None:
+    """Read the page's address; None for a page of the browser itself, a file and the like."""
+    url = message.get("url")
+    if not isinstance(url, str) or not url:
+        raise Invalid("a visit has no address: `url` must be text", hint=_AGAIN)
+    if not _fits(url):
+        raise TooLarge(f"the address of a page is over {URL_LIMIT} bytes", hint="it is not kept")
+    if _OTHER_SCHEME.match(url):
+        return None
+    address = split_address(cut(url, URL_LIMIT))
+    if address is None or not address.domain():
+        raise Invalid("the `url` of a visit is not an address", hint=_AGAIN)
+    return address
+
+
+def _fits(url: str) -> bool:
+    return len(url.encode("utf-8", "surrogatepass")) <= URL_LIMIT
+
+
+def _domain_of(message: Mapping[str, Any], address: Address) -> str:
+    """Give the domain that the message names; the one of its address when it names none."""
+    named = message.get("domain")
+    if named is None:
+        return address.domain()
+    domain = plain_domain(named) if isinstance(named, str) else None
+    if domain is None:
+        raise Invalid("the `domain` of a visit is not a host name", hint=_AGAIN)
+    return domain
+
+
+def _both_allowed(domain: str, address: Address, rules: VisitRules) -> bool:
+    """The domain is what the extension says; where the page really was counts as well."""
+    return all(is_allowed(d, rules.domains, rules.exclude) for d in (domain, address.domain()))
+
+
+def _origin_of(message: Mapping[str, Any], rules: VisitRules) -> tuple[str | None, str | None]:
+    """Give referrer and search words; neither when they come from a site that was excluded."""
+    named = message.get("referrer")
+    if named is not None and not isinstance(named, str):
+        raise Invalid("the `referrer` of a visit must be text", hint=_AGAIN)
+    words = _text(message, "search_query", TITLE_LIMIT)
+    # A cut would leave an address that nobody can follow, and half a secret in it.
+    referrer = split_address(cut(named, URL_LIMIT)) if named and _fits(named) else None
+    if referrer is None:
+        return None, words
+    if is_listed(referrer.domain(), rules.exclude):
+        return None, None
+    if "search_query" not in message:  # null means that the extension has looked
+        words = search_query_of(referrer)
+    return stripped(referrer, rules.strip_params), words
+
+
+def _number(message: Mapping[str, Any], field: str) -> int | float | None:
+    value = message.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Invalid(f"the `{field}` of a message must be a number", hint=_AGAIN)
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _clamped(number: float, most: int) -> int | float:
+    return max(0, min(number, most))
+
+
+def _text(message: Mapping[str, Any], field: str, limit: int) -> str | None:
+    value = message.get(field)
+    if value is not None and not isinstance(value, str):
+        raise Invalid(f"the `{field}` of a visit must be text", hint=_AGAIN)
+    return cut(value, limit) if value else None

@@ -1,0 +1,89 @@
+"""How a home's observations are opened: its spool, its store, and what its user keeps out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.config import store_path
+from threadkeep.base.spool import Spool
+from threadkeep.capture.exclusion import Exclusion
+from threadkeep.collect.observing import Observations
+from threadkeep.collect.reporting import report
+from threadkeep.collect.rules import Rules
+from threadkeep.collect.storing import Facts, Store
+from threadkeep.collect.visits import VisitRules, rules_of
+from threadkeep.home.history import excluded_places
+from threadkeep.knowledge.observed import Observed
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.sources.git_facts import FactsCache, facts_at
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+_SPOOL = "spool"
+_SOCKET = "daemon.sock"
+
+
+class Reporter(msgspec.Struct, frozen=True):
+    """Leaves what was observed in the spool of a home; its store need not even exist."""
+
+    spool: Spool
+    rules: Rules
+    visits: VisitRules
+
+    def report(self, thing: Observed) -> bool:
+        """Leave a report, its secrets masked; False if the user keeps it out."""
+        return report(self.spool, self.rules, thing)
+
+
+def spool_folder(home: "Home") -> Path:
+    """Give the folder of a home in which reports lie until they are collected."""
+    return home.paths().data / _SPOOL
+
+
+def socket_path(home: "Home") -> Path:
+    """Give the place where a home listens for reports."""
+    named = home.config.socket.path
+    if named is None:
+        return home.paths().data / _SOCKET
+    return store_path(named, home.paths().config, home.environ)
+
+
+def make_reporter(home: "Home") -> Reporter:
+    """Put the spool of a home and its rules together."""
+    return Reporter(Spool(spool_folder(home)), make_rules(home), rules_of(home.config.browser))
+
+
+def make_rules(home: "Home") -> Rules:
+    """Take what a home's user keeps out, and how secrets are masked, from its configuration."""
+    config = home.config
+    return Rules(
+        clean=home.redactor().text,
+        folders=Exclusion(excluded_places(config, home.environ)),
+        commands=config.shell.exclude,
+        domains=config.browser.exclude,
+        strip_params=config.browser.strip_params,
+    )
+
+
+def open_observations(home: "Home", store: KnowledgeStore) -> Observations:
+    """Put a store, the spool and the rules together; if that fails, the store is closed."""
+    try:
+        around = Store(
+            db=store.context.db,
+            rules=make_rules(home),
+            clock=now_ms,
+            facts=_fresh_facts,
+        )
+        spool = Spool(spool_folder(home))
+        return Observations(store, around, spool, rules_of(home.config.browser))
+    except BaseException:
+        store.close()
+        raise
+
+
+def _fresh_facts() -> Facts:
+    cache = FactsCache()
+    return lambda cwd, at: facts_at(cwd, at, cache)

@@ -1,0 +1,175 @@
+"""Commands as rows of `events`: stored once, whichever ways and however often they come."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.observed import Command, GitState, Output
+
+# Variables that say something about the work, and are not secrets by their nature.
+ALLOWED_VARIABLES: Final = frozenset(
+    (
+        *("HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "TERM_PROGRAM", "LANG"),
+        *("LC_ALL", "PATH", "PWD", "OLDPWD", "SHLVL", "HOSTNAME", "EDITOR", "VISUAL", "TMPDIR"),
+        *("VIRTUAL_ENV", "CONDA_DEFAULT_ENV", "NODE_ENV", "RAILS_ENV", "APP_ENV", "AWS_PROFILE"),
+        *("AWS_DEFAULT_REGION", "KUBECONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+        "HIPPO_SESSION_ID",
+    )
+)
+HISTORY: Final = "history"
+_MASK: Final = "[REDACTED]"
+# Two hooks of one shell look at the clock one after the other; a history knows whole seconds.
+_SLACK_MS: Final = 1500
+
+
+class Written(NamedTuple):
+    """What came of a command or a visit."""
+
+    event: int | None  # its row; None if there was one already, or must be none
+    new: bool  # False: a row that was there has been completed
+
+
+NOTHING: Final = Written(None, new=False)
+
+
+def environment(variables: Mapping[str, str]) -> tuple[str, str] | None:
+    """Give hash and JSON of the variables that are kept; None if there are none."""
+    kept = {name: text for name, text in variables.items() if name in ALLOWED_VARIABLES}
+    if not kept:
+        return None
+    text = json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "replace")).hexdigest(), text
+
+
+def keep_environment(tx: Tx, variables: Mapping[str, str], now: int) -> int | None:
+    """Store the variables that are kept, each set of them once; give its row."""
+    kept = environment(variables)
+    if kept is None:
+        return None
+    digest, text = kept
+    tx.run("put_snapshot", {"hash": digest, "json": text, "now": now})
+    return int(tx.value("snapshot", {"hash": digest}))
+
+
+def note_environment(
+    tx: Tx, session: str, pid: int, variables: Mapping[str, str], now: int
+) -> None:
+    """Remember the environment in which the next commands of a shell run."""
+    snapshot = keep_environment(tx, variables, now)
+    if snapshot is not None:
+        values = {"session": session, "pid": pid, "snapshot": snapshot, "now": now}
+        tx.run("put_shell_environment", values)
+
+
+def environment_of(tx: Tx, session: str, pid: int) -> int | None:
+    """Give the environment that a shell reported last."""
+    found = tx.value("shell_environment", {"session": session, "pid": pid})
+    return None if found is None else int(found)
+
+
+def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = None) -> Written:
+    """Store a command whose secrets are masked, and its ticket, unless it is there already.
+
+    One that was reported when it began is completed when its end comes.
+    """
+    found = tx.one("event_by_envelope", {"envelope": command.envelope_id})
+    if found is not None:
+        return _complete(tx, command, found, snapshot, now)
+    if tx.value("was_forgotten", {"envelope": command.envelope_id}) or _came_before(tx, command):
+        return NOTHING
+    if snapshot is None:
+        snapshot = keep_environment(tx, command.env, now)
+    values = _values(command, snapshot, now) | {"session_id": _session(tx, command, now)}
+    event = tx.insert("insert_command", values)
+    running = command.exit_code is None and command.origin == "hook"
+    started = command.at - command.duration_ms
+    origin = {"origin": command.origin, "started": started, "running": int(running)}
+    tx.run("note_origin", origin | {"event": event})
+    if command.probe_tag is None and not running:
+        tx.run("enqueue_command", {"event": event, "now": now})
+    return Written(event, new=True)
+
+
+def is_known(tx: Tx, command: str) -> bool:
+    """Tell whether a command was ever stored, at any time."""
+    return tx.value("known_command", {"command": command}) is not None
+
+
+def _complete(
+    tx: Tx, command: Command, found: tuple[Any, ...], snapshot: int | None, now: int
+) -> Written:
+    event, exit_code = found
+    if exit_code is not None or command.exit_code is None:
+        return NOTHING
+    tx.run("end_command", _values(command, snapshot, now) | {"id": event})
+    tx.run("note_end", {"id": event})
+    if command.probe_tag is None:
+        tx.run("enqueue_command", {"event": event, "now": now})
+    return Written(event, new=False)
+
+
+def _came_before(tx: Tx, command: Command) -> bool:
+    if command.probe_tag is not None:
+        return False
+    values = {
+        "started": command.at - command.duration_ms,
+        "slack": _SLACK_MS,
+        "origin": command.origin,
+        "command": command.command,
+        "session": command.session,
+    }
+    return tx.value("seen_another_way", values) is not None
+
+
+def _session(tx: Tx, command: Command, now: int) -> int:
+    found = tx.value("shell_session", {"terminal": command.session})
+    if found is not None:
+        return int(found)
+    values = {
+        "terminal": command.session,
+        "start": command.at - command.duration_ms,
+        "shell": command.shell,
+        "hostname": command.hostname,
+        "username": command.username,
+        "now": now,
+    }
+    return tx.insert("insert_shell_session", values)
+
+
+def _values(command: Command, snapshot: int | None, now: int) -> dict[str, object]:
+    git = command.git or GitState()
+    return {
+        "at": command.at,
+        "command": command.command,
+        "exit_code": command.exit_code,
+        "duration": command.duration_ms,
+        "cwd": command.cwd,
+        "hostname": command.hostname,
+        "shell": command.shell,
+        "git_repo": git.repo,
+        "git_branch": git.branch,
+        "git_commit": git.commit,
+        "git_dirty": None if git.is_dirty is None else int(git.is_dirty),
+        "snapshot": snapshot,
+        "envelope": command.envelope_id,
+        "source_kind": "claude-tool" if command.tool_name else "shell",
+        "tool_name": command.tool_name,
+        "redactions": _masks(command),
+        "probe_tag": command.probe_tag,
+        "now": now,
+        **_output("stdout", command.stdout),
+        **_output("stderr", command.stderr),
+    }
+
+
+def _output(name: str, output: Output | None) -> dict[str, object]:
+    if output is None:
+        return {name: None, f"{name}_truncated": None}
+    return {name: output.content, f"{name}_truncated": int(output.truncated)}
+
+
+def _masks(command: Command) -> int:
+    texts = [command.command, *(o.content for o in (command.stdout, command.stderr) if o)]
+    return sum(text.count(_MASK) for text in texts)

@@ -1,0 +1,199 @@
+-- What shells and browsers report, written and read. Whatever a user sees leaves probes out.
+
+-- ------------------------------------------------------------------ commands
+
+-- name: was_forgotten
+SELECT 1 FROM tk_forgotten_events WHERE envelope_id = :envelope
+
+-- name: remember_forgotten_events
+INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM events WHERE id = :id AND envelope_id IS NOT NULL
+
+-- name: remember_forgotten_visits
+INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM browser_events WHERE id = :id AND envelope_id IS NOT NULL
+
+-- name: put_snapshot
+INSERT OR IGNORE INTO env_snapshots (content_hash, env_json, created_at) VALUES (:hash, :json, :now)
+
+-- name: snapshot
+SELECT id FROM env_snapshots WHERE content_hash = :hash
+
+-- The same thing that came another way: the same words in the same shell at the same time. A history knows no shell.
+-- name: seen_another_way
+SELECT 1 FROM tk_events AS t JOIN events AS e ON e.id = t.event_id JOIN sessions AS s ON s.id = e.session_id
+WHERE t.started_at BETWEEN :started - :slack AND :started + :slack AND t.origin <> :origin AND e.command = :command
+  AND e.probe_tag IS NULL AND (s.terminal = :session OR 'history' IN (t.origin, :origin)) LIMIT 1
+
+-- name: known_command
+SELECT 1 FROM events WHERE command = :command AND probe_tag IS NULL LIMIT 1
+
+-- name: event_by_envelope
+SELECT id, exit_code FROM events WHERE envelope_id = :envelope
+
+-- name: insert_command
+INSERT INTO events (session_id, timestamp, command, stdout, stderr, stdout_truncated, stderr_truncated, exit_code, duration_ms, cwd, hostname,
+  shell, git_repo, git_branch, git_commit, git_dirty, env_snapshot_id, envelope_id, source_kind, tool_name, redaction_count, probe_tag, created_at)
+VALUES (:session_id, :at, :command, :stdout, :stderr, :stdout_truncated, :stderr_truncated, :exit_code, :duration, :cwd, :hostname, :shell,
+  :git_repo, :git_branch, :git_commit, :git_dirty, :snapshot, :envelope, :source_kind, :tool_name, :redactions, :probe_tag, :now)
+
+-- A command that was reported when it began has ended.
+-- name: end_command
+UPDATE events SET timestamp = :at, exit_code = :exit_code, duration_ms = :duration, stdout = coalesce(:stdout, stdout),
+  stdout_truncated = coalesce(:stdout_truncated, stdout_truncated), stderr = coalesce(:stderr, stderr),
+  stderr_truncated = coalesce(:stderr_truncated, stderr_truncated), redaction_count = :redactions,
+  env_snapshot_id = coalesce(:snapshot, env_snapshot_id) WHERE id = :id
+
+-- name: note_origin
+INSERT INTO tk_events (event_id, origin, started_at, running) VALUES (:event, :origin, :started, :running)
+
+-- name: note_end
+UPDATE tk_events SET running = 0 WHERE event_id = :id
+
+-- name: enqueue_command
+INSERT OR IGNORE INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
+
+-- Commands that never came to an end are done when their shell went on, or after a day.
+-- name: unended_commands
+SELECT 1 FROM events AS e JOIN tk_events AS t ON t.event_id = e.id
+WHERE t.running = 1 AND e.exit_code IS NULL AND e.probe_tag IS NULL AND NOT EXISTS (SELECT 1 FROM enrichment_queue AS q WHERE q.event_id = e.id)
+  AND (e.timestamp < :now - 86400000 OR EXISTS (SELECT 1 FROM events AS later WHERE later.session_id = e.session_id AND later.id > e.id
+    AND later.exit_code IS NOT NULL AND later.timestamp > e.timestamp + 60000))
+LIMIT 1
+
+-- name: enqueue_unended
+INSERT OR IGNORE INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at)
+SELECT e.id, 'pending', 5, :now, :now FROM events AS e JOIN tk_events AS t ON t.event_id = e.id
+WHERE t.running = 1 AND e.exit_code IS NULL AND e.probe_tag IS NULL AND NOT EXISTS (SELECT 1 FROM enrichment_queue AS q WHERE q.event_id = e.id)
+  AND (e.timestamp < :now - 86400000 OR EXISTS (SELECT 1 FROM events AS later WHERE later.session_id = e.session_id AND later.id > e.id
+    AND later.exit_code IS NOT NULL AND later.timestamp > e.timestamp + 60000))
+
+-- name: put_shell_environment
+INSERT INTO tk_shells (session, pid, snapshot, seen_at) VALUES (:session, :pid, :snapshot, :now)
+ON CONFLICT (session, pid) DO UPDATE SET snapshot = excluded.snapshot, seen_at = excluded.seen_at
+
+-- name: shell_environment
+SELECT snapshot FROM tk_shells WHERE session = :session AND pid = :pid
+
+-- name: forget_old_shells
+DELETE FROM tk_shells WHERE seen_at < :before
+
+-- ------------------------------------------------------------------ visits
+
+-- name: visit_by_envelope
+SELECT id FROM browser_events WHERE envelope_id = :envelope
+
+-- name: insert_visit
+INSERT INTO browser_events (timestamp, url, title, domain, dwell_ms, scroll_depth, extracted_text, search_query, referrer, content_hash,
+  envelope_id, probe_tag, created_at)
+VALUES (:at, :url, :title, :domain, :dwell, :scroll, :text, :query, :referrer, :hash, :envelope, :probe_tag, :now)
+
+-- A later look at the same page in the same span of time: the longer one stands.
+-- name: lengthen_visit
+UPDATE browser_events SET dwell_ms = :dwell, scroll_depth = max(coalesce(scroll_depth, :scroll), coalesce(:scroll, scroll_depth)),
+  title = coalesce(nullif(:title, ''), title), extracted_text = coalesce(:text, extracted_text),
+  content_hash = coalesce(:hash, content_hash), search_query = coalesce(search_query, :query), referrer = coalesce(referrer, :referrer),
+  enriched = CASE WHEN :hash IS NULL OR :hash IS content_hash THEN enriched ELSE 0 END
+WHERE id = :id AND dwell_ms < :dwell
+
+-- name: enqueue_visit
+INSERT INTO browser_enrichment_queue (browser_event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
+ON CONFLICT (browser_event_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
+WHERE status IN ('done', 'failed', 'skipped')
+
+-- name: is_enriched_visit
+SELECT enriched FROM browser_events WHERE id = :id
+
+-- ------------------------------------------------------------------ the spool
+
+-- name: spool_cursor
+SELECT offset, skipping FROM tk_spool WHERE name = :name
+
+-- name: move_spool_cursor
+INSERT INTO tk_spool (name, offset, skipping, updated_at) VALUES (:name, :offset, :skipping, :now)
+ON CONFLICT (name) DO UPDATE SET offset = excluded.offset, skipping = excluded.skipping, updated_at = excluded.updated_at
+
+-- name: spool_names
+SELECT name FROM tk_spool
+
+-- name: drop_spool_cursor
+DELETE FROM tk_spool WHERE name = :name
+
+-- ------------------------------------------------------------------ health
+
+-- name: count_drop
+INSERT INTO tk_drops (source, reason, count, last_at) VALUES (:source, :reason, :count, :now)
+ON CONFLICT (source, reason) DO UPDATE SET count = count + excluded.count, last_at = excluded.last_at
+
+-- name: drops
+SELECT source, reason, count, last_at FROM tk_drops ORDER BY source, reason
+
+-- name: note_probe
+INSERT INTO source_health (source, probe_ok, probe_lag_ms, probe_last_run_ts, updated_at) VALUES (:source, :ok, :lag, :now, :now)
+ON CONFLICT (source) DO UPDATE SET probe_ok = excluded.probe_ok, probe_lag_ms = excluded.probe_lag_ms,
+  probe_last_run_ts = excluded.probe_last_run_ts, updated_at = excluded.updated_at
+
+-- name: recount_events
+UPDATE source_health SET updated_at = :now,
+  events_last_1h = (SELECT count(*) FROM events WHERE source_kind = :kind AND probe_tag IS NULL AND timestamp > :now - 3600000),
+  events_last_24h = (SELECT count(*) FROM events WHERE source_kind = :kind AND probe_tag IS NULL AND timestamp > :now - 86400000)
+WHERE source = :kind
+
+-- name: recount_visits
+UPDATE source_health SET updated_at = :now,
+  events_last_1h = (SELECT count(*) FROM browser_events WHERE probe_tag IS NULL AND timestamp > :now - 3600000),
+  events_last_24h = (SELECT count(*) FROM browser_events WHERE probe_tag IS NULL AND timestamp > :now - 86400000)
+WHERE source = 'browser'
+
+-- name: heartbeat_at
+INSERT INTO source_health (source, last_heartbeat_ts, updated_at) VALUES (:source, :at, :now)
+ON CONFLICT (source) DO UPDATE SET last_heartbeat_ts = max(coalesce(last_heartbeat_ts, 0), excluded.last_heartbeat_ts),
+  updated_at = excluded.updated_at
+
+-- name: all_health
+SELECT source, last_event_ts, last_success_ts, last_error_ts, last_error_msg, consecutive_failures, events_last_1h, events_last_24h,
+  probe_ok, probe_lag_ms, probe_last_run_ts, last_heartbeat_ts FROM source_health ORDER BY source
+
+-- name: old_probes
+DELETE FROM events WHERE probe_tag IS NOT NULL AND created_at < :before
+
+-- name: old_visit_probes
+DELETE FROM browser_events WHERE probe_tag IS NOT NULL AND created_at < :before
+
+-- name: probe_arrived
+SELECT created_at FROM events WHERE probe_tag = :tag UNION ALL SELECT created_at FROM browser_events WHERE probe_tag = :tag LIMIT 1
+
+-- ------------------------------------------------------------------ what users see
+
+-- name: list_events
+SELECT e.id, e.session_id, e.timestamp, e.command, e.exit_code, e.duration_ms, e.cwd, e.shell, e.hostname, e.git_repo, e.git_branch,
+  e.git_commit, e.git_dirty, e.source_kind, e.tool_name, e.enriched, e.stdout, e.stderr, s.terminal, e.redaction_count
+FROM events AS e JOIN sessions AS s ON s.id = e.session_id
+WHERE e.probe_tag IS NULL AND (:session IS NULL OR e.session_id = :session) AND (:terminal IS NULL OR s.terminal LIKE :terminal ESCAPE '\')
+  AND (:since IS NULL OR e.timestamp >= :since) AND (:until IS NULL OR e.timestamp < :until)
+  AND (:project IS NULL OR instr(e.cwd, :project) > 0) AND (:text IS NULL OR e.command LIKE :text ESCAPE '\')
+  AND (:kind IS NULL OR e.source_kind = :kind) AND (:failed = 0 OR (e.exit_code IS NOT NULL AND e.exit_code <> 0))
+ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit
+
+-- name: list_shell_sessions
+SELECT s.id, s.start_time, s.end_time, s.terminal, s.shell, s.hostname, s.username, s.summary,
+  (SELECT count(*) FROM events AS e WHERE e.session_id = s.id AND e.probe_tag IS NULL) AS commands
+FROM sessions AS s WHERE (:since IS NULL OR s.start_time >= :since)
+  AND EXISTS (SELECT 1 FROM events AS e WHERE e.session_id = s.id AND e.probe_tag IS NULL)
+ORDER BY s.start_time DESC, s.id DESC LIMIT :limit
+
+-- name: list_visits
+SELECT id, timestamp, url, title, domain, dwell_ms, scroll_depth, search_query, referrer, extracted_text
+FROM browser_events WHERE probe_tag IS NULL AND (:since IS NULL OR timestamp >= :since) AND (:until IS NULL OR timestamp < :until)
+  AND (:domain IS NULL OR domain = :domain OR domain LIKE '%.' || :domain)
+  AND (:text IS NULL OR title LIKE :text ESCAPE '\' OR url LIKE :text ESCAPE '\' OR extracted_text LIKE :text ESCAPE '\')
+ORDER BY timestamp DESC, id DESC LIMIT :limit
+
+-- name: list_entities
+SELECT id, type, name, canonical, first_seen, last_seen FROM entities WHERE (:type IS NULL OR type = :type)
+ORDER BY last_seen DESC, id DESC LIMIT :limit
+
+-- name: today
+SELECT (SELECT count(*) FROM events WHERE probe_tag IS NULL AND timestamp >= :midnight),
+  (SELECT count(DISTINCT session_id) FROM events WHERE probe_tag IS NULL AND timestamp >= :midnight),
+  (SELECT count(*) FROM enrichment_queue WHERE status IN ('pending', 'processing')),
+  (SELECT count(*) FROM enrichment_queue WHERE status = 'failed'),
+  (SELECT coalesce(sum(count), 0) FROM tk_drops WHERE reason <> 'excluded')

@@ -1,0 +1,194 @@
+"""A real Chromium without a screen, with our extension in it, whose sites are all served here."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+from tests.browser.cdp import Message, Pipe
+from tests.conftest import REPO, need_tool
+
+EXTENSION = REPO / "src" / "threadkeep" / "collect" / "extension"
+
+FLAGS = (
+    *("--headless", "--disable-gpu", "--no-first-run", "--no-default-browser-check"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-quic", "--password-store=basic", "--disable-dev-shm-usage", "--no-sandbox"),
+    *("--remote-debugging-pipe", "--enable-unsafe-extension-debugging"),
+    "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
+)
+
+
+class Site:
+    """Pages by path, the same ones on every host name."""
+
+    def __init__(self, pages: Mapping[str, str]) -> None:
+        served = {path: html.encode() for path, html in pages.items()}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = served.get(self.path.partition("?")[0])
+                self.send_response(404 if page is None else 200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(page or b"")))
+                self.end_headers()
+                self.wfile.write(page or b"")
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Page:
+    """One target of the browser, with a session of its own."""
+
+    def __init__(self, pipe: Pipe, target: str) -> None:
+        self._pipe = pipe
+        self.target = target
+        attached = pipe.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session: str = attached["sessionId"]
+
+    def call(self, method: str, **params: Any) -> Message:
+        return self._pipe.call(method, self._session, **params)
+
+    def event(self, method: str) -> Message:
+        return self._pipe.event(method, lambda event: event.get("sessionId") == self._session)
+
+    def run(self, expression: str, context: int | None = None) -> Any:
+        """Evaluate JavaScript, await it, and give its value."""
+        place = {} if context is None else {"contextId": context}
+        done = self.call(
+            "Runtime.evaluate",
+            expression=expression,
+            awaitPromise=True,
+            returnByValue=True,
+            userGesture=True,
+            **place,
+        )
+        assert "exceptionDetails" not in done, done["exceptionDetails"]
+        return done["result"].get("value")
+
+    def go(self, url: str) -> Self:
+        """Load a page and wait until it is there."""
+        self.call("Page.enable")
+        went = self.call("Page.navigate", url=url)
+        assert "errorText" not in went, went
+        self.event("Page.loadEventFired")
+        return self
+
+    def content_context(self) -> int:
+        """Give the world of our content script, which is another one than the page's."""
+        self.call("Runtime.disable")
+        self.call("Runtime.enable")
+        while True:
+            context = self.event("Runtime.executionContextCreated")["context"]
+            if context["name"] == "threadkeep":
+                return int(context["id"])
+
+    def watched(self) -> Self:
+        """Wait until the content script knows the rules: answers come in the order of questions."""
+        self.run('chrome.runtime.sendMessage({kind: "rules"})', self.content_context())
+        return self
+
+    def leave(self) -> None:
+        self.go("about:blank")
+
+
+class Chromium:
+    """A browser that runs, its extension's id, and its profile."""
+
+    def __init__(self, pipe: Pipe, profile: Path, extension_id: str) -> None:
+        self.pipe = pipe
+        self.profile = profile
+        self.extension_id = extension_id
+
+    def open(self, url: str = "about:blank") -> Page:
+        page = Page(self.pipe, self.pipe.call("Target.createTarget", url="about:blank")["targetId"])
+        return page if url == "about:blank" else page.go(url)
+
+    def read(self, url: str) -> Page:
+        """Open a page that is captured, and wait until it is watched."""
+        return self.open(url).watched()
+
+    def worker(self) -> Page:
+        """Give the extension's background, which must be awake."""
+        return Page(self.pipe, self.worker_target())
+
+    def worker_target(self) -> str:
+        for target in self.pipe.call("Target.getTargets")["targetInfos"]:
+            if target["type"] == "service_worker" and self.extension_id in target["url"]:
+                return str(target["targetId"])
+        raise AssertionError("the extension's background is not awake")
+
+    def popup(self) -> Page:
+        return self.open(f"chrome-extension://{self.extension_id}/popup.html")
+
+    def stored(self, key: str, condition: str) -> Any:
+        """Wait until what the extension keeps under a key satisfies a JavaScript condition."""
+        return self.worker().run(f"""new Promise((found) => {{
+            const look = async () => {{
+                const value = (await chrome.storage.local.get("{key}"))["{key}"];
+                if (value !== undefined && ({condition})) {{
+                    chrome.storage.onChanged.removeListener(look);
+                    found(value);
+                }}
+            }};
+            chrome.storage.onChanged.addListener(look);
+            look();
+        }})""")
+
+
+@contextmanager
+def chromium(profile: Path, port: int) -> Iterator[tuple[Pipe, subprocess.Popen[bytes]]]:
+    """Start Chromium; every host name leads to the local port."""
+    to_browser, from_test = os.pipe()
+    to_test, from_browser = os.pipe()
+    command = [
+        need_tool("chromium"),
+        *FLAGS,
+        f"--user-data-dir={profile}",
+        f"--host-resolver-rules=MAP * 127.0.0.1:{port}",
+    ]
+    # The browser expects its pipes as descriptors 3 and 4; a shell puts them there.
+    redirect = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
+    process = subprocess.Popen(
+        ["bash", "-c", redirect, "chromium", *command],
+        pass_fds=(to_browser, from_browser),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"HOME": str(profile)},
+    )
+    os.close(to_browser)
+    os.close(from_browser)
+    pipe = Pipe(to_test, from_test)
+    try:
+        yield pipe, process
+    finally:
+        if process.poll() is None:
+            pipe.call("Browser.close")
+        process.wait()
+        pipe.close()
+
+
+def load_extension(pipe: Pipe, profile: Path, folder: Path = EXTENSION) -> Chromium:
+    """Load the extension as a developer would, unpacked."""
+    loaded = pipe.call("Extensions.loadUnpacked", path=str(folder))
+    return Chromium(pipe, profile, loaded["id"])
+
+
+def manifest(name: str = "manifest.json") -> dict[str, Any]:
+    described: dict[str, Any] = json.loads((EXTENSION / name).read_text("utf-8"))
+    return described
