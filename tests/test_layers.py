@@ -67,6 +67,7 @@ MAY_OPEN_FILES = {
     "base/presence.py": "touches the heartbeat and opens lock files, never a database",
     "base/processes.py": "reads what /proc says about a process",
     "base/shared_file.py": "looks at the end of a journal before SQLite does, never at a database",
+    "base/spool.py": "leaves, reads and removes reports, never a database",
     "base/sql.py": "reads the packaged .sql files",
     "collect/browsers.py": "reads and writes browsers' manifests, copies the packaged extension",
     "redact/rules.py": "reads the packaged rules",

@@ -39,13 +39,18 @@ class Pipe:
 
     def event(self, method: str, matches: Callable[[Message], bool] = lambda _: True) -> Message:
         """Wait for an event, or take one that has come already, and give its parameters."""
-        while True:
-            for index, message in enumerate(self._events):
-                if message.get("method") == method and matches(message):
-                    del self._events[index]
-                    params: Message = message["params"]
-                    return params
+        while (found := self.known(method, matches)) is None:
             self._events.append(self._receive())
+        return found
+
+    def known(self, method: str, matches: Callable[[Message], bool]) -> Message | None:
+        """Give the parameters of an event that has come already, once; or None."""
+        for index, message in enumerate(self._events):
+            if message.get("method") == method and matches(message):
+                del self._events[index]
+                params: Message = message["params"]
+                return params
+        return None
 
     def close(self) -> None:
         os.close(self._reader)

@@ -66,6 +66,10 @@ class Page:
     def event(self, method: str) -> Message:
         return self._pipe.event(method, lambda event: event.get("sessionId") == self._session)
 
+    def known(self, method: str) -> Message | None:
+        """Give an event that has come already, or None."""
+        return self._pipe.known(method, lambda event: event.get("sessionId") == self._session)
+
     def run(self, expression: str, context: int | None = None) -> Any:
         """Evaluate JavaScript, await it, and give its value."""
         place = {} if context is None else {"contextId": context}
@@ -114,6 +118,12 @@ class Chromium:
         self.profile = profile
         self.extension_id = extension_id
 
+    def load_extension(self) -> None:
+        """Load the extension as a developer would, unpacked."""
+        self.pipe.call("Target.setDiscoverTargets", discover=True)
+        loaded = self.pipe.call("Extensions.loadUnpacked", path=str(EXTENSION))
+        assert loaded["id"] == self.extension_id
+
     def open(self, url: str = "about:blank") -> Page:
         page = Page(self.pipe, self.pipe.call("Target.createTarget", url="about:blank")["targetId"])
         return page if url == "about:blank" else page.go(url)
@@ -123,14 +133,24 @@ class Chromium:
         return self.open(url).watched()
 
     def worker(self) -> Page:
-        """Give the extension's background, which must be awake."""
+        """Give the extension's background, waiting until it is awake."""
         return Page(self.pipe, self.worker_target())
 
     def worker_target(self) -> str:
-        for target in self.pipe.call("Target.getTargets")["targetInfos"]:
-            if target["type"] == "service_worker" and self.extension_id in target["url"]:
-                return str(target["targetId"])
-        raise AssertionError("the extension's background is not awake")
+        while True:
+            for target in self.pipe.call("Target.getTargets")["targetInfos"]:
+                if self._is_worker(target):
+                    return str(target["targetId"])
+            self.pipe.event(
+                "Target.targetCreated", lambda event: self._is_worker(event["params"]["targetInfo"])
+            )
+
+    def _is_worker(self, target: Message) -> bool:
+        return target["type"] == "service_worker" and self.extension_id in target["url"]
+
+    def front(self, page: Page) -> None:
+        """Bring a tab to the front, which hides the one that was there."""
+        self.pipe.call("Target.activateTarget", targetId=page.target)
 
     def popup(self) -> Page:
         return self.open(f"chrome-extension://{self.extension_id}/popup.html")
@@ -151,7 +171,7 @@ class Chromium:
 
 
 @contextmanager
-def chromium(profile: Path, port: int) -> Iterator[tuple[Pipe, subprocess.Popen[bytes]]]:
+def chromium(profile: Path, port: int) -> Iterator[Pipe]:
     """Start Chromium; every host name leads to the local port."""
     to_browser, from_test = os.pipe()
     to_test, from_browser = os.pipe()
@@ -175,18 +195,12 @@ def chromium(profile: Path, port: int) -> Iterator[tuple[Pipe, subprocess.Popen[
     os.close(from_browser)
     pipe = Pipe(to_test, from_test)
     try:
-        yield pipe, process
+        yield pipe
     finally:
         if process.poll() is None:
             pipe.call("Browser.close")
         process.wait()
         pipe.close()
-
-
-def load_extension(pipe: Pipe, profile: Path, folder: Path = EXTENSION) -> Chromium:
-    """Load the extension as a developer would, unpacked."""
-    loaded = pipe.call("Extensions.loadUnpacked", path=str(folder))
-    return Chromium(pipe, profile, loaded["id"])
 
 
 def manifest(name: str = "manifest.json") -> dict[str, Any]:

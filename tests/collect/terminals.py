@@ -27,7 +27,7 @@ RS, US, GS = "\x1e", "\x1f", "\x1d"
 
 # The user's own start-up file: a numbered prompt, made by the user's own prompt code.
 _ZSHRC = """
-unsetopt prompt_sp prompt_cr zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste
+unsetopt prompt_sp; unset zle_bracketed_paste
 setopt prompt_subst; HISTSIZE=1000
 typeset -i prompt_number=0
 precmd() { (( prompt_number++ )); }
@@ -51,23 +51,10 @@ end
 function fish_greeting; end
 function fish_title; end
 """
-_RC = {"zsh": (".zshrc", _ZSHRC), "bash": (".bashrc", _BASHRC), "fish": ("config.fish", _FISHRC)}
-_START = {
-    "zsh": ["-i", "-o", "no_global_rcs"],
-    "bash": ["--noprofile", "-i"],
-    "fish": ["-i"],
-}
+_RC = {"zsh": (".zshrc", _ZSHRC), "bash": (".bashrc", _BASHRC), "fish": ("config/fish/config.fish", _FISHRC)}
 
 
-class Record(NamedTuple):
-    """One record of the spool, its fields by name."""
-
-    kind: str
-    fields: Mapping[str, str]
-
-    def __getitem__(self, name: str) -> str:  # type: ignore[override]
-        return self.fields[name]
-
+Record = dict[str, str]  # the fields by name, and "kind"
 
 _COMMON = ("session", "pid", "seq", "shell", "host", "user", "started")
 _NAMES = {
@@ -90,9 +77,9 @@ def _records(file: Path) -> Iterator[Record]:
         if kind == "env1":
             session, pid, *pairs = values
             named = dict(pair.split("=", 1) for pair in pairs)
-            yield Record(kind, {"session": session, "pid": pid} | named)
+            yield {"kind": kind, "session": session, "pid": pid} | named
         else:
-            yield Record(kind, dict(zip(_NAMES[kind], values, strict=True)))
+            yield {"kind": kind} | dict(zip(_NAMES[kind], values, strict=True))
 
 
 class Terminal:
@@ -188,7 +175,7 @@ class World(NamedTuple):
 
     def records(self, kind: str = "") -> list[Record]:
         """Give the records of the spool, of one kind or of all."""
-        return [r for r in read_spool(self.spool) if not kind or r.kind == kind]
+        return [r for r in read_spool(self.spool) if kind in {"", r["kind"]}]
 
     def commands(self) -> list[str]:
         """Give the commands that were seen to end."""
@@ -204,6 +191,7 @@ class World(NamedTuple):
         hook_file = self.home / f"hook.{name}"
         hook_file.write_text(text, encoding="utf-8")
         source = f"source {shlex.quote(str(hook_file))}\n"
+        (self.home / rc).parent.mkdir(parents=True, exist_ok=True)
         (self.home / rc).write_text(f"{counting}{before}\n{source}{after}\n", encoding="utf-8")
         terminal = Terminal(self.argv(name), self.environ() | environ, self.home)
         try:
@@ -214,9 +202,12 @@ class World(NamedTuple):
 
     def argv(self, name: str) -> list[str]:
         """Give the command that starts a shell as the terminal would."""
-        program = need_tool(name)
-        last = ["--rcfile", str(self.home / ".bashrc"), "-i"] if name == "bash" else _START[name]
-        return [program, *last]
+        options = {
+            "zsh": ["-i", "-o", "no_global_rcs"],
+            "bash": ["--rcfile", str(self.home / ".bashrc"), "-i"],
+            "fish": ["-i"],
+        }
+        return [need_tool(name), *options[name]]
 
     def environ(self) -> dict[str, str]:
         """Give a small environment: nothing of the machine's own leaks into the tests."""
@@ -230,3 +221,11 @@ class World(NamedTuple):
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "XDG_DATA_HOME": str(self.home / "data"),
         }
+
+
+def make_world(folder: Path) -> World:
+    """Make a home with an empty spool."""
+    world = World(folder / "home", folder / "spool")
+    world.home.mkdir()
+    world.spool.mkdir(mode=0o700)
+    return world

@@ -159,6 +159,8 @@ def test_rows_have_the_fields_that_hippo_knows() -> None:
         (b'{"type": "GetSessions", "data": {"since_ms": 1e3}}', "since_ms"),
         (b'{"type": "GetEvents", "data": {"session_id": 9223372036854775808}}', "session_id"),
         (b'{"type": "RawQuery"}', "text"),
+        (b'{"type": "RawQuery", "data": {"text": "%s"}}' % (b"x" * 4097), "text"),
+        (b'{"type": "GetSessions", "data": []}', "GetSessions"),
         (b'{"type": "RegisterWatchSha", "data": {"sha": "a"}}', "repo"),
         (b"[" * 100_000, "nested"),
     ],

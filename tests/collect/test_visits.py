@@ -4,7 +4,6 @@ import string
 import uuid
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -14,7 +13,6 @@ from threadkeep.collect.envelopes import read_line, write_line
 from threadkeep.collect.visits import (
     Filtered,
     VisitRules,
-    merged,
     rules_of,
     split_address,
     stripped,
@@ -379,72 +377,6 @@ def test_the_probe_domain_opens_no_way_around_the_list() -> None:
     assert reason(url="https://evil.com/", domain="probe.hippo.local", probe_tag="t")
     assert reason(url="https://probe.hippo.local/", domain="evil.com", probe_tag="t")
     assert kept(probe_tag="t").probe_tag == "t"
-
-
-# --- two reports of one visit
-
-VISITS = st.builds(
-    Visit,
-    envelope_id=st.just("one"),
-    at=st.integers(0, 99),
-    url=st.just("https://docs.rs/x"),
-    domain=st.just("docs.rs"),
-    title=st.none() | st.sampled_from("ab"),
-    dwell_ms=st.integers(0, 3),
-    scroll_depth=st.none() | st.floats(0, 1),
-    extracted_text=st.none() | st.sampled_from("cd"),
-    search_query=st.none() | st.sampled_from("ef"),
-    referrer=st.none() | st.sampled_from("gh"),
-)
-
-
-def test_a_longer_visit_brings_its_time_depth_and_text() -> None:
-    first = kept(extracted_text="half", title="Loading", scroll_depth=0.9, referrer=None)
-    later = kept(extracted_text="all", dwell_ms=9000, timestamp=NOW + 1000, scroll_depth=0.1)
-    assert merged(first, later) == msgspec.structs.replace(
-        first, title="X", extracted_text="all", dwell_ms=9000, scroll_depth=0.9
-    )
-
-
-def test_a_shorter_visit_only_fills_what_is_missing() -> None:
-    first = kept(title=None, dwell_ms=9000, extracted_text="all")
-    later = kept(extracted_text="half", dwell_ms=5000, scroll_depth=0.4)
-    assert merged(first, later) == msgspec.structs.replace(first, title="X")
-
-
-def test_different_visits_are_not_joined() -> None:
-    with pytest.raises(Invalid):
-        merged(kept(), kept(url="https://docs.rs/y"))
-
-
-@given(VISITS, VISITS)
-def test_joining_loses_nothing_and_happens_once(stored: Visit, new: Visit) -> None:
-    joined = merged(stored, new) or stored
-    assert joined.dwell_ms == max(stored.dwell_ms, new.dwell_ms)
-    depths = [d for d in (stored.scroll_depth, new.scroll_depth) if d is not None]
-    assert joined.scroll_depth == (max(depths) if depths else None)
-    assert joined.at == stored.at
-    for field in ("title", "extracted_text", "search_query", "referrer"):
-        found = {getattr(stored, field), getattr(new, field)}
-        assert getattr(joined, field) in found - ({None} if found != {None} else set())
-    assert merged(joined, new) is None
-    assert merged(joined, stored) is None
-    assert merged(stored, stored) is None
-
-
-@given(st.lists(VISITS, min_size=1, max_size=6), st.randoms())
-def test_the_order_of_reports_does_not_matter_for_times_and_depths(
-    visits: list[Visit], random: Any
-) -> None:
-    def all_joined(reports: list[Visit]) -> tuple[object, ...]:
-        row = reports[0]
-        for report in reports[1:]:
-            row = merged(row, report) or row
-        return row.dwell_ms, row.scroll_depth, row.title is None, row.extracted_text is None
-
-    mixed = list(visits)
-    random.shuffle(mixed)
-    assert all_joined(visits) == all_joined(mixed)
 
 
 # --- any message at all

@@ -332,7 +332,7 @@ def _remove(path: Path) -> None:
         rmtree(path)
         return
     path.unlink()
-    if _aside(path).exists():
+    if os.path.lexists(_aside(path)):
         _aside(path).replace(path)
 
 

@@ -56,6 +56,11 @@ def replay_fallback(store: Store, folder: Path) -> Stored:
     return total
 
 
+def waiting_in(folder: Path) -> int:
+    """Count the files that lie in a fallback folder."""
+    return len(Spool(folder).waiting())
+
+
 def _drain(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
     """Read a file on from where it was read to, block by block."""
     total = Stored()

@@ -138,7 +138,7 @@ def read_envelope(value: bytes | dict[str, Any], origin: str) -> Command | Visit
 
     A payload that nobody stores raises Unsupported, a broken envelope Invalid.
     """
-    found = _convert(_object(value), _Envelope, "the envelope")
+    found = convert(_object(value), _Envelope, "the envelope")
     return _observed(found, origin)
 
 
@@ -152,13 +152,13 @@ def read_line(line: bytes, origin: str) -> Observed:
     value = _object(line)
     match value.get("type"):
         case "heartbeat":
-            beat = _convert(value, _Heartbeat, "the heartbeat")
+            beat = convert(value, _Heartbeat, "the heartbeat")
             return Heartbeat(source=cut(beat.source, NAME_LIMIT), at=beat.at)
         case "watch":
-            watch = _convert(value, _Watch, "the watch")
+            watch = convert(value, _Watch, "the watch")
             sha, repo = cut(watch.sha, NAME_LIMIT), cut(watch.repo, NAME_LIMIT)
             return Watch(sha=sha, repo=repo, at=watch.at, ttl_secs=watch.ttl_secs)
-    found = _convert(value, _Envelope, "the envelope")
+    found = convert(value, _Envelope, "the envelope")
     thing = _observed(found, found.threadkeep.origin or origin)
     if isinstance(thing, Visit):
         return thing
@@ -210,21 +210,22 @@ def _object(value: bytes | dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _convert(value: Any, shape: type[_T], what: str) -> _T:
+def convert(value: Any, shape: type[_T], what: str, hint: str = _HINT) -> _T:
+    """Read a JSON value as one of a certain shape; Invalid names the field that is wrong."""
     try:
         return msgspec.convert(value, shape)
     except (msgspec.ValidationError, OverflowError) as error:
         said = str(error).replace("`$.", "`").replace("`$`", "its top")
-        raise Invalid(f"{what} cannot be read: {said}", hint=_HINT) from None
+        raise Invalid(f"{what} cannot be read: {said}", hint=hint) from None
 
 
 def _observed(found: _Envelope, origin: str) -> Command | Visit:
     match found.payload.type:
         case "Shell":
-            shell = _convert(found.payload.data, _Shell, "the shell payload")
+            shell = convert(found.payload.data, _Shell, "the shell payload")
             return _command(found, shell, origin)
         case "Browser":
-            return _visit(found, _convert(found.payload.data, _Browser, "the browser payload"))
+            return _visit(found, convert(found.payload.data, _Browser, "the browser payload"))
         case other:
             msg = f"payloads of the kind {cut(other, 60)!r} are not stored"
             raise Unsupported(msg, hint="send Shell or Browser")

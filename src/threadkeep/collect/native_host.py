@@ -15,7 +15,7 @@ from threadkeep.collect.visits import Filtered, VisitRules, time_in, visit_of
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 from threadkeep.knowledge.observed import Heartbeat, Observed
 
-Deliver = Callable[[Observed], None]
+Deliver = Callable[[Observed], object]
 
 _CHUNK: Final = 1 << 16
 _ORIGIN: Final = re.compile(r"chrome-extension://[a-p]{32}/")
@@ -71,6 +71,8 @@ def serve(
                 _send(stdout, answer(message, rules, deliver, clock))
     except TooLarge as error:
         _send(stdout, _error(error.message))
+    except BrokenPipeError:  # the browser is gone, and what it sent is kept
+        return
 
 
 def answer(message: bytes, rules: VisitRules, deliver: Deliver, clock: Clock) -> dict[str, Any]:
@@ -128,5 +130,8 @@ def _error(said: str) -> dict[str, Any]:
 
 
 def _send(stdout: ByteSink, reply: dict[str, Any]) -> None:
-    stdout.write(encode_frame(encode(reply).encode(), limit=NATIVE_LIMIT, order="native"))
+    body = encode(reply).encode()
+    if len(body) > NATIVE_LIMIT:  # a browser would end the connection
+        body = encode(_error("the answer is too large for a browser")).encode()
+    stdout.write(encode_frame(body, limit=NATIVE_LIMIT, order="native"))
     stdout.flush()

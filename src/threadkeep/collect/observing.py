@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from threadkeep.base.spool import Spool
-from threadkeep.collect.collector import collect, replay_fallback
+from threadkeep.collect.collector import collect, replay_fallback, waiting_in
 from threadkeep.collect.importing import Imported, Progress, import_past, no_progress
 from threadkeep.collect.probing import Probed, probe
 from threadkeep.collect.reporting import report
@@ -31,6 +31,7 @@ class Observations:
         self.around = around
         self.spool = spool
         self._visits = visits
+        self._fallback = store.context.db.file.parent / FALLBACK
 
     def report(self, thing: Observed) -> bool:
         """Leave a report in the spool, its secrets masked; False if the user keeps it out."""
@@ -40,8 +41,12 @@ class Observations:
         """Store what lies in the spool, and what Hippo left beside the store when it could not."""
         refuse_write(self.store.access)
         total = collect(self.around, self.spool)
-        total.add(replay_fallback(self.around, self.store.context.db.file.parent / FALLBACK))
+        total.add(replay_fallback(self.around, self._fallback))
         return total
+
+    def waiting(self) -> int:
+        """Count the files that lie in the spool and in Hippo's fallback folder."""
+        return len(self.spool.waiting()) + waiting_in(self._fallback)
 
     def replay(self, folder: Path) -> Stored:
         """Store what Hippo's programs left in a fallback folder."""

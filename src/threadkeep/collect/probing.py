@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import msgspec
 
-from threadkeep.base.frames import NATIVE, encode
+from threadkeep.base.frames import encode_frame
+from threadkeep.base.json import encode
 from threadkeep.base.spool import Spool
 from threadkeep.collect.collector import collect
 from threadkeep.collect.native_host import serve
@@ -81,5 +82,5 @@ def _send_visit(store: Store, spool: Spool, rules: VisitRules, tag: str, at: int
         "timestamp": at,
         "probe_tag": tag,
     }
-    stdin = BytesIO(encode(message, NATIVE))
+    stdin = BytesIO(encode_frame(encode(message).encode(), order="native"))
     serve(stdin, BytesIO(), rules, lambda thing: report(spool, store.rules, thing), store.clock)

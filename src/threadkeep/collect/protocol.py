@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from threadkeep.base.json import decode, encode
-from threadkeep.collect.envelopes import NAME_LIMIT, cut
+from threadkeep.collect.envelopes import convert, cut
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.observed import Heartbeat, Watch
 
@@ -29,6 +29,7 @@ _HINT: Final = 'send {"type": NAME, "data": ...}'
 
 _Int = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Words = Annotated[str, msgspec.Meta(max_length=4096)]  # what SQLite is asked to look for
 _T = TypeVar("_T")
 
 
@@ -39,7 +40,7 @@ class IngestEvent(msgspec.Struct, frozen=True):
 
 
 class GetStatus(msgspec.Struct, frozen=True):
-    """How is it going?"""
+    """Ask how it is going."""
 
 
 class GetSessions(msgspec.Struct, frozen=True):
@@ -54,20 +55,20 @@ class GetEvents(msgspec.Struct, frozen=True):
 
     session_id: _Int | None = None  # the row's number, not the UUID
     since_ms: _Int | None = None
-    project: str | None = None  # a piece of the folder's path
+    project: _Words | None = None  # a piece of the folder's path
     limit: _Count | None = None
 
 
 class GetEntities(msgspec.Struct, frozen=True):
     """What the knowledge mentions."""
 
-    entity_type: str | None = None
+    entity_type: _Words | None = None
 
 
 class RawQuery(msgspec.Struct, frozen=True):
     """Commands with this text in them."""
 
-    text: str
+    text: _Words
 
 
 class RegisterWatchSha(msgspec.Struct, frozen=True):
@@ -221,7 +222,7 @@ class _Message(msgspec.Struct):
 
 def decode_request(raw: bytes) -> Request:
     """Read a request; Invalid says what is wrong with it."""
-    message = _convert(decode(raw), _Message, "the request")
+    message = _read(decode(raw), _Message, "the request")
     if message.type == "IngestEvent":
         if not isinstance(message.data, dict):
             raise Invalid("IngestEvent holds no envelope", hint="its data is the envelope")
@@ -230,7 +231,7 @@ def decode_request(raw: bytes) -> Request:
     if kind is None:
         msg = f"there is no request {cut(message.type, 60)!a}"
         raise Invalid(msg, hint="known: " + ", ".join(("IngestEvent", *_REQUESTS)))
-    return _convert(message.data or {}, kind, message.type)
+    return _read({} if message.data is None else message.data, kind, message.type)
 
 
 def encode_request(request: Request) -> bytes:
@@ -242,17 +243,17 @@ def encode_request(request: Request) -> bytes:
 
 def decode_response(raw: bytes) -> Response:
     """Read a response, of an older Hippo too."""
-    message = _convert(decode(raw), _Message, "the response")
+    message = _read(decode(raw), _Message, "the response")
     match message.type:
         case "Ack":
             return Ack()
         case "Error":
-            return Error(_convert(message.data, str, "the error"))
+            return Error(_read(message.data, str, "the error"))
         case "Status" if isinstance(message.data, dict):
             older = {"inference_reachable": message.data.get("lmstudio_reachable", False)}
-            return _convert(older | message.data, Status, "the status")
+            return _read(older | message.data, Status, "the status")
         case name if name in _ROWS:
-            return _convert({"rows": message.data}, _ROWS[name], name)
+            return _read({"rows": message.data}, _ROWS[name], name)
     raise Invalid(f"there is no response {cut(message.type, 60)!a}", hint=_HINT)
 
 
@@ -290,7 +291,7 @@ def watch_of(request: RegisterWatchSha, now: int) -> Watch:
 def heartbeat_of(request: UpdateSourceHealthHeartbeat) -> Heartbeat:
     """Read a sign of life; only those who have reason to give one may."""
     if request.source not in HEARTBEAT_SOURCES:
-        msg = f"{cut(request.source, NAME_LIMIT)[:60]!a} gives no heartbeat"
+        msg = f"{cut(request.source, 80)!a} gives no heartbeat"
         raise Invalid(msg, hint="known: " + ", ".join(HEARTBEAT_SOURCES))
     return Heartbeat(source=request.source, at=request.ts)
 
@@ -299,9 +300,5 @@ def _write(name: str, data: Any) -> bytes:
     return encode({"type": name} if data is None else {"type": name, "data": data}).encode()
 
 
-def _convert(value: Any, shape: type[_T], what: str) -> _T:
-    try:
-        return msgspec.convert(value, shape)
-    except msgspec.ValidationError as error:
-        said = str(error).replace("`$.", "`").replace("`$`", "its top")
-        raise Invalid(f"{what} cannot be read: {said}", hint=_HINT) from None
+def _read(value: Any, shape: type[_T], what: str) -> _T:
+    return convert(value, shape, what, _HINT)

@@ -17,7 +17,7 @@ from threadkeep.knowledge.commands import (
 from threadkeep.knowledge.health import count_drop, heard, note_failure, note_success
 from threadkeep.knowledge.observed import Command, GitState, Heartbeat, Observed, Visit, Watch
 from threadkeep.knowledge.visits import write_visit
-from threadkeep.knowledge.workflows import register_watch
+from threadkeep.knowledge.watchlist import register
 
 EXCLUDED: Final = "excluded"
 
@@ -164,5 +164,5 @@ def _write(tx: Tx, thing: Observed | _Environment, shell: Shell | None, now: int
         case Heartbeat():
             heard(tx, thing.source, thing.at, now)
         case Watch():
-            register_watch(tx, thing)
+            register(tx, thing)
     return None

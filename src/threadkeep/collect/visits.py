@@ -119,30 +119,6 @@ def visit_of(message: Mapping[str, Any], rules: VisitRules, now_ms: int) -> Visi
     )
 
 
-def merged(stored: Visit, new: Visit) -> Visit | None:
-    """Join a later report of the same visit into the stored one; None when it tells nothing new.
-
-    The longer of the two knows the page best, so its title and text count; what one of them does
-    not have comes from the other. The visit keeps the time of its first report.
-    """
-    if stored.envelope_id != new.envelope_id:
-        raise Invalid(
-            f"{new.url} is another visit than {stored.url}", hint="join visits of one envelope id"
-        )
-    best, other = (new, stored) if new.dwell_ms > stored.dwell_ms else (stored, new)
-    depths = [depth for depth in (stored.scroll_depth, new.scroll_depth) if depth is not None]
-    joined = msgspec.structs.replace(
-        stored,
-        title=best.title or other.title,
-        dwell_ms=best.dwell_ms,
-        scroll_depth=max(depths, default=None),
-        extracted_text=best.extracted_text or other.extracted_text,
-        search_query=stored.search_query or new.search_query,
-        referrer=stored.referrer or new.referrer,
-    )
-    return None if joined == stored else joined
-
-
 def visit_id(url: str, at: int, window_minutes: int) -> str:
     """Give the envelope id of a visit: the same for one address within one window of time."""
     minute = at // 1000 // 60

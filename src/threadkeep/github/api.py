@@ -75,6 +75,7 @@ class Api:
         self._timeout = timeout
         self._tls = tls
         self.requests = 0  # made so far
+        self._patience = RETRIES
         origin = self._base.origin
         if token and origin.scheme == "http" and not (allow_open or is_loopback(origin.host)):
             msg = f"the token would go to {origin.host} without encryption"
@@ -119,16 +120,23 @@ class Api:
     def _ask(
         self, path: str, read: Callable[[HTTPResponse, Target], T], etag: str | None = None
     ) -> T:
-        """Ask, and again where that may help."""
-        for tries in range(RETRIES + 1):
+        """Ask, and again where that may help.
+
+        A server that was given up is asked only once each time, until it answers again: a day
+        without it would otherwise be spent waiting.
+        """
+        for tries in range(self._patience + 1):
             try:
-                return self._ask_once(path, read, etag, tries)
+                answer = self._ask_once(path, read, etag, tries)
+                self._patience = RETRIES
+                return answer
             except _Again as again:
                 trouble, seconds = again.trouble, again.seconds
             except Interrupted as error:
                 trouble, seconds = error, back_off(tries)
-            if tries < RETRIES:
+            if tries < self._patience:
                 self._sleep(seconds)
+        self._patience = 0
         raise trouble
 
     def _ask_once(

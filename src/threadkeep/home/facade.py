@@ -54,6 +54,7 @@ from threadkeep.state.session_db import SessionDB
 if TYPE_CHECKING:
     from threadkeep.capture.history import History
     from threadkeep.collect.observing import Observations
+    from threadkeep.github.ci import Ci
     from threadkeep.home.observing import Reporter
     from threadkeep.home.originals import Adopted
     from threadkeep.knowledge.store import KnowledgeStore
@@ -252,6 +253,19 @@ class Home:
         from threadkeep.home.observing import open_observations  # noqa: PLC0415  (loads services)
 
         return open_observations(self, self.knowledge(path, read_only, must_exist=must_exist))
+
+    def ci(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        repos: tuple[str, ...] = (),
+        must_exist: bool = False,
+    ) -> "Ci":
+        """Open what CI did; `repos` are followed instead of those of the configuration."""
+        from threadkeep.home.ci import make_ci  # noqa: PLC0415  (loads services)
+
+        return make_ci(self, self.knowledge(path, read_only, must_exist=must_exist), repos)
 
     def reporter(self) -> "Reporter":
         """Give what leaves reports in the spool of this home, without opening its store."""

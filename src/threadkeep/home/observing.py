@@ -17,7 +17,7 @@ from threadkeep.collect.visits import VisitRules, rules_of
 from threadkeep.home.history import excluded_places
 from threadkeep.knowledge.observed import Observed
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.sources.git_facts import FactsCache, facts_at
+from threadkeep.sources.git_facts import GitCache, facts_at
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -85,5 +85,5 @@ def open_observations(home: "Home", store: KnowledgeStore) -> Observations:
 
 
 def _fresh_facts() -> Facts:
-    cache = FactsCache()
+    cache = GitCache()
     return lambda cwd, at: facts_at(cwd, at, cache)

@@ -19,8 +19,10 @@ COMPLETED: Final = "completed"
 FAILED: Final = frozenset({"failure", "timed_out", "startup_failure", "action_required"})
 CANCELLED: Final = "cancelled"
 BAD: Final = FAILED | {CANCELLED}
-# A part of a run that could not be had so often is given up; the rest of the run is kept.
-TRIES: Final = 3
+# A part of a run that cannot be had is asked for again after 1, 4, 16, 64 and 256 minutes; then the
+# run is taken as it is.
+TRIES: Final = 6
+_FIRST_PAUSE_MS: Final = 60_000
 _OPEN_RUNS: Final = 20
 _ANSWERS_KEPT_MS: Final = 7 * 86_400_000  # longer than anybody follows one run
 
@@ -95,6 +97,7 @@ class Known(NamedTuple):
     attempt: int
     detailed: bool
     tries: int
+    due_at: int
     is_there: bool  # False: it was forgotten, and is not wanted again
     status: str
     conclusion: str | None
@@ -129,11 +132,18 @@ def is_same(known: Known | None, run: Run) -> bool:
     return (known.status, known.conclusion, known.completed_at) == now
 
 
-def wants_details(known: Known | None, run: Run) -> bool:
-    """Tell whether the jobs of a run are still to be fetched."""
+def wants_details(known: Known | None, run: Run, now: int) -> bool:
+    """Tell whether the jobs of a run are to be fetched now."""
     if not run.is_complete or is_outdated(known, run):
         return False
-    return known is None or known.attempt != run.attempt or not known.detailed
+    if known is None or known.attempt != run.attempt:
+        return True
+    return not known.detailed and known.due_at <= now
+
+
+def next_due(tries: int, now: int) -> int:
+    """Give when to look again at a run of which so many looks brought not everything."""
+    return now + (_FIRST_PAUSE_MS << 2 * (tries - 1))
 
 
 # ---------------------------------------------------------------------- storing
@@ -142,7 +152,7 @@ def wants_details(known: Known | None, run: Run) -> bool:
 def known_run(tx: Tx, run_id: int) -> Known | None:
     """Give what the store has of a run, None if it never saw it."""
     row = tx.one("ci_known", {"id": run_id})
-    return None if row is None else Known(row[0], bool(row[1]), row[2], bool(row[3]), *row[4:])
+    return None if row is None else Known(*row)
 
 
 def keep_run(
@@ -162,37 +172,23 @@ def keep_run(
         return Kept()
     changed = not is_same(known, run)
     tx.run("ci_put_run", {**_columns(run), "now": now})
-    if known is not None and known.detailed and known.attempt == run.attempt:
-        _put_state(tx, run, detailed=True, tries=known.tries)
-        kept = Kept(changed)
-    else:
-        tries = known.tries if known is not None and known.attempt == run.attempt else 0
-        kept = _keep_details(tx, run, details, tries, key_of, rules, now)._replace(changed=changed)
-    return kept
-
-
-def _keep_details(
-    tx: Tx,
-    run: Run,
-    details: Details | None,
-    tries: int,
-    key_of: Callable[[Annotation], LessonKey],
-    rules: LessonRules,
-    now: int,
-) -> Kept:
-    if details is None:
-        _put_state(tx, run, detailed=False, tries=tries)
-        return Kept()
+    state = _State(run.attempt)
+    if known is not None and known.attempt == run.attempt:
+        state = _State(run.attempt, known.detailed, known.tries, known.due_at)
+    if details is None or state.detailed:
+        _put_state(tx, run.id, state)
+        return Kept(changed)
     for job in details.jobs:
         _put_job(tx, run, job)
-    if details.missing and tries + 1 < TRIES:
-        _put_state(tx, run, detailed=False, tries=tries + 1)
-        return Kept()
-    _put_state(tx, run, detailed=True, tries=tries)
+    if details.missing and state.tries + 1 < TRIES:
+        tries = state.tries + 1
+        _put_state(tx, run.id, state._replace(tries=tries, due_at=next_due(tries, now)))
+        return Kept(changed)
+    _put_state(tx, run.id, state._replace(detailed=True))
     tx.run("ci_enqueue", {"id": run.id, "now": now})
     at = min(run.completed_at or now, now)
     lessons = sum(learn(tx, key_of(a), rules, at) for a in failures(run, details.jobs))
-    return Kept(detailed=True, lessons=lessons)
+    return Kept(changed, detailed=True, lessons=lessons)
 
 
 def failures(run: Run, jobs: Iterable[Job]) -> list[Annotation]:
@@ -204,17 +200,26 @@ def failures(run: Run, jobs: Iterable[Job]) -> list[Annotation]:
     return [a for job in own for a in job.annotations or () if a.level == "failure"]
 
 
-def note_gone(tx: Tx, run_id: int) -> None:
+def note_gone(tx: Tx, run_id: int, now: int) -> None:
     """Write down that the server does not know a run any more."""
     known = known_run(tx, run_id)
     if known is not None:
-        values = {"id": run_id, "attempt": known.attempt, "detailed": known.detailed}
-        tx.run("ci_put_state", {**values, "tries": known.tries + 1})
+        tries = known.tries + 1
+        state = _State(known.attempt, known.detailed or tries >= TRIES, tries, next_due(tries, now))
+        _put_state(tx, run_id, state)
 
 
-def _put_state(tx: Tx, run: Run, *, detailed: bool, tries: int) -> None:
-    values = {"id": run.id, "attempt": run.attempt, "detailed": detailed, "tries": tries}
-    tx.run("ci_put_state", values)
+class _State(NamedTuple):
+    """A row of `tk_ci_runs`."""
+
+    attempt: int
+    detailed: bool = False
+    tries: int = 0
+    due_at: int = 0
+
+
+def _put_state(tx: Tx, run_id: int, state: _State) -> None:
+    tx.run("ci_put_state", {"id": run_id, **state._asdict()})
 
 
 def _put_job(tx: Tx, run: Run, job: Job) -> None:
@@ -276,9 +281,9 @@ def knows_repo(tx: Tx, repo: str) -> bool:
     return tx.value("ci_any_run", {"repo": repo}) is not None
 
 
-def open_runs(tx: Tx, repo: str) -> list[int]:
-    """Name the newest runs of a repository that are not completely known yet."""
-    values = {"repo": repo, "most": TRIES, "limit": _OPEN_RUNS}
+def open_runs(tx: Tx, repo: str, now: int) -> list[int]:
+    """Name the newest runs of a repository that are not completely known yet, as far as due."""
+    values = {"repo": repo, "now": now, "limit": _OPEN_RUNS}
     return [int(row[0]) for row in tx.all("ci_open_runs", values)]
 
 

@@ -121,8 +121,8 @@ const takeVisit = async (visit, sender) => {
   return true;
 };
 
+// Only the main frame has the content script; its frame id is no longer 0 when it reports from the back/forward cache.
 const fromPage = (request, sender) => {
-  if (sender.frameId !== 0) return null;
   if (request.kind === "rules") return rulesFor(sender);
   if (request.kind === "visit") return takeVisit(request.visit, sender);
   return null;

@@ -205,7 +205,8 @@ CREATE TABLE IF NOT EXISTS tk_ci_runs (
   run_id INTEGER PRIMARY KEY,
   attempt INTEGER NOT NULL,          -- a run that is started again keeps its number and gets the next attempt
   detailed INTEGER NOT NULL DEFAULT 0, -- 1: jobs, annotations and logs of this attempt are stored, its failures counted
-  tries INTEGER NOT NULL DEFAULT 0   -- looks at which something of it could not be had
+  tries INTEGER NOT NULL DEFAULT 0,  -- looks at which something of it could not be had
+  due_at INTEGER NOT NULL DEFAULT 0  -- it is not looked at again before
 );
 CREATE INDEX IF NOT EXISTS tk_ci_runs_open ON tk_ci_runs (run_id) WHERE detailed = 0;
 

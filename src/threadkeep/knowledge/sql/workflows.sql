@@ -3,7 +3,7 @@
 -- ------------------------------------------------------------------ runs
 
 -- name: ci_known
-SELECT coalesce(t.attempt, 1), coalesce(t.detailed, r.enriched), coalesce(t.tries, 0), r.id IS NOT NULL, coalesce(r.status, ''), r.conclusion, r.completed_at
+SELECT coalesce(t.attempt, 1), coalesce(t.detailed, r.enriched), coalesce(t.tries, 0), coalesce(t.due_at, 0), r.id IS NOT NULL, coalesce(r.status, ''), r.conclusion, r.completed_at
 FROM (SELECT :id AS id) AS a LEFT JOIN workflow_runs AS r ON r.id = a.id LEFT JOIN tk_ci_runs AS t ON t.run_id = a.id
 WHERE r.id IS NOT NULL OR t.run_id IS NOT NULL
 
@@ -15,8 +15,8 @@ ON CONFLICT (id) DO UPDATE SET status = excluded.status, conclusion = excluded.c
   last_seen_at = excluded.last_seen_at, raw_json = excluded.raw_json
 
 -- name: ci_put_state
-INSERT INTO tk_ci_runs (run_id, attempt, detailed, tries) VALUES (:id, :attempt, :detailed, :tries)
-ON CONFLICT (run_id) DO UPDATE SET attempt = excluded.attempt, detailed = excluded.detailed, tries = excluded.tries
+INSERT INTO tk_ci_runs (run_id, attempt, detailed, tries, due_at) VALUES (:id, :attempt, :detailed, :tries, :due_at)
+ON CONFLICT (run_id) DO UPDATE SET attempt = excluded.attempt, detailed = excluded.detailed, tries = excluded.tries, due_at = excluded.due_at
 
 -- name: ci_touch_runs
 UPDATE workflow_runs SET last_seen_at = :now WHERE id IN (SELECT value FROM json_each(:ids))
@@ -26,7 +26,7 @@ SELECT 1 FROM workflow_runs WHERE repo = :repo LIMIT 1
 
 -- name: ci_open_runs
 SELECT r.id FROM tk_ci_runs AS t JOIN workflow_runs AS r ON r.id = t.run_id
-WHERE t.detailed = 0 AND t.tries < :most AND r.repo = :repo ORDER BY r.id DESC LIMIT :limit
+WHERE t.detailed = 0 AND t.due_at <= :now AND r.repo = :repo ORDER BY r.id DESC LIMIT :limit
 
 -- name: ci_put_job
 INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, started_at, completed_at, runner_name, raw_json)

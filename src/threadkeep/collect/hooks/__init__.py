@@ -1,0 +1,1 @@
+"""The hooks that interactive shells load, as files of their own languages."""

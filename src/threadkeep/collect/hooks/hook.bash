@@ -1,0 +1,266 @@
+# threadkeep's hook for bash: appends every command that ended to a file in the spool folder.
+# Builtins only: no process is started, and nothing has to run on the other side.
+# THREADKEEP_SHELL=off pauses it. What bash keeps out of its history is never written.
+
+[[ $- == *i* ]] || return 0
+if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
+  builtin printf 'threadkeep: commands are recorded with bash 4.4 or newer; this is %s\n' \
+    "$BASH_VERSION" >&2
+  return 0
+fi
+# A hardened system may forbid any change here; its shells are left as they are.
+[[ ${PROMPT_COMMAND@a} != *r* ]] || return 0
+
+__threadkeep_spool='@SPOOL@'
+__threadkeep_names=(
+  HOME USER LOGNAME SHELL TERM COLORTERM TERM_PROGRAM LANG LC_ALL PATH SHLVL HOSTNAME EDITOR
+  VISUAL TMPDIR VIRTUAL_ENV CONDA_DEFAULT_ENV NODE_ENV RAILS_ENV APP_ENV AWS_PROFILE
+  AWS_DEFAULT_REGION KUBECONFIG XDG_CONFIG_HOME XDG_DATA_HOME HIPPO_SESSION_ID
+)
+# bash expands PS0 after a line was read and before it runs, without a process. Both variables are
+# empty then, so := sets them, in the replacement of a letter that is not there; what comes out of
+# that is the x that # takes away, so nothing is shown.
+__threadkeep_x=x
+__threadkeep_mark='${__threadkeep_x#${__threadkeep_x/y/${__threadkeep_started:='
+if ((BASH_VERSINFO[0] > 4)); then
+  __threadkeep_mark+='$EPOCHREALTIME'
+else
+  __threadkeep_mark+='\D{%s}'
+fi
+__threadkeep_mark+='}${__threadkeep_cwd:=$PWD}}}'
+# The number that the next line of the history will have.
+__threadkeep_next='\!'
+# From 5.1 on a list of prompt commands, each of which finds $?, $_ and PIPESTATUS as they were.
+__threadkeep_lists=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501))
+
+# The file is made for its owner alone. The umask is read where Linux tells it, because asking bash
+# for it takes a process; elsewhere the folder alone keeps others out.
+__threadkeep_make_private() {
+  local key value mask=
+  [[ -e $1 ]] && return 0
+  while builtin read -r key value; do
+    [[ $key == Umask: ]] && mask=$value && break
+  done </proc/self/status
+  [[ $mask ]] || return 0
+  builtin umask 077
+  : >>"$1"
+  builtin umask "$mask"
+}
+
+# A folder of somebody else (after sudo) is left alone: its owner could not read what we write.
+__threadkeep_folder() {
+  folder=${THREADKEEP_SPOOL:-$__threadkeep_spool}
+  [[ -O $folder && -w $folder ]]
+}
+
+__threadkeep_append() {
+  local folder field text=
+  __threadkeep_folder || return 1
+  for field; do
+    [[ $field == *[$'\x1d\x1e\x1f']* ]] && field=${field//[$'\x1d\x1e\x1f']/$'\xef\xbf\xbd'}
+    text+=$'\x1f'$field
+  done
+  __threadkeep_make_private "$folder/$__threadkeep_file"
+  builtin printf '\x1e%s\x1d\n' "${text:1}" >>"$folder/$__threadkeep_file"
+}
+
+__threadkeep_environment() {
+  local name joined
+  local -a pairs=()
+  for name in "${__threadkeep_names[@]}"; do
+    [[ ${!name+set} ]] && pairs+=("$name=${!name}")
+  done
+  builtin printf -v joined '%s\x1f' "${pairs[@]}"
+  [[ $joined == "${__threadkeep_known_environment-}" ]] && return 0
+  __threadkeep_append env1 "$THREADKEEP_SESSION_ID" $$ "${pairs[@]}" &&
+    __threadkeep_known_environment=$joined
+}
+
+# Run a builtin and set `output` to what it says: through a file, as $(...) would be a process.
+__threadkeep_ask() {
+  local folder scratch
+  output=
+  __threadkeep_folder || return 1
+  scratch=$folder/bash-$$.scratch
+  __threadkeep_make_private "$scratch"
+  HISTTIMEFORMAT=$'\x1e%s\x1f' builtin "$@" >|"$scratch" || return 1
+  IFS= builtin read -r -d '' output <"$scratch"
+  : >|"$scratch"
+}
+
+# Set `command` to the line that was added to the history since the last prompt was shown; fails
+# when none was. The number does not grow where `erasedups` took an older line away: then the line's
+# time tells.
+__threadkeep_added() {
+  local output stamp number=${__threadkeep_next@P}
+  __threadkeep_ask history 1
+  [[ $output == *$'\x1e'*$'\x1f'* ]] || return 1
+  output=${output#*$'\x1e'}
+  stamp=${output%%$'\x1f'*}
+  ((number > __threadkeep_number || stamp > __threadkeep_shown)) || return 1
+  command=${output#*$'\x1f'}
+  command=${command%$'\n'}
+  [[ :${HISTCONTROL-}: == *:threadkeep_ignoredups:* ]] && __threadkeep_drop_double "$((number - 1))"
+  builtin shopt -q cmdhist || __threadkeep_join_lines "$((number - __threadkeep_number))"
+  return 0
+}
+
+# What `ignoredups` would have done before the command ran.
+__threadkeep_drop_double() {
+  local output
+  __threadkeep_ask history 2
+  [[ ${output#*$'\x1f'} == "$command"$'\n'*$'\x1e'*$'\x1f'"$command"$'\n' ]] &&
+    builtin history -d "$1"
+}
+
+# Without `cmdhist` every line of a command is an entry of its own.
+__threadkeep_join_lines() {
+  local output
+  (($1 > 1)) || return 0
+  __threadkeep_ask history "$1"
+  command=
+  while [[ $output == *$'\x1f'* ]]; do
+    output=${output#*$'\x1f'}
+    command+=$'\n'${output%%$'\n'*}
+  done
+  command=${command:1}
+}
+
+__threadkeep_capture() {
+  [[ $command == [[:blank:]]* || $command == 'threadkeep run '* ]] && return 0
+  __threadkeep_seq=$((__threadkeep_seq + 1))
+  __threadkeep_environment
+  __threadkeep_append end1 "$THREADKEEP_SESSION_ID" $$ "$__threadkeep_seq" bash "${HOSTNAME-}" \
+    "${USER:-${LOGNAME-}}" "$started" "$ended" "$code" "${cwd:-$PWD}" "${#command}" \
+    "${command:0:65536}"
+}
+
+# The first of the prompt commands: looks at the command that has ended.
+__threadkeep_prompt() {
+  local code=$? ended=${EPOCHREALTIME-} command=
+  local started=$__threadkeep_started cwd=$__threadkeep_cwd
+  local - # the options that follow hold in here only
+  set +eufvxC
+  [[ $ended ]] || builtin printf -v ended '%(%s)T' -1
+  __threadkeep_started= __threadkeep_cwd=
+  if [[ $started || ${__threadkeep_next@P} != "$__threadkeep_number" ]] && __threadkeep_added; then
+    # A line that bash could not read is in the history too, but did not run.
+    [[ $__threadkeep_on && ($started || ! ${PS0-} == *"$__threadkeep_mark"*) ]] &&
+      __threadkeep_capture
+  fi
+  __threadkeep_settle
+  ((__threadkeep_lists)) || [[ $- == *e* ]] || return "$code"
+  return 0
+} 2>/dev/null
+
+# The last of the prompt commands: remembers how things are before the next command. Other prompt
+# commands may have read the history of other shells into this one.
+__threadkeep_ready() {
+  local code=$? mode=${THREADKEEP_SHELL-}
+  local -
+  set +eufvxC
+  __threadkeep_take_doubles
+  __threadkeep_set_mark
+  __threadkeep_on=1
+  [[ $mode == off ]] && __threadkeep_on=
+  __threadkeep_number=${__threadkeep_next@P}
+  builtin printf -v __threadkeep_shown '%(%s)T' -1
+  ((__threadkeep_lists)) || [[ $- == *e* ]] || return "$code"
+  return 0
+} 2>/dev/null
+
+# With `ignoredups` a repeated command leaves the history as it was, just as a hidden one does. So
+# bash adds the double, and it is taken out at the next prompt; bash passes over unknown words.
+__threadkeep_take_doubles() {
+  local words=:${HISTCONTROL-}:
+  [[ $words == *:ignoreboth:* || $words == *:ignoredups:* ]] || return 0
+  [[ ${HISTCONTROL@a} == *r* ]] && return 0
+  words=${words//:ignoreboth:/:ignorespace:ignoredups:}
+  words=${words//:ignoredups:/:threadkeep_ignoredups:}
+  words=${words#:}
+  HISTCONTROL=${words%:}
+}
+
+__threadkeep_set_mark() {
+  if ! builtin shopt -q promptvars; then
+    PS0=${PS0/"$__threadkeep_mark"/} # it would be shown as it is written
+  elif [[ ${PS0-} != *"$__threadkeep_mark"* ]]; then
+    PS0=$__threadkeep_mark${PS0-}
+  fi
+}
+
+# Keep our two at the ends of the prompt commands, wherever others have put theirs since.
+__threadkeep_settle() {
+  if [[ ${bash_preexec_imported-}${__bp_imported-} ]]; then
+    __threadkeep_frame precmd_functions
+    [[ "${PROMPT_COMMAND[*]}" == *__threadkeep_* ]] && __threadkeep_leave
+  elif ((__threadkeep_lists)); then
+    __threadkeep_frame PROMPT_COMMAND
+  else
+    __threadkeep_frame_text
+  fi
+}
+
+__threadkeep_frame() {
+  local -n list=$1
+  local -a others=()
+  [[ ${list[0]-} == __threadkeep_prompt && ${list[-1]-} == __threadkeep_ready ]] && return 0
+  __threadkeep_others "${list[@]}"
+  list=(__threadkeep_prompt "${others[@]}" __threadkeep_ready)
+}
+
+__threadkeep_others() {
+  local entry
+  for entry; do
+    entry=${entry//__threadkeep_prompt/:}
+    entry=${entry//__threadkeep_ready/:}
+    [[ $entry == : || ! $entry ]] || others+=("$entry")
+  done
+}
+
+__threadkeep_frame_text() {
+  local first=$'__threadkeep_prompt "$_"\n' last=$'\n__threadkeep_ready "$_"' text=${PROMPT_COMMAND-}
+  [[ $text == "$first"*"$last" ]] && return 0
+  text=${text//"$first"/}
+  PROMPT_COMMAND=$first${text//"$last"/}$last
+}
+
+# bash-preexec calls us from now on.
+__threadkeep_leave() {
+  local -a others=()
+  __threadkeep_others "${PROMPT_COMMAND[@]}"
+  PROMPT_COMMAND=("${others[@]}")
+}
+
+__threadkeep_new_id() {
+  builtin read -r id </proc/sys/kernel/random/uuid && return 0
+  builtin printf -v id '%04x%04x-%04x-4%03x-8%03x-%04x%04x%04x' $((RANDOM << 1 & 65535)) $RANDOM \
+    $RANDOM $((RANDOM & 4095)) $((RANDOM & 4095)) $RANDOM $RANDOM $(($$ & 65535))
+}
+
+# A nested shell belongs to the session of the one around it; another pane or window does not.
+# Only zsh knows its terminal without a process; what it wrote in front of the bar is passed on.
+__threadkeep_join_session() {
+  local known=${THREADKEEP_SESSION_PLACE-} id=${THREADKEEP_SESSION_ID:-${HIPPO_SESSION_ID-}}
+  local marks=${TMUX_PANE-}:${TERM_SESSION_ID-}:${WINDOWID-}:${KITTY_WINDOW_ID-}:${WEZTERM_PANE-}
+  [[ ${THREADKEEP_SESSION_ID-} && ${known#*|} != "$marks" ]] && id= known=
+  [[ ${#id} -ne 36 || $id == *[!0-9a-fA-F-]* ]] && known= && __threadkeep_new_id
+  export THREADKEEP_SESSION_ID=$id THREADKEEP_SESSION_PLACE="${known%%|*}|$marks"
+} 2>/dev/null
+
+# `exit` is known only if nobody else wants to be told of the end.
+__threadkeep_watch_exit() {
+  local output
+  local -
+  set +eufvxC
+  __threadkeep_ask trap -p EXIT && [[ ! $output ]] && builtin trap __threadkeep_prompt EXIT
+} 2>/dev/null
+
+if [[ ${__threadkeep_pid-} != "$$" ]]; then
+  __threadkeep_pid=$$ __threadkeep_seq=0 __threadkeep_number=0 __threadkeep_shown=0
+  __threadkeep_started= __threadkeep_cwd= __threadkeep_on=
+  builtin printf -v __threadkeep_file 'bash-%s-%(%s)T.tk' $$ -1
+  __threadkeep_join_session || :
+  __threadkeep_watch_exit || :
+fi
+__threadkeep_settle || :

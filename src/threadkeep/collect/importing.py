@@ -1,0 +1,127 @@
+"""Importing the histories that shells kept before anybody collected: each command once."""
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+from uuid import UUID, uuid5
+
+import msgspec
+
+from threadkeep.collect.storing import Batch, Store, Stored
+from threadkeep.knowledge.commands import HISTORY, is_known
+from threadkeep.knowledge.observed import Command
+from threadkeep.sources.shell_history import HistoryFile, Past, Tally, read_past
+
+_NAMESPACE: Final = UUID("2b0c5e9e-6a58-5d0c-8f52-0a7e1d6d7c11")
+_ROWS: Final = 1000  # of one transaction
+
+
+class ImportedFile(msgspec.Struct):
+    """What came of one history; in a dry run `stored.new` is what would be looked at."""
+
+    kind: str
+    path: str
+    commands: int = 0
+    damaged: int = 0
+    stored: Stored = msgspec.field(default_factory=Stored)
+
+
+class Imported(msgspec.Struct):
+    """What came of an import."""
+
+    files: list[ImportedFile] = []
+
+    @property
+    def new(self) -> int:
+        """How many commands are new in the store."""
+        return sum(file.stored.new for file in self.files)
+
+
+Progress = Callable[[ImportedFile], None]
+
+
+def no_progress(_: ImportedFile) -> None:
+    """Show nothing."""
+
+
+def import_past(
+    store: Store,
+    files: Iterable[HistoryFile],
+    *,
+    dry_run: bool = False,
+    show: Progress = no_progress,
+) -> Imported:
+    """Bring in the commands of histories; with `dry_run` only count them."""
+    done = Imported()
+    for file in files:
+        came = ImportedFile(file.kind, str(file.path))
+        done.files.append(came)
+        _import(store, file, came, dry_run, show)
+    return done
+
+
+def _import(
+    store: Store, file: HistoryFile, came: ImportedFile, dry_run: bool, show: Progress
+) -> None:
+    tally = Tally()
+    entries = _once(read_past(file, tally))
+    changed = int(file.path.stat().st_mtime * 1000)
+    while some := list(islice(entries, _ROWS)):
+        came.commands += len(some)
+        if not dry_run:
+            came.stored.add(_store(store, file, some, changed))
+        show(came)
+    came.damaged = tally.damaged
+    show(came)
+
+
+def _once(entries: Iterator[Past]) -> Iterator[Past]:
+    """Leave out repetitions of commands whose time nobody knows: one row says as much."""
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.at_ms is None:
+            if entry.command in seen:
+                continue
+            seen.add(entry.command)
+        yield entry
+
+
+def _store(store: Store, file: HistoryFile, entries: list[Past], changed: int) -> Stored:
+    with store.db.read() as tx:
+        wanted = [e for e in entries if e.at_ms is not None or not is_known(tx, e.command)]
+    batch = Batch(store)
+    for entry in wanted:
+        batch.add(command_of(entry, file, changed))
+    with store.db.write() as tx:
+        batch.write(tx)
+    batch.stored.known += len(entries) - len(wanted)
+    return batch.stored
+
+
+def command_of(entry: Past, file: HistoryFile, changed: int) -> Command:
+    """Make the command of a history's entry; its time is the file's where nobody knows better."""
+    duration = entry.duration_ms or 0
+    return Command(
+        envelope_id=entry.envelope_id,
+        session=_session(entry, file),
+        at=changed if entry.at_ms is None else entry.at_ms + duration,
+        command=entry.command,
+        cwd=entry.cwd or "",
+        exit_code=entry.exit_code,
+        duration_ms=duration,
+        hostname=entry.hostname or socket.gethostname(),
+        shell=entry.shell or file.kind,
+        username=os.environ.get("USER") or "unknown",
+        origin=HISTORY,
+    )
+
+
+def _session(entry: Past, file: HistoryFile) -> str:
+    if entry.session:
+        try:
+            return str(UUID(entry.session))
+        except ValueError:
+            pass
+    return str(uuid5(_NAMESPACE, f"{file.kind}:{entry.session or file.path}"))

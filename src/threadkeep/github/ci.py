@@ -1,0 +1,145 @@
+"""CI: runs, watched commits, pending failures and lessons of one store, and the server's API."""
+
+import threading
+from collections.abc import Callable
+from typing import Self
+
+from threadkeep.base.config import GithubSettings
+from threadkeep.errors import Invalid
+from threadkeep.github.api import Api
+from threadkeep.github.following import follow, next_wait
+from threadkeep.github.polling import Report, Show, poll
+from threadkeep.knowledge.lessons import Lesson, list_lessons
+from threadkeep.knowledge.observed import Watch
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.watchlist import Pending, Watched, ack, pending, register, watched
+from threadkeep.knowledge.workflows import RunDetails, RunRow, list_runs, run_details
+
+
+def _quiet(_: object) -> None:
+    """Tell nobody."""
+
+
+class Ci:
+    """What CI did, as far as this store knows; `api` is asked for only when a server is needed."""
+
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        settings: GithubSettings,
+        clean: Callable[[str], str],
+        api: Callable[[], Api],
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self._clean = clean
+        self._api = api
+
+    def poll(self, show: Show = _quiet) -> Report:
+        """Look once at all watched repositories and commits."""
+        self._need_repos()
+        context = self.store.context
+        return poll(self._api(), context, self.settings, self._clean, context.clock, show)
+
+    def follow(self, stop: threading.Event, tell: Callable[[Report], None] = _quiet) -> None:
+        """Look at CI until `stop` is set: closely while a commit is waited for."""
+        context = self.store.context
+        follow(
+            *(self._api(), context, self.settings, self._clean, context.clock),
+            stop=stop.is_set,
+            wait=stop.wait,
+            tell=tell,
+        )
+
+    def watch(self, sha: str, repo: str, ttl_secs: int | None = None) -> Watched:
+        """Wait for the CI runs of a commit."""
+        refuse_write(self.store.access)
+        now = self.store.context.clock()
+        ttl = self.settings.watchlist_ttl_secs if ttl_secs is None else ttl_secs
+        watch = Watch(sha, repo, now, ttl)
+        with self.store.context.db.write() as tx:
+            register(tx, watch)
+        return Watched(sha, repo, now, now + ttl * 1000)
+
+    def wait_for(
+        self, one: Watched, stop: threading.Event, tell: Callable[[Report], None] = _quiet
+    ) -> str | None:
+        """Look closely at a watched commit until its runs are over.
+
+        Gives `success`, `failure` or `cancelled`; None if the time was over before, or `stop` set.
+        """
+        context, api = self.store.context, self._api()
+        while not stop.is_set():
+            tell(poll(api, context, self.settings, self._clean, context.clock))
+            left = self._find(one)
+            if left is None:
+                return "success"
+            now = context.clock()
+            if left.terminal_status and not left.is_open:
+                return left.terminal_status
+            if left.expires_at <= now:
+                return None
+            stop.wait(min(next_wait(self.settings, [left], now), (left.expires_at - now) / 1000))
+        return None
+
+    def _find(self, one: Watched) -> Watched | None:
+        with self.store.context.db.read() as tx:
+            found = watched(tx, 0)
+        return next((w for w in found if (w.sha, w.repo) == (one.sha, one.repo)), None)
+
+    def watched(self) -> list[Watched]:
+        """Give the commits that are watched, the newest first."""
+        with self.store.context.db.read() as tx:
+            return watched(tx, self.store.context.clock())
+
+    def pending(self, repo: str | None = None, *, acknowledge: bool = False) -> list[Pending]:
+        """Give the failures of watched commits that nobody was told yet; `acknowledge` tells."""
+        now = self.store.context.clock()
+        if not acknowledge:
+            with self.store.context.db.read() as tx:
+                return pending(tx, repo, now)
+        refuse_write(self.store.access)
+        with self.store.context.db.write() as tx:
+            found = pending(tx, repo, now)
+            ack(tx, found)
+        return found
+
+    def runs(self, repo: str | None = None, *, limit: int = 20) -> list[RunRow]:
+        """List runs, the latest first."""
+        with self.store.context.db.read() as tx:
+            return list_runs(tx, repo, limit)
+
+    def run(self, run_id: int) -> RunDetails | None:
+        """Give a run with its jobs, annotations and ends of logs."""
+        with self.store.context.db.read() as tx:
+            return run_details(tx, run_id)
+
+    def lessons(
+        self,
+        repo: str | None = None,
+        *,
+        path: str | None = None,
+        tool: str | None = None,
+        limit: int = 10,
+    ) -> list[Lesson]:
+        """List what went wrong more than once."""
+        with self.store.context.db.read() as tx:
+            return list_lessons(tx, repo, path, tool, limit)
+
+    def _need_repos(self) -> None:
+        if not self.settings.watched_repos and not self.watched():
+            msg = "no repository is followed and no commit is watched"
+            raise Invalid(
+                msg, hint='name one: --repo owner/name, or [github] watched_repos = ["…"]'
+            )
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,136 @@
+"""What is asked of the server about a repository: its runs, and what the jobs of a run said."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.github.api import MOST_PAGES, Api, Reply
+from threadkeep.github.parsing import (
+    MARGIN,
+    Clean,
+    cut_excerpt,
+    read_annotations,
+    read_jobs,
+    read_run,
+    read_runs,
+    rows_of,
+)
+from threadkeep.github.trouble import Limited
+from threadkeep.github.urls import repo_path
+from threadkeep.knowledge.workflows import BAD, Annotation, Details, Excerpt, Job, Run
+
+_SKIPPED: Final = "skipped"
+
+
+class Look(NamedTuple):
+    """One list of runs: the newest of a repository, or all of a commit."""
+
+    repo: str
+    sha: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Where the list is."""
+        runs = f"{repo_path(self.repo)}/actions/runs"
+        if self.sha is None:
+            return f"{runs}?per_page=20"
+        return f"{runs}?head_sha={quote(self.sha, safe='')}&per_page=100"
+
+
+class Fetched(NamedTuple):
+    """The details of a run, and why some are not there."""
+
+    details: Details
+    troubles: tuple[ThreadkeepError, ...] = ()
+
+
+def gather_runs(
+    api: Api, look: Look, first: Reply, clean: Clean, is_far_enough: Callable[[list[Run]], bool]
+) -> list[Run]:
+    """Read the runs of a list, page by page until it is far enough."""
+    runs: list[Run] = []
+    reply = first
+    for page in range(MOST_PAGES):
+        found = read_runs(rows_of(reply.value, "workflow_runs"), look.repo, clean)
+        runs += found
+        if reply.next_path is None or page == MOST_PAGES - 1 or is_far_enough(found):
+            break
+        reply = api.get(reply.next_path)
+    return list({run.id: run for run in runs}.values())  # a new run moves others to the next page
+
+
+def fetch_run(api: Api, repo: str, run_id: int, clean: Clean) -> Run | None:
+    """Ask for one run."""
+    return read_run(api.get(f"{repo_path(repo)}/actions/runs/{run_id}").value, repo, clean)
+
+
+def fetch_details(api: Api, run: Run, keep: int, clean: Clean) -> Fetched:
+    """Ask for the jobs of a run, with annotations and the ends of the logs of those that failed.
+
+    What was deleted is not there. What cannot be had now is counted as missing.
+    """
+    path = f"{repo_path(run.repo)}/actions/runs/{run.id}/jobs?per_page=100"
+    troubles: list[ThreadkeepError] = []
+    try:
+        pages = [rows_of(page, "jobs") for page in api.pages(path)]
+    except NotFound:
+        return Fetched(Details())
+    except Limited:
+        raise
+    except ThreadkeepError as error:
+        return Fetched(Details(missing=1), (error,))
+    jobs = [
+        _said(api, run, job, check, keep, clean, troubles)
+        for page in pages
+        for job, check in read_jobs(page, clean)
+    ]
+    return Fetched(Details(tuple(jobs), missing=len(troubles)), tuple(troubles))
+
+
+def _said(
+    api: Api,
+    run: Run,
+    job: Job,
+    check: int,
+    keep: int,
+    clean: Clean,
+    troubles: list[ThreadkeepError],
+) -> Job:
+    """Give a job with what it said; adds what went wrong to `troubles`."""
+    annotations: tuple[Annotation, ...] | None = None
+    excerpt: Excerpt | None = None
+    for note in _parts(job):
+        try:
+            if note == "annotations":
+                annotations = tuple(_annotations(api, run, job, check, clean))
+            else:
+                excerpt = _excerpt(api, run, job, keep, clean)
+        except NotFound:
+            pass  # the job or its log was deleted
+        except Limited:
+            raise
+        except ThreadkeepError as error:
+            troubles.append(error)
+    return msgspec.structs.replace(job, annotations=annotations, excerpt=excerpt)
+
+
+def _parts(job: Job) -> Iterator[str]:
+    if job.conclusion != _SKIPPED:
+        yield "annotations"
+    if job.conclusion in BAD:
+        yield "log"
+
+
+def _annotations(api: Api, run: Run, job: Job, check: int, clean: Clean) -> Iterator[Annotation]:
+    path = f"{repo_path(run.repo)}/check-runs/{check}/annotations?per_page=100"
+    for page in api.pages(path):
+        yield from read_annotations(page, job.name, clean)
+
+
+def _excerpt(api: Api, run: Run, job: Job, keep: int, clean: Clean) -> Excerpt:
+    path = f"{repo_path(run.repo)}/actions/jobs/{job.id}/logs"
+    tail = api.tail(path, keep + MARGIN)
+    return cut_excerpt(tail.data, tail.total, keep, clean)

@@ -1,0 +1,108 @@
+"""Keeping a home current beside its agents' logs: spool, socket and CI, each in a thread."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from threadkeep.collect.backend import Backend
+from threadkeep.collect.observing import Observations
+from threadkeep.collect.server import Server
+from threadkeep.collect.storing import Stored
+from threadkeep.errors import ThreadkeepError
+from threadkeep.github.polling import Report
+from threadkeep.home.ci import make_ci
+from threadkeep.home.observing import socket_path
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+Tell = Callable[[str], None]
+
+_LOOK_SECONDS: Final = 0.5
+_RECOUNT_SECONDS: Final = 300.0
+
+
+@contextmanager
+def keeping(
+    home: "Home",
+    observations: Observations,
+    stop: threading.Event,
+    tell: Tell,
+    *,
+    version: str,
+    socket: bool = True,
+) -> Iterator[None]:
+    """Collect, listen and poll until the block ends; `stop` is set when somebody asks for it."""
+    with ExitStack() as stack:
+        if socket:
+            _listen(socket_path(home), Backend(observations, version), stop, tell, stack)
+        work = [lambda: _collect_on(observations, stop, tell)]
+        if home.config.github.enabled:
+            work.append(lambda: _follow(home, observations, stop, tell))
+        threads = [threading.Thread(target=one, daemon=True) for one in work]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            observations.collect()
+
+
+def _listen(
+    path: Path, backend: Backend, stop: threading.Event, tell: Tell, stack: ExitStack
+) -> None:
+    try:
+        server = Server(path, backend)
+    except ThreadkeepError as error:
+        tell(f"{error.message}; nothing is heard from its clients here")
+        return
+    server.start()
+    stack.callback(server.stop)
+    tell(f"listening on {server.path}")
+
+    def end_together() -> None:
+        server.wait()  # a client may ask for the end
+        stop.set()
+
+    threading.Thread(target=end_together, daemon=True).start()
+
+
+def _collect_on(observations: Observations, stop: threading.Event, tell: Tell) -> None:
+    counted = 0.0
+    while not stop.wait(_LOOK_SECONDS):
+        try:
+            if observations.waiting():
+                _tell_new(observations.collect(), tell)
+            if time.monotonic() - counted > _RECOUNT_SECONDS:
+                counted = time.monotonic()
+                observations.recount()
+        except ThreadkeepError as error:
+            tell(f"could not collect: {error.message}")
+
+
+def _tell_new(stored: Stored, tell: Tell) -> None:
+    if stored.new:
+        tell(f"{stored.new} new from shells and browsers")
+    if stored.refused:
+        tell(f"{stored.refused} reports could not be understood; they were counted and set aside")
+
+
+def _follow(home: "Home", observations: Observations, stop: threading.Event, tell: Tell) -> None:
+    try:
+        ci = make_ci(home, observations.store)
+        ci.follow(stop, lambda report: _tell_runs(report, tell))
+    except ThreadkeepError as error:
+        tell(f"CI is not followed: {error.message}")
+
+
+def _tell_runs(report: Report, tell: Tell) -> None:
+    if report.runs:
+        tell(f"{report.runs} CI runs changed")
+    for trouble in report.errors:
+        tell(f"{trouble.repo or 'CI'}: {trouble.message}")

@@ -1,0 +1,81 @@
+"""A browser with the extension, a site and a host, anew for every test."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.cdp import Pipe
+from tests.browser.chromium import Chromium, Site, chromium, manifest
+from tests.browser.native import Message, NativeHost, install_host
+from tests.browser.pages import HOSTILE, PAGES
+
+EXTENSION_ID = "fohkhmbndhaehiffjgegjmlonnphnjck"  # follows from the key in the manifest
+DOMAINS = [pattern[len("*://*.") : -len("/*")] for pattern in manifest()["host_permissions"]]
+
+
+class World:
+    """What a test has in hand; `config` is what the host answers when it is asked for settings."""
+
+    def __init__(self, pipe: Pipe, profile: Path) -> None:
+        self.config: Message = {
+            "status": "ok",
+            "enabled": True,
+            "domains": DOMAINS,
+            "exclude": [],
+            "min_dwell_ms": 0,
+        }
+        self.verdict: Message = {"status": "ok"}
+        self.host = NativeHost(profile.parent, self._answer)
+        self.browser = Chromium(pipe, profile, EXTENSION_ID)
+
+    def _answer(self, message: Message) -> Message:
+        return self.config if message.get("type") == "config" else self.verdict
+
+    def install_host(self) -> Path:
+        return install_host(self.browser.profile, EXTENSION_ID, self.host.command())
+
+    def start(self, **config: Any) -> Chromium:
+        """Load the extension with a host that it can reach, and wait until it has its settings."""
+        self.config |= config
+        self.install_host()
+        self.browser.load_extension()
+        self.wait_for_config()
+        return self.browser
+
+    def wait_for_config(self) -> None:
+        self.host.next("config")
+        least, exclude = self.config["min_dwell_ms"], json.dumps(self.config["exclude"])
+        self.browser.stored(
+            "config",
+            f"value.domains && value.minDwellMs === {least}"
+            f" && JSON.stringify(value.exclude) === '{exclude}'",
+        )
+
+    def call_host(self) -> None:
+        """Let the regular alarm ring now, which only an unpacked extension may ask for."""
+        self.browser.worker().run('chrome.alarms.create("heartbeat", {delayInMinutes: 0.0001})')
+
+    def visit(self, url: str) -> Message:
+        """Read a page, leave it, and give what arrives."""
+        self.browser.read(url).leave()
+        return self.host.next("visit")
+
+    def nothing_came(self) -> bool:
+        """Tell that no visit came until now: the next call comes after all that was sent before."""
+        self.call_host()
+        return self.host.visits_before("heartbeat") == []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    profile = tmp_path / "profile"
+    profile.mkdir()
+    site = Site(PAGES | {"/hostile": HOSTILE})
+    with chromium(profile, site.port) as pipe:
+        given = World(pipe, profile)
+        yield given
+        given.host.close()
+    site.close()
