@@ -84,6 +84,15 @@ class Page:
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
+    def until(self, condition: str) -> None:
+        """Wait until a JavaScript condition about the document holds."""
+        self.run(f"""new Promise((met) => {{
+            const look = () => ({condition}) && met();
+            const changes = {{subtree: true, childList: true, attributes: true}};
+            new MutationObserver(look).observe(document, changes);
+            look();
+        }})""")
+
     def go(self, url: str) -> Self:
         """Load a page and wait until it is there."""
         self.call("Page.enable")
@@ -117,6 +126,7 @@ class Chromium:
         self.pipe = pipe
         self.profile = profile
         self.extension_id = extension_id
+        self._console: Page | None = None
 
     def load_extension(self) -> None:
         """Load the extension as a developer would, unpacked."""
@@ -132,11 +142,8 @@ class Chromium:
         """Open a page that is captured, and wait until it is watched."""
         return self.open(url).watched()
 
-    def worker(self) -> Page:
-        """Give the extension's background, waiting until it is awake."""
-        return Page(self.pipe, self.worker_target())
-
     def worker_target(self) -> str:
+        """Give the target of the extension's background, waiting until it is awake."""
         while True:
             for target in self.pipe.call("Target.getTargets")["targetInfos"]:
                 if self._is_worker(target):
@@ -148,16 +155,38 @@ class Chromium:
     def _is_worker(self, target: Message) -> bool:
         return target["type"] == "service_worker" and self.extension_id in target["url"]
 
+    def run(self, expression: str) -> Any:
+        """Evaluate JavaScript with the rights of the extension, in a tab of its own."""
+        return self._extension_page().run(expression)
+
+    def _extension_page(self) -> Page:
+        if self._console is None:
+            self._console = self.open(f"chrome-extension://{self.extension_id}/manifest.json")
+        return self._console
+
     def front(self, page: Page) -> None:
         """Bring a tab to the front, which hides the one that was there."""
         self.pipe.call("Target.activateTarget", targetId=page.target)
+
+    def find(self, end: str) -> Page:
+        """Give the page whose address ends so."""
+        targets = self.pipe.call("Target.getTargets")["targetInfos"]
+        (found,) = (one for one in targets if one["type"] == "page" and one["url"].endswith(end))
+        return Page(self.pipe, found["targetId"])
+
+    def stop_worker(self) -> None:
+        """Stop the extension's background, as the browser does when it was idle for a while."""
+        worker, console = self.worker_target(), self._extension_page()
+        console.call("ServiceWorker.enable")
+        console.call("ServiceWorker.stopAllWorkers")
+        self.pipe.event("Target.targetDestroyed", lambda e: e["params"]["targetId"] == worker)
 
     def popup(self) -> Page:
         return self.open(f"chrome-extension://{self.extension_id}/popup.html")
 
     def stored(self, key: str, condition: str) -> Any:
         """Wait until what the extension keeps under a key satisfies a JavaScript condition."""
-        return self.worker().run(f"""new Promise((found) => {{
+        return self.run(f"""new Promise((found) => {{
             const look = async () => {{
                 const value = (await chrome.storage.local.get("{key}"))["{key}"];
                 if (value !== undefined && ({condition})) {{

@@ -56,7 +56,7 @@ class World:
 
     def call_host(self) -> None:
         """Let the regular alarm ring now, which only an unpacked extension may ask for."""
-        self.browser.worker().run('chrome.alarms.create("heartbeat", {delayInMinutes: 0.0001})')
+        self.browser.run('chrome.alarms.create("heartbeat", {delayInMinutes: 0.0001})')
 
     def visit(self, url: str) -> Message:
         """Read a page, leave it, and give what arrives."""

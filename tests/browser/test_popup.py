@@ -10,11 +10,7 @@ pytestmark = pytest.mark.slow
 
 def shows(popup: Page, name: str, text: str) -> None:
     """Wait until an element of the popup says something."""
-    popup.run(f"""new Promise((seen) => {{
-        const look = () => document.getElementById("{name}").textContent.includes({text!r}) && seen();
-        new MutationObserver(look).observe(document, {{subtree: true, childList: true}});
-        look();
-    }})""")
+    popup.until(f"document.getElementById('{name}').textContent.includes({text!r})")
 
 
 def hidden(popup: Page, name: str) -> bool:
@@ -22,11 +18,13 @@ def hidden(popup: Page, name: str) -> bool:
 
 
 def press(popup: Page, name: str) -> None:
+    """Press a button, as soon as the popup is ready for it."""
+    popup.until(f"!document.getElementById('{name}').disabled")
     popup.run(f"document.getElementById('{name}').click()")
 
 
 def badge(world: World) -> str:
-    return str(world.browser.worker().run("chrome.action.getBadgeText({})"))
+    return str(world.browser.run("chrome.action.getBadgeText({})"))
 
 
 def test_off_means_that_nothing_is_sent(world: World) -> None:
@@ -69,7 +67,7 @@ def test_a_pause_ends_by_itself_or_by_hand(world: World) -> None:
     press(popup, "pause")
     shows(popup, "page", "not kept: it is paused")
     assert badge(world) == "||"
-    alarm = browser.worker().run("chrome.alarms.get('resume').then((a) => a.scheduledTime - Date.now())")
+    alarm = browser.run("chrome.alarms.get('resume').then((a) => a.scheduledTime - Date.now())")
     assert 3_500_000 < alarm <= 3_600_000
     browser.open("http://docs.rs/").leave()
     press(popup, "pause")
@@ -106,12 +104,8 @@ def test_a_domain_is_added_from_the_popup(world: World) -> None:
 def real_popup(world: World, page: Page) -> Page:
     """Open the popup as a click on the button does, over a page in front."""
     world.browser.front(page)
-    world.browser.worker().run("chrome.action.openPopup()")
-    made = world.browser.pipe.event(
-        "Target.targetCreated",
-        lambda event: event["params"]["targetInfo"]["url"].endswith("/popup.html"),
-    )
-    return Page(world.browser.pipe, made["targetInfo"]["targetId"])
+    world.browser.run("chrome.action.openPopup()")
+    return world.browser.find("popup.html")
 
 
 def test_the_popup_says_that_a_page_is_kept(world: World) -> None:

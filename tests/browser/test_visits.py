@@ -155,19 +155,12 @@ def test_a_page_from_the_back_forward_cache_is_a_new_visit(world: World) -> None
     entry = history["entries"][history["currentIndex"] - 1]["id"]
     page.call("Page.navigateToHistoryEntry", entryId=entry)
     assert world.host.next("visit")["url"] == "http://docs.rs/other"
-    page = browser_page(world, "http://docs.rs/")
+    page = world.browser.find("http://docs.rs/")
     assert page.run("globalThis.stillHere") is True
     page.run(A_LITTLE_LATER)
     page.leave()
     again = world.host.next("visit")
     assert (again["url"], again["timestamp"] > first["timestamp"]) == ("http://docs.rs/", True)
-
-
-def browser_page(world: World, url: str) -> Page:
-    for target in world.browser.pipe.call("Target.getTargets")["targetInfos"]:
-        if target["url"] == url:
-            return Page(world.browser.pipe, target["targetId"])
-    raise AssertionError(f"no page shows {url}")
 
 
 def test_closing_a_tab_ends_the_visit(world: World) -> None:

@@ -51,7 +51,11 @@ end
 function fish_greeting; end
 function fish_title; end
 """
-_RC = {"zsh": (".zshrc", _ZSHRC), "bash": (".bashrc", _BASHRC), "fish": ("config/fish/config.fish", _FISHRC)}
+_RC = {
+    "zsh": (".zshrc", _ZSHRC),
+    "bash": (".bashrc", _BASHRC),
+    "fish": ("config/fish/config.fish", _FISHRC),
+}
 
 
 Record = dict[str, str]  # the fields by name, and "kind"

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from threadkeep.base.spool import Spool
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.collect import collector
-from threadkeep.collect.collector import collect, replay_fallback
+from threadkeep.collect.collector import collect, copy_fallback, replay_fallback
 from threadkeep.collect.envelopes import write_envelope
 from threadkeep.collect.reporting import report, report_all
 from threadkeep.collect.rules import Rules
@@ -24,6 +24,9 @@ NOW = 1_800_000_000_000
 SESSION = "22222222-2222-4222-8222-222222222222"
 RULES = Rules(clean=Redactor.default().text)
 AWS = "AKIA" + "Q3EGWTZ5XLN7RBVD"
+
+
+LS = Command("11111111-0000-4000-8000-000000000001", SESSION, NOW, "ls", "/", exit_code=0)
 
 
 def record(kind: str, *fields: object) -> bytes:
@@ -80,9 +83,7 @@ def test_a_command_becomes_a_row_with_all_that_is_known(world: World) -> None:
     world.append(record("env1", SESSION, 7, "LANG=C", "SHLVL=1", "NOT_ALLOWED=x"))
     world.append(start(1) + end(1, code=2))
     assert world.collect() == Stored(new=1)
-    columns = (
-        "command, exit_code, duration_ms, timestamp, cwd, shell, hostname, git_repo"
-    )
+    columns = "command, exit_code, duration_ms, timestamp, cwd, shell, hostname, git_repo"
     assert world.rows(columns) == [
         ("make", 2, 250, 1_800_000_000_750, "/u/app", "zsh", "vm", "o/r")
     ]
@@ -169,11 +170,11 @@ def test_two_collectors_of_one_file_store_it_once(
     first = collector._take_records
     inside: list[Stored] = []
 
-    def meanwhile(*given: Any) -> Any:
+    def meanwhile(*given: Any, **named: Any) -> Any:
         if not inside:
             inside.append(Stored())
             inside[0] = collect(world.store, world.spool)
-        return first(*given)
+        return first(*given, **named)
 
     monkeypatch.setattr(collector, "_take_records", meanwhile)
     assert world.collect() == Stored()
@@ -266,8 +267,8 @@ def test_lines_that_nobody_understands_are_set_aside_and_the_rest_is_stored(worl
     )
     world.spool.put(b'{"broken\n' + good + b"\n\xff\xfe\n[]\n")
     assert world.collect() == Stored(new=1, refused=3)
-    kept = [path.read_bytes() for path in (world.spool.folder / "refused").iterdir()]
-    assert sorted(kept) == [b"[]\n", b'{"broken\n', b"\xff\xfe\n"]
+    (kept,) = (world.spool.folder / "refused").iterdir()
+    assert kept.read_bytes() == b'{"broken\n\xff\xfe\n[]\n'
 
 
 def test_the_fallback_files_of_the_original_are_replayed_and_renamed(world: World) -> None:
@@ -282,10 +283,31 @@ def test_the_fallback_files_of_the_original_are_replayed_and_renamed(world: Worl
     (folder / "2026-11-15.jsonl").write_bytes(b"\n".join(lines[:2]))  # no line feed at the end
     (folder / "2026-11-16.jsonl").write_bytes(lines[2] + b"\n{broken\n" + lines[0] + b"\n")
     assert replay_fallback(world.store, folder) == Stored(new=3, known=1, refused=1)
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    names = sorted(path.name for path in folder.iterdir())
     assert names == ["2026-11-15.jsonl.done", "2026-11-16.jsonl.partial"]
     assert replay_fallback(world.store, folder) == Stored()
     assert len(world.rows("id")) == 3
+
+
+def test_fallback_files_of_a_program_that_is_still_in_use_are_only_read(world: World) -> None:
+    folder = world.folder / "theirs"
+    folder.mkdir()
+    line = write_envelope(LS)
+    (folder / "2026-11-16.jsonl").write_bytes(line + b"\n{broken\n")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert copy_fallback(world.store, folder) == Stored(new=1, refused=1)
+    assert copy_fallback(world.store, folder) == Stored(known=1, refused=1)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_line_without_an_end_is_skipped_and_the_next_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "_LONGEST_LINE", 1000)
+    line = write_envelope(LS)
+    world.spool.put(b"x" * 2500 + b"\n" + line + b"\n")
+    assert world.collect() == Stored(new=1, refused=1)
+    assert not list(world.spool.folder.iterdir())
 
 
 def test_the_same_event_by_socket_and_spool_is_one_row(world: World) -> None:

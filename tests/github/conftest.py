@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -23,6 +25,19 @@ from threadkeep.redact import Redactor
 TOKEN = "toktoktok-0123456789"
 
 
+@cache
+def _empty_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "knowledge.db"
+        KnowledgeStore.open(path, clock=lambda: NOW).close()
+        return path.read_bytes()
+
+
+@cache
+def _redactor() -> Redactor:
+    return Redactor.default()
+
+
 class Poller:
     """Polls the server into a store; nothing sleeps, and time moves when a test says so."""
 
@@ -34,8 +49,9 @@ class Poller:
         self.slept: list[float] = []
         self.shown: list[Run] = []
         self.settings = GithubSettings(watched_repos=(REPO,), api_url=url)
+        path.write_bytes(_empty_store())
         self.store = KnowledgeStore.open(path, clock=self.clock)
-        self.clean: Callable[[str], str] = Redactor.default().text
+        self.clean: Callable[[str], str] = _redactor().text
         self.api = self.new_api()
 
     def clock(self) -> int:

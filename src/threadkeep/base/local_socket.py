@@ -91,16 +91,15 @@ class LocalSocket:
 
 
 def connect(wanted: Path, timeout: float = CONNECT_SECONDS) -> socket.socket:
-    """Connect to whoever listens; NotFound if nobody does, Busy if it does not take us in time."""
+    """Connect to whoever listens; NotFound if nobody does, Busy if it does not take us in time.
+
+    What follows has no time limit until one is set.
+    """
     path = place_of(wanted, uid=os.getuid())
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    link.settimeout(timeout)
     try:
-        link.connect(os.fspath(path))
+        return _connect(path, timeout)
     except OSError as error:
-        link.close()
         raise _no_connection(error, path) from None
-    return link
 
 
 def peer_uid(link: socket.socket) -> int | None:
@@ -115,10 +114,24 @@ def peer_uid(link: socket.socket) -> int | None:
     return None
 
 
+def _connect(path: Path, timeout: float) -> socket.socket:
+    """Wait in the kernel: with Python's own timeout a full queue is refused at once."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    seconds, part = divmod(timeout, 1)
+    patience = struct.pack("ll", int(seconds), max(int(part * 1_000_000), 1))
+    try:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+        link.connect(os.fspath(path))
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
 def _no_connection(error: OSError, path: Path) -> ThreadkeepError:
     if error.errno in (*_ABSENT, errno.ECONNREFUSED):
         return NotFound(f"nobody listens at {path}", hint="start `threadkeep watch`")
-    if isinstance(error, TimeoutError | BlockingIOError):
+    if isinstance(error, BlockingIOError):
         msg = f"whoever listens at {path} does not answer"
         return Busy(msg, hint="try again in a moment, or restart `threadkeep watch`")
     return translate_os(error, path, "cannot connect to")
@@ -167,17 +180,15 @@ def _make_way(path: Path) -> None:
 
 def _is_dead(path: Path) -> bool:
     """Tell whether nobody listens; raise if somebody does, or if that cannot be told."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(_PROBE_SECONDS)
-        try:
-            link.connect(os.fspath(path))
-        except ConnectionRefusedError:
-            return True
-        except (TimeoutError, BlockingIOError):
-            msg = f"the socket {path} is in use, but its owner does not answer"
-            raise Conflict(msg, hint=f"end that program; or {_CHOOSE}") from None
-        except OSError as error:
-            raise translate_os(error, path, "cannot connect to") from error
+    try:
+        _connect(path, _PROBE_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except BlockingIOError:
+        msg = f"the socket {path} is in use, but its owner does not answer"
+        raise Conflict(msg, hint=f"end that program; or {_CHOOSE}") from None
+    except OSError as error:
+        raise translate_os(error, path, "cannot connect to") from error
     raise _in_use(path)
 
 

@@ -40,36 +40,36 @@ class Backend(Protocol):
     raises becomes the answer to the request; events that `store` refused go to `keep`.
     """
 
-    def store(self, things: list[Event]) -> None:
+    def store(self, things: list[Event], /) -> None:
         """Store events, all or none, each once however often it comes."""
 
-    def keep(self, lines: list[bytes]) -> None:
+    def keep(self, lines: list[bytes], /) -> None:
         """Leave lines of the spool for later; on the disk when this returns."""
 
-    def dropped(self, reason: str, count: int) -> None:
+    def dropped(self, reason: str, count: int, /) -> None:
         """Write down for good that so many events were lost."""
 
     def status(self) -> Status:
         """Tell how it is going."""
 
-    def sessions(self, since_ms: int | None, limit: int) -> list[SessionInfo]:
+    def sessions(self, since_ms: int | None, limit: int, /) -> list[SessionInfo]:
         """Give the newest sessions."""
 
     def events(
-        self, session_id: int | None, since_ms: int | None, project: str | None, limit: int
+        self, session_id: int | None, since_ms: int | None, project: str | None, limit: int, /
     ) -> list[EventInfo]:
         """Give the newest commands."""
 
-    def entities(self, entity_type: str | None) -> list[EntityInfo]:
+    def entities(self, entity_type: str | None, /) -> list[EntityInfo]:
         """Give what the knowledge mentions."""
 
-    def query(self, text: str) -> list[QueryHit]:
+    def query(self, text: str, /) -> list[QueryHit]:
         """Find commands with this text in them."""
 
-    def watch(self, watch: Watch) -> None:
+    def watch(self, watch: Watch, /) -> None:
         """Wait for the CI runs of a commit."""
 
-    def heartbeat(self, heartbeat: Heartbeat) -> None:
+    def heartbeat(self, heartbeat: Heartbeat, /) -> None:
         """Write down a producer's sign of life."""
 
 

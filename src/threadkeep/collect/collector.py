@@ -7,7 +7,7 @@ any point leaves either both or none; and everything has an id under which it is
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from threadkeep.base.spool import APPENDED, Spool, Taken
+from threadkeep.base.spool import APPENDED, WHOLE, Spool, Taken
 from threadkeep.base.sqlite import Tx
 from threadkeep.collect.envelopes import Unsupported, read_line
 from threadkeep.collect.hook_records import (
@@ -24,11 +24,15 @@ _BLOCK: Final = 4 << 20
 _LONGEST_LINE: Final = 12 << 20  # a frame of the socket has at most 10 MiB
 _OLD_SHELL_MS: Final = 90 * 86_400_000
 _SOURCE: Final = "spool"
+_FALLBACK: Final = "fallback"
 
 
 class _Place(NamedTuple):
     offset: int
     skipping: bool  # inside something that is too long
+
+
+_START: Final = _Place(0, skipping=False)
 
 
 class _Moved(Exception):
@@ -50,9 +54,26 @@ def replay_fallback(store: Store, folder: Path) -> Stored:
     total = Stored()
     spool = Spool(folder)
     for taken in spool.take():
-        came = _drain(store, spool, taken, "fallback")
+        came = _drain(store, spool, taken, _FALLBACK)
         _finish(store, spool, taken, ".partial" if came.refused else ".done")
         total.add(came)
+    return total
+
+
+def copy_fallback(store: Store, folder: Path) -> Stored:
+    """Store what lies in another program's fallback folder, and leave its files as they are."""
+    total = Stored()
+    spool = Spool(folder)
+    for path in spool.waiting():
+        place = _START
+        while True:
+            batch, after = _next_batch(store, spool, Taken(path, WHOLE), place, _FALLBACK)
+            if after == place:
+                break
+            with store.db.write() as tx:
+                batch.write(tx)
+            total.add(batch.stored)
+            place = after
     return total
 
 
@@ -64,17 +85,10 @@ def waiting_in(folder: Path) -> int:
 def _drain(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
     """Read a file on from where it was read to, block by block."""
     total = Stored()
-    limit = _BLOCK if taken.kind == APPENDED else _LONGEST_LINE
     while True:
         with store.db.read() as tx:
             place = _place_of(tx, taken)
-        data = spool.read(taken, place.offset, limit)
-        ends = len(data) < limit and spool.is_settled(taken)
-        batch = Batch(store)
-        if taken.kind == APPENDED:
-            after = _take_records(batch, data, place, ends)
-        else:
-            after = _take_lines(batch, spool, data, place, ends, origin)
+        batch, after = _next_batch(store, spool, taken, place, origin)
         if after == place:
             return total
         try:
@@ -86,7 +100,23 @@ def _drain(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
         total.add(batch.stored)
 
 
-def _take_records(batch: Batch, data: bytes, place: _Place, ends: bool) -> _Place:
+def _next_batch(
+    store: Store, spool: Spool, taken: Taken, place: _Place, origin: str
+) -> tuple[Batch, _Place]:
+    """Prepare the next block of a file; give where the one after it begins."""
+    batch = Batch(store)
+    limit = _BLOCK if taken.kind == APPENDED else _LONGEST_LINE
+    data = spool.read(taken, place.offset, limit)
+    ends = len(data) < limit and spool.is_settled(taken)
+    if taken.kind == APPENDED:
+        return batch, _take_records(batch, data, place, ends=ends)
+    after, refused = _take_lines(batch, data, place, origin, ends=ends)
+    if refused and origin != _FALLBACK:  # there the file itself is kept
+        spool.set_aside(b"".join(refused))
+    return batch, after
+
+
+def _take_records(batch: Batch, data: bytes, place: _Place, *, ends: bool) -> _Place:
     """Hand over the records that shells appended; give where the next ones begin."""
     parsed = read_records(data, final=ends, skipping=place.skipping)
     ended = {_key(record) for record in parsed.records if isinstance(record, EndRecord)}
@@ -106,35 +136,35 @@ def _key(record: StartRecord | EndRecord) -> tuple[str, int, int, str]:
 
 
 def _take_lines(
-    batch: Batch, spool: Spool, data: bytes, place: _Place, ends: bool, origin: str
-) -> _Place:
-    """Hand over the lines that a program left; one that nobody understands is set aside."""
+    batch: Batch, data: bytes, place: _Place, origin: str, *, ends: bool
+) -> tuple[_Place, list[bytes]]:
+    """Hand over the lines that a program left; give those that nobody understands back."""
     end = len(data) if ends else data.rfind(b"\n") + 1
     if not end:  # a line without an end
         too_long = len(data) >= _LONGEST_LINE
-        return _Place(place.offset + len(data), skipping=True) if too_long else place
+        return (_Place(place.offset + len(data), skipping=True) if too_long else place), []
     lines = data[:end].split(b"\n")
-    for number, line in enumerate(lines):
-        if number == 0 and place.skipping:
-            batch.refuse(_SOURCE, "too long")
-        elif line.strip():
-            _take_line(batch, spool, line, origin)
-    return _Place(place.offset + end, skipping=False)
+    if place.skipping:
+        batch.refuse(_SOURCE, "too long")
+        lines = lines[1:]
+    refused = [line + b"\n" for line in lines if line.strip() and not _taken(batch, line, origin)]
+    return _Place(place.offset + end, skipping=False), refused
 
 
-def _take_line(batch: Batch, spool: Spool, line: bytes, origin: str) -> None:
+def _taken(batch: Batch, line: bytes, origin: str) -> bool:
     try:
         batch.add(read_line(line, origin))
     except Unsupported:
         batch.refuse(_SOURCE, "unknown payload")
     except Invalid:
-        spool.set_aside(line + b"\n")
         batch.refuse(_SOURCE, "not understood")
+        return False
+    return True
 
 
 def _place_of(tx: Tx, taken: Taken) -> _Place:
     row = tx.one("spool_cursor", {"name": taken.name})
-    return _Place(0, skipping=False) if row is None else _Place(row[0], bool(row[1]))
+    return _START if row is None else _Place(row[0], bool(row[1]))
 
 
 def _move(tx: Tx, taken: Taken, before: _Place, after: _Place, now: int) -> None:

@@ -58,12 +58,12 @@ def import_past(
     for file in files:
         came = ImportedFile(file.kind, str(file.path))
         done.files.append(came)
-        _import(store, file, came, dry_run, show)
+        _import(store, file, came, show, dry_run=dry_run)
     return done
 
 
 def _import(
-    store: Store, file: HistoryFile, came: ImportedFile, dry_run: bool, show: Progress
+    store: Store, file: HistoryFile, came: ImportedFile, show: Progress, *, dry_run: bool
 ) -> None:
     tally = Tally()
     entries = _once(read_past(file, tally))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from threadkeep.base.spool import Spool
-from threadkeep.collect.collector import collect, replay_fallback, waiting_in
+from threadkeep.collect.collector import collect, copy_fallback, replay_fallback, waiting_in
 from threadkeep.collect.importing import Imported, Progress, import_past, no_progress
 from threadkeep.collect.probing import Probed, probe
 from threadkeep.collect.reporting import report
@@ -48,10 +48,10 @@ class Observations:
         """Count the files that lie in the spool and in Hippo's fallback folder."""
         return len(self.spool.waiting()) + waiting_in(self._fallback)
 
-    def replay(self, folder: Path) -> Stored:
-        """Store what Hippo's programs left in a fallback folder."""
+    def copy(self, folder: Path) -> Stored:
+        """Store what lies in the fallback folder of a Hippo that is still in use."""
         refuse_write(self.store.access)
-        return replay_fallback(self.around, folder)
+        return copy_fallback(self.around, folder)
 
     def import_history(
         self, files: Iterable[HistoryFile], *, dry_run: bool = False, show: Progress = no_progress

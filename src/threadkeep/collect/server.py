@@ -267,8 +267,8 @@ class Server:
             connection.busy = True
             try:
                 while (frame := connection.decoder.take()) is not None:
-                    connection.since = self._loop.time()
                     await self._attend(frame, writer)
+                    connection.since = self._loop.time()
                 self._check_unfinished()
             except TooLarge as error:  # where the next frame begins, nobody knows
                 self._counts["errors"] += 1
@@ -287,9 +287,12 @@ class Server:
             async with asyncio.timeout_at(deadline) as connection.waiting:
                 return await reader.read(_CHUNK)
         except TimeoutError:
-            if not self._ending.is_set():
+            if connection.decoder.held and not self._ending.is_set():
+                raise  # drop by drop it would go on for ever
+            data = await _what_is_there(reader)
+            if not data and not self._ending.is_set():
                 raise
-            return await _what_is_there(reader)
+            return data
         finally:
             connection.waiting = None
 
@@ -320,7 +323,7 @@ class Server:
         except Unsupported:
             self._buffer.lose("unsupported")
         except Invalid as error:
-            log.warning("an event was refused: %s", error)
+            log.debug("an event was refused: %s", error)
             self._buffer.lose("invalid")
         else:
             while not self._buffer.add(event, size):

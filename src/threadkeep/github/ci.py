@@ -21,6 +21,10 @@ def _quiet(_: object) -> None:
     """Tell nobody."""
 
 
+def _wait(stop: threading.Event, seconds: float) -> None:
+    stop.wait(seconds)
+
+
 class Ci:
     """What CI did, as far as this store knows; `api` is asked for only when a server is needed."""
 
@@ -48,7 +52,7 @@ class Ci:
         follow(
             *(self._api(), context, self.settings, self._clean, context.clock),
             stop=stop.is_set,
-            wait=stop.wait,
+            wait=lambda seconds: _wait(stop, seconds),
             tell=tell,
         )
 

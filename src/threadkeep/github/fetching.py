@@ -14,7 +14,6 @@ from threadkeep.github.parsing import (
     cut_excerpt,
     read_annotations,
     read_jobs,
-    read_run,
     read_runs,
     rows_of,
 )
@@ -62,9 +61,9 @@ def gather_runs(
     return list({run.id: run for run in runs}.values())  # a new run moves others to the next page
 
 
-def fetch_run(api: Api, repo: str, run_id: int, clean: Clean) -> Run | None:
-    """Ask for one run."""
-    return read_run(api.get(f"{repo_path(repo)}/actions/runs/{run_id}").value, repo, clean)
+def run_path(repo: str, run_id: int) -> str:
+    """Say where one run is."""
+    return f"{repo_path(repo)}/actions/runs/{run_id}"
 
 
 def fetch_details(api: Api, run: Run, keep: int, clean: Clean) -> Fetched:
@@ -72,7 +71,7 @@ def fetch_details(api: Api, run: Run, keep: int, clean: Clean) -> Fetched:
 
     What was deleted is not there. What cannot be had now is counted as missing.
     """
-    path = f"{repo_path(run.repo)}/actions/runs/{run.id}/jobs?per_page=100"
+    path = f"{run_path(run.repo, run.id)}/jobs?per_page=100"
     troubles: list[ThreadkeepError] = []
     try:
         pages = [rows_of(page, "jobs") for page in api.pages(path)]

@@ -123,8 +123,8 @@ def _annotation(value: Any, job_name: str, clean: Clean) -> Annotation | None:
     said = _get(value, "message")
     if not isinstance(said, str):
         return None
-    raw = _sound(said)[:_LONGEST_MESSAGE]
-    message = clean(raw)
+    raw = _sound(said[: 2 * _LONGEST_MESSAGE])
+    message = clean(raw)[:_LONGEST_MESSAGE]
     blame = find_blame(job_name, raw)
     if blame.rule_id is not None and blame.rule_id not in message:  # it was a secret
         blame = Blame()

@@ -12,17 +12,18 @@ import msgspec
 
 from threadkeep.base.clock import Clock
 from threadkeep.base.config import GithubSettings
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite import Database, Tx
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.github.api import Api
-from threadkeep.github.fetching import Fetched, Look, fetch_details, fetch_run, gather_runs
-from threadkeep.github.parsing import Clean, lesson_key
+from threadkeep.github.api import Api, Reply
+from threadkeep.github.fetching import Fetched, Look, fetch_details, gather_runs, run_path
+from threadkeep.github.parsing import Clean, lesson_key, read_run
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.lessons import LessonKey, LessonRules
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.watchlist import Watched, clean_up, settle, watched
+from threadkeep.knowledge.watchlist import Watched, clean_up, reopen, settle, watched
 from threadkeep.knowledge.workflows import (
+    COMPLETED,
     Annotation,
     Run,
     drop_old_answers,
@@ -74,7 +75,8 @@ class _Pass(msgspec.Struct):
     clock: Clock
     show: Show
     report: Report
-    seen: set[int]
+    seen: set[int]  # runs that were in an answer
+    same: set[int]  # runs of which the server says that they are as they were
     unchanged: list[int]
 
 
@@ -91,10 +93,10 @@ def poll(
     An error of one repository is reported and does not stop the others.
     """
     refuse_write(context.access)
-    work = _Pass(api, context.db, settings, clean, clock, show, Report(), set(), [])
+    work = _Pass(api, context.db, settings, clean, clock, show, Report(), set(), set(), [])
     before = api.requests
     with work.db.read() as tx:
-        waiting = [one for one in watched(tx, clock()) if one.is_open]
+        waiting = watched(tx, clock())
     looks = plan_looks(settings.watched_repos, waiting)
     for look in looks:
         _guarded(work, look.repo, partial(_look_at, work, look))
@@ -103,7 +105,7 @@ def poll(
         _guarded(work, repo, partial(_look_at_open, work, repo))
     work.report.repos = len(repos)
     work.report.requests = api.requests - before
-    _finish(work, waiting)
+    _finish(work)
     return work.report
 
 
@@ -124,11 +126,9 @@ def _note(work: _Pass, repo: str, error: ThreadkeepError) -> None:
     work.report.errors.append(Trouble(repo, work.clean(str(error))))
 
 
-def _finish(work: _Pass, waiting: Sequence[Watched]) -> None:
+def _finish(work: _Pass) -> None:
     report, now = work.report, work.clock()
     with work.db.write() as tx:
-        for one in waiting:
-            settle(tx, one.sha, one.repo)
         touch_runs(tx, work.unchanged, now)
         clean_up(tx, now)
         drop_old_answers(tx, now)
@@ -143,14 +143,12 @@ def _finish(work: _Pass, waiting: Sequence[Watched]) -> None:
 
 
 def _look_at(work: _Pass, look: Look) -> None:
-    url = work.api.url + look.path
     with work.db.read() as tx:
-        answer = last_answer(tx, url)
         is_new = not knows_repo(tx, look.repo)
-    reply = work.api.get(look.path, answer and answer.etag)
-    if reply.is_same and answer is not None:
+    reply = _ask(work, look.path)
+    if reply is None:
         with work.db.write() as tx:
-            same_answer(tx, url, answer, work.clock())
+            _settle(tx, look)
         return
 
     def is_far_enough(runs: list[Run]) -> bool:
@@ -159,9 +157,36 @@ def _look_at(work: _Pass, look: Look) -> None:
     runs = gather_runs(work.api, look, reply, work.clean, is_far_enough)
     for run in reversed(runs):
         _keep(work, run)
+    _answered(work, look.path, reply, runs)
+    with work.db.write() as tx:
+        _settle(tx, look)
+
+
+def _ask(work: _Pass, path: str) -> Reply | None:
+    """Ask for runs; None if they are as they were."""
+    url = work.api.url + path
+    with work.db.read() as tx:
+        answer = last_answer(tx, url)
+    reply = work.api.get(path, answer and answer.etag)
+    if answer is None or not reply.is_same:
+        return reply
+    work.same.update(answer.runs)
+    with work.db.write() as tx:
+        same_answer(tx, url, answer, work.clock())
+    return None
+
+
+def _answered(work: _Pass, path: str, reply: Reply, runs: Sequence[Run]) -> None:
+    """Remember an answer, now that its runs are stored."""
     if reply.etag:
+        ids = [run.id for run in runs]
         with work.db.write() as tx:
-            keep_answer(tx, url, reply.etag, [run.id for run in runs], work.clock())
+            keep_answer(tx, work.api.url + path, reply.etag, ids, work.clock())
+
+
+def _settle(tx: Tx, look: Look) -> None:
+    if look.sha is not None:
+        settle(tx, look.sha, look.repo)
 
 
 def _any_known(work: _Pass, runs: Sequence[Run]) -> bool:
@@ -170,24 +195,28 @@ def _any_known(work: _Pass, runs: Sequence[Run]) -> bool:
 
 
 def _look_at_open(work: _Pass, repo: str) -> None:
-    """Ask for runs that were not finished when they were last on a list, and are on none now."""
+    """Ask for runs that are not completely known and on no list, or of which a part is missing."""
     with work.db.read() as tx:
         waiting = open_runs(tx, repo, work.clock())
-    for run_id in waiting:
-        if run_id not in work.seen:
-            _guarded(work, repo, partial(_look_at_run, work, repo, run_id))
+    for run_id, status in waiting.items():
+        going_on = status != COMPLETED
+        if run_id not in work.seen and not (going_on and run_id in work.same):
+            step = partial(_look_at_run, work, repo, run_id, going_on=going_on)
+            _guarded(work, repo, step)
 
 
-def _look_at_run(work: _Pass, repo: str, run_id: int) -> None:
+def _look_at_run(work: _Pass, repo: str, run_id: int, *, going_on: bool) -> None:
+    path = run_path(repo, run_id)
     try:
-        run = fetch_run(work.api, repo, run_id, work.clean)
+        reply = _ask(work, path) if going_on else work.api.get(path)
     except NotFound:
-        run = None
-    if run is not None:
-        _keep(work, run)
+        with work.db.write() as tx:
+            note_gone(tx, run_id, work.clock())
         return
-    with work.db.write() as tx:
-        note_gone(tx, run_id, work.clock())
+    run = None if reply is None else read_run(reply.value, repo, work.clean)
+    if reply is not None and run is not None:
+        _keep(work, run)
+        _answered(work, path, reply, [run])
 
 
 # ---------------------------------------------------------------------- single runs
@@ -218,7 +247,8 @@ def _store(work: _Pass, run: Run, fetched: Fetched | None) -> None:
 
     with work.db.write() as tx:
         kept = keep_run(tx, run, details, key_of, rules, work.clock())
-        settle(tx, run.head_sha, run.repo)
+        if kept.again:
+            reopen(tx, run.head_sha, run.repo)
     for trouble in fetched.troubles if fetched else ():
         _note(work, run.repo, trouble)
     report = work.report

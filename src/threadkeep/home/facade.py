@@ -282,8 +282,10 @@ class Home:
     def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "Adopted":
         """Bring in the data of an installed original: hermes, grida, hippo or nanoclaw."""
         from threadkeep.home.adopting import adopt  # noqa: PLC0415  (loads every store)
+        from threadkeep.home.observing import with_fallback  # noqa: PLC0415  (the same)
 
-        return adopt(self, program, path, environ=self._environ, **options)
+        done = adopt(self, program, path, environ=self._environ, **options)
+        return with_fallback(self, done) if program == "hippo" else done
 
     @cached_property
     def zone(self) -> str:

@@ -57,12 +57,12 @@ def keeping(
 def _listen(
     path: Path, backend: Backend, stop: threading.Event, tell: Tell, stack: ExitStack
 ) -> None:
+    server = Server(path, backend)
     try:
-        server = Server(path, backend)
+        server.start()
     except ThreadkeepError as error:
         tell(f"{error.message}; nothing is heard from its clients here")
         return
-    server.start()
     stack.callback(server.stop)
     tell(f"listening on {server.path}")
 

@@ -9,12 +9,14 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.config import store_path
 from threadkeep.base.spool import Spool
 from threadkeep.capture.exclusion import Exclusion
-from threadkeep.collect.observing import Observations
+from threadkeep.collect.collector import waiting_in
+from threadkeep.collect.observing import FALLBACK, Observations
 from threadkeep.collect.reporting import report
 from threadkeep.collect.rules import Rules
 from threadkeep.collect.storing import Facts, Store
 from threadkeep.collect.visits import VisitRules, rules_of
 from threadkeep.home.history import excluded_places
+from threadkeep.home.originals import Adopted
 from threadkeep.knowledge.observed import Observed
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.git_facts import GitCache, facts_at
@@ -82,6 +84,17 @@ def open_observations(home: "Home", store: KnowledgeStore) -> Observations:
     except BaseException:
         store.close()
         raise
+
+
+def with_fallback(home: "Home", done: Adopted) -> Adopted:
+    """Add what Hippo's programs could not deliver to what was imported; its files stay."""
+    folder = done.original.path.parent / FALLBACK
+    if done.dry_run or not waiting_in(folder):
+        return done
+    with home.observations(done.target) as observations:
+        came = observations.copy(folder)
+    note = f"{came.new} events that Hippo had not delivered were brought in from {folder}"
+    return msgspec.structs.replace(done, notes=[*done.notes, note])
 
 
 def _fresh_facts() -> Facts:

@@ -56,9 +56,9 @@ def count_once_more(before: Waiting | None, at: int, window_ms: int) -> Waiting:
     """Count a failure together with those before it, as far as they are within the window."""
     if before is None or at - before.first_seen_at > window_ms:
         return Waiting(1, at)
-    if before.first_seen_at - at > window_ms:  # an old run came to light late: it counts for none
+    if before.first_seen_at - at > window_ms:  # an old run came to light late
         return before
-    return Waiting(before.times + 1, min(before.first_seen_at, at))
+    return before._replace(times=before.times + 1)
 
 
 def learn(tx: Tx, key: LessonKey, rules: LessonRules, at: int) -> bool:

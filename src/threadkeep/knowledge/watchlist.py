@@ -64,8 +64,16 @@ def watched(tx: Tx, now: int) -> list[Watched]:
     return [Watched(*row[:5], *map(bool, row[5:])) for row in rows]
 
 
+def reopen(tx: Tx, sha: str, repo: str) -> None:
+    """Take back what was said about a commit: a run of it was started again."""
+    tx.run("ci_set_terminal", {"sha": sha, "repo": repo, "status": None})
+
+
 def settle(tx: Tx, sha: str, repo: str) -> None:
-    """Bring a watched commit in line with its runs: failed, passed and gone, or still open."""
+    """Bring a watched commit in line with its runs: failed, passed and gone, or still open.
+
+    All of its runs must be stored: the ones that passed would hide another that is to come.
+    """
     key = {"sha": sha, "repo": repo}
     said = verdict(tx.all("ci_outcomes", key))
     if said == "":

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.json import encode
+from threadkeep.base.json import decode, encode
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn
 
@@ -110,6 +110,7 @@ class Kept(NamedTuple):
     changed: bool = False
     detailed: bool = False
     lessons: int = 0  # failures that are lessons by now
+    again: bool = False  # it was started again
 
 
 # ---------------------------------------------------------------------- deciding
@@ -171,24 +172,25 @@ def keep_run(
     if is_outdated(known, run):
         return Kept()
     changed = not is_same(known, run)
+    again = known is not None and known.attempt < run.attempt
     tx.run("ci_put_run", {**_columns(run), "now": now})
     state = _State(run.attempt)
     if known is not None and known.attempt == run.attempt:
         state = _State(run.attempt, known.detailed, known.tries, known.due_at)
     if details is None or state.detailed:
         _put_state(tx, run.id, state)
-        return Kept(changed)
+        return Kept(changed, again=again)
     for job in details.jobs:
         _put_job(tx, run, job)
     if details.missing and state.tries + 1 < TRIES:
         tries = state.tries + 1
         _put_state(tx, run.id, state._replace(tries=tries, due_at=next_due(tries, now)))
-        return Kept(changed)
+        return Kept(changed, again=again)
     _put_state(tx, run.id, state._replace(detailed=True))
     tx.run("ci_enqueue", {"id": run.id, "now": now})
     at = min(run.completed_at or now, now)
     lessons = sum(learn(tx, key_of(a), rules, at) for a in failures(run, details.jobs))
-    return Kept(changed, detailed=True, lessons=lessons)
+    return Kept(changed, detailed=True, lessons=lessons, again=again)
 
 
 def failures(run: Run, jobs: Iterable[Job]) -> list[Annotation]:
@@ -246,13 +248,13 @@ class Answer(NamedTuple):
     """The tag of an answer, and the runs that it told of."""
 
     etag: str
-    runs: str  # a JSON array of numbers
+    runs: tuple[int, ...]
 
 
 def last_answer(tx: Tx, url: str) -> Answer | None:
     """Give the tag of the last answer to a request, None if there is none."""
     row = tx.one("ci_answer", {"url": url})
-    return None if row is None else Answer(*row)
+    return None if row is None else Answer(row[0], tuple(decode(row[1])))
 
 
 def keep_answer(tx: Tx, url: str, etag: str, runs: Sequence[int], now: int) -> None:
@@ -263,7 +265,7 @@ def keep_answer(tx: Tx, url: str, etag: str, runs: Sequence[int], now: int) -> N
 def same_answer(tx: Tx, url: str, answer: Answer, now: int) -> None:
     """Note that a request was answered as before: its runs were seen again."""
     tx.run("ci_touch_answer", {"url": url, "now": now})
-    tx.run("ci_touch_runs", {"ids": answer.runs, "now": now})
+    touch_runs(tx, answer.runs, now)
 
 
 def touch_runs(tx: Tx, runs: Sequence[int], now: int) -> None:
@@ -281,10 +283,10 @@ def knows_repo(tx: Tx, repo: str) -> bool:
     return tx.value("ci_any_run", {"repo": repo}) is not None
 
 
-def open_runs(tx: Tx, repo: str, now: int) -> list[int]:
-    """Name the newest runs of a repository that are not completely known yet, as far as due."""
+def open_runs(tx: Tx, repo: str, now: int) -> dict[int, str]:
+    """Give the newest runs of a repository that are not completely known yet, by their status."""
     values = {"repo": repo, "now": now, "limit": _OPEN_RUNS}
-    return [int(row[0]) for row in tx.all("ci_open_runs", values)]
+    return dict(tx.all("ci_open_runs", values))
 
 
 # ---------------------------------------------------------------------- reading

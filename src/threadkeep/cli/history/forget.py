@@ -64,6 +64,8 @@ def forget(
     """
     _refuse_too_much(sessions, project, since, until, pattern)
     what = _what(call, sessions, project, read_times(since, until), pattern, harness)
+    if not dry_run:
+        _collect_first(call)
     with looking(call) as history, progress_bar(wanted=not call.as_json) as show:
         planned = history.forget(what, dry_run=True, show=show)
     empty = not any(getattr(planned, name) for name in _KINDS)
@@ -79,6 +81,13 @@ def forget(
     ):
         done = history.forget(what, dry_run=False, show=show)
     _tell(call, done, dry_run=False)
+
+
+def _collect_first(call: Call) -> None:
+    """Bring in what shells and browsers left: it could not be forgotten else."""
+    if call.home.knowledge_path(call.db).exists():
+        with call.home.observations(call.db, must_exist=True) as observations:
+            observations.collect()
 
 
 def _refuse_too_much(

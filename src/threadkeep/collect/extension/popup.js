@@ -32,6 +32,7 @@ const waitingText = ({ waiting, dropped }) => (dropped > 0 ? `${waiting} (${drop
 
 const show = (status) => {
   const { page, host, hostLacks } = status;
+  for (const control of document.querySelectorAll("input, button")) control.disabled = false;
   element("enabled").checked = status.enabled;
   element("page").textContent = pageText(status);
   element("hint").hidden = !hostLacks;

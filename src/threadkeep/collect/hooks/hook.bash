@@ -28,8 +28,6 @@ else
   __threadkeep_mark+='\D{%s}'
 fi
 __threadkeep_mark+='}${__threadkeep_cwd:=$PWD}}}'
-# The number that the next line of the history will have.
-__threadkeep_next='\!'
 # From 5.1 on a list of prompt commands, each of which finds $?, $_ and PIPESTATUS as they were.
 __threadkeep_lists=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501))
 
@@ -88,19 +86,27 @@ __threadkeep_ask() {
   : >|"$scratch"
 }
 
+# Set `number`, `stamp` and `command` to the last line of the history.
+__threadkeep_last_line() {
+  local output
+  __threadkeep_ask history 1
+  [[ $output == *$'\x1e'*$'\x1f'* ]] || return 1
+  number=${output%%$'\x1e'*}
+  number=${number//[!0-9]/}
+  output=${output#*$'\x1e'}
+  stamp=${output%%$'\x1f'*}
+  command=${output#*$'\x1f'}
+  command=${command%$'\n'}
+}
+
 # Set `command` to the line that was added to the history since the last prompt was shown; fails
 # when none was. The number does not grow where `erasedups` took an older line away: then the line's
 # time tells.
 __threadkeep_added() {
-  local output stamp number=${__threadkeep_next@P}
-  __threadkeep_ask history 1
-  [[ $output == *$'\x1e'*$'\x1f'* ]] || return 1
-  output=${output#*$'\x1e'}
-  stamp=${output%%$'\x1f'*}
-  ((number > __threadkeep_number || stamp > __threadkeep_shown)) || return 1
-  command=${output#*$'\x1f'}
-  command=${command%$'\n'}
-  [[ :${HISTCONTROL-}: == *:threadkeep_ignoredups:* ]] && __threadkeep_drop_double "$((number - 1))"
+  local number stamp
+  __threadkeep_last_line || return 1
+  ((number > __threadkeep_number || stamp > __threadkeep_stamp)) || return 1
+  [[ :${HISTCONTROL-}: == *:threadkeep_ignoredups:* ]] && __threadkeep_drop_double "$number"
   builtin shopt -q cmdhist || __threadkeep_join_lines "$((number - __threadkeep_number))"
   return 0
 }
@@ -128,6 +134,7 @@ __threadkeep_join_lines() {
 
 __threadkeep_capture() {
   [[ $command == [[:blank:]]* || $command == 'threadkeep run '* ]] && return 0
+  [[ ${__threadkeep_leaving-} && $command != *exit* && $command != *logout* ]] && code=
   __threadkeep_seq=$((__threadkeep_seq + 1))
   __threadkeep_environment
   __threadkeep_append end1 "$THREADKEEP_SESSION_ID" $$ "$__threadkeep_seq" bash "${HOSTNAME-}" \
@@ -143,10 +150,9 @@ __threadkeep_prompt() {
   set +eufvxC
   [[ $ended ]] || builtin printf -v ended '%(%s)T' -1
   __threadkeep_started= __threadkeep_cwd=
-  if [[ $started || ${__threadkeep_next@P} != "$__threadkeep_number" ]] && __threadkeep_added; then
-    # A line that bash could not read is in the history too, but did not run.
-    [[ $__threadkeep_on && ($started || ! ${PS0-} == *"$__threadkeep_mark"*) ]] &&
-      __threadkeep_capture
+  # Without a time nothing was run, unless there is no mark that could have set it.
+  if [[ $started || ${PS0-} != *"$__threadkeep_mark"* ]] && __threadkeep_added; then
+    [[ $__threadkeep_on ]] && __threadkeep_capture
   fi
   __threadkeep_settle
   ((__threadkeep_lists)) || [[ $- == *e* ]] || return "$code"
@@ -156,15 +162,15 @@ __threadkeep_prompt() {
 # The last of the prompt commands: remembers how things are before the next command. Other prompt
 # commands may have read the history of other shells into this one.
 __threadkeep_ready() {
-  local code=$? mode=${THREADKEEP_SHELL-}
+  local code=$? command number=0 stamp=0
   local -
   set +eufvxC
+  __threadkeep_last_line
+  __threadkeep_number=$number __threadkeep_stamp=$stamp
+  __threadkeep_on=1
+  [[ ${THREADKEEP_SHELL-} == off ]] && __threadkeep_on=
   __threadkeep_take_doubles
   __threadkeep_set_mark
-  __threadkeep_on=1
-  [[ $mode == off ]] && __threadkeep_on=
-  __threadkeep_number=${__threadkeep_next@P}
-  builtin printf -v __threadkeep_shown '%(%s)T' -1
   ((__threadkeep_lists)) || [[ $- == *e* ]] || return "$code"
   return 0
 } 2>/dev/null
@@ -172,13 +178,15 @@ __threadkeep_ready() {
 # With `ignoredups` a repeated command leaves the history as it was, just as a hidden one does. So
 # bash adds the double, and it is taken out at the next prompt; bash passes over unknown words.
 __threadkeep_take_doubles() {
-  local words=:${HISTCONTROL-}:
-  [[ $words == *:ignoreboth:* || $words == *:ignoredups:* ]] || return 0
-  [[ ${HISTCONTROL@a} == *r* ]] && return 0
-  words=${words//:ignoreboth:/:ignorespace:ignoredups:}
-  words=${words//:ignoredups:/:threadkeep_ignoredups:}
-  words=${words#:}
-  HISTCONTROL=${words%:}
+  local folder words=:${HISTCONTROL-}:
+  if __threadkeep_folder; then
+    words=${words//:ignoreboth:/:ignorespace:ignoredups:}
+    words=${words//:ignoredups:/:threadkeep_ignoredups:}
+  else # nothing can be read back from the history now, so bash has to do it
+    words=${words//:threadkeep_ignoredups:/:ignoredups:}
+  fi
+  words=${words#:} words=${words%:}
+  [[ $words == "${HISTCONTROL-}" || ${HISTCONTROL@a} == *r* ]] || HISTCONTROL=$words
 }
 
 __threadkeep_set_mark() {
@@ -248,16 +256,18 @@ __threadkeep_join_session() {
   export THREADKEEP_SESSION_ID=$id THREADKEEP_SESSION_PLACE="${known%%|*}|$marks"
 } 2>/dev/null
 
-# `exit` is known only if nobody else wants to be told of the end.
+# `exit` is known only if nobody else wants to be told of the end. bash calls the trap as well when
+# its terminal is closed, and then nobody knows how the command ended.
 __threadkeep_watch_exit() {
   local output
   local -
   set +eufvxC
-  __threadkeep_ask trap -p EXIT && [[ ! $output ]] && builtin trap __threadkeep_prompt EXIT
+  __threadkeep_ask trap -p EXIT && [[ ! $output ]] &&
+    builtin trap '__threadkeep_leaving=1 __threadkeep_prompt' EXIT
 } 2>/dev/null
 
 if [[ ${__threadkeep_pid-} != "$$" ]]; then
-  __threadkeep_pid=$$ __threadkeep_seq=0 __threadkeep_number=0 __threadkeep_shown=0
+  __threadkeep_pid=$$ __threadkeep_seq=0 __threadkeep_number=0 __threadkeep_stamp=0
   __threadkeep_started= __threadkeep_cwd= __threadkeep_on=
   builtin printf -v __threadkeep_file 'bash-%s-%(%s)T.tk' $$ -1
   __threadkeep_join_session || :

@@ -20,8 +20,9 @@ typeset -ga __threadkeep_names=(
 # sysopen gives the mode itself, so the user's umask is never touched.
 __threadkeep_append() {
   local folder=${THREADKEEP_SPOOL:-$__threadkeep[spool]} text="${(j::)@}" fd
+  local marks=$'[\x1d\x1e\x1f]' instead=$'\xef\xbf\xbd'
   [[ -O $folder && -w $folder ]] || return 1
-  [[ $text == *[$'\x1d\x1e\x1f']* ]] && set -- "${@//[$'\x1d\x1e\x1f']/$'\xef\xbf\xbd'}"
+  [[ $text == *${~marks}* ]] && set -- "${@//${~marks}/$instead}"
   text=$'\x1e'"${(pj:\x1f:)@}"$'\x1d\n'
   sysopen -a -w -o creat -m 0600 -u fd -- $folder/$__threadkeep[file] 2>/dev/null || return 1
   { syswrite -o $fd -- $text 2>/dev/null } always { exec {fd}>&- }

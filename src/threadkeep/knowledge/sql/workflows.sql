@@ -25,7 +25,7 @@ UPDATE workflow_runs SET last_seen_at = :now WHERE id IN (SELECT value FROM json
 SELECT 1 FROM workflow_runs WHERE repo = :repo LIMIT 1
 
 -- name: ci_open_runs
-SELECT r.id FROM tk_ci_runs AS t JOIN workflow_runs AS r ON r.id = t.run_id
+SELECT r.id, r.status FROM tk_ci_runs AS t JOIN workflow_runs AS r ON r.id = t.run_id
 WHERE t.detailed = 0 AND t.due_at <= :now AND r.repo = :repo ORDER BY r.id DESC LIMIT :limit
 
 -- name: ci_put_job

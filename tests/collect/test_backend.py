@@ -1,0 +1,234 @@
+"""The socket in front of a real store: what is said over it is stored, and read back."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from threadkeep import Home
+from threadkeep.collect.backend import Backend
+from threadkeep.collect.client import Client
+from threadkeep.collect.observing import Observations
+from threadkeep.collect.protocol import (
+    Ack,
+    Entities,
+    Events,
+    GetEntities,
+    GetEvents,
+    GetSessions,
+    GetStatus,
+    QueryResult,
+    RawQuery,
+    RegisterWatchSha,
+    Request,
+    Sessions,
+    Shutdown,
+    Status,
+    UpdateSourceHealthHeartbeat,
+)
+from threadkeep.collect.server import Server
+from threadkeep.errors import Conflict, StorageFull
+from threadkeep.home.keeping import keeping
+from threadkeep.home.observing import socket_path
+from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
+
+SESSION = "22222222-2222-4222-8222-222222222222"
+NOW = 1_800_000_000_000
+LS = Command(
+    *("11111111-0000-4000-8000-000000000001", SESSION, NOW, "ls -la", "/u/app"),
+    exit_code=0,
+    shell="zsh",
+    hostname="vm",
+)
+AWS = "AKIA" + "Q3EGWTZ5XLN7RBVD"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "h")
+
+
+@pytest.fixture
+def observations(home: Home) -> Iterator[Observations]:
+    with home.observations() as observations:
+        yield observations
+
+
+@pytest.fixture
+def client(home: Home, observations: Observations) -> Iterator[Client]:
+    server = Server(socket_path(home), Backend(observations, "9.9"))
+    server.start()
+    with Client(server.path, timeout=10) as client:
+        yield client
+    server.stop()
+
+
+def rows(client: Client, request: Request) -> list[Any]:
+    answer = client.ask(request)
+    assert isinstance(answer, Sessions | Events | Entities | QueryResult), answer
+    return list(answer.rows)
+
+
+def status(client: Client) -> Status:
+    answer = client.ask(GetStatus())
+    assert isinstance(answer, Status), answer
+    return answer
+
+
+def change(thing: Any, **fields: Any) -> Any:
+    return msgspec.structs.replace(thing, **fields)
+
+
+def test_what_is_ingested_is_listed(client: Client) -> None:
+    client.send(change(LS, env={"LANG": "C"}))
+    client.send(change(LS, envelope_id="11111111-0000-4000-8000-000000000002", command="make"))
+    (session,) = rows(client, GetSessions(limit=10))
+    assert (session.hostname, session.shell, session.event_count) == ("vm", "zsh", 2)
+    events = rows(client, GetEvents(project="app"))
+    assert sorted(event.command for event in events) == ["ls -la", "make"]
+    assert rows(client, GetEvents(project="other")) == []
+    (hit,) = rows(client, RawQuery("mak"))
+    assert (hit.command, hit.relevance) == ("make", "keyword")
+    assert rows(client, GetEntities()) == []
+
+
+def test_status_tells_version_and_size(client: Client) -> None:
+    found = status(client)
+    assert found.version == "9.9"
+    assert found.db_size_bytes > 0
+    assert not found.brain_reachable
+
+
+def test_probes_are_counted_nowhere(client: Client, observations: Observations) -> None:
+    client.send(change(LS, probe_tag="3f6b0000-0000-4000-8000-000000000001"))
+    assert rows(client, GetEvents()) == rows(client, GetSessions()) == []
+    assert (status(client).events_today, status(client).queue_depth) == (0, 0)
+    with observations.store.context.db.read() as tx:
+        assert tx.execute("SELECT count(*) FROM events").fetchone() == (1,)
+
+
+def test_secrets_are_masked_and_what_is_excluded_stays_out(tmp_path: Path) -> None:
+    folder = tmp_path / "h"
+    folder.mkdir()
+    (folder / "config.toml").write_text(
+        '[capture]\nexclude = ["/u/private"]\n[browser]\nexclude = ["bank.example"]\n'
+    )
+    home = Home(folder)
+    with home.observations() as observations:
+        backend = Backend(observations, "1")
+        page = Visit("v1", NOW, "https://docs.rs/x?token=abc&q=1", "docs.rs", f"t {AWS}", 5000)
+        backend.store(
+            [
+                change(LS, command=f"export K={AWS}"),
+                change(LS, envelope_id="e2", cwd="/u/private/x"),
+                page,
+                change(page, envelope_id="v2", url="https://a.bank.example/", domain="x.org"),
+            ]
+        )
+        (event,) = observations.events()
+        assert AWS not in event.command
+        (visit,) = observations.visits()
+        assert (visit.url, AWS in (visit.title or "")) == ("https://docs.rs/x?q=1", False)
+        assert {(d.source, d.reason, d.count) for d in observations.drops()} == {
+            ("shell", "excluded", 1),
+            ("browser", "excluded", 1),
+        }
+
+
+def test_watches_and_heartbeats_are_noted(client: Client, home: Home) -> None:
+    assert client.ask(RegisterWatchSha("abcdef1234", "o/r", 60)) == Ack()
+    assert client.ask(UpdateSourceHealthHeartbeat("browser", NOW)) == Ack()
+    with pytest.raises(Conflict, match="'x'"):
+        client.ask(UpdateSourceHealthHeartbeat("x", NOW))
+    with home.ci() as ci:
+        assert [(w.sha, w.repo) for w in ci.watched()] == [("abcdef1234", "o/r")]
+    with home.observations() as observations:
+        health = {h.source: h.last_heartbeat_ts for h in observations.health()}
+        assert health["browser"] == NOW
+
+
+def test_events_that_the_store_cannot_take_are_kept_and_collected_later(
+    observations: Observations, monkeypatch: pytest.MonkeyPatch, home: Home
+) -> None:
+    backend = Backend(observations, "1")
+    server = Server(socket_path(home), backend)
+    server.start()
+    with monkeypatch.context() as patch:
+
+        def full(_: object) -> None:
+            raise StorageFull("the disk is full", hint="make room")
+
+        patch.setattr(backend, "store", full)
+        with Client(server.path, timeout=10) as client:
+            client.send(LS)
+            assert status(client).version == "1"
+    server.stop()
+    assert observations.events() == []
+    assert observations.collect().new == 1
+    assert [event.command for event in observations.events()] == ["ls -la"]
+    assert observations.drops() == []
+
+
+def test_lost_events_are_counted_for_good_even_if_the_store_is_away(
+    observations: Observations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = Backend(observations, "1")
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise StorageFull("the disk is full", hint="make room")
+
+        patch.setattr("threadkeep.collect.backend.count_drop", full)
+        backend.dropped("buffer full", 2)
+        assert backend.status().drop_count == 2
+    backend.dropped("buffer full", 1)
+    assert [(d.reason, d.count) for d in observations.drops()] == [("buffer full", 3)]
+    assert backend.status().drop_count == 3
+
+
+def test_one_process_keeps_a_home_current_and_ends_when_it_is_asked_to(home: Home) -> None:
+    stop, said = threading.Event(), list[str]()
+    stored = threading.Event()
+
+    def tell(text: str) -> None:
+        said.append(text)
+        if "new" in text:
+            stored.set()
+
+    with home.observations() as observations:
+        with keeping(home, observations, stop, tell, version="1"):
+            home.reporter().report(LS)
+            assert stored.wait(30)
+            with Client(socket_path(home), timeout=10) as client:
+                client.send(change(LS, envelope_id="e" * 8 + "-0000-4000-8000-000000000001"))
+                assert client.ask(Shutdown()) == Ack()
+            assert stop.wait(30)
+        assert len(observations.events()) == 2
+    assert any("listening" in text for text in said)
+
+
+def test_a_second_keeper_leaves_the_socket_to_the_first(home: Home) -> None:
+    said: list[str] = []
+    with home.observations() as observations:
+        first, second = threading.Event(), threading.Event()
+        with (
+            keeping(home, observations, first, said.append, version="1"),
+            keeping(home, observations, second, said.append, version="1"),
+        ):
+            assert not second.is_set()
+            with Client(socket_path(home), timeout=10) as client:
+                assert status(client).version == "1"
+        assert sum("nothing is heard" in text for text in said) == 1
+
+
+def test_a_report_of_every_kind_goes_through_the_spool(home: Home) -> None:
+    reporter = home.reporter()
+    reporter.report(LS)
+    reporter.report(Heartbeat("browser", NOW))
+    reporter.report(Watch("abcdef1234", "o/r", NOW))
+    assert not home.knowledge_path().exists()  # reporting opens no store
+    with home.observations() as observations:
+        assert observations.collect().new == 1

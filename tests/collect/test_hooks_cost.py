@@ -1,0 +1,37 @@
+"""A prompt costs no process: what the shells ask of the kernel, counted."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.collect.terminals import Terminal, make_world
+from tests.conftest import need_tool
+
+# A thread of the shell itself (fish paints its line in one) is no process.
+_PROCESS = re.compile(r"\b(?:v?fork|clone3?)\((?!.*CLONE_THREAD)|\bexecve\(")
+_PROMPTS = 50
+
+
+@pytest.mark.parametrize("shell", ["zsh", "bash", "fish"])
+def test_no_process_is_started_over_fifty_prompts(tmp_path: Path, shell: str) -> None:
+    world = make_world(tmp_path)
+    with world.shell(shell):
+        pass  # only to write the start-up files
+    log = tmp_path / "trace"
+    traced = [need_tool("strace"), "-f", "-e", "trace=process", "-o", str(log)]
+    terminal = Terminal([*traced, *world.argv(shell)], world.environ(), world.home)
+    try:
+        terminal.prompt()
+        terminal.run("cd .")
+        before = len(_PROCESS.findall(log.read_text("utf-8", "replace")))
+        for number in range(_PROMPTS):
+            terminal.run(f"cd /; test {number} -ge 0")
+        after = len(_PROCESS.findall(log.read_text("utf-8", "replace")))
+        terminal.run("sh -c true")
+        counted = len(_PROCESS.findall(log.read_text("utf-8", "replace")))
+    finally:
+        terminal.kill()
+    assert after - before == 0
+    assert counted > after, "a process would have been seen"
+    assert len(world.records("end1")) == _PROMPTS + 2
