@@ -22,6 +22,7 @@ from benchmarks import (
     mail_throughput,
     micro,
     peers,
+    prompt,
     redact,
     search,
     state_append,
@@ -56,6 +57,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "mail-throughput": mail_throughput.run,
     "capture": capture.run,
     "redact": redact.run,
+    "prompt": prompt.run,
     "ids": micro.run_ids,
     "json": micro.run_json,
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Some tests use programs that pip cannot bring: strace (crashes at an exact system call), bubblewrap (an agent in a
-# sandbox) and Node with npm (compares with the real AI SDK). Root on Debian gets what is missing; elsewhere those
-# tests skip, or fail when CI=true.
+# sandbox), Node with npm (compares with the real AI SDK), zsh and fish (their hooks), Chromium (our
+# extension). Root on Debian gets what is missing; elsewhere those tests skip, or fail when CI=true.
 set -eu
 
 missing=""
@@ -9,6 +9,9 @@ command -v strace >/dev/null || missing="$missing strace"
 command -v bwrap >/dev/null || missing="$missing bubblewrap"
 command -v node >/dev/null || missing="$missing nodejs"
 command -v npm >/dev/null || missing="$missing npm"
+command -v zsh >/dev/null || missing="$missing zsh"
+command -v fish >/dev/null || missing="$missing fish"
+command -v chromium >/dev/null || missing="$missing chromium"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" -eq 0 ] && [ -e /etc/debian_version ]; then

@@ -70,6 +70,7 @@ MAY_OPEN_FILES = {
     "base/spool.py": "leaves, reads and removes reports, never a database",
     "base/sql.py": "reads the packaged .sql files",
     "collect/browsers.py": "reads and writes browsers' manifests, copies the packaged extension",
+    "collect/shell_init.py": "reads the packaged hooks, writes them and a block in start-up files",
     "redact/rules.py": "reads the packaged rules",
 }
 # Sources read other programs' logs; surfaces read what the user names. Neither opens our stores.

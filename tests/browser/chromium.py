@@ -128,10 +128,10 @@ class Chromium:
         self.extension_id = extension_id
         self._console: Page | None = None
 
-    def load_extension(self) -> None:
+    def load_extension(self, folder: Path = EXTENSION) -> None:
         """Load the extension as a developer would, unpacked."""
         self.pipe.call("Target.setDiscoverTargets", discover=True)
-        loaded = self.pipe.call("Extensions.loadUnpacked", path=str(EXTENSION))
+        loaded = self.pipe.call("Extensions.loadUnpacked", path=str(folder))
         assert loaded["id"] == self.extension_id
 
     def open(self, url: str = "about:blank") -> Page:
@@ -168,6 +168,12 @@ class Chromium:
         """Bring a tab to the front, which hides the one that was there."""
         self.pipe.call("Target.activateTarget", targetId=page.target)
 
+    def put_aside(self, page: Page) -> None:
+        """Hide a page behind a new tab; what it had to report is with the background then."""
+        self.open()
+        assert page.run("document.visibilityState") == "hidden"
+        page.watched()
+
     def find(self, end: str) -> Page:
         """Give the page whose address ends so."""
         targets = self.pipe.call("Target.getTargets")["targetInfos"]
@@ -200,20 +206,17 @@ class Chromium:
 
 
 @contextmanager
-def chromium(profile: Path, port: int) -> Iterator[Pipe]:
-    """Start Chromium; every host name leads to the local port."""
+def chromium(profile: Path, pages: Mapping[str, str]) -> Iterator[Pipe]:
+    """Start Chromium; every host name leads to the pages that are given."""
+    program = need_tool("chromium")
+    site = Site(pages)
     to_browser, from_test = os.pipe()
     to_test, from_browser = os.pipe()
-    command = [
-        need_tool("chromium"),
-        *FLAGS,
-        f"--user-data-dir={profile}",
-        f"--host-resolver-rules=MAP * 127.0.0.1:{port}",
-    ]
+    flags = (f"--user-data-dir={profile}", f"--host-resolver-rules=MAP * 127.0.0.1:{site.port}")
     # The browser expects its pipes as descriptors 3 and 4; a shell puts them there.
     redirect = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
     process = subprocess.Popen(
-        ["bash", "-c", redirect, "chromium", *command],
+        ["bash", "-c", redirect, "chromium", program, *FLAGS, *flags],
         pass_fds=(to_browser, from_browser),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -226,10 +229,17 @@ def chromium(profile: Path, port: int) -> Iterator[Pipe]:
     try:
         yield pipe
     finally:
-        if process.poll() is None:
-            pipe.call("Browser.close")
-        process.wait()
+        _end(process, pipe)
         pipe.close()
+        site.close()
+
+
+def _end(process: subprocess.Popen[bytes], pipe: Pipe) -> None:
+    try:
+        pipe.call("Browser.close")
+    except (AssertionError, OSError):  # it does not answer any more
+        process.kill()
+    process.wait()
 
 
 def manifest(name: str = "manifest.json") -> dict[str, Any]:

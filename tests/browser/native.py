@@ -23,9 +23,10 @@ CARRIER = """\
 import os, selectors, socket, sys
 line = socket.socket(socket.AF_UNIX)
 line.connect(sys.argv[1])
+hear, say = lambda: line.recv(65536), lambda data: os.write(1, data)
 ways = selectors.DefaultSelector()
 ways.register(0, selectors.EVENT_READ, (lambda: os.read(0, 65536), line.sendall))
-ways.register(line, selectors.EVENT_READ, (lambda: line.recv(65536), lambda data: os.write(1, data)))
+ways.register(line, selectors.EVENT_READ, (hear, say))
 while True:
     for key, _ in ways.select():
         read, write = key.data

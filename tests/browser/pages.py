@@ -8,7 +8,9 @@ PAGES = {
     "/tall": "<!doctype html><title>Tall</title><body style='margin:0'>"
     "<div style='height:10000px'>tall</div>",
     "/article": f"""<!doctype html><title>Article</title>
-<style>.gone {{ display: none }} .unseen {{ visibility: hidden }} .through {{ display: contents }}</style>
+<style>
+  .gone {{ display: none }} .unseen {{ visibility: hidden }} .through {{ display: contents }}
+</style>
 <header>site header</header><nav>menu entry</nav>
 <div role="search"><input name="q" value="typed query"></div>
 <main>
@@ -21,10 +23,12 @@ PAGES = {
 </code></pre>
   <table><tr><th>name</th><th>turns</th></tr><tr><td>red</td><td>12</td></tr></table>
   <aside>see also</aside>
-  <p class="gone">not displayed</p><p class="unseen">not visible</p><p hidden>hidden by attribute</p>
+  <p class="gone">not displayed</p><p class="unseen">not visible</p>
+  <p hidden>hidden by attribute</p>
   <span aria-hidden="true">for nobody</span>
   <form><label>Password</label><input type="password" value="hunter2">
-    <textarea>typed text</textarea><select><option>chosen</option></select><button>press</button></form>
+    <textarea>typed text</textarea><select><option>chosen</option></select>
+    <button>press</button></form>
   <div contenteditable>typed note</div><div role="textbox">typed role</div>
   <div class="monaco-editor"><div>typed code</div></div>
   <script>const inScript = 1;</script><template>in template</template>

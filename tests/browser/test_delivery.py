@@ -1,11 +1,8 @@
 """What was read reaches the host, however the host, the background or the page behave."""
 
-import sys
-
 import pytest
 
-from tests.browser.conftest import EXTENSION_ID, World
-from tests.browser.native import install_host
+from tests.browser.conftest import World
 from tests.browser.pages import PROSE
 
 pytestmark = pytest.mark.slow
@@ -14,7 +11,7 @@ pytestmark = pytest.mark.slow
 def test_visits_wait_until_there_is_a_host(world: World) -> None:
     browser = world.browser
     browser.load_extension()
-    browser.stored("host", "value.reached === false")
+    world.call_host()
     assert browser.run("chrome.action.getBadgeText({})") == "!"
     browser.run("""chrome.storage.local.set({config:
         {enabled: true, domains: null, exclude: [], minDwellMs: 0}})""")
@@ -33,6 +30,7 @@ def test_visits_wait_until_there_is_a_host(world: World) -> None:
     got = [world.host.next("visit")["url"] for _ in range(2)]
     assert got == ["http://docs.rs/", "http://docs.rs/other"]
     browser.stored("outbox", "value.items.length === 0")
+    world.call_host()
     assert browser.run("chrome.action.getBadgeText({})") == ""
 
 
@@ -64,7 +62,8 @@ def test_signs_of_life_come_at_the_start_and_regularly(world: World) -> None:
     world.wait_for_config()
     alarm = world.browser.run("chrome.alarms.get('heartbeat')")
     assert alarm["periodInMinutes"] == 5
-    world.call_host()
+    # An extension that is loaded unpacked may ask for less than the usual minute.
+    world.browser.run('chrome.alarms.create("heartbeat", {delayInMinutes: 0.0001})')
     assert world.host.next("heartbeat")["enabled_state"] is True
 
 
@@ -73,9 +72,7 @@ def test_a_host_that_answers_nonsense_changes_nothing(world: World) -> None:
     world.install_host()
     world.browser.load_extension()
     world.host.next("config")
-    assert world.browser.run(
-        "chrome.storage.local.get('host').then(({host}) => host.reached)"
-    )
+    assert world.browser.run("chrome.storage.local.get('host').then(({host}) => host.reached)")
     page = world.browser.read("http://docs.rs/")
     rules = page.run('chrome.runtime.sendMessage({kind: "rules"})', page.content_context())
     assert rules == {"capture": True, "minDwellMs": 3000}
@@ -92,14 +89,14 @@ def test_the_configuration_can_switch_it_off(world: World) -> None:
 
 def test_a_title_of_a_megabyte_is_cut(world: World) -> None:
     page = world.start().read("http://docs.rs/")
-    page.run("document.title = '\\u{1F9F5}'.repeat(250_000)")
+    page.run("document.title = '\\u{1F9F5}'.repeat(250_000); null")
     page.leave()
     assert world.host.next("visit")["title"] == "\N{SPOOL OF THREAD}" * 1024
 
 
-def test_an_address_of_a_megabyte_is_no_visit(world: World) -> None:
+def test_an_address_that_is_far_too_long_is_no_visit(world: World) -> None:
     page = world.start().read("http://docs.rs/")
-    page.run("history.replaceState({}, '', '/?' + 'x'.repeat(1_000_000))")
+    page.run("history.replaceState({}, '', '/?' + 'x'.repeat(100_000))")
     page.leave()
     assert world.host.next("visit")["url"] == "http://docs.rs/"
     assert world.nothing_came()
@@ -109,17 +106,18 @@ def test_ten_megabytes_of_text_are_cut_at_a_character(world: World) -> None:
     page = world.start().read("http://docs.rs/")
     # Not laid out where it is out of sight, which alone would take the browser many seconds.
     page.run("""document.querySelector("main").innerHTML =
-        `<p style="content-visibility: auto; contain-intrinsic-size: 9px 9000px">${
-            "\u20ac".repeat(100_000)}</p>`.repeat(100)""")
+        `<p style="content-visibility: auto; contain-intrinsic-size: 9px 900px">${
+            "\u20ac".repeat(1000)}</p>`.repeat(10_000); null""")
     page.leave()
     text = world.host.next("visit")["extracted_text"]
-    assert text == "\N{EURO SIGN}" * (50 * 1024 // 3)
+    assert set(text) == {"\N{EURO SIGN}", "\n"}
+    assert 50 * 1024 - 3 < len(text.encode()) <= 50 * 1024
 
 
 def test_a_hundred_thousand_nodes_are_not_all_looked_at(world: World) -> None:
     page = world.start().read("http://docs.rs/")
     page.run("""document.body.innerHTML = "<p>at the start</p>" + "<i></i>".repeat(100_000)
-        + "<div>".repeat(400) + "too far" """)
+        + "<div>".repeat(400) + "too far"; null""")
     page.leave()
     assert world.host.next("visit")["extracted_text"] == "at the start"
 

@@ -39,7 +39,8 @@ def test_off_means_that_nothing_is_sent(world: World) -> None:
     shows(popup, "page", "not kept: you switched it off")
     assert (badge(world), hidden(popup, "pause")) == ("off", True)
 
-    open_page.leave()  # the script that ran in it has stopped
+    browser.front(open_page)
+    browser.put_aside(open_page)  # the script that ran in it has stopped
     browser.open("http://docs.rs/other").leave()
     world.call_host()
     press(popup, "enabled")
@@ -129,7 +130,8 @@ def test_everything_in_the_popup_has_a_name_and_can_be_reached_by_keyboard(world
     reached = []
     for _ in range(2):
         for kind in ("keyDown", "keyUp"):
-            popup.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab",
-                       windowsVirtualKeyCode=9)
+            popup.call(
+                "Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9
+            )
         reached.append(popup.run("document.activeElement.id"))
     assert reached == ["enabled", "pause"]

@@ -38,9 +38,7 @@ def test_the_question_to_a_search_engine_is_kept(world: World) -> None:
     page = world.start().open()
     referrer = "https://www.google.com/search?q=wind+a+spool&hl=en"
     page.call("Page.enable")
-    page.call(
-        "Page.navigate", url="http://docs.rs/", referrer=referrer, referrerPolicy="unsafeUrl"
-    )
+    page.call("Page.navigate", url="http://docs.rs/", referrer=referrer, referrerPolicy="unsafeUrl")
     page.event("Page.loadEventFired")
     page.watched().leave()
     got = world.host.next("visit")
@@ -79,14 +77,20 @@ def test_frames_within_a_page_are_not_visits(world: World) -> None:
 
 
 def test_a_short_look_is_no_visit(world: World) -> None:
-    world.start(min_dwell_ms=1_000_000_000).read("http://docs.rs/").leave()
+    browser = world.start(min_dwell_ms=1_000_000_000)
+    browser.put_aside(browser.read("http://docs.rs/"))
     assert world.nothing_came()
 
 
 def test_scroll_depth_is_the_lowest_point_that_was_seen(world: World) -> None:
     page = world.start().read("http://docs.rs/tall")
-    page.call("Emulation.setDeviceMetricsOverride", width=800, height=500, deviceScaleFactor=1,
-              mobile=False)
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=800,
+        height=500,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     for top in (4500, 0):
         page.run(f"""new Promise((scrolled) => {{
             addEventListener("scroll", () => requestAnimationFrame(scrolled), {{once: true}});
@@ -173,9 +177,7 @@ def test_closing_a_tab_ends_the_visit(world: World) -> None:
 def test_private_windows_are_none_of_our_business(world: World) -> None:
     browser = world.start()
     private = browser.pipe.call("Target.createBrowserContext")["browserContextId"]
-    made = browser.pipe.call(
-        "Target.createTarget", url="about:blank", browserContextId=private
-    )
+    made = browser.pipe.call("Target.createTarget", url="about:blank", browserContextId=private)
     page = Page(browser.pipe, made["targetId"]).go("http://docs.rs/")
     assert "threadkeep" not in worlds(page)
     page.leave()

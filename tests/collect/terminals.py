@@ -217,7 +217,7 @@ class World(NamedTuple):
         """Give a small environment: nothing of the machine's own leaks into the tests."""
         return {
             "HOME": str(self.home),
-            "PATH": os.environ["PATH"],
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
             "TERM": "dumb",
             "LANG": "C.UTF-8",
             "USER": "tester",
@@ -230,6 +230,7 @@ class World(NamedTuple):
 def make_world(folder: Path) -> World:
     """Make a home with an empty spool."""
     world = World(folder / "home", folder / "spool")
-    world.home.mkdir()
+    # Where this folder is missing, fish reads all manual pages in the background.
+    (world.home / "data" / "fish" / "generated_completions").mkdir(parents=True)
     world.spool.mkdir(mode=0o700)
     return world

@@ -236,10 +236,12 @@ def test_over_long_pieces_are_cut_or_given_up_without_holding_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hook_records, "LONGEST_RECORD", 300)
+    monkeypatch.setattr(hook_records, "HOOK_KEEPS", 20)
     data = b"".join(
         [
             end_record("x" * 5000),
             framed("env1", SESSION, 7, "A=" + "y" * 5000),
+            end_record("too long a folder", cwd="/" * 200),
             b"\x1e" + b"z" * 5000,
             end_record("last"),
         ]
@@ -251,7 +253,7 @@ def test_over_long_pieces_are_cut_or_given_up_without_holding_them(
     assert commands[0].endswith("x…[truncated, 5000 characters]")
     assert len(commands[0]) < 350
     assert commands[1] == "last"
-    assert expected.damaged == 2
+    assert expected.damaged == 3
     for size in (7, 299, 300, 301, 4000):
         assert in_blocks(data, [size] * (len(data) // size)) == expected
 
@@ -279,6 +281,12 @@ def test_a_command_as_it_is_stored() -> None:
     assert (command.hostname, command.shell, command.username) == ("h", "zsh", "u")
     assert (command.cwd, command.env, command.origin) == ("/src", {"LANG": "C"}, "hook")
     assert command.envelope_id == envelope_id(SESSION, 7, 3, "1700000000.25")
+
+
+def test_a_shell_that_counts_bytes_has_not_cut_its_command() -> None:
+    (record,) = read_records(end_record("größe", chars=7), final=True).records
+    assert isinstance(record, EndRecord)
+    assert command_of(record).command == "größe"
 
 
 @given(starts(), ends())

@@ -1,10 +1,13 @@
 """fish's own ways: private mode, its history, events of others, a clock in whole seconds."""
 
+import re
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.collect.terminals import World, make_world
+from threadkeep.collect.shell_init import render
 
 
 @pytest.fixture
@@ -62,3 +65,21 @@ def test_a_start_that_ended_has_the_same_start_in_both(world: World) -> None:
         terminal.run("false")
     starts = [(r["seq"], r["started"]) for r in world.records("start1")]
     assert starts == [(r["seq"], r["started"]) for r in world.records("end1")]
+
+
+def test_an_older_fish_asks_linux_for_the_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(name: str, spool: Path) -> str:
+        return render(name, spool).replace("(builtin --names)", "history")
+
+    monkeypatch.setattr("tests.collect.terminals.render", older)
+    before = time.time()
+    with world.shell("fish") as terminal:
+        terminal.run("true")
+        terminal.run("false")
+    times = [float(r["started"]) for r in world.records("end1")]
+    # The time of the last start is told in whole seconds.
+    assert [before - 2 < at < time.time() + 2 for at in times] == [True, True]
+    (file,) = world.spool.iterdir()
+    assert re.fullmatch(r"fish-\d+-\d+\.tk", file.name)

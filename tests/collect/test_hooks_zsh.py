@@ -87,7 +87,7 @@ def test_what_history_ignores_is_not_written(world: World) -> None:
 def test_another_terminal_is_another_session(world: World) -> None:
     with world.shell("zsh") as terminal:
         terminal.run("true")
-        place = terminal.run("print -r -- \"<$THREADKEEP_SESSION_PLACE>\"")
+        place = terminal.run('print -r -- "<$THREADKEEP_SESSION_PLACE>"')
     outer = world.records("end1")[0]["session"]
     inherited = {"THREADKEEP_SESSION_ID": outer}
     assert "</dev/" in place
@@ -98,8 +98,9 @@ def test_another_terminal_is_another_session(world: World) -> None:
 
 
 def test_bytes_that_are_no_text(world: World) -> None:
-    with world.shell("zsh", LANG="C", LC_ALL="C") as terminal:
-        terminal.run(b"echo '\x16\xff\x16\xfe'")
+    key = "odd() { BUFFER=$'echo \\xff\\xfe'; zle accept-line; }; zle -N odd; bindkey '^T' odd"
+    with world.shell("zsh", after=key) as terminal:
+        terminal.type("\x14")
+        terminal.prompt()
         terminal.run("true")
-    assert world.commands() == ["echo '\udcff\udcfe'", "true"]
-
+    assert world.commands() == ["echo \udcff\udcfe", "true"]

@@ -148,6 +148,19 @@ def test_a_commit_that_is_registered_after_its_runs_were_seen(ci: Ci, poller: Po
     assert [one.sha for one in told(poller)] == [SHA]
 
 
+def test_a_repository_is_the_same_in_large_letters(ci: Ci, poller: Poller) -> None:
+    ci.runs["Octo/APP"] = ci.runs[REPO]
+    run = ci.add_failure(1)
+    poller.poll_well()
+    poller.watch(SHA, repo="Octo/APP")
+    poller.poll_well()
+    assert [one.failed_jobs for one in told(poller, REPO)] == [("ruff",)]
+    poller.do(lambda tx: ack(tx, told(poller)))
+    run |= {"run_attempt": 2}
+    poller.poll_well()
+    assert len(told(poller)) == 1
+
+
 def test_a_commit_of_a_repository_that_is_none_harms_nobody(ci: Ci, poller: Poller) -> None:
     poller.watch(SHA, repo="../../user")
     ci.add_run(1)

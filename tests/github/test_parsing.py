@@ -223,6 +223,15 @@ def test_a_secret_at_the_cut_is_masked_whole() -> None:
         assert text.endswith("y\n" * 50)
 
 
+def test_half_a_secret_at_the_start_is_left_out_though_masks_are_short() -> None:
+    line = f"token={SECRET}\n".encode()
+    log = line * 2000
+    for over in range(len(line)):
+        data = log[-(20_000 + over) :]
+        text = cut_excerpt(data, len(log), 20_000, CLEAN).text
+        assert set(text.splitlines()) == {"token=[REDACTED]"}
+
+
 def test_a_log_of_one_endless_line_loses_its_margin() -> None:
     data = b"x" * (MARGIN + 50)
     assert cut_excerpt(data, 10_000_000, 50, same).text == "x" * 50

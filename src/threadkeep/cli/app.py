@@ -17,6 +17,7 @@ from threadkeep.cli.demo import demo
 from threadkeep.cli.history import COMMANDS
 from threadkeep.cli.importing import import_
 from threadkeep.cli.mail import mail
+from threadkeep.cli.observed import COMMANDS as OBSERVED
 from threadkeep.cli.output import fail
 from threadkeep.cli.place import paths, status
 from threadkeep.cli.state import state
@@ -45,7 +46,19 @@ def cli(ctx: click.Context, home: str | None) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (*COMMANDS, chat, state, mail, import_, demo, paths, status, backup, restore):
+for _command in (
+    *COMMANDS,
+    *OBSERVED,
+    chat,
+    state,
+    mail,
+    import_,
+    demo,
+    paths,
+    status,
+    backup,
+    restore,
+):
     cli.add_command(_command)
 cli.add_command(completion)
 

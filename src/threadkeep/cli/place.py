@@ -7,6 +7,7 @@ import click
 
 from threadkeep.cli.backups import store_option
 from threadkeep.cli.command import PROBLEMS, Call, store_command
+from threadkeep.cli.observed.health import observed_json, observed_words
 from threadkeep.cli.output import counted, document, facts, fail, note, size_text
 from threadkeep.home import (
     KnowledgeStatus,
@@ -56,11 +57,14 @@ def paths(call: Call, *, init: bool, store: str) -> None:
 @store_option
 def status(call: Call, *, store: str) -> int:
     """Show the files, their sizes and health, and who records right now."""
+    from threadkeep.home.observed_status import observed_status
+
     found = call.home.status(**{_NAMED[store]: call.db})
+    observed = observed_status(call.home, call.db if store == "knowledge" else None)
     if call.as_json:
-        document(**as_json(found))
+        document(**as_json(found), observed=observed_json(observed))
     else:
-        facts(_words(found))
+        facts(_words(found) | observed_words(observed))
     stores: dict[str, AnyStatus] = {
         "chat": found.chat,
         "state": found.state,

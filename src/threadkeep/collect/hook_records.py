@@ -14,8 +14,8 @@ import msgspec
 
 from threadkeep.knowledge.observed import Command
 
-# A hook keeps 65,536 characters of a command: nothing that it wrote comes near this.
-LONGEST_RECORD: Final = 1 << 20
+HOOK_KEEPS: Final = 65_536  # characters of a command, as its shell counts them
+LONGEST_RECORD: Final = 1 << 20  # bytes; nothing that a hook wrote comes near this
 
 _NAMESPACE: Final = UUID("6d0f5a52-3c1e-5b7e-9d1b-8c7c0a4f2e61")
 _RS: Final = b"\x1e"
@@ -129,7 +129,10 @@ def command_of(record: StartRecord | EndRecord, env: dict[str, str] | None = Non
 
 
 def _marked(command: str, chars: int) -> str:
-    return f"{command}…[truncated, {chars} characters]" if chars > len(command) else command
+    # Only beyond what a hook keeps is it cut: a shell without UTF-8 counts bytes, so that a
+    # whole command may have fewer characters here than there.
+    cut = chars > max(HOOK_KEEPS, len(command))
+    return f"{command}…[truncated, {chars} characters]" if cut else command
 
 
 # ---------------------------------------------------------------------- pieces
@@ -167,9 +170,9 @@ def _give_up(parsed: Parsed, size: int, *, open_end: bool) -> None:
 
 def _cut(record: Record | None) -> Record | None:
     """Mark a command that goes on behind the longest record; how far nobody has read."""
-    if record is None or isinstance(record, EnvRecord):
-        return None
-    return msgspec.structs.replace(record, chars=max(record.chars, len(record.command) + 1))
+    if isinstance(record, StartRecord | EndRecord) and len(record.command) >= HOOK_KEEPS:
+        return msgspec.structs.replace(record, chars=max(record.chars, len(record.command) + 1))
+    return None  # something else is too long, which no hook writes
 
 
 # ---------------------------------------------------------------------- fields

@@ -17,5 +17,5 @@ def report_all(spool: Spool, rules: Rules, things: Iterable[Observed]) -> int:
     """Leave reports in one file of a spool, on the disk when this returns; count them."""
     ready = [done for thing in things if (done := prepare(thing, rules)) is not None]
     if ready:
-        spool.put(b"".join(write_line(thing) + b"\n" for thing in ready))
+        spool.put(b"".join(map(write_line, ready)))
     return len(ready)

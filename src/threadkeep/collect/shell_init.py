@@ -30,6 +30,7 @@ _END: Final = b"# <<< threadkeep\n"
 _ENDED_LINE: Final = b" (and the line end before it)"
 _NEW_FILE: Final = b" (and the file)"
 _START_UP_MODE: Final = 0o644
+_ANY: Final = "the start-up file"  # in an error, when nobody says which
 
 Action = Literal["create", "change", "keep", "remove"]
 
@@ -146,7 +147,7 @@ def loading(shell: str, hook: Path) -> str:
 # ------------------------------------------------------------------ the block in a start-up file
 
 
-def with_block(content: bytes | None, block: bytes) -> bytes:
+def with_block(content: bytes | None, block: bytes, name: str = _ANY) -> bytes:
     """Put the block at the end of a start-up file, or in the place of the one that is there.
 
     None is a file that does not exist. The block has plain line ends even where the file has
@@ -154,7 +155,7 @@ def with_block(content: bytes | None, block: bytes) -> bytes:
     """
     if content is None:
         return _block(block, _NEW_FILE)
-    found = _find(content)
+    found = _find(content, name)
     if found is not None:
         begin, end, goes_too = found
         return content[:begin] + _block(block, goes_too) + content[end:]
@@ -163,9 +164,9 @@ def with_block(content: bytes | None, block: bytes) -> bytes:
     return content + _block(block, b"")
 
 
-def without_block(content: bytes) -> bytes | None:
+def without_block(content: bytes, name: str = _ANY) -> bytes | None:
     """Give a start-up file as it was before the block was put in; None: it did not exist."""
-    found = _find(content)
+    found = _find(content, name)
     if found is None:
         return content
     begin, end, goes_too = found
@@ -179,7 +180,7 @@ def _block(block: bytes, goes_too: bytes) -> bytes:
     return _BEGIN + goes_too + b"\n" + block + b"\n" + _END
 
 
-def _find(content: bytes) -> tuple[int, int, bytes] | None:
+def _find(content: bytes, name: str) -> tuple[int, int, bytes] | None:
     """Find the block: its first byte, the one after its last, and what has to go with it."""
     begin = content.find(_BEGIN)
     if begin < 0:
@@ -187,7 +188,7 @@ def _find(content: bytes) -> tuple[int, int, bytes] | None:
     line_end, end = content.find(b"\n", begin), content.find(_END, begin)
     if end < 0:
         raise Conflict(
-            "a start-up file has the first line of threadkeep's block but not its last",
+            f"{name} has the first line of threadkeep's block but not its last",
             hint=f"take out by hand what follows {_BEGIN[:16].decode()!r}, then try again",
         )
     return begin, end + len(_END), content[begin + len(_BEGIN) : line_end]
@@ -197,17 +198,14 @@ def _find(content: bytes) -> tuple[int, int, bytes] | None:
 
 
 def _adding(file: Path, block: bytes) -> Step:
-    try:
-        return _writing(file, with_block(_read(file), block), _START_UP_MODE)
-    except Conflict as error:
-        raise Conflict(f"{file}: {error.message}", hint=error.hint) from None
+    return _writing(file, with_block(_read(file), block, str(file)), _START_UP_MODE)
 
 
 def _taking_out(file: Path) -> Step:
     content = _read(file)
     if content is None:
         return Step("keep", file)
-    left = without_block(content)
+    left = without_block(content, str(file))
     return Step("remove", file.resolve()) if left is None else _writing(file, left)
 
 

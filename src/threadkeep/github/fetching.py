@@ -46,19 +46,17 @@ class Fetched(NamedTuple):
     troubles: tuple[ThreadkeepError, ...] = ()
 
 
-def gather_runs(
+def gather_pages(
     api: Api, look: Look, first: Reply, clean: Clean, is_far_enough: Callable[[list[Run]], bool]
-) -> list[Run]:
+) -> list[list[Run]]:
     """Read the runs of a list, page by page until it is far enough."""
-    runs: list[Run] = []
+    pages: list[list[Run]] = []
     reply = first
-    for page in range(MOST_PAGES):
-        found = read_runs(rows_of(reply.value, "workflow_runs"), look.repo, clean)
-        runs += found
-        if reply.next_path is None or page == MOST_PAGES - 1 or is_far_enough(found):
-            break
+    while True:
+        pages.append(read_runs(rows_of(reply.value, "workflow_runs"), look.repo, clean))
+        if reply.next_path is None or len(pages) == MOST_PAGES or is_far_enough(pages[-1]):
+            return pages
         reply = api.get(reply.next_path)
-    return list({run.id: run for run in runs}.values())  # a new run moves others to the next page
 
 
 def run_path(repo: str, run_id: int) -> str:

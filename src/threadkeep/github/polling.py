@@ -15,7 +15,7 @@ from threadkeep.base.config import GithubSettings
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.github.api import Api, Reply
-from threadkeep.github.fetching import Fetched, Look, fetch_details, gather_runs, run_path
+from threadkeep.github.fetching import Fetched, Look, fetch_details, gather_pages, run_path
 from threadkeep.github.parsing import Clean, lesson_key, read_run
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.health import note_failure, note_success
@@ -154,10 +154,11 @@ def _look_at(work: _Pass, look: Look) -> None:
     def is_far_enough(runs: list[Run]) -> bool:
         return look.sha is None and (is_new or _any_known(work, runs))
 
-    runs = gather_runs(work.api, look, reply, work.clean, is_far_enough)
-    for run in reversed(runs):
+    pages = gather_pages(work.api, look, reply, work.clean, is_far_enough)
+    # A run that comes while we turn the page moves others to the next one: they are there twice.
+    for run in reversed({run.id: run for page in pages for run in page}.values()):
         _keep(work, run)
-    _answered(work, look.path, reply, runs)
+    _answered(work, look.path, reply, pages[0])  # the tag is that of the first page alone
     with work.db.write() as tx:
         _settle(tx, look)
 

@@ -17,6 +17,7 @@ from threadkeep.collect.browsers import (
     uninstall,
 )
 from threadkeep.collect.native_host import ByteSink, ByteSource, check_caller, serve
+from threadkeep.collect.visits import VisitRules, rules_of
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -29,6 +30,7 @@ __all__ = [
     "plan_removal",
     "remove_from",
     "serve_browser",
+    "visit_rules",
 ]
 
 
@@ -55,6 +57,11 @@ def plan_removal(home: "Home", browser: str) -> tuple[Path, ...]:
 def remove_from(home: "Home", browser: str) -> tuple[Path, ...]:
     """Remove what belongs to this browser alone; give the paths."""
     return uninstall(browser, surroundings(home))
+
+
+def visit_rules(home: "Home") -> VisitRules:
+    """Say which pages are kept."""
+    return rules_of(home.config.browser)
 
 
 def serve_browser(

@@ -1,4 +1,4 @@
-"""What surfaces need of commands, visits and CI, named in one place, so that none imports a service.
+"""What surfaces need of commands and visits, named in one place, so that none imports a service.
 
 Loading this loads the collector: a surface does so when a command needs it.
 """
@@ -8,20 +8,21 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from threadkeep.base.spool import Spool
 from threadkeep.collect.collector import waiting_in
 from threadkeep.collect.observing import FALLBACK, Observations
 from threadkeep.collect.probing import Probed
+from threadkeep.collect.protocol import RegisterWatchSha, watch_of
 from threadkeep.collect.storing import Stored
-from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.errors import ThreadkeepError
 from threadkeep.home.observing import Reporter, open_observations, spool_folder
 from threadkeep.knowledge.commands import ALLOWED_VARIABLES
 from threadkeep.knowledge.events import Event, StoredVisit, Wanted
 from threadkeep.knowledge.observed import Command, GitState, Output, Watch
-from threadkeep.sources.git_facts import GitCache, facts_at
+from threadkeep.sources.git_facts import GitCache, facts_at, find_repository, read_history
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -38,8 +39,11 @@ __all__ = [
     "StoredVisit",
     "Wanted",
     "Watch",
+    "collect_now",
     "collected",
+    "commit_to_watch",
     "found_in_folder",
+    "head_of",
     "host_name",
     "kept_variables",
     "reports_waiting",
@@ -66,19 +70,25 @@ def collected(
     Where that is not possible now they are opened as they are, and the reason is given. NotFound
     if there is neither a store nor anything to collect.
     """
-    trouble = None
-    if path is None and reports_waiting(home):
-        trouble = _collect(home)
+    trouble = _collect(home) if path is None and reports_waiting(home) else None
+    if trouble is not None and not home.knowledge_path().exists():
+        raise trouble
     with home.observations(path, read_only=True) as observations:
         yield observations, trouble
+
+
+def collect_now(home: "Home", path: str | Path | None = None) -> Stored:
+    """Store what waits, without opening a store where nothing does."""
+    if not reports_waiting(home, path):
+        return Stored()
+    with home.observations(path) as observations:
+        return observations.collect()
 
 
 def _collect(home: "Home") -> ThreadkeepError | None:
     try:
         with open_observations(home, home.knowledge(budget=_PATIENCE)) as observations:
             observations.collect()
-    except NotFound:
-        raise
     except ThreadkeepError as error:
         return error
     return None
@@ -115,3 +125,24 @@ def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
 def found_in_folder(cwd: str, at_ms: int) -> GitState | None:
     """Tell repository, branch and commit of a folder, from its files alone."""
     return facts_at(cwd, at_ms, GitCache())
+
+
+class Head(NamedTuple):
+    """What is checked out in a folder, and where it came from; None if nobody can tell."""
+
+    sha: str | None = None
+    repo: str | None = None  # owner/name
+
+
+def head_of(folder: str) -> Head:
+    """Tell the commit that a folder has checked out, and the repository of its `origin`."""
+    repository = find_repository(folder)
+    if repository is None:
+        return Head()
+    history = read_history(repository)
+    return Head(history.moments[-1].commit, history.repo if "/" in history.repo else None)
+
+
+def commit_to_watch(sha: str, repo: str, ttl_secs: int, now: int) -> Watch:
+    """Make a report of a commit to wait for; what is no commit or no repository is refused."""
+    return watch_of(RegisterWatchSha(sha, repo, ttl_secs), now)

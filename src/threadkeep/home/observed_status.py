@@ -1,4 +1,4 @@
-"""How the capture of shells, browsers and CI is, found out without changing or creating anything."""
+"""How the capture of shells, browsers and CI is, found out without a change."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +17,8 @@ from threadkeep.knowledge.layout import names
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
+
+__all__ = ["Drop", "Health", "Listening", "ObservedStatus", "ask_listener", "observed_status"]
 
 SOURCES: Final = ("shell", "claude-tool", "browser", "github-actions")
 _ANSWER_SECONDS: Final = 0.1
@@ -57,9 +59,7 @@ def observed_status(home: "Home", path: str | Path | None = None) -> ObservedSta
     )
 
 
-def _of_store(
-    home: "Home", path: str | Path | None
-) -> tuple[tuple[Health, ...], tuple[Drop, ...]]:
+def _of_store(home: "Home", path: str | Path | None) -> tuple[tuple[Health, ...], tuple[Drop, ...]]:
     with suppress(ThreadkeepError), home.knowledge(path, read_only=True) as store:
         with store.context.db.read() as tx:
             tables = names(tx, "table")

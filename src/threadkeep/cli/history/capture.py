@@ -1,11 +1,13 @@
 """`threadkeep capture` and `watch`: bring in what agents did on this machine."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from threadkeep import __version__
 from threadkeep.cli.chat.follow import need_reader
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.history.live import progress_bar, speed_text, without_log
@@ -13,6 +15,7 @@ from threadkeep.cli.history.opening import comparing, read_times, short_id
 from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
 from threadkeep.cli.history.words import one_name, project_of
 from threadkeep.cli.mail.echo import SECONDS, ended_by_signals
+from threadkeep.cli.observed.collecting import Collected, collect_reports, tell_collected
 from threadkeep.cli.output import (
     counted,
     document,
@@ -27,6 +30,8 @@ from threadkeep.cli.output import (
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
+    import threading
+
     from threadkeep.home.captured import HarnessReport, History, Report, Wanted
 
 _COLUMNS = (
@@ -72,7 +77,8 @@ def capture(
     """Bring in what coding agents wrote on this machine: every line, once, secrets masked.
 
     Logs are only read, never changed. What was captured stays when its program deletes it. A
-    second run reads what is new; one that was interrupted goes on where it stopped.
+    second run reads what is new; one that was interrupted goes on where it stopped. What shells
+    and browsers left in the spool is collected as well, unless --source names a program.
     """
     first, _ = read_times(since, None)
     if or_demo and not dry_run:
@@ -83,11 +89,12 @@ def capture(
     else:
         with call.home.history(call.db, user_home=user_home) as history:
             report = _run(history, _wanted(history, sources, first), quiet=quiet or call.as_json)
+    observed = None if sources else collect_reports(call, dry_run=dry_run)
     if call.as_json:
-        document(capture=report_json(report))
+        document(capture=report_json(report, observed))
     elif not quiet:
         tell_report(report)
-    return tell_errors(report)
+    return tell_errors(report) | tell_collected(observed, quiet=quiet or call.as_json)
 
 
 def _run(history: "History", wanted: "Wanted", *, quiet: bool) -> "Report":
@@ -134,28 +141,30 @@ def _captured_and_shown(
 ) -> int:
     with call.home.history(call.db, user_home=user_home) as history:
         report = _run(history, _wanted(history, sources, since), quiet=call.as_json)
+        observed = None if sources or demo else collect_reports(call)
         if call.as_json:
             shown = show_around(call, history)
             path = history.store.access.path
-            document(demo=demo, db=path, capture=report_json(report), **shown)
+            document(demo=demo, db=path, capture=report_json(report, observed), **shown)
         else:
             tell_report(report)
             show_around(call, history)
             what_to_try(call, demo=demo)
-    return tell_errors(report)
+    return tell_errors(report) | tell_collected(observed, quiet=call.as_json)
 
 
 # ---------------------------------------------------------------------- a report
 
 
-def report_json(report: "Report") -> dict[str, object]:
-    """Shape a report for `--json`."""
+def report_json(report: "Report", observed: Collected | None = None) -> dict[str, object]:
+    """Shape a report for `--json`; commands and visits only where they were looked at."""
     parts = {name: msgspec.to_builtins(part) for name, part in report.harnesses.items()}
     return {
         "dry_run": report.dry_run,
         "seconds": report.seconds,
         "errors": report.errors,
         "harnesses": parts,
+        **({} if observed is None else {"observed": observed.as_json()}),
     }
 
 
@@ -221,10 +230,14 @@ def _problem(path: str, problem: str) -> str:
 )
 @user_home_option
 @click.option("--once", is_flag=True, help="Look once and end.")
-def watch(call: Call, *, interval: float, user_home: str | None, once: bool) -> int:
+@click.option("--no-socket", is_flag=True, help="Do not listen for Hippo's programs.")
+def watch(
+    call: Call, *, interval: float, user_home: str | None, once: bool, no_socket: bool
+) -> int:
     """Go on capturing what agents write, a line for each time that brought something.
 
-    It goes on until it is ended with Ctrl-C. With --json every line is the report of a capture.
+    Commands and visits are collected as they come, and CI is followed where [github] enabled says
+    so. It goes on until it is ended with Ctrl-C. With --json every line is the report of a capture.
     """
     with call.home.history(call.db, user_home=user_home) as history, ended_by_signals() as stop:
         follower = Follower(call, history)
@@ -232,15 +245,29 @@ def watch(call: Call, *, interval: float, user_home: str | None, once: bool) -> 
             with progress_bar(wanted=not call.as_json) as show:
                 report = history.capture(show=show)
             follower.tell(report)
+            collected = tell_collected(collect_reports(call), quiet=call.as_json)
             if once:
-                return PROBLEMS if report.errors else 0
-            note("watching; Ctrl-C ends it")
-            history.watch(
-                lambda: stop.is_set() or not need_reader(),
-                follower.tell,
-                poll_seconds=interval,
-            )
+                return (PROBLEMS if report.errors else 0) | collected
+            with _kept_current(call, stop, socket=not no_socket):
+                note("watching; Ctrl-C ends it")
+                history.watch(
+                    lambda: stop.is_set() or not need_reader(),
+                    follower.tell,
+                    poll_seconds=interval,
+                )
     return 0
+
+
+@contextmanager
+def _kept_current(call: Call, stop: "threading.Event", *, socket: bool) -> Iterator[None]:
+    """Collect, listen and follow CI beside the logs, until the block ends."""
+    from threadkeep.home.keeping import keeping
+
+    with (
+        call.home.observations(call.db) as observations,
+        keeping(call.home, observations, stop, note, version=__version__, socket=socket),
+    ):
+        yield
 
 
 class Follower:

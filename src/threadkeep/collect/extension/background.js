@@ -2,7 +2,7 @@
 
 import { makeHost } from "./host.js";
 import { put, refused, taken } from "./outbox.js";
-import { watchPages } from "./pages.js";
+import { watchOpenPages, watchPages } from "./pages.js";
 import {
   allowedDomains,
   configOf,
@@ -30,6 +30,15 @@ const BUILT_IN = domainsOf(api.runtime.getManifest().host_permissions);
 const settings = async () => [await store.read("choices"), await store.read("config")];
 
 const dayOf = (date) => `${date.getFullYear()}-${date.getMonth() + 1}-${date.getDate()}`;
+
+// Make runs of a task follow one another; one that fails is told, and does not hold up the next.
+const oneByOne = (task) => {
+  let last = Promise.resolve();
+  return () => {
+    last = last.then(task).catch((error) => console.error(error));
+    return last;
+  };
+};
 
 // ---- the host
 
@@ -71,14 +80,7 @@ const callHost = async () => {
   await deliver();
 };
 
-let delivering = Promise.resolve();
-
-const deliver = () => {
-  delivering = delivering.then(deliverAll).catch((error) => console.error(error));
-  return delivering;
-};
-
-const deliverAll = async () => {
+const deliver = oneByOne(async () => {
   const { items } = await store.read("outbox");
   for (const { message } of items) {
     const [choices, config] = await settings();
@@ -88,7 +90,7 @@ const deliverAll = async () => {
     await store.change("outbox", (box) => (reply.status === "error" ? refused : taken)(box, message));
     if (reply.status === "ok") await countSent();
   }
-};
+});
 
 const countSent = () =>
   store.change("sent", ({ day, count }) => {
@@ -98,12 +100,12 @@ const countSent = () =>
 
 // ---- pages
 
-const watchAllowed = async () => {
+const watchAllowed = oneByOne(async () => {
   const [choices, config] = await settings();
   const isOff = whyOff(choices, config, Date.now()) !== null;
   await watchPages(api, isOff ? [] : allowedDomains(choices, config, BUILT_IN), config.exclude);
   await showBadge();
-};
+});
 
 const rulesFor = async (sender) => {
   const [choices, config] = await settings();
@@ -170,10 +172,11 @@ const choose = async (changed) => {
   if (after === null) await callHost();
 };
 
-const addDomain = (text) => {
+const addDomain = async (text) => {
   const domain = plainDomain(text);
-  if (domain === null) return undefined;
-  return choose((choices) => ({ ...choices, added: [...new Set([...choices.added, domain])] }));
+  if (domain === null) return;
+  await choose((choices) => ({ ...choices, asked: null, added: [...new Set([...choices.added, domain])] }));
+  await watchOpenPages(api, [domain]);
 };
 
 const pause = async (until) => {
@@ -188,6 +191,7 @@ const fromPopup = (request) => {
   if (kind === "switch") return choose((choices) => ({ ...choices, enabled: on === true, pausedUntil: 0 }));
   if (kind === "pause") return pause(Date.now() + PAUSE_MS);
   if (kind === "resume") return choose((choices) => ({ ...choices, pausedUntil: 0 }));
+  if (kind === "asked") return store.change("choices", (choices) => ({ ...choices, asked: plainDomain(domain) }));
   if (kind === "add") return addDomain(domain);
   return null;
 };
@@ -211,8 +215,9 @@ api.alarms.onAlarm.addListener(({ name }) => {
 });
 
 // Firefox closes the popup when it asks for a permission, so the answer is heard here.
-api.permissions.onAdded.addListener(({ origins = [] }) => {
-  for (const domain of domainsOf(origins)) addDomain(domain);
+api.permissions.onAdded.addListener(async ({ origins = [] }) => {
+  const { asked } = await store.read("choices");
+  if (domainsOf(origins).includes(asked)) await addDomain(asked);
 });
 
 api.permissions.onRemoved.addListener(({ origins = [] }) => {

@@ -30,8 +30,8 @@ export const makeHost = (runtime) => {
   const say = (message) =>
     new Promise((resolve, reject) => {
       port ??= open();
-      waiting.push({ resolve, reject });
       port.postMessage(message);
+      waiting.push({ resolve, reject });
     });
 
   const askNow = async (message) => {

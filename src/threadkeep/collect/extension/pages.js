@@ -5,41 +5,37 @@ import { patternOf } from "./rules.js";
 const ID = "pages";
 const FILES = ["visit.js", "readable.js", "content.js"];
 
-const registered = async (scripting) => (await scripting.getRegisteredContentScripts({ ids: [ID] }))[0] ?? null;
-
-const sameList = (one, other) => JSON.stringify([...(one ?? [])].sort()) === JSON.stringify([...(other ?? [])].sort());
+const sameList = (one = [], other = []) => JSON.stringify([...one].sort()) === JSON.stringify([...other].sort());
 
 // Make the registration what it should be; tells whether it had to be changed.
 const register = async (scripting, matches, excludeMatches) => {
-  const now = await registered(scripting);
-  if (matches.length === 0) {
-    if (now !== null) await scripting.unregisterContentScripts({ ids: [ID] });
-    return now !== null;
-  }
-  if (now && sameList(now.matches, matches) && sameList(now.excludeMatches, excludeMatches)) return false;
-  if (now !== null) await scripting.unregisterContentScripts({ ids: [ID] });
+  const [now] = await scripting.getRegisteredContentScripts({ ids: [ID] });
+  const isNone = matches.length === 0;
+  if (sameList(now?.matches, matches) && (isNone || sameList(now?.excludeMatches, excludeMatches))) return false;
+  if (now) await scripting.unregisterContentScripts({ ids: [ID] });
+  if (isNone) return true;
   const script = { id: ID, js: FILES, matches, runAt: "document_start", allFrames: false };
   if (excludeMatches.length > 0) script.excludeMatches = excludeMatches;
   await scripting.registerContentScripts([script]);
   return true;
 };
 
-// Tell pages that are watched to ask again, and watch open ones that are not yet.
-const refresh = async (api, matches) => {
-  const told = (await api.tabs.query({})).map((tab) =>
-    api.tabs.sendMessage(tab.id, { kind: "changed" }).catch(() => undefined),
-  );
-  await Promise.all(told);
-  if (matches.length === 0) return;
-  const injected = (await api.tabs.query({ url: matches })).map((tab) =>
-    api.scripting.executeScript({ target: { tabId: tab.id }, files: FILES }).catch(() => undefined),
-  );
-  await Promise.all(injected);
+const tellPages = async (tabs) => {
+  const tell = ({ id }) => tabs.sendMessage(id, { kind: "changed" }).catch(() => undefined);
+  await Promise.all((await tabs.query({})).map(tell));
 };
 
-// Watch the pages of these domains and no others.
+// Put the content script into open pages of these domains; where it runs already, nothing happens.
+export const watchOpenPages = async (api, domains) => {
+  if (domains.length === 0) return;
+  const open = await api.tabs.query({ url: domains.map(patternOf) });
+  const inject = ({ id }) => api.scripting.executeScript({ target: { tabId: id }, files: FILES });
+  await Promise.all(open.map((tab) => inject(tab).catch(() => undefined)));
+};
+
+// Watch the pages of these domains and no others; pages that are open ask again.
 export const watchPages = async (api, domains, exclude) => {
-  const matches = domains.map(patternOf);
-  const changed = await register(api.scripting, matches, exclude.map(patternOf));
-  if (changed) await refresh(api, matches);
+  if (!(await register(api.scripting, domains.map(patternOf), exclude.map(patternOf)))) return;
+  await tellPages(api.tabs);
+  await watchOpenPages(api, domains);
 };

@@ -66,7 +66,7 @@ element("enabled").addEventListener("change", ({ target }) => act({ kind: "switc
 element("pause").addEventListener("click", () => act({ kind: shown.pausedUntil ? "resume" : "pause" }));
 element("add").addEventListener("click", async () => {
   const { domain } = shown.page;
-  // Asked first thing: browsers take the question only while they handle the click.
+  tell({ kind: "asked", domain }); // not waited for: browsers take the question only while they handle the click
   if (await api.permissions.request({ origins: [patternOf(domain)] })) await act({ kind: "add", domain });
 });
 

@@ -4,7 +4,8 @@ export const URL_CHARACTERS = 8 * 1024;
 const TITLE_CHARACTERS = 4 * 1024;
 const TEXT_CHARACTERS = 50 * 1024;
 
-export const FIRST_CHOICES = { enabled: true, pausedUntil: 0, added: [] };
+// `asked` is the domain that the popup wants to add, until the browser has let it.
+export const FIRST_CHOICES = { enabled: true, pausedUntil: 0, added: [], asked: null };
 // Until the host has answered; `domains` null means the sites that the manifest names.
 export const FIRST_CONFIG = { enabled: true, domains: null, exclude: [], minDwellMs: 3000 };
 
@@ -65,14 +66,16 @@ export const whyNot = (host, choices, config, builtIn, now) => {
   return isListed(host, allowedDomains(choices, config, builtIn)) ? null : "not-listed";
 };
 
-const ENGINES = /^(?:www\.)?(?:google\.[a-z.]{2,6}|duckduckgo\.com|bing\.com|kagi\.com|ecosia\.org)$/;
+const GOOGLE = /^(?:.+\.)?google\.(?:com|[a-z]{2}|com?\.[a-z]{2})$/;
+const SEARCH_SITES = ["duckduckgo.com", "bing.com", "kagi.com", "ecosia.org"];
 
 // What was searched for on the page before this one.
 export const searchQuery = (referrer) => {
   const host = hostOf(referrer);
   if (host === null) return null;
   const url = new URL(referrer);
-  const isSearch = ENGINES.test(host) || (host === "github.com" && url.pathname === "/search");
+  const isGithub = host === "github.com" && url.pathname === "/search";
+  const isSearch = isGithub || GOOGLE.test(host) || isListed(host, SEARCH_SITES);
   return (isSearch && url.searchParams.get("q")) || null;
 };
 

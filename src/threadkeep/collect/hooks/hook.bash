@@ -48,7 +48,7 @@ __threadkeep_make_private() {
 # A folder of somebody else (after sudo) is left alone: its owner could not read what we write.
 __threadkeep_folder() {
   folder=${THREADKEEP_SPOOL:-$__threadkeep_spool}
-  [[ -O $folder && -w $folder ]]
+  [[ -d $folder && -O $folder && -w $folder ]]
 }
 
 __threadkeep_append() {
@@ -62,28 +62,38 @@ __threadkeep_append() {
   builtin printf '\x1e%s\x1d\n' "${text:1}" >>"$folder/$__threadkeep_file"
 }
 
+# All values in one text, to see at every prompt whether one has changed: a loop takes ten times as
+# long as this function, which is made of the names.
+builtin printf -v __threadkeep_text '${%s-}\x1f' "${__threadkeep_names[@]}"
+builtin eval "__threadkeep_values() { values=\"$__threadkeep_text\"; }"
+
 __threadkeep_environment() {
-  local name joined
+  local name values
   local -a pairs=()
+  __threadkeep_values
+  [[ $values == "${__threadkeep_known_values-}" ]] && return 0
   for name in "${__threadkeep_names[@]}"; do
     [[ ${!name+set} ]] && pairs+=("$name=${!name}")
   done
-  builtin printf -v joined '%s\x1f' "${pairs[@]}"
-  [[ $joined == "${__threadkeep_known_environment-}" ]] && return 0
   __threadkeep_append env1 "$THREADKEEP_SESSION_ID" $$ "${pairs[@]}" &&
-    __threadkeep_known_environment=$joined
+    __threadkeep_known_values=$values
 }
 
-# Run a builtin and set `output` to what it says: through a file, as $(...) would be a process.
+# Run a builtin and set `output` to what it says: through a file, as $(...) would be a process. The
+# file is never cut to nothing, only written over (a character has up to four bytes): what is written
+# to a file that was cut goes to the disk at once on ext4, which took 4 ms each time.
 __threadkeep_ask() {
   local folder scratch
   output=
   __threadkeep_folder || return 1
   scratch=$folder/bash-$$.scratch
   __threadkeep_make_private "$scratch"
-  HISTTIMEFORMAT=$'\x1e%s\x1f' builtin "$@" >|"$scratch" || return 1
+  {
+    HISTTIMEFORMAT=$'\x1e%s\x1f' builtin "$@"
+    builtin printf '\0'
+  } 1<>"$scratch" || return 1
   IFS= builtin read -r -d '' output <"$scratch"
-  : >|"$scratch"
+  builtin printf '%*s' $((${#output} * 4)) '' 1<>"$scratch"
 }
 
 # Set `number`, `stamp` and `command` to the last line of the history.
@@ -101,11 +111,13 @@ __threadkeep_last_line() {
 
 # Set `command` to the line that was added to the history since the last prompt was shown; fails
 # when none was. The number does not grow where `erasedups` took an older line away: then the line's
-# time tells.
+# time or text tells.
 __threadkeep_added() {
   local number stamp
   __threadkeep_last_line || return 1
-  ((number > __threadkeep_number || stamp > __threadkeep_stamp)) || return 1
+  if ((number <= __threadkeep_number && stamp <= __threadkeep_stamp)); then
+    [[ $number == "$__threadkeep_number" && $command != "$__threadkeep_line" ]] || return 1
+  fi
   [[ :${HISTCONTROL-}: == *:threadkeep_ignoredups:* ]] && __threadkeep_drop_double "$number"
   builtin shopt -q cmdhist || __threadkeep_join_lines "$((number - __threadkeep_number))"
   return 0
@@ -162,11 +174,11 @@ __threadkeep_prompt() {
 # The last of the prompt commands: remembers how things are before the next command. Other prompt
 # commands may have read the history of other shells into this one.
 __threadkeep_ready() {
-  local code=$? command number=0 stamp=0
+  local code=$? command= number=0 stamp=0
   local -
   set +eufvxC
   __threadkeep_last_line
-  __threadkeep_number=$number __threadkeep_stamp=$stamp
+  __threadkeep_number=$number __threadkeep_stamp=$stamp __threadkeep_line=$command
   __threadkeep_on=1
   [[ ${THREADKEEP_SHELL-} == off ]] && __threadkeep_on=
   __threadkeep_take_doubles
@@ -268,7 +280,7 @@ __threadkeep_watch_exit() {
 
 if [[ ${__threadkeep_pid-} != "$$" ]]; then
   __threadkeep_pid=$$ __threadkeep_seq=0 __threadkeep_number=0 __threadkeep_stamp=0
-  __threadkeep_started= __threadkeep_cwd= __threadkeep_on=
+  __threadkeep_started= __threadkeep_cwd= __threadkeep_line= __threadkeep_on=
   builtin printf -v __threadkeep_file 'bash-%s-%(%s)T.tk' $$ -1
   __threadkeep_join_session || :
   __threadkeep_watch_exit || :

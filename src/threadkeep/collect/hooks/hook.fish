@@ -2,11 +2,12 @@
 # Builtins only: no process is started, and nothing has to run on the other side.
 # THREADKEEP_SHELL=off pauses it. A command with a leading blank is never written.
 
-# A folder of somebody else (after sudo) is left alone: its owner could not read what we write.
-function __threadkeep_folder
-    set -l folder $__threadkeep_spool
-    test -n "$THREADKEEP_SPOOL"; and set folder $THREADKEEP_SPOOL
-    test -O "$folder" -a -w "$folder"; and builtin printf '%s' $folder
+# Set __threadkeep_folder, or fail where nothing can be written. A folder of somebody else (after
+# sudo) is left alone: its owner could not read what we write.
+function __threadkeep_find_folder
+    set -g __threadkeep_folder $__threadkeep_spool
+    test -n "$THREADKEEP_SPOOL"; and set __threadkeep_folder $THREADKEEP_SPOOL
+    test -d "$__threadkeep_folder" -a -O "$__threadkeep_folder" -a -w "$__threadkeep_folder"
 end
 
 # A file is made for its owner alone, whatever the user's umask is.
@@ -19,30 +20,39 @@ function __threadkeep_make_private --argument-names file
 end
 
 function __threadkeep_append
-    set -l folder (__threadkeep_folder | builtin string collect); or return 1
+    __threadkeep_find_folder; or return 1
     set -l text $argv[1]
-    for field in $argv[2..]
-        if builtin string match -qr '[\x1d-\x1f]' -- $field
-            set field (builtin string replace -ar '[\x1d-\x1f]' \ufffd -- $field | builtin string collect)
-        end
+    set -l fields $argv[2..]
+    builtin string match -qr '[\x1d-\x1f]' -- $fields; and __threadkeep_clean $fields
+    and set fields $__threadkeep_cleaned
+    for field in $fields
         set text "$text"\x1f"$field"
     end
-    __threadkeep_make_private $folder/$__threadkeep_file
-    builtin printf '%s' \x1e"$text"\x1d\n >>$folder/$__threadkeep_file
+    set -l file $__threadkeep_folder/$__threadkeep_file
+    __threadkeep_make_private $file
+    builtin printf '%s' \x1e"$text"\x1d\n >>$file
     and return
     # fish tells of a full disk by itself, and nothing keeps it from that: so not at every prompt.
     set -g __threadkeep_rest 100
     return 1
 end
 
+function __threadkeep_clean
+    set -g __threadkeep_cleaned
+    for field in $argv
+        set -a __threadkeep_cleaned (builtin string replace -ar '[\x1d-\x1f]' \ufffd -- $field | builtin string collect --allow-empty)
+    end
+end
+
 function __threadkeep_write_environment
+    __threadkeep_values
+    test "$__threadkeep_now" = "$__threadkeep_known"; and return
     set -l pairs
     for name in $__threadkeep_names
         set -q $name; and set -a pairs "$name=$$name"
     end
-    test "$pairs" = "$__threadkeep_environment"; and return
     __threadkeep_append env1 $THREADKEEP_SESSION_ID $fish_pid $pairs
-    and set -g __threadkeep_environment "$pairs"
+    and set -g __threadkeep_known $__threadkeep_now
 end
 
 # What fish keeps out of its history, or would not write to a file, is not wanted here either.
@@ -57,49 +67,58 @@ function __threadkeep_wanted --argument-names command
 end
 
 # fish has no clock without a process, but the time of a file that was just emptied is one, in whole
-# seconds. A command did not start before the last one ended: that keeps them in order, and two
-# seconds are more than it can be off unless somebody has set the clock.
-function __threadkeep_start_time
-    set -g __threadkeep_started
-    set -l folder (__threadkeep_folder | builtin string collect); or return
-    set -l scratch $folder/fish-$fish_pid.scratch
-    contains path $__threadkeep_builtins; or return
-    __threadkeep_make_private $scratch
-    builtin printf '' >$scratch; or return
-    set -g __threadkeep_started (builtin path mtime -- $scratch)
-    set -l ahead (math "$__threadkeep_ended - $__threadkeep_started")
-    test $ahead -gt 0 -a $ahead -lt 2; and set __threadkeep_started $__threadkeep_ended
+# seconds. Before fish 3.6, which cannot ask for that time, Linux tells how long it has been running.
+function __threadkeep_clock
+    if contains path $__threadkeep_builtins
+        __threadkeep_find_folder; or return
+        set -l scratch $__threadkeep_folder/fish-$fish_pid.scratch
+        __threadkeep_make_private $scratch
+        builtin printf '' >$scratch; and builtin path mtime -- $scratch
+    else if test -n "$__threadkeep_boot"
+        read -l up idle </proc/uptime; and math "$__threadkeep_boot + $up"
+    end
 end
 
+function __threadkeep_boot_time
+    test -r /proc/stat; or return
+    while read -l name value
+        test "$name" = btime; and builtin printf '%s' $value
+    end </proc/stat
+end
+
+# One command substitution for all: each of them wakes another thread of fish.
 function __threadkeep_preexec --on-event fish_preexec
     set -l command "$argv[1]"
     set -g __threadkeep_command
     __threadkeep_wanted $command; or return
-    __threadkeep_start_time
-    set -g __threadkeep_seq (math $__threadkeep_seq + 1)
+    set -l facts (math $__threadkeep_seq + 1; builtin string length -- $command; __threadkeep_clock)
+    set -q facts[3]; or return
+    set -g __threadkeep_seq $facts[1]
+    set -g __threadkeep_chars $facts[2]
+    set -g __threadkeep_started $facts[3]
     set -g __threadkeep_cwd "$PWD"
-    set -g __threadkeep_chars (builtin string length -- $command)
+    # It did not start before the last one ended: that keeps them in order. Two seconds are more than
+    # the clock can be off, unless somebody has set it.
+    if test $__threadkeep_ended[1] -gt $facts[3] -a $__threadkeep_ended[2] -lt $facts[3]
+        set __threadkeep_started $__threadkeep_ended[1]
+    end
     if test $__threadkeep_chars -gt 65536
         set command (builtin string sub -l 65536 -- $command | builtin string collect)
     end
     set __threadkeep_command $command
     __threadkeep_write_environment
     __threadkeep_append start1 $THREADKEEP_SESSION_ID $fish_pid $__threadkeep_seq fish "$hostname" \
-        "$USER" "$__threadkeep_started" $__threadkeep_cwd $__threadkeep_chars $command
+        "$USER" $__threadkeep_started $__threadkeep_cwd $__threadkeep_chars $command
 end
 
 function __threadkeep_postexec --on-event fish_postexec
     set -l code $status
-    set -l took $CMD_DURATION
+    set -l end "$__threadkeep_started + $CMD_DURATION / 1000"
     set -q __threadkeep_command[1]; or return
-    set -l ended
-    if test -n "$__threadkeep_started"
-        set -g __threadkeep_ended (math --scale 3 "$__threadkeep_started + $took / 1000")
-        set ended $__threadkeep_ended
-    end
+    set -g __threadkeep_ended (math --scale=3 $end; math --scale=3 "$end - 2")
     __threadkeep_append end1 $THREADKEEP_SESSION_ID $fish_pid $__threadkeep_seq fish "$hostname" \
-        "$USER" "$__threadkeep_started" "$ended" $code $__threadkeep_cwd $__threadkeep_chars \
-        $__threadkeep_command
+        "$USER" $__threadkeep_started $__threadkeep_ended[1] $code $__threadkeep_cwd \
+        $__threadkeep_chars $__threadkeep_command
     set -g __threadkeep_command
 end
 
@@ -140,19 +159,22 @@ if status is-interactive
     if test "$__threadkeep_pid" != $fish_pid
         set -g __threadkeep_pid $fish_pid
         set -g __threadkeep_seq 0
-        set -g __threadkeep_ended 0
+        set -g __threadkeep_ended 0 0
         set -g __threadkeep_rest 0
         set -g __threadkeep_command
-        set -g __threadkeep_environment
+        set -g __threadkeep_known
         set -g __threadkeep_builtins (builtin --names)
+        set -g __threadkeep_boot (__threadkeep_boot_time)
         set -g __threadkeep_names HOME USER LOGNAME SHELL TERM COLORTERM TERM_PROGRAM LANG LC_ALL \
             PATH SHLVL HOSTNAME EDITOR VISUAL TMPDIR VIRTUAL_ENV CONDA_DEFAULT_ENV NODE_ENV \
             RAILS_ENV APP_ENV AWS_PROFILE AWS_DEFAULT_REGION KUBECONFIG XDG_CONFIG_HOME \
             XDG_DATA_HOME HIPPO_SESSION_ID
+        # All values in one text, to see with every command whether one has changed: a loop takes
+        # ten times as long as this function, which is made of the names.
+        eval 'function __threadkeep_values; set -g __threadkeep_now "$'(builtin string join '|$' -- $__threadkeep_names)'"; end'
         __threadkeep_join_session
         # The file's name needs a time as well: a process id comes back some day.
-        __threadkeep_start_time
-        set -g __threadkeep_file fish-$fish_pid-"$__threadkeep_started".tk
+        set -g __threadkeep_file fish-$fish_pid-(math --scale=0 "0"(__threadkeep_clock)).tk
     end
 else
     functions --erase __threadkeep_preexec __threadkeep_postexec

@@ -21,22 +21,33 @@ typeset -ga __threadkeep_names=(
 __threadkeep_append() {
   local folder=${THREADKEEP_SPOOL:-$__threadkeep[spool]} text="${(j::)@}" fd
   local marks=$'[\x1d\x1e\x1f]' instead=$'\xef\xbf\xbd'
-  [[ -O $folder && -w $folder ]] || return 1
+  [[ -d $folder && -O $folder && -w $folder ]] || return 1
   [[ $text == *${~marks}* ]] && set -- "${@//${~marks}/$instead}"
   text=$'\x1e'"${(pj:\x1f:)@}"$'\x1d\n'
   sysopen -a -w -o creat -m 0600 -u fd -- $folder/$__threadkeep[file] 2>/dev/null || return 1
   { syswrite -o $fd -- $text 2>/dev/null } always { exec {fd}>&- }
 }
 
+# All values in one text, to see with every command whether one has changed: a loop takes ten times
+# as long as this function, which is made of the names.
+() {
+  emulate -L zsh
+  local name text=
+  for name in $__threadkeep_names; do
+    text+="\${$name-}|"
+  done
+  functions[__threadkeep_values]="REPLY=\"$text\""
+}
+
 __threadkeep_environment() {
-  local name
+  local name REPLY
   local -a pairs=()
+  __threadkeep_values
+  [[ $REPLY == "$__threadkeep[values]" ]] && return 0
   for name in $__threadkeep_names; do
     (( ${(P)+name} )) && pairs+=("$name=${(P)name}")
   done
-  [[ "${(pj:\x1f:)pairs}" == "$__threadkeep[environment]" ]] && return 0
-  __threadkeep_append env1 $THREADKEEP_SESSION_ID $$ "${pairs[@]}" &&
-    __threadkeep[environment]="${(pj:\x1f:)pairs}"
+  __threadkeep_append env1 $THREADKEEP_SESSION_ID $$ "${pairs[@]}" && __threadkeep[values]=$REPLY
 }
 
 # History options that keep a line out of the history file keep it out here as well.

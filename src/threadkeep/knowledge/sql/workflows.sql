@@ -1,4 +1,4 @@
--- Runs of CI, what is watched, and lessons.
+-- Runs of CI, what is watched, and lessons. Names of repositories are the same in large and small letters.
 
 -- ------------------------------------------------------------------ runs
 
@@ -22,11 +22,11 @@ ON CONFLICT (run_id) DO UPDATE SET attempt = excluded.attempt, detailed = exclud
 UPDATE workflow_runs SET last_seen_at = :now WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ci_any_run
-SELECT 1 FROM workflow_runs WHERE repo = :repo LIMIT 1
+SELECT 1 FROM workflow_runs WHERE repo = :repo COLLATE NOCASE LIMIT 1
 
 -- name: ci_open_runs
 SELECT r.id, r.status FROM tk_ci_runs AS t JOIN workflow_runs AS r ON r.id = t.run_id
-WHERE t.detailed = 0 AND t.due_at <= :now AND r.repo = :repo ORDER BY r.id DESC LIMIT :limit
+WHERE t.detailed = 0 AND t.due_at <= :now AND r.repo = :repo COLLATE NOCASE ORDER BY r.id DESC LIMIT :limit
 
 -- name: ci_put_job
 INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, started_at, completed_at, runner_name, raw_json)
@@ -65,11 +65,11 @@ DELETE FROM tk_ci_answers WHERE asked_at < :before
 
 -- name: ci_list_runs
 SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at
-FROM workflow_runs WHERE :repo IS NULL OR repo = :repo ORDER BY coalesce(started_at, first_seen_at) DESC, id DESC LIMIT :limit
+FROM workflow_runs WHERE :repo IS NULL OR repo = :repo COLLATE NOCASE ORDER BY coalesce(started_at, first_seen_at) DESC, id DESC LIMIT :limit
 
 -- name: ci_runs_of_sha
 SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at
-FROM workflow_runs WHERE head_sha = :sha AND repo = :repo ORDER BY id
+FROM workflow_runs WHERE head_sha = :sha AND repo = :repo COLLATE NOCASE ORDER BY id
 
 -- name: ci_run
 SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at
@@ -95,21 +95,22 @@ ON CONFLICT (sha, repo) DO UPDATE SET expires_at = max(expires_at, excluded.expi
 
 -- name: ci_watched
 SELECT w.sha, w.repo, w.created_at, w.expires_at, w.terminal_status, w.notified, w.terminal_status IS NULL
-  OR EXISTS (SELECT 1 FROM workflow_runs AS r WHERE r.head_sha = w.sha AND r.repo = w.repo AND r.status <> 'completed')
+  OR EXISTS (SELECT 1 FROM workflow_runs AS r WHERE r.head_sha = w.sha AND r.repo = w.repo COLLATE NOCASE AND r.status <> 'completed')
 FROM sha_watchlist AS w WHERE w.expires_at > :now ORDER BY w.created_at DESC, w.sha, w.repo
 
 -- name: ci_outcomes
-SELECT status, conclusion FROM workflow_runs WHERE head_sha = :sha AND repo = :repo
+SELECT status, conclusion FROM workflow_runs WHERE head_sha = :sha AND repo = :repo COLLATE NOCASE
 
 -- name: ci_set_terminal
-UPDATE sha_watchlist SET terminal_status = :status, notified = 0 WHERE sha = :sha AND repo = :repo AND terminal_status IS NOT :status
+UPDATE sha_watchlist SET terminal_status = :status, notified = 0
+WHERE sha = :sha AND repo = :repo COLLATE NOCASE AND terminal_status IS NOT :status
 
 -- name: ci_unwatch
 DELETE FROM sha_watchlist WHERE sha = :sha AND repo = :repo
 
 -- name: ci_pending
 SELECT sha, repo, terminal_status, created_at, expires_at FROM sha_watchlist
-WHERE terminal_status IN ('failure', 'cancelled') AND notified = 0 AND expires_at > :now AND (:repo IS NULL OR repo = :repo)
+WHERE terminal_status IN ('failure', 'cancelled') AND notified = 0 AND expires_at > :now AND (:repo IS NULL OR repo = :repo COLLATE NOCASE)
 ORDER BY created_at, sha
 
 -- name: ci_ack
@@ -141,6 +142,6 @@ VALUES (:repo, :tool, :rule_id, :path_prefix, :summary, :times, :first_seen_at, 
 
 -- name: list_lessons
 SELECT id, repo, tool, rule_id, path_prefix, summary, fix_hint, occurrences, first_seen_at, last_seen_at FROM lessons
-WHERE (:repo IS NULL OR repo = :repo) AND (:tool IS NULL OR tool = :tool) AND (:path IS NULL
+WHERE (:repo IS NULL OR repo = :repo COLLATE NOCASE) AND (:tool IS NULL OR tool = :tool) AND (:path IS NULL
   OR substr(path_prefix, 1, length(:path)) = :path OR path_prefix <> '' AND substr(:path || '/', 1, length(path_prefix)) = path_prefix)
 ORDER BY occurrences DESC, last_seen_at DESC, id LIMIT :limit

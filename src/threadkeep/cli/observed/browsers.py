@@ -1,0 +1,118 @@
+"""`threadkeep browser`: pages that were read; and the host that a browser itself starts."""
+
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from threadkeep.cli.command import Call, command, example_text
+from threadkeep.cli.output import document, note, table, write
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+_WORDS = {
+    "new": "create",
+    "same": "leave as it is",
+    "changed": "change",
+    "foreign": "of another program",
+}
+
+
+@click.group(
+    "browser",
+    invoke_without_command=True,
+    epilog=example_text("threadkeep browser install firefox", "threadkeep browser domains"),
+)
+@click.pass_context
+def browser(ctx: click.Context) -> None:
+    """Keep the pages that are read, of sites for developers alone."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@command(
+    "install",
+    "threadkeep browser install chromium",
+    "threadkeep browser install firefox --hippo --dry-run",
+)
+@click.argument("name", metavar="BROWSER")
+@click.option("--hippo", is_flag=True, help="Hippo's own extension may report here, too.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written, write nothing.")
+@click.option("--replace", is_flag=True, help="Put another program's manifest aside.")
+def install(call: Call, *, name: str, hippo: bool, dry_run: bool, replace: bool) -> None:
+    """Tell a BROWSER where to report, and lay the extension ready for it.
+
+    It knows firefox, librewolf, chromium, chrome, brave, edge and vivaldi.
+    """
+    from threadkeep.home.browsers import carry_out, plan_for
+
+    plan = plan_for(call.home, name, hippo=hippo)
+    written = () if dry_run else carry_out(plan, replace=replace)
+    if call.as_json:
+        files = [{"path": step.path, "change": step.change} for step in plan.steps]
+        document(browser=name, dry_run=dry_run, files=files, next_step=plan.next_step)
+        return
+    if dry_run:
+        table(("what", "file"), [(_WORDS[step.change], str(step.path)) for step in plan.steps])
+        note("nothing was written")
+        return
+    for path in written:
+        write(str(path))
+    note("all of it was there already" if not written else "written")
+    note(f"next: {plan.next_step}")
+
+
+@command("uninstall", "threadkeep browser uninstall firefox")
+@click.argument("name", metavar="BROWSER")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, remove nothing.")
+def uninstall(call: Call, *, name: str, dry_run: bool) -> None:
+    """Take away what was installed for a BROWSER; what it reported stays."""
+    from threadkeep.home.browsers import plan_removal, remove_from
+
+    paths = (plan_removal if dry_run else remove_from)(call.home, name)
+    if call.as_json:
+        document(browser=name, dry_run=dry_run, files=paths)
+        return
+    for path in paths:
+        write(str(path))
+    done = "nothing was removed" if dry_run else "removed; take the extension out of the browser"
+    note(done if paths else f"nothing is installed for {name}")
+
+
+@command("domains", "threadkeep browser domains")
+def domains(call: Call) -> None:
+    """List the domains whose pages are kept, with all their sub-domains."""
+    from threadkeep.home.browsers import visit_rules
+
+    rules = visit_rules(call.home)
+    if call.as_json:
+        document(enabled=rules.enabled, domains=rules.domains, exclude=rules.exclude)
+        return
+    for name in rules.domains:
+        write(name)
+    if rules.exclude:
+        note(f"kept out again: {', '.join(rules.exclude)}")
+    if not rules.enabled:
+        note("[browser] enabled is false: no page is kept at all")
+
+
+for _command in (install, uninstall, domains):
+    browser.add_command(_command)
+
+
+# ---------------------------------------------------------------------- what a browser starts
+
+
+@command("native-host", "threadkeep native-host")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def native_host(call: Call, *, arguments: tuple[str, ...]) -> None:
+    """Answer a browser over stdin and stdout; `browser install` sets it up."""
+    from threadkeep.home.browsers import serve_browser
+
+    stdin = cast("BufferedReader", sys.stdin.buffer)
+    serve_browser(call.home, arguments, stdin, sys.stdout.buffer)
+
+
+native_host.hidden = True
+native_host.context_settings = {"ignore_unknown_options": True}

@@ -1,0 +1,219 @@
+"""`threadkeep events`: the commands that people and agents ran, and the pages that were read."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from threadkeep.cli.chat.words import duration
+from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.history.opening import read_times
+from threadkeep.cli.history.words import Json, folded, when
+from threadkeep.cli.output import document, is_terminal, note, one_line, table, warn, write
+from threadkeep.errors import Invalid
+
+if TYPE_CHECKING:
+    from threadkeep.home.observed import Event, Observations, StoredVisit, Wanted
+
+_COLUMNS = ("when", "exit", "took", "folder", "command")
+_SPARE = ("took", "folder", "exit")
+_VISITED = ("when", "read for", "site", "title")
+_FOLDER = 28  # a terminal shows so much of the end of a folder
+_ALL = 2**31
+_SHOWN = {"lines": 12, "characters": 2000}
+_NONE_YET = (
+    "nothing was reported yet; `threadkeep shell-init zsh` (or bash, fish) begins with commands, "
+    "`threadkeep browser install firefox` with pages"
+)
+
+
+@store_command(
+    "events",
+    "threadkeep events --since 2h",
+    "threadkeep events cargo --failed --project harbor",
+    "threadkeep events --visits sqlite --limit 5 --json",
+)
+@click.argument("text", required=False)
+@click.option("--session", metavar="ID", help="Of this session: its number or how its id begins.")
+@click.option("--since", metavar="TIME", help="Not before this date, or younger than: 2h, 7d.")
+@click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d.")
+@click.option("--project", metavar="P", help="Only in folders with this in their path.")
+@click.option("--failed", is_flag=True, help="Only commands that ended with an error.")
+@click.option("--kind", type=click.Choice(["shell", "claude-tool"]), help="Who ran it.")
+@click.option("--visits", is_flag=True, help="Pages that were read, not commands.")
+@click.option("--output", is_flag=True, help="What was printed, or the text of the page, too.")
+@click.option("--limit", default=30, show_default=True, help="How many; -1 for all.")
+def events(call: Call, *, visits: bool, output: bool, limit: int, **chosen: Any) -> None:
+    """List commands, the newest last, as a log is read; with TEXT those that contain it.
+
+    What shells and browsers left in the spool is collected first. An exit code that is missing
+    means that nobody saw the command end.
+    """
+    from threadkeep.home.observed import collected, reports_waiting
+
+    if visits:
+        _refuse_for_visits(chosen)
+    if not call.home.knowledge_path(call.db).exists() and not reports_waiting(call.home, call.db):
+        _tell_none(call, visits=visits)
+        return
+    page = _ALL if limit < 0 else limit
+    with collected(call.home, call.db) as (observations, trouble):
+        if trouble is not None:
+            warn(f"what was reported lately is not among them: {trouble.message}")
+        if visits:
+            count = _show_visits(call, observations, chosen, page, output=output)
+        else:
+            count = _show_events(call, observations, chosen, page, output=output)
+    if call.as_json:
+        return
+    if not count:
+        note(f"no {'page' if visits else 'command'} is like that")
+    elif count == limit:
+        note(f"there may be more: --limit {limit * 2}")
+
+
+def _tell_none(call: Call, *, visits: bool) -> None:
+    if call.as_json:
+        document(**{"visits" if visits else "events": []})
+    else:
+        note(_NONE_YET)
+
+
+def _refuse_for_visits(chosen: Json) -> None:
+    for name in ("session", "project", "failed", "kind"):
+        if chosen[name]:
+            msg = f"--{name} is about commands, --visits lists pages"
+            raise Invalid(msg, hint="leave one of them out")
+
+
+# ---------------------------------------------------------------------- commands
+
+
+def _show_events(
+    call: Call, observations: "Observations", chosen: Json, page: int, *, output: bool
+) -> int:
+    found = observations.events(_wanted(**chosen), limit=page)[::-1]
+    if call.as_json:
+        document(events=[event_json(one, output=output) for one in found])
+    elif output:
+        for one in found:
+            _show_whole(one)
+    else:
+        table(_COLUMNS, [_row(one) for one in found], wide="command", spare=_SPARE)
+    return len(found)
+
+
+def _wanted(
+    text: str | None,
+    session: str | None,
+    since: str | None,
+    until: str | None,
+    **more: Any,
+) -> "Wanted":
+    from threadkeep.home.observed import Wanted
+
+    first, last = read_times(since, until)
+    row, begins = session_of(session)
+    return Wanted(session=row, terminal=begins, since=first, until=last, text=text, **more)
+
+
+def session_of(name: str | None) -> tuple[int | None, str | None]:
+    """Read what names a session: the number of its row, or how its UUID begins."""
+    if name is None:
+        return None, None
+    if name.isascii() and name.isdigit():
+        return min(int(name), 2**63 - 1), None
+    if not name or name.strip("0123456789abcdefABCDEF-"):
+        msg = f"{name[:60]!r} is no session"
+        raise Invalid(msg, hint="give its number or the beginning of its id; --json shows both")
+    return None, name.lower()
+
+
+def event_json(event: "Event", *, output: bool) -> Json:
+    """Shape a command for `--json`."""
+    shown: Json = msgspec.structs.asdict(event)
+    if not output:
+        del shown["stdout"], shown["stderr"]
+    return shown
+
+
+def _row(event: "Event") -> tuple[str, ...]:
+    return (when(event.timestamp), _exit(event), _took(event), _folder(event.cwd), _said(event))
+
+
+def _exit(event: "Event") -> str:
+    return "" if event.exit_code is None else str(event.exit_code)
+
+
+def _took(event: "Event") -> str:
+    if not is_terminal():
+        return str(event.duration_ms)
+    return duration(event.duration_ms) if event.duration_ms else ""
+
+
+def _said(event: "Event") -> str:
+    return f"[{event.tool_name}] {event.command}" if event.tool_name else event.command
+
+
+def _folder(cwd: str) -> str:
+    """Write a folder whole for a program; for a person its end, the home as `~`."""
+    if not is_terminal():
+        return cwd
+    home = os.environ.get("HOME", "").rstrip("/")
+    if home and (cwd == home or cwd.startswith(home + "/")):
+        cwd = "~" + cwd.removeprefix(home)
+    flat = one_line(cwd)
+    return flat if len(flat) <= _FOLDER else "…" + flat[1 - _FOLDER :]
+
+
+def _show_whole(event: "Event") -> None:
+    code = "no exit code" if event.exit_code is None else f"exit {event.exit_code}"
+    facts = [when(event.timestamp), code, duration(event.duration_ms), event.cwd]
+    write(one_line(" · ".join(fact for fact in facts if fact)), "dim")
+    write(f"$ {one_line(_said(event))}", "bold")
+    for printed in (event.stdout, event.stderr):
+        if printed:
+            write(folded(printed.rstrip("\n"), **_SHOWN) if is_terminal() else printed.rstrip("\n"))
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def _show_visits(
+    call: Call, observations: "Observations", chosen: Json, page: int, *, output: bool
+) -> int:
+    first, last = read_times(chosen["since"], chosen["until"])
+    text = chosen["text"]
+    found = observations.visits(since=first, until=last, text=text, limit=page)[::-1]
+    if call.as_json:
+        document(visits=[visit_json(one, output=output) for one in found])
+    elif output:
+        for one in found:
+            _show_page(one)
+    else:
+        table(_VISITED, [_visit_row(one) for one in found], wide="title", spare=("read for",))
+    return len(found)
+
+
+def visit_json(visit: "StoredVisit", *, output: bool) -> Json:
+    """Shape a visit for `--json`."""
+    shown: Json = msgspec.structs.asdict(visit)
+    if not output:
+        del shown["extracted_text"]
+    return shown
+
+
+def _visit_row(visit: "StoredVisit") -> tuple[str, ...]:
+    read = duration(visit.dwell_ms) if is_terminal() else str(visit.dwell_ms)
+    titled = f"{visit.title} " if visit.title else ""
+    return (when(visit.timestamp), read, visit.domain, f"{titled}{visit.url}")
+
+
+def _show_page(visit: "StoredVisit") -> None:
+    facts = [when(visit.timestamp), duration(visit.dwell_ms), visit.domain, visit.url]
+    write(one_line(" · ".join(facts)), "dim")
+    write(one_line(visit.title or visit.url), "bold")
+    if visit.extracted_text:
+        text = visit.extracted_text.strip()
+        write(folded(text, **_SHOWN) if is_terminal() else text)

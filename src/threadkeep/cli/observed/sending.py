@@ -1,0 +1,167 @@
+"""`threadkeep send-event`: what another program observed, left in the spool; no store is opened.
+
+The flags are those of Hippo's command, so that its shell hook and its scripts work unchanged.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+import click
+
+from threadkeep.cli.command import Call, command, example_text
+from threadkeep.cli.output import document
+from threadkeep.errors import Invalid
+from threadkeep.home import now_ms
+
+if TYPE_CHECKING:
+    from threadkeep.home.observed import Command, GitState, Output
+
+_LONGEST_TTL: Final = 30 * 86_400  # seconds
+_TOOL = "claude-tool"
+
+
+@click.group(
+    "send-event",
+    invoke_without_command=True,
+    epilog=example_text(
+        'threadkeep send-event shell --cmd "make" --exit 0 --cwd /tmp --duration-ms 12',
+        "threadkeep send-event watchlist --sha 4f2a9c1 --repo owner/name",
+    ),
+)
+@click.pass_context
+def send_event(ctx: click.Context) -> None:
+    """Report a command, or a commit to wait for, from a script; Hippo's own flags."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@command(
+    "shell",
+    'threadkeep send-event shell --cmd "make test" --exit 2 --cwd /tmp --duration-ms 5300',
+    "threadkeep send-event shell --cmd ls --exit 0 --cwd / --duration-ms 1 "
+    "--source-kind claude-tool --tool-name Bash",
+)
+@click.option("--cmd", required=True, metavar="TEXT", help="The command.")
+@click.option("--exit", "exit_code", required=True, type=int, metavar="N", help="Its exit code.")
+@click.option("--cwd", required=True, metavar="DIR", help="The folder that it ran in.")
+@click.option(
+    "--duration-ms", required=True, type=click.IntRange(min=0), metavar="MS", help="How long."
+)
+@click.option("--git-repo", metavar="R", help="owner/name; not given, the folder tells.")
+@click.option("--git-branch", metavar="B", help="The branch that was checked out.")
+@click.option("--git-commit", metavar="SHA", help="The commit that was checked out.")
+@click.option("--git-dirty", is_flag=True, help="There were changes that are not committed.")
+@click.option("--output", metavar="TEXT", help="What it printed.")
+@click.option("--probe-tag", metavar="ID", help="A test of the way: nobody gets to see it.")
+@click.option("--source-kind", metavar="KIND", help="shell, or claude-tool for a tool's command.")
+@click.option("--tool-name", metavar="NAME", help="The tool that ran it, such as Bash.")
+def shell(call: Call, **said: Any) -> None:
+    """Report a command that has ended.
+
+    It goes into the spool, secrets masked; the next `threadkeep capture`, `events` or `watch`
+    stores it. Nothing is said when all is well.
+    """
+    made = _command(**said)
+    kept = call.home.reporter().report(made)
+    if call.as_json:
+        document(kept=kept, envelope_id=made.envelope_id, session=made.session)
+
+
+def _command(
+    *,
+    cmd: str,
+    exit_code: int,
+    cwd: str,
+    duration_ms: int,
+    output: str | None,
+    probe_tag: str | None,
+    source_kind: str | None,
+    tool_name: str | None,
+    **git: Any,
+) -> "Command":
+    from threadkeep.home import observed
+
+    now = now_ms()
+    return observed.Command(
+        envelope_id=_envelope_id(probe_tag),
+        session=observed.session_id(os.environ),
+        at=now,
+        command=cmd,
+        cwd=cwd,
+        exit_code=exit_code,
+        duration_ms=duration_ms,
+        hostname=observed.host_name(),
+        shell=observed.shell_name(os.environ),
+        username=os.environ.get("USER") or "unknown",
+        stdout=None if output is None else _printed(output),
+        env=observed.kept_variables(os.environ),
+        git=_git(cwd, now, **git),
+        tool_name=_tool(source_kind, tool_name),
+        probe_tag=probe_tag,
+    )
+
+
+def _printed(output: str) -> "Output":
+    from threadkeep.home.observed import Output
+
+    return Output(output, original_bytes=len(output.encode("utf-8", "surrogateescape")))
+
+
+def _envelope_id(probe_tag: str | None) -> str:
+    """A probe is looked for by its tag, which is its id as well."""
+    try:
+        return str(UUID(probe_tag or ""))
+    except ValueError:
+        return str(uuid4())
+
+
+def _tool(source_kind: str | None, tool_name: str | None) -> str | None:
+    """Give the tool that ran it; that is also what makes it a tool's command."""
+    if source_kind == _TOOL and not tool_name:
+        raise Invalid("--source-kind claude-tool needs --tool-name", hint="add --tool-name Bash")
+    return tool_name if source_kind in (None, _TOOL) else None
+
+
+def _git(
+    cwd: str,
+    now: int,
+    *,
+    git_repo: str | None,
+    git_branch: str | None,
+    git_commit: str | None,
+    git_dirty: bool,
+) -> "GitState | None":
+    """Take what was said; None leaves all of it to the collector."""
+    from threadkeep.home.observed import GitState, found_in_folder
+
+    if not (git_repo or git_branch or git_commit or git_dirty):
+        return None
+    found = None if git_repo else found_in_folder(cwd, now)
+    repo = git_repo or (found.repo if found else None)
+    return GitState(repo=repo, branch=git_branch, commit=git_commit, is_dirty=git_dirty)
+
+
+@command("watchlist", "threadkeep send-event watchlist --sha 4f2a9c1 --repo owner/name --ttl 600")
+@click.option("--sha", required=True, metavar="SHA", help="The commit.")
+@click.option("--repo", required=True, metavar="R", help="owner/name.")
+@click.option(
+    "--ttl",
+    type=click.IntRange(1, _LONGEST_TTL),
+    default=1200,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for its runs.",
+)
+def watchlist(call: Call, *, sha: str, repo: str, ttl: int) -> None:
+    """Report a commit whose CI runs somebody waits for; `threadkeep watch` follows them."""
+    from threadkeep.home.observed import commit_to_watch
+
+    made = commit_to_watch(sha, repo, ttl, now_ms())
+    call.home.reporter().report(made)
+    if call.as_json:
+        document(kept=True, watch=made)
+
+
+for _command_ in (shell, watchlist):
+    send_event.add_command(_command_)

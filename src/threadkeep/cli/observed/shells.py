@@ -1,0 +1,184 @@
+"""`threadkeep shell-init` and `import-history`: commands from now on, and those before."""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from threadkeep.cli.command import PROBLEMS, Call, command, store_command
+from threadkeep.cli.output import counted, document, note, progress, table, warn
+from threadkeep.errors import Invalid, ThreadkeepError
+
+if TYPE_CHECKING:
+    from threadkeep.home.observed import Observations
+    from threadkeep.home.shells import HistoryFile, ImportedFile, Plan
+
+Json = dict[str, Any]
+
+_COLUMNS = ("shell", "history", "commands", "new", "known", "kept out", "damaged")
+_DONE = {"create": "created", "change": "changed", "keep": "as it was", "remove": "removed"}
+_PLANNED = {"create": "create", "change": "change", "keep": "leave as it is", "remove": "remove"}
+
+
+@command(
+    "shell-init",
+    "threadkeep shell-init zsh",
+    "threadkeep shell-init bash --dry-run",
+    "threadkeep shell-init fish --uninstall",
+)
+@click.argument("shell", type=click.Choice(["zsh", "bash", "fish"]))
+@click.option("--uninstall", is_flag=True, help="Take it out again, byte for byte.")
+@click.option("--print", "only_print", is_flag=True, help="Print the hook, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would change, change nothing.")
+def shell_init(call: Call, *, shell: str, uninstall: bool, only_print: bool, dry_run: bool) -> None:
+    """Keep every command of a SHELL from now on: with exit code, duration and folder.
+
+    A hook appends them to the spool; no program runs at the prompt. A command typed with a space
+    in front is never kept, and THREADKEEP_SHELL=off pauses it.
+    """
+    from threadkeep.home.shells import hook_text, install_hook, uninstall_hook
+
+    if only_print:
+        if uninstall or dry_run:
+            raise Invalid("--print changes nothing by itself", hint="use --print alone")
+        _print(call, shell, hook_text(call.home, shell))
+        return
+    change = uninstall_hook if uninstall else install_hook
+    plan = change(call.home, shell, dry_run=dry_run)
+    if call.as_json:
+        document(shell=shell, dry_run=dry_run, uninstall=uninstall, files=_files(plan))
+        return
+    words = _PLANNED if dry_run else _DONE
+    table(("what", "file"), [(words[step.action], str(step.path)) for step in plan.steps])
+    _tell(plan, uninstall=uninstall, dry_run=dry_run)
+
+
+def _print(call: Call, shell: str, text: str) -> None:
+    if call.as_json:
+        document(shell=shell, script=text)
+    else:
+        click.echo(text, nl=not text.endswith("\n"))
+
+
+def _files(plan: "Plan") -> list[Json]:
+    return [{"action": step.action, "path": step.path} for step in plan.steps]
+
+
+def _tell(plan: "Plan", *, uninstall: bool, dry_run: bool) -> None:
+    if not plan.changes:
+        note("nothing to do: " + ("it is not installed" if uninstall else "it is all set up"))
+    elif dry_run:
+        note("nothing was changed")
+    elif uninstall:
+        note("shells that run now keep their hook until they end")
+    else:
+        note(f"open a new {plan.shell} to begin; `threadkeep events` shows what it does")
+
+
+# ---------------------------------------------------------------------- histories
+
+
+@store_command(
+    "import-history",
+    "threadkeep import-history",
+    "threadkeep import-history --shell atuin --dry-run",
+    "threadkeep import-history ./old_history --shell bash",
+)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "--shell",
+    "kind",
+    type=click.Choice(["zsh", "bash", "fish", "atuin"]),
+    help="Only of this one; or which one wrote PATH.",
+)
+@click.option("--dry-run", is_flag=True, help="Count the commands, store none.")
+def import_history(call: Call, *, paths: tuple[str, ...], kind: Any, dry_run: bool) -> int:
+    """Bring in the commands that shells wrote into their histories before, each once.
+
+    Without PATH all histories of this user are looked for. The files are only read.
+    """
+    from threadkeep.home.shells import named_histories, user_histories
+
+    files = named_histories(paths, kind) if paths else user_histories(call.home, kind)
+    if not files:
+        _tell_none(call, dry_run=dry_run)
+        return 0
+    with _opened(call, dry_run=dry_run) as observations:
+        done, problems = _import(observations, files, dry_run=dry_run)
+    if call.as_json:
+        document(dry_run=dry_run, files=done, errors=problems)
+    else:
+        rows = [_row(one, dry_run=dry_run) for one in done]
+        table(_COLUMNS, rows, wide="history", spare=("damaged", "kept out"))
+        _sum_up(done, dry_run=dry_run)
+    for problem in problems:
+        warn(problem)
+    return PROBLEMS if problems else 0
+
+
+def _tell_none(call: Call, *, dry_run: bool) -> None:
+    if call.as_json:
+        document(dry_run=dry_run, files=[], errors=[])
+    else:
+        note("no shell has left a history here; name a file to import it")
+
+
+@contextmanager
+def _opened(call: Call, *, dry_run: bool) -> Iterator["Observations"]:
+    """Open where the commands go; a dry run counts without the store, which need not exist."""
+    if not dry_run:
+        with call.home.observations(call.db) as observations:
+            yield observations
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="threadkeep-") as folder,
+        call.home.observations(Path(folder) / "knowledge.db") as observations,
+    ):
+        yield observations
+
+
+def _import(
+    observations: "Observations", files: Iterable["HistoryFile"], *, dry_run: bool
+) -> tuple[list["ImportedFile"], list[str]]:
+    done: list[ImportedFile] = []
+    problems: list[str] = []
+    with progress("importing") as advance:
+        for file in files:
+            before = sum(one.commands for one in done)
+            try:
+                came = observations.import_history(
+                    [file], dry_run=dry_run, show=_shower(advance, before)
+                )
+            except ThreadkeepError as error:
+                problems.append(error.message)
+            else:
+                done += came.files
+    return done, problems
+
+
+def _shower(
+    advance: Callable[[int, int], None] | None, before: int
+) -> Callable[["ImportedFile"], None]:
+    def show(file: "ImportedFile") -> None:
+        if advance is not None:
+            advance(before + file.commands, 0)
+
+    return show
+
+
+def _row(file: "ImportedFile", *, dry_run: bool) -> tuple[str, ...]:
+    stored = file.stored
+    came = ("", "", "") if dry_run else (stored.new, stored.known + stored.updated, stored.excluded)
+    counts = (file.commands, *came, file.damaged)
+    return (file.kind, file.path, *(f"{one:,}" if one != "" else "" for one in counts))
+
+
+def _sum_up(done: Iterable["ImportedFile"], *, dry_run: bool) -> None:
+    files = list(done)
+    if dry_run:
+        note(f"would look at {counted(sum(one.commands for one in files), 'command')}")
+    else:
+        note(f"{counted(sum(one.stored.new for one in files), 'new command')}")
