@@ -71,7 +71,7 @@ def _table(
 
 
 def _rows(name: str, times: Times, inside: Sequence[float]) -> list[tuple[str, ...]]:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (f"{name}: {way}", *_two(median(each), percentile(each, _P99)), *_added(times, way))
         for way, each in times.items()
     ]
@@ -97,7 +97,7 @@ def _more(times: Times, way: str, share: float) -> float:
 
 def _goals(name: str, times: Times, inside: Sequence[float]) -> list[Goal]:
     goals = [Goal(f"prompt: {name}, added, median", _LIMIT_MS, _more(times, OURS, 0.5), " ms")]
-    if inside:
-        most = percentile(inside, _P99)
-        goals.append(Goal(f"prompt: {name}, inside the hook, p99", _LIMIT_MS, most, " ms"))
+    for word, share in (("median", 0.5), ("p99", _P99)) if inside else ():
+        spent = percentile(inside, share)
+        goals.append(Goal(f"prompt: {name}, inside the hook, {word}", _LIMIT_MS, spent, " ms"))
     return goals

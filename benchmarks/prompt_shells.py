@@ -1,4 +1,4 @@
-"""Real shells in pseudo-terminals for `prompt`: bare, with our hook, and with git asked each time."""
+"""Real shells in pseudo-terminals for `prompt`: bare, with our hook, and with git asked."""
 
 import fcntl
 import os
@@ -58,7 +58,9 @@ _CLOCK: Final = {
 functions[their_preexec]=$functions[__threadkeep_preexec]
 functions[their_precmd]=$functions[__threadkeep_precmd]
 float begun spent=0
-__threadkeep_preexec() { begun=$EPOCHREALTIME; their_preexec "$@"; spent=$((EPOCHREALTIME - begun)) }
+__threadkeep_preexec() {
+  begun=$EPOCHREALTIME; their_preexec "$@"; spent=$((EPOCHREALTIME - begun))
+}
 __threadkeep_precmd() {
   begun=$EPOCHREALTIME; their_precmd; spent+=$((EPOCHREALTIME - begun))
   print -r -- $((spent * 1000000)) >>$HOME/inside; spent=0

@@ -138,6 +138,20 @@ class Terminal:
         self.type("\r")
         return self.prompt()
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C at the prompt until the shell shows the next one.
+
+        A line editor that gets the signal just before it waits for a key notices it with the next.
+        """
+        self.type("\x03")
+        while f"[{self.prompts + 1}]> ".encode() not in self.seen:
+            ready, _, _ = select.select([self.master], [], [], 1)
+            if not ready:
+                self.type("\x03")
+            elif not self._read():
+                break
+        self.prompt()
+
     def close(self) -> None:
         """Close the terminal as a user closes a window, and wait for the shell's end."""
         os.close(self.master)
@@ -187,7 +201,13 @@ class World(NamedTuple):
 
     @contextmanager
     def shell(
-        self, name: str, before: str = "", after: str = "", *, hook: bool = True, **environ: str
+        self,
+        name: str,
+        before: str = "",
+        after: str = "",
+        *,
+        hook: bool = True,
+        environ: Mapping[str, str] | None = None,
     ) -> Iterator[Terminal]:
         """Start an interactive shell whose start-up file loads the hook, at its first prompt."""
         rc, counting = _RC[name]
@@ -197,7 +217,7 @@ class World(NamedTuple):
         source = f"source {shlex.quote(str(hook_file))}\n"
         (self.home / rc).parent.mkdir(parents=True, exist_ok=True)
         (self.home / rc).write_text(f"{counting}{before}\n{source}{after}\n", encoding="utf-8")
-        terminal = Terminal(self.argv(name), self.environ() | environ, self.home)
+        terminal = Terminal(self.argv(name), self.environ() | dict(environ or {}), self.home)
         try:
             terminal.prompt()
             yield terminal

@@ -1,5 +1,6 @@
 """The socket in front of a real store: what is said over it is stored, and read back."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +31,8 @@ from threadkeep.collect.protocol import (
     UpdateSourceHealthHeartbeat,
 )
 from threadkeep.collect.server import Server
-from threadkeep.errors import Conflict, StorageFull
-from threadkeep.home.keeping import keeping
+from threadkeep.errors import Conflict, SchemaMismatch, StorageFull
+from threadkeep.home.keeping import keeping, shake_hands
 from threadkeep.home.observing import socket_path
 from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
 
@@ -222,6 +223,33 @@ def test_a_second_keeper_leaves_the_socket_to_the_first(home: Home) -> None:
             with Client(socket_path(home), timeout=10) as client:
                 assert status(client).version == "1"
         assert sum("nothing is heard" in text for text in said) == 1
+
+
+def test_a_brain_that_expects_another_schema_is_refused_before_the_store_opens(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as brain:
+        port = brain.getsockname()[1]
+
+        def answer() -> None:
+            link, _ = brain.accept()
+            link.recv(1000)
+            body = b'{"expected_schema_version": 17}'
+            link.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+            link.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        folder = tmp_path / "h"
+        folder.mkdir()
+        (folder / "config.toml").write_text(f"[socket]\nbrain_port = {port}\n")
+        with pytest.raises(SchemaMismatch, match="17"):
+            shake_hands(Home(folder), print)
+        thread.join()
+    assert not (folder / "knowledge.db").exists()
+    shake_hands(Home(folder), print)  # nobody listens there any more
+    with Home(folder).observations() as observations:
+        assert not Backend(observations, "1", brain_port=port).status().brain_reachable
 
 
 def test_a_report_of_every_kind_goes_through_the_spool(home: Home) -> None:

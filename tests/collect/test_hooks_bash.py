@@ -1,4 +1,4 @@
-"""bash's own ways: its history, prompt commands, options and traps, which the hook must not disturb."""
+"""bash's own ways: its history, prompt commands, options and traps, none of them disturbed."""
 
 from pathlib import Path
 
@@ -200,8 +200,8 @@ def test_others_may_change_the_prompt_commands(world: World) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_bash_preexec_is_joined(world: World, *, first: bool) -> None:
-    sides = {"before": PREEXEC} if first else {"after": PREEXEC}
-    with world.shell("bash", **sides) as terminal:
+    sides = (PREEXEC, "") if first else ("", PREEXEC)
+    with world.shell("bash", *sides) as terminal:
         terminal.run("true")
         terminal.run("sh -c 'exit 6'")
         assert "<6>" in terminal.run('echo "<$seen>"')
@@ -233,7 +233,7 @@ def test_exit_and_a_closed_terminal(world: World) -> None:
 
 
 def test_bytes_that_are_no_text(world: World) -> None:
-    with world.shell("bash", LANG="C", LC_ALL="C") as terminal:
+    with world.shell("bash", environ={"LC_ALL": "C"}) as terminal:
         terminal.run(b"echo '\xff\xfe\x80'")
     with world.shell("bash") as terminal:
         terminal.run(b"echo '\x16\xff\x16\xfe'")

@@ -115,7 +115,7 @@ def test_the_hook_pauses_when_told(world: World, shell: str) -> None:
 
 @each_shell
 def test_an_environment_that_says_off_is_heard(world: World, shell: str) -> None:
-    with world.shell(shell, THREADKEEP_SHELL="off") as terminal:
+    with world.shell(shell, environ={"THREADKEEP_SHELL": "off"}) as terminal:
         terminal.run("echo nothing")
     assert world.records() == []
 
@@ -126,8 +126,7 @@ def test_interrupts(world: World, shell: str) -> None:
         if shell != "fish":  # which may miss the key while it paints the line
             terminal.type("echo never entered")
             terminal.read_until("entered")  # only then does the shell itself see the next key
-            terminal.type("\x03")
-            terminal.prompt()
+            terminal.interrupt()
         terminal.type("sh -c 'echo begun; exec sleep 60'\r")
         terminal.read_until("begun\r\n")
         terminal.type("\x03")
@@ -165,11 +164,9 @@ def test_unicode_and_separators(world: World, shell: str) -> None:
 
 @each_shell
 def test_several_lines_are_one_command(world: World, shell: str) -> None:
-    loop = ("for i in 1 2", "do", "echo $i", "done")
-    if shell == "fish":
-        loop = ("for i in 1 2", "echo $i", "end")
+    loop = "for i in 1 2\recho $i\rend" if shell == "fish" else "for i in 1 2\rdo\recho $i\rdone"
     with world.shell(shell) as terminal:
-        terminal.run("\r".join(loop))
+        terminal.run(loop)
         terminal.run("echo 'one\rtwo'")
     first, second = world.commands()
     assert first.replace("\n", ";").replace(" ", "").replace("do;", "do") in {
@@ -208,7 +205,7 @@ def test_nested_shells_share_the_session(world: World, shell: str) -> None:
     with world.shell(inner) as prepared:  # only to write its start-up files
         prepared.run("true")
     before = len(world.records("end1"))
-    with world.shell(shell, TMUX_PANE="%1") as terminal:
+    with world.shell(shell, environ={"TMUX_PANE": "%1"}) as terminal:
         terminal.run("true")
         for argv in (world.argv(inner), world.argv(shell)):
             terminal.prompts, outer = 0, terminal.prompts
@@ -243,7 +240,7 @@ def test_a_new_place_is_a_new_session(
 ) -> None:
     outer = "0c3f0a52-9a27-4ae6-b4a2-6d7f3b7d5a10"
     inherited = {"THREADKEEP_SESSION_ID": outer, "THREADKEEP_SESSION_PLACE": "|%2::::"}
-    with world.shell(shell, TMUX_PANE="%2", **(inherited | environ)) as terminal:
+    with world.shell(shell, environ={"TMUX_PANE": "%2"} | inherited | environ) as terminal:
         terminal.run("true")
         shown = terminal.run('echo "<$THREADKEEP_SESSION_ID>"')
     session = world.records("end1")[0]["session"]
@@ -255,7 +252,7 @@ def test_a_new_place_is_a_new_session(
 @each_shell
 def test_hippos_session_is_taken_over(world: World, shell: str) -> None:
     session = "6d1e0a52-9a27-4ae6-b4a2-6d7f3b7d5a11"
-    with world.shell(shell, HIPPO_SESSION_ID=session) as terminal:
+    with world.shell(shell, environ={"HIPPO_SESSION_ID": session}) as terminal:
         terminal.run("true")
     assert only(world.records("end1"))["session"] == session
     assert only(world.records("env1"))["HIPPO_SESSION_ID"] == session
@@ -281,7 +278,7 @@ def test_an_id_without_the_kernels_help(
 @each_shell
 def test_the_environment_is_written_once_and_when_it_changes(world: World, shell: str) -> None:
     export = "set -gx" if shell == "fish" else "export"
-    with world.shell(shell, SECRET_THING="x", NODE_ENV="a\nb") as terminal:
+    with world.shell(shell, environ={"SECRET_THING": "x", "NODE_ENV": "a\nb"}) as terminal:
         terminal.run("true")
         terminal.run("true")
         terminal.run(f"{export} AWS_PROFILE{' ' if shell == 'fish' else '='}live")

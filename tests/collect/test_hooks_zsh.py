@@ -89,9 +89,9 @@ def test_another_terminal_is_another_session(world: World) -> None:
         terminal.run("true")
         place = terminal.run('print -r -- "<$THREADKEEP_SESSION_PLACE>"')
     outer = world.records("end1")[0]["session"]
-    inherited = {"THREADKEEP_SESSION_ID": outer}
+    inherited = {"THREADKEEP_SESSION_ID": outer, "THREADKEEP_SESSION_PLACE": "/dev/other|::::"}
     assert "</dev/" in place
-    with world.shell("zsh", THREADKEEP_SESSION_PLACE="/dev/other|::::", **inherited) as terminal:
+    with world.shell("zsh", environ=inherited) as terminal:
         terminal.run("echo moved")
     (moved,) = (r for r in world.records("end1") if r["command"] == "echo moved")
     assert moved["session"] != outer

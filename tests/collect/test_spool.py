@@ -40,7 +40,7 @@ def test_what_was_put_is_there_whole_and_for_the_owner_alone(spool: Spool) -> No
 
 
 def test_an_empty_or_missing_folder_has_nothing(spool: Spool) -> None:
-    assert spool.take() == spool.waiting() == []
+    assert not [*spool.take(), *spool.waiting()]
 
 
 def test_what_comes_after_the_taking_is_in_a_new_file(spool: Spool) -> None:

@@ -16,6 +16,7 @@ from threadkeep.errors import Conflict, Invalid, NotFound
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 
 # The same as the chat store's own; a larger part belongs into a file.
 PART_LIMIT: Final = 64 * 1024 * 1024
@@ -52,6 +53,9 @@ DEFAULT_TEXT: Final = f"""\
 [socket]
 # Where `threadkeep watch` listens for Hippo's programs. Not set: daemon.sock in the data folder.
 # path = "daemon.sock"
+
+# Where Hippo's brain answers when it shares the store: it is asked for its schema version first.
+# brain_port = 9175
 
 [browser]
 # enabled = true
@@ -143,6 +147,7 @@ class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[socket]`."""
 
     path: str | None = None
+    brain_port: Port | None = None  # None: there is no brain of Hippo
 
 
 class BrowserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

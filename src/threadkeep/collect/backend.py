@@ -8,6 +8,7 @@ from typing import Final
 
 from threadkeep.collect.collector import waiting_in
 from threadkeep.collect.envelopes import read_line
+from threadkeep.collect.handshake import brain_answers
 from threadkeep.collect.observing import FALLBACK, Observations
 from threadkeep.collect.protocol import EntityInfo, EventInfo, QueryHit, SessionInfo, Status
 from threadkeep.collect.reporting import report_all
@@ -24,9 +25,12 @@ _HITS: Final = 20
 class Backend:
     """Answers requests from the store of a home."""
 
-    def __init__(self, observations: Observations, version: str) -> None:
+    def __init__(
+        self, observations: Observations, version: str, *, brain_port: int | None = None
+    ) -> None:
         self._observations = observations
         self._version = version
+        self._brain_port = brain_port
         self._began = observations.around.clock()
         self._lock = threading.Lock()
         self._uncounted: Counter[str] = Counter()
@@ -77,6 +81,7 @@ class Backend:
             queue_depth=today.queue_depth,
             queue_failed=today.queue_failed,
             drop_count=today.drops + sum(self._uncounted.values()),
+            brain_reachable=brain_answers(self._brain_port),
             db_size_bytes=file.stat().st_size,
             fallback_files_pending=waiting_in(file.parent / FALLBACK),
         )

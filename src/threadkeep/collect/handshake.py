@@ -51,6 +51,17 @@ def check_brain(
     return None
 
 
+def brain_answers(port: int | None, *, seconds: float = CONNECT_SECONDS) -> bool:
+    """Tell whether anybody listens where a brain would."""
+    if port is None:
+        return False
+    try:
+        with socket.create_connection((_HOST, port), seconds):
+            return True
+    except OSError:
+        return False
+
+
 def expected_version(answer: bytes) -> int:
     """Read the version out of a whole HTTP answer; Invalid says what is odd about it."""
     head, found, body = answer.partition(b"\r\n\r\n")

@@ -1,7 +1,9 @@
 """CI: runs, watched commits, pending failures and lessons of one store, and the server's API."""
 
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 from threadkeep.base.config import GithubSettings
@@ -26,14 +28,17 @@ def _wait(stop: threading.Event, seconds: float) -> None:
 
 
 class Ci:
-    """What CI did, as far as this store knows; `api` is asked for only when a server is needed."""
+    """What CI did, as far as this store knows.
+
+    `api` is called when a server is needed, with what waits while that says "not now".
+    """
 
     def __init__(
         self,
         store: KnowledgeStore,
         settings: GithubSettings,
         clean: Callable[[str], str],
-        api: Callable[[], Api],
+        api: Callable[[Callable[[float], None]], Api],
     ) -> None:
         self.store = store
         self.settings = settings
@@ -44,15 +49,15 @@ class Ci:
         """Look once at all watched repositories and commits."""
         self._need_repos()
         context = self.store.context
-        return poll(self._api(), context, self.settings, self._clean, context.clock, show)
+        return poll(self._api(time.sleep), context, self.settings, self._clean, context.clock, show)
 
     def follow(self, stop: threading.Event, tell: Callable[[Report], None] = _quiet) -> None:
         """Look at CI until `stop` is set: closely while a commit is waited for."""
-        context = self.store.context
+        context, wait = self.store.context, partial(_wait, stop)
         follow(
-            *(self._api(), context, self.settings, self._clean, context.clock),
+            *(self._api(wait), context, self.settings, self._clean, context.clock),
             stop=stop.is_set,
-            wait=lambda seconds: _wait(stop, seconds),
+            wait=wait,
             tell=tell,
         )
 
@@ -73,7 +78,7 @@ class Ci:
 
         Gives `success`, `failure` or `cancelled`; None if the time was over before, or `stop` set.
         """
-        context, api = self.store.context, self._api()
+        context, api = self.store.context, self._api(partial(_wait, stop))
         while not stop.is_set():
             tell(poll(api, context, self.settings, self._clean, context.clock))
             left = self._find(one)

@@ -1,5 +1,6 @@
 """How a home's view of CI is opened: its store, its settings, and the server that is asked."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,8 +20,8 @@ def make_ci(home: "Home", store: KnowledgeStore, repos: tuple[str, ...] = ()) ->
     if repos:
         settings = msgspec.structs.replace(settings, watched_repos=repos)
 
-    def api() -> Api:
+    def api(sleep: Callable[[float], None]) -> Api:
         token = find_token(settings.token_env, settings.api_url, home.environ)
-        return Api(settings.api_url, token)
+        return Api(settings.api_url, token, sleep=sleep)
 
     return Ci(store, settings, home.redactor().text, api)

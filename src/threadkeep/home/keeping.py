@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.collect.backend import Backend
+from threadkeep.collect.handshake import check_brain
 from threadkeep.collect.observing import Observations
 from threadkeep.collect.server import Server
 from threadkeep.collect.storing import Stored
@@ -15,6 +16,7 @@ from threadkeep.errors import ThreadkeepError
 from threadkeep.github.polling import Report
 from threadkeep.home.ci import make_ci
 from threadkeep.home.observing import socket_path
+from threadkeep.knowledge.versions import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -38,7 +40,9 @@ def keeping(
     """Collect, listen and poll until the block ends; `stop` is set when somebody asks for it."""
     with ExitStack() as stack:
         if socket:
-            _listen(socket_path(home), Backend(observations, version), stop, tell, stack)
+            port = home.config.socket.brain_port
+            backend = Backend(observations, version, brain_port=port)
+            _listen(socket_path(home), backend, stop, tell, stack)
         work = [lambda: _collect_on(observations, stop, tell)]
         if home.config.github.enabled:
             work.append(lambda: _follow(home, observations, stop, tell))
@@ -52,6 +56,14 @@ def keeping(
             for thread in threads:
                 thread.join()
             observations.collect()
+
+
+def shake_hands(home: "Home", tell: Tell) -> None:
+    """Refuse to go on beside a brain of Hippo that expects another schema; before a store opens."""
+    port = home.config.socket.brain_port
+    warning = check_brain(port, SCHEMA_VERSION) if port else None
+    if warning:
+        tell(warning)
 
 
 def _listen(

@@ -194,7 +194,7 @@ def test_probes_get_no_ticket_and_are_in_no_list(store: KnowledgeStore) -> None:
         write_command(tx, change(LS, probe_tag="t"), NOW)
         write_visit(tx, change(PAGE, probe_tag="t"), NOW)
         assert count(tx, "enrichment_queue") + count(tx, "browser_enrichment_queue") == 0
-    assert store.list_events() == store.list_visits() == store.list_shell_sessions() == []
+    assert not [*store.list_events(), *store.list_visits(), *store.list_shell_sessions()]
     assert store.count_today(0).events == store.count_today(0).sessions == 0
 
 

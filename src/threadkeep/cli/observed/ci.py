@@ -111,10 +111,9 @@ def _commit(sha: str | None, repo: str | None) -> tuple[str, str]:
     from threadkeep.home.observed import commit_to_watch, head_of
 
     head = head_of(os.getcwd())  # noqa: PTH109  (text, whatever its bytes)
-    wanted = (sha or head.sha or "").lower()
-    if sha and head.sha and head.sha.startswith(wanted):
-        wanted = head.sha
-    name = repo or head.repo
+    wanted, name = (sha or head.sha or "").lower(), repo or head.repo
+    if len(wanted) >= _SHORT and (head.sha or "").startswith(wanted):
+        wanted = head.sha or wanted
     if not wanted:
         raise Invalid("this folder has no commit checked out", hint="name it: github watch SHA")
     if not _WHOLE.fullmatch(wanted):

@@ -54,7 +54,8 @@ def events(call: Call, *, visits: bool, output: bool, limit: int, **chosen: Any)
 
     if visits:
         _refuse_for_visits(chosen)
-    if not call.home.knowledge_path(call.db).exists() and not reports_waiting(call.home, call.db):
+    is_new = call.db is None and not call.home.knowledge_path().exists()
+    if is_new and not reports_waiting(call.home):
         _tell_none(call, visits=visits)
         return
     page = _ALL if limit < 0 else limit

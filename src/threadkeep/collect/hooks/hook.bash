@@ -34,7 +34,7 @@ __threadkeep_lists=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501))
 # The file is made for its owner alone. The umask is read where Linux tells it, because asking bash
 # for it takes a process; elsewhere the folder alone keeps others out.
 __threadkeep_make_private() {
-  local key value mask=
+  local key value mask= IFS=$' \t\n'
   [[ -e $1 ]] && return 0
   while builtin read -r key value; do
     [[ $key == Umask: ]] && mask=$value && break
@@ -48,18 +48,16 @@ __threadkeep_make_private() {
 # A folder of somebody else (after sudo) is left alone: its owner could not read what we write.
 __threadkeep_folder() {
   folder=${THREADKEEP_SPOOL:-$__threadkeep_spool}
-  [[ -d $folder && -O $folder && -w $folder ]]
+  [[ -O $folder/ && -w $folder/ ]]
 }
 
 __threadkeep_append() {
-  local folder field text=
+  local folder IFS=
   __threadkeep_folder || return 1
-  for field; do
-    [[ $field == *[$'\x1d\x1e\x1f']* ]] && field=${field//[$'\x1d\x1e\x1f']/$'\xef\xbf\xbd'}
-    text+=$'\x1f'$field
-  done
+  [[ $* == *[$'\x1d\x1e\x1f']* ]] && set -- "${@//[$'\x1d\x1e\x1f']/$'\xef\xbf\xbd'}"
   __threadkeep_make_private "$folder/$__threadkeep_file"
-  builtin printf '\x1e%s\x1d\n' "${text:1}" >>"$folder/$__threadkeep_file"
+  IFS=$'\x1f'
+  builtin printf '\x1e%s\x1d\n' "$*" >>"$folder/$__threadkeep_file"
 }
 
 # All values in one text, to see at every prompt whether one has changed: a loop takes ten times as
@@ -191,6 +189,7 @@ __threadkeep_ready() {
 # bash adds the double, and it is taken out at the next prompt; bash passes over unknown words.
 __threadkeep_take_doubles() {
   local folder words=:${HISTCONTROL-}:
+  [[ $words == *ignoreboth:* || $words == *ignoredups:* ]] || return 0
   if __threadkeep_folder; then
     words=${words//:ignoreboth:/:ignorespace:ignoredups:}
     words=${words//:ignoredups:/:threadkeep_ignoredups:}
@@ -211,9 +210,12 @@ __threadkeep_set_mark() {
 
 # Keep our two at the ends of the prompt commands, wherever others have put theirs since.
 __threadkeep_settle() {
+  local first=${PROMPT_COMMAND[0]-} last=${PROMPT_COMMAND[@]: -1}
   if [[ ${bash_preexec_imported-}${__bp_imported-} ]]; then
     __threadkeep_frame precmd_functions
     [[ "${PROMPT_COMMAND[*]}" == *__threadkeep_* ]] && __threadkeep_leave
+  elif [[ $first == __threadkeep_prompt && $last == __threadkeep_ready ]]; then
+    return 0
   elif ((__threadkeep_lists)); then
     __threadkeep_frame PROMPT_COMMAND
   else

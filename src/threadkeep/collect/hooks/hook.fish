@@ -7,7 +7,7 @@
 function __threadkeep_find_folder
     set -g __threadkeep_folder $__threadkeep_spool
     test -n "$THREADKEEP_SPOOL"; and set __threadkeep_folder $THREADKEEP_SPOOL
-    test -d "$__threadkeep_folder" -a -O "$__threadkeep_folder" -a -w "$__threadkeep_folder"
+    test -O "$__threadkeep_folder/" -a -w "$__threadkeep_folder/"
 end
 
 # A file is made for its owner alone, whatever the user's umask is.

@@ -21,7 +21,7 @@ typeset -ga __threadkeep_names=(
 __threadkeep_append() {
   local folder=${THREADKEEP_SPOOL:-$__threadkeep[spool]} text="${(j::)@}" fd
   local marks=$'[\x1d\x1e\x1f]' instead=$'\xef\xbf\xbd'
-  [[ -d $folder && -O $folder && -w $folder ]] || return 1
+  [[ -O $folder/ && -w $folder/ ]] || return 1
   [[ $text == *${~marks}* ]] && set -- "${@//${~marks}/$instead}"
   text=$'\x1e'"${(pj:\x1f:)@}"$'\x1d\n'
   sysopen -a -w -o creat -m 0600 -u fd -- $folder/$__threadkeep[file] 2>/dev/null || return 1
