@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,20 @@ def test_what_nobody_understood_is_kept_aside(spool: Spool) -> None:
     path = spool.set_aside(b"{broken\n")
     assert path.read_bytes() == b"{broken\n"
     assert spool.take() == []
+
+
+def test_what_dead_programs_left_behind_is_swept_away(spool: Spool) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    names = {
+        f"bash-{dead.pid}.scratch": False,
+        f"bash-{os.getpid()}.scratch": True,
+        ".abc.part": False,
+        "zsh-1-2.tk": True,
+    }
+    for name in names:
+        os.utime(append(spool, name, b"x"), (1e9, 1e9))
+    append(spool, ".new.part", b"x")  # somebody writes it right now
+    spool.sweep()
+    left = {path.name for path in spool.folder.iterdir()}
+    assert left == {name for name, stays in names.items() if stays} | {".new.part"}

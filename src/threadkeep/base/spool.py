@@ -6,8 +6,10 @@ then. Nothing waits for anything: a shell at its prompt least of all.
 """
 
 import os
+import re
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -15,6 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from threadkeep.base.files import PRIVATE_FILE, make_private_dir, sync_dir
+from threadkeep.base.processes import is_running
 from threadkeep.base.trouble import translate_os
 
 APPENDED: Final = ".tk"  # a shell appends to it
@@ -22,6 +25,9 @@ WHOLE: Final = ".jsonl"  # it was left whole
 TAKEN: Final = ".taken"
 # A shell may have opened a file just before it was renamed; it writes within microseconds.
 _GRACE_SECONDS: Final = 10.0
+_PART: Final = ".part"
+_SCRATCH: Final = re.compile(r"\w+-(\d{1,9})\.scratch")
+_DAY_SECONDS: Final = 86_400.0
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -52,7 +58,7 @@ class Spool:
     def put(self, data: bytes) -> Path:
         """Leave a file with this content, on the disk when this returns, whole or not at all."""
         make_private_dir(self.folder)
-        spare = self.folder / f".{uuid4().hex}.part"
+        spare = self.folder / f".{uuid4().hex}{_PART}"
         try:
             _write(spare, data)
             path = self.folder / f"{time.time_ns()}-{uuid4().hex[:12]}{WHOLE}"
@@ -117,6 +123,15 @@ class Spool:
     def set_aside(self, data: bytes) -> Path:
         """Keep what nobody could understand, in a folder inside this one."""
         return Spool(self.folder / "refused").put(data)
+
+    def sweep(self) -> None:
+        """Remove what dead programs left behind: scratch files of shells, halves of reports."""
+        for path in self._files():
+            owner = _SCRATCH.fullmatch(path.name)
+            dead = not is_running(int(owner[1])) if owner else path.suffix == _PART
+            with suppress(OSError):
+                if dead and time.time() - path.lstat().st_mtime > _DAY_SECONDS:
+                    path.unlink()
 
     def _files(self) -> list[Path]:
         """Give the plain files, those that were left first before the others."""

@@ -185,6 +185,7 @@ def _finish(store: Store, spool: Spool, taken: Taken, ending: str) -> None:
 
 def _tidy(store: Store, spool: Spool) -> None:
     """Forget files that are gone and shells that ended; commands without an end get a ticket."""
+    spool.sweep()
     there = {path.name for path in spool.waiting()}
     with store.db.read() as tx:
         gone = [name for (name,) in tx.all("spool_names") if name not in there]
