@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 from tests.conftest import REPO
 from threadkeep.cli.app import cli
+from threadkeep.home import Home
+from threadkeep.knowledge.observed import Command
 
 DEMO_HISTORY = REPO / "src" / "threadkeep" / "demo" / "history"
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").glob("*.md")])
@@ -82,6 +84,14 @@ def test_library_example_of_capture_runs(tmp_path: Path) -> None:
     assert before.startswith("copilot-cli - ")
     assert hit.startswith("opencode - ")
     assert ">>>slow<<< >>>query<<<" in hit
+
+
+def test_library_example_of_observations_runs(tmp_path: Path) -> None:
+    session = "22222222-2222-4222-8222-222222222222"
+    command = Command("11111111-0000-4000-8000-000000000001", session, 1, "make", "/u/app", 2)
+    Home(tmp_path / "keep").reporter().report(command)
+    (example,) = python_blocks(REPO / "docs" / "observe.md")
+    assert output_of(example, tmp_path) == ["1 new", "2 /u/app make"]
 
 
 def test_the_search_that_the_readme_shows_gives_what_it_shows(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ class Chromium:
     def put_aside(self, page: Page) -> None:
         """Hide a page behind a new tab; what it had to report is with the background then."""
         self.open()
-        assert page.run("document.visibilityState") == "hidden"
+        assert page.run("document.visibilityState", page.content_context()) == "hidden"
         page.watched()
 
     def find(self, end: str) -> Page:

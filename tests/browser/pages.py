@@ -60,14 +60,17 @@ HOSTILE = f"""<!doctype html><title>Hostile</title>
   window.chrome = {{ runtime: {{ sendMessage: () => Promise.reject() }} }};
   window.threadkeepStop = () => undefined;
 </script>
-<main><h1>What it says</h1><p>{PROSE}</p></main>
+<main><h1>What it says</h1><p>{PROSE}</p>
+<i>Before</i><form>In a form<p hidden>hidden</p><input name="localName"><input name="getAttribute">
+<input name="nodeType"><input name="classList"><input name="closest"><input name="checkVisibility">
+</form></main>
 <img name="title"><img name="body"><img name="createTreeWalker"><img name="visibilityState">
 <img name="addEventListener"><img name="referrer"><img name="documentElement"><img id="navigation">
-<img id="threadkeepReadable"><img id="threadkeepVisit"><img id="performance"><img id="__proto__">
-<form><input name="localName"><input name="getAttribute"><input name="nodeType">
-<input name="classList"><input name="closest"><input name="checkVisibility"></form>
-<script>
-  dispatchEvent(new PageTransitionEvent("pagehide"));
-  dispatchEvent(new PageTransitionEvent("pageshow", {{ persisted: true }}));
-  for (let n = 0; n < 5; n += 1) dispatchEvent(new Event("visibilitychange"));
-</script>"""
+<img id="threadkeepReadable"><img id="threadkeepVisit"><img id="performance"><img id="__proto__">"""
+
+# What such a page does later: it makes up that it was left, and that it was shown again.
+MADE_UP_EVENTS = """
+    dispatchEvent(new PageTransitionEvent("pagehide"));
+    dispatchEvent(new PageTransitionEvent("pageshow", {persisted: true}));
+    dispatchEvent(new Event("visibilitychange"));
+"""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.browser.conftest import World
-from tests.browser.pages import PROSE
+from tests.browser.pages import MADE_UP_EVENTS, PROSE
 
 pytestmark = pytest.mark.slow
 
@@ -95,9 +95,10 @@ def test_a_title_of_a_megabyte_is_cut(world: World) -> None:
 
 
 def test_an_address_that_is_far_too_long_is_no_visit(world: World) -> None:
-    page = world.start().read("http://docs.rs/")
+    browser = world.start()
+    page = browser.read("http://docs.rs/")
     page.run("history.replaceState({}, '', '/?' + 'x'.repeat(100_000))")
-    page.leave()
+    browser.put_aside(page)
     assert world.host.next("visit")["url"] == "http://docs.rs/"
     assert world.nothing_came()
 
@@ -123,13 +124,16 @@ def test_a_hundred_thousand_nodes_are_not_all_looked_at(world: World) -> None:
 
 
 def test_a_hostile_page_reads_like_any_other(world: World) -> None:
-    world.start()
-    got = world.visit("http://docs.rs/hostile")
+    browser = world.start()
+    page = browser.read("http://docs.rs/hostile")
+    page.run(MADE_UP_EVENTS)
+    browser.put_aside(page)
+    got = world.host.next("visit")
     assert got["url"] == "http://docs.rs/hostile"
     assert (got["title"], got["domain"]) == ("Hostile", "docs.rs")
-    assert got["extracted_text"] == f"What it says\n{PROSE.strip()}"
+    assert got["extracted_text"] == f"What it says\n{PROSE.strip()}\nBefore\nIn a form"
     assert got["dwell_ms"] >= 0
-    assert world.nothing_came()  # the events that it made up were none
+    assert world.nothing_came()  # one visit, not two
 
 
 def test_a_page_speaks_for_its_own_site_alone(world: World) -> None:

@@ -40,7 +40,8 @@ def test_off_means_that_nothing_is_sent(world: World) -> None:
     assert (badge(world), hidden(popup, "pause")) == ("off", True)
 
     browser.front(open_page)
-    browser.put_aside(open_page)  # the script that ran in it has stopped
+    browser.put_aside(open_page)
+    assert open_page.run("typeof threadkeepStop", open_page.content_context()) == "undefined"
     browser.open("http://docs.rs/other").leave()
     world.call_host()
     press(popup, "enabled")

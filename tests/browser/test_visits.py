@@ -54,24 +54,28 @@ def test_sites_that_are_not_listed_never_see_the_content_script(world: World) ->
     assert world.visit("http://sub.docs.rs/")["domain"] == "sub.docs.rs"
 
 
-def worlds(page: Page) -> set[str]:
+def worlds(page: Page) -> list[str]:
+    """Name the worlds that scripts of this page live in, those of its frames among them."""
+    page.call("Runtime.disable")
+    while page.known("Runtime.executionContextCreated"):
+        pass
     page.call("Runtime.enable")
     page.run("1")
-    names = set()
-    while context := page.known("Runtime.executionContextCreated"):
-        names.add(context["context"]["name"])
-    return names
+    found = iter(lambda: page.known("Runtime.executionContextCreated"), None)
+    return [event["context"]["name"] for event in found]
 
 
 def test_frames_within_a_page_are_not_visits(world: World) -> None:
-    page = world.start().read("http://docs.rs/")
+    browser = world.start()
+    page = browser.read("http://docs.rs/")
     page.run("""new Promise((loaded) => {
         const frame = document.createElement("iframe");
         frame.onload = loaded;
         frame.src = "/other";
         document.body.append(frame);
     })""")
-    page.leave()
+    assert worlds(page).count("threadkeep") == 1
+    browser.put_aside(page)
     assert world.host.next("visit")["title"] == "Spools & threads"
     assert world.nothing_came()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.collect.terminals import Record, World, make_world
+from tests.conftest import cannot_run
 from tests.support.disks import fill, read_only, small_disk
 from threadkeep.collect.hook_records import EndRecord, StartRecord, command_of, read_records
 from threadkeep.collect.shell_init import render
@@ -389,7 +390,7 @@ def test_fish_tells_of_a_full_disk_once_and_of_nothing_else(world: World, refusi
 @each_shell
 def test_a_folder_of_somebody_else_is_left_alone(world: World, shell: str) -> None:
     if os.geteuid() != 0:
-        pytest.skip("needs root to give a folder away")
+        cannot_run("needs root to give a folder away")
     shutil.chown(world.spool, 65_534)
     with world.shell(shell) as terminal:
         terminal.run("true")

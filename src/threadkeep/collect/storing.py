@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.sqlite import Database, Tx
+from threadkeep.collect.protocol import RegisterWatchSha, watch_of
 from threadkeep.collect.rules import Rules, masked_variables, prepare
 from threadkeep.knowledge.commands import (
     Written,
@@ -73,7 +74,12 @@ class Batch:
         self._refused: Counter[tuple[str, str]] = Counter()
 
     def add(self, thing: Observed, shell: Shell | None = None) -> None:
-        """Prepare a report, of a shell if it told its environment; one kept out is only counted."""
+        """Prepare a report, of a shell if it told its environment; one kept out is only counted.
+
+        A watch for what is no commit, or no repository, raises Invalid.
+        """
+        if isinstance(thing, Watch):
+            thing = _checked(thing, self._store.clock())
         ready = prepare(self._located(thing), self._store.rules)
         if ready is None:
             self._excluded[source_of(thing)] += 1
@@ -97,7 +103,8 @@ class Batch:
         for thing, shell in self._ready:
             self._count(thing, _write(tx, thing, shell, now))
         for source, last in self._last.items():
-            note_success(tx, source, last_event=last, count=self._fresh[source], now=now)
+            # A clock that is ahead must not hide that a source falls silent.
+            note_success(tx, source, last_event=min(last, now), count=self._fresh[source], now=now)
         for source, count in self._excluded.items():
             count_drop(tx, source, EXCLUDED, count, now)
         for (source, reason), count in self._refused.items():
@@ -121,6 +128,12 @@ class Batch:
         else:
             self.stored.new += 1
             self._fresh[source] += thing.probe_tag is None
+
+
+def _checked(watch: Watch, now: int) -> Watch:
+    """Nobody waits longer than is allowed, even if the clock was ahead."""
+    request = RegisterWatchSha(watch.sha, watch.repo, watch.ttl_secs)
+    return watch_of(request, min(watch.at, now))
 
 
 def source_of(thing: Observed) -> str:
@@ -162,7 +175,7 @@ def _write(tx: Tx, thing: Observed | _Environment, shell: Shell | None, now: int
         case Visit():
             return write_visit(tx, thing, now)
         case Heartbeat():
-            heard(tx, thing.source, thing.at, now)
+            heard(tx, thing.source, min(thing.at, now), now)
         case Watch():
             register(tx, thing)
     return None

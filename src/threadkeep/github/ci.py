@@ -7,12 +7,12 @@ from functools import partial
 from typing import Self
 
 from threadkeep.base.config import GithubSettings
+from threadkeep.collect.protocol import RegisterWatchSha, watch_of
 from threadkeep.errors import Invalid
 from threadkeep.github.api import Api
 from threadkeep.github.following import follow, next_wait
 from threadkeep.github.polling import Report, Show, poll
 from threadkeep.knowledge.lessons import Lesson, list_lessons
-from threadkeep.knowledge.observed import Watch
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.watchlist import Pending, Watched, ack, pending, register, watched
@@ -66,10 +66,10 @@ class Ci:
         refuse_write(self.store.access)
         now = self.store.context.clock()
         ttl = self.settings.watchlist_ttl_secs if ttl_secs is None else ttl_secs
-        watch = Watch(sha, repo, now, ttl)
+        watch = watch_of(RegisterWatchSha(sha, repo, ttl), now)
         with self.store.context.db.write() as tx:
             register(tx, watch)
-        return Watched(sha, repo, now, now + ttl * 1000)
+        return Watched(watch.sha, watch.repo, now, now + watch.ttl_secs * 1000)
 
     def wait_for(
         self, one: Watched, stop: threading.Event, tell: Callable[[Report], None] = _quiet

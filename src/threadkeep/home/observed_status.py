@@ -42,6 +42,7 @@ class ObservedStatus(msgspec.Struct, frozen=True):
     spool: Path
     waiting: int  # files that nobody has collected yet
     listening: Listening
+    trouble: str = ""  # why the spool cannot be looked into
 
 
 def observed_status(home: "Home", path: str | Path | None = None) -> ObservedStatus:
@@ -50,13 +51,13 @@ def observed_status(home: "Home", path: str | Path | None = None) -> ObservedSta
     A store that cannot be read says nothing here: its own status tells why.
     """
     sources, drops = _of_store(home, path)
-    return ObservedStatus(
-        sources=sources,
-        drops=drops,
-        spool=spool_folder(home),
-        waiting=reports_waiting(home, path),
-        listening=ask_listener(socket_path(home)),
-    )
+    waiting, trouble = 0, ""
+    try:
+        waiting = reports_waiting(home, path)
+    except ThreadkeepError as error:
+        trouble = error.message
+    listening = ask_listener(socket_path(home))
+    return ObservedStatus(sources, drops, spool_folder(home), waiting, listening, trouble)
 
 
 def _of_store(home: "Home", path: str | Path | None) -> tuple[tuple[Health, ...], tuple[Drop, ...]]:

@@ -19,9 +19,11 @@ ALLOWED_VARIABLES: Final = frozenset(
     )
 )
 HISTORY: Final = "history"
+ORIGINS: Final = ("hook", "socket", "fallback", "run", HISTORY)
 _MASK: Final = "[REDACTED]"
 # Two hooks of one shell look at the clock one after the other; a history knows whole seconds.
 _SLACK_MS: Final = 1500
+_FIRST_MS: Final = -(1 << 62)  # no column holds what is long before it
 
 
 class Written(NamedTuple):
@@ -84,8 +86,7 @@ def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = Non
     values = _values(command, snapshot, now) | {"session_id": _session(tx, command, now)}
     event = tx.insert("insert_command", values)
     running = command.exit_code is None and command.origin == "hook"
-    started = command.at - command.duration_ms
-    origin = {"origin": command.origin, "started": started, "running": int(running)}
+    origin = {"origin": command.origin, "started": _started(command), "running": int(running)}
     tx.run("note_origin", origin | {"event": event})
     if command.probe_tag is None and not running:
         tx.run("enqueue_command", {"event": event, "now": now})
@@ -114,13 +115,18 @@ def _came_before(tx: Tx, command: Command) -> bool:
     if command.probe_tag is not None:
         return False
     values = {
-        "started": command.at - command.duration_ms,
+        "started": _started(command),
         "slack": _SLACK_MS,
         "origin": command.origin,
+        "others": json.dumps([way for way in ORIGINS if way != command.origin]),
         "command": command.command,
         "session": command.session,
     }
     return tx.value("seen_another_way", values) is not None
+
+
+def _started(command: Command) -> int:
+    return max(command.at - command.duration_ms, _FIRST_MS)
 
 
 def _session(tx: Tx, command: Command, now: int) -> int:
@@ -129,7 +135,7 @@ def _session(tx: Tx, command: Command, now: int) -> int:
         return int(found)
     values = {
         "terminal": command.session,
-        "start": command.at - command.duration_ms,
+        "start": _started(command),
         "shell": command.shell,
         "hostname": command.hostname,
         "username": command.username,

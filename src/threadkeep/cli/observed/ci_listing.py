@@ -76,7 +76,7 @@ def pending_lines(one: "Pending") -> Iterator[str]:
     on = f" on {', '.join(sorted(branches))}" if branches else ""
     yield one_line(f"CI {one.status}: {one.repo} at {one.sha[:_SHORT]}{on}")
     for run in one.runs:
-        yield "  " + one_line(f"run {run.id}: {run.conclusion or run.status}  {run.html_url}")
+        yield "  " + one_line(f"run {run.id}: {run.conclusion or run.status} {run.html_url}")
     if one.failed_jobs:
         yield "  " + one_line(f"failed jobs: {', '.join(one.failed_jobs)}")
 

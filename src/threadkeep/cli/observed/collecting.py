@@ -17,7 +17,7 @@ class Collected(NamedTuple):
     """What came of the spool; in a dry run only how much lies in it."""
 
     stored: "Stored | None"
-    waiting: int
+    waiting: int = 0
     trouble: str = ""
 
     def as_json(self) -> Json:
@@ -44,13 +44,12 @@ def collect_reports(call: Call, *, dry_run: bool = False) -> Collected:
     """Collect what shells and browsers left; a dry run only counts the files."""
     from threadkeep.home.observed import collect_now, reports_waiting
 
-    if dry_run:
-        return Collected(None, reports_waiting(call.home, call.db))
     try:
-        stored = collect_now(call.home, call.db)
+        if dry_run:
+            return Collected(None, reports_waiting(call.home, call.db))
+        return Collected(collect_now(call.home, call.db))
     except ThreadkeepError as error:
-        return Collected(None, reports_waiting(call.home, call.db), error.message)
-    return Collected(stored, 0)
+        return Collected(None, trouble=error.message)
 
 
 def collected_words(stored: "Stored") -> str:

@@ -25,7 +25,7 @@ def observed_words(found: "ObservedStatus") -> dict[str, str]:
     return {
         **{f"observed {source}": said or "nothing yet" for source, said in words.items()},
         "observed drops": ", ".join(drops) or "none",
-        "spool": f"{found.spool}, {counted(found.waiting, 'file')} waiting",
+        "spool": found.trouble or f"{found.spool}, {counted(found.waiting, 'file')} waiting",
         "watching": _listening(found.listening),
     }
 

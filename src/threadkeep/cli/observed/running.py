@@ -84,6 +84,6 @@ def _keep(call: Call, ran: "Ran", cwd: str, text: str) -> bool:
     )
     try:
         return call.home.reporter().report(made)
-    except ThreadkeepError as error:
-        warn(f"the command ran, but nothing was kept of it: {error.message}")
+    except (ThreadkeepError, OSError) as error:
+        warn(f"the command ran, but nothing was kept of it: {error}")
         return False

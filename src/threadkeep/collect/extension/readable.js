@@ -1,7 +1,7 @@
 // The text of a page that a person reads: without menus, hidden parts, and anything that can be typed into.
 //
-// A page can give its elements names that shadow the properties of `document`, of `window` and of forms,
-// so everything is read through the prototypes, which are ours alone in a content script.
+// A page can give its elements names that shadow properties: those of forms in every browser, in some also those
+// of `document`. So properties are read through the prototypes, which are ours alone in a content script.
 "use strict";
 
 var threadkeepReadable = (() => {

@@ -28,26 +28,15 @@ __threadkeep_append() {
   { syswrite -o $fd -- $text 2>/dev/null } always { exec {fd}>&- }
 }
 
-# All values in one text, to see with every command whether one has changed: a loop takes ten times
-# as long as this function, which is made of the names.
-() {
-  emulate -L zsh
-  local name text=
-  for name in $__threadkeep_names; do
-    text+="\${$name-}|"
-  done
-  functions[__threadkeep_values]="REPLY=\"$text\""
-}
-
 __threadkeep_environment() {
-  local name REPLY
+  local name
   local -a pairs=()
-  __threadkeep_values
-  [[ $REPLY == "$__threadkeep[values]" ]] && return 0
   for name in $__threadkeep_names; do
     (( ${(P)+name} )) && pairs+=("$name=${(P)name}")
   done
-  __threadkeep_append env1 $THREADKEEP_SESSION_ID $$ "${pairs[@]}" && __threadkeep[values]=$REPLY
+  [[ "${(pj:\x1f:)pairs}" == "$__threadkeep[environment]" ]] && return 0
+  __threadkeep_append env1 $THREADKEEP_SESSION_ID $$ "${pairs[@]}" &&
+    __threadkeep[environment]="${(pj:\x1f:)pairs}"
 }
 
 # History options that keep a line out of the history file keep it out here as well.

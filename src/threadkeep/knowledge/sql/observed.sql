@@ -20,8 +20,8 @@ SELECT id FROM env_snapshots WHERE content_hash = :hash
 -- The same thing that came another way: the same words in the same shell at the same time. A history knows no shell.
 -- name: seen_another_way
 SELECT 1 FROM tk_events AS t JOIN events AS e ON e.id = t.event_id JOIN sessions AS s ON s.id = e.session_id
-WHERE t.started_at BETWEEN :started - :slack AND :started + :slack AND t.origin <> :origin AND e.command = :command
-  AND e.probe_tag IS NULL AND (s.terminal = :session OR 'history' IN (t.origin, :origin)) LIMIT 1
+WHERE t.origin IN (SELECT value FROM json_each(:others)) AND t.started_at BETWEEN :started - :slack AND :started + :slack
+  AND e.command = :command AND e.probe_tag IS NULL AND (s.terminal = :session OR 'history' IN (t.origin, :origin)) LIMIT 1
 
 -- name: known_command
 SELECT 1 FROM events WHERE command = :command AND probe_tag IS NULL LIMIT 1
