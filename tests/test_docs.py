@@ -17,6 +17,7 @@ from threadkeep.home import Home
 from threadkeep.knowledge.observed import Command
 
 DEMO_HISTORY = REPO / "src" / "threadkeep" / "demo" / "history"
+GROUPS = ("chat", "state", "mail", "knowledge", "redact", "browser", "github", "send-event")
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").glob("*.md")])
 
 
@@ -118,9 +119,9 @@ def test_every_command_named_in_the_documentation_exists() -> None:
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
     code = "\n".join(_code(text))
     named = set(
-        re.findall(r"(?<!from )threadkeep ((?:chat |state |mail |knowledge |redact )?[a-z]+)", code)
+        re.findall(rf"(?<!from )threadkeep ((?:(?:{'|'.join(GROUPS)}) )?[a-z]+(?:-[a-z]+)*)", code)
     )
-    named -= {"chat", "state", "mail", "knowledge", "redact"}
+    named -= set(GROUPS)
     assert len(named) > 20
     for command in sorted(named):
         done = CliRunner().invoke(cli, [*command.split(), "--help"])

@@ -104,22 +104,24 @@ def test_an_address_that_is_far_too_long_is_no_visit(world: World) -> None:
 
 
 def test_ten_megabytes_of_text_are_cut_at_a_character(world: World) -> None:
-    page = world.start().read("http://docs.rs/")
+    browser = world.start()
+    page = browser.read("http://docs.rs/")
     # Not laid out where it is out of sight, which alone would take the browser many seconds.
     page.run("""document.querySelector("main").innerHTML =
         `<p style="content-visibility: auto; contain-intrinsic-size: 9px 900px">${
             "\u20ac".repeat(1000)}</p>`.repeat(10_000); null""")
-    page.leave()
+    browser.put_aside(page)
     text = world.host.next("visit")["extracted_text"]
     assert set(text) == {"\N{EURO SIGN}", "\n"}
     assert 50 * 1024 - 3 < len(text.encode()) <= 50 * 1024
 
 
 def test_a_hundred_thousand_nodes_are_not_all_looked_at(world: World) -> None:
-    page = world.start().read("http://docs.rs/")
+    browser = world.start()
+    page = browser.read("http://docs.rs/")
     page.run("""document.body.innerHTML = "<p>at the start</p>" + "<i></i>".repeat(100_000)
         + "<div>".repeat(400) + "too far"; null""")
-    page.leave()
+    browser.put_aside(page)
     assert world.host.next("visit")["extracted_text"] == "at the start"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from tests.browser.chromium import Chromium, chromium
 from tests.browser.conftest import EXTENSION_ID
@@ -59,6 +59,7 @@ LISTED = st.lists(HOSTS | st.sampled_from(["*.docs.rs", ".docs.rs", "", "not a h
 
 
 @settings(max_examples=20)
+@example(cases=[("[::1]", ["[::1]"], []), ("127.0.0.1", ["127.0.0.1"], [])])
 @given(cases=st.lists(st.tuples(HOSTS, LISTED, LISTED), min_size=1, max_size=50))
 def test_the_browser_allows_what_the_host_allows(js: Evaluate, cases: list[Any]) -> None:
     assert allowed_in_browser(js, cases) == [is_allowed(*case) for case in cases]

@@ -122,8 +122,10 @@ def test_a_file_can_be_kept_under_its_name_with_an_ending(spool: Spool) -> None:
 
 
 def test_what_nobody_understood_is_kept_aside(spool: Spool) -> None:
-    path = spool.set_aside(b"{broken\n")
+    path = spool.set_aside("a-0", b"{broken\n")
+    assert spool.set_aside("a-0", b"{broken\n") == path
     assert path.read_bytes() == b"{broken\n"
+    assert len(list(path.parent.iterdir())) == 1
     assert spool.take() == []
 
 

@@ -57,17 +57,7 @@ class Spool:
 
     def put(self, data: bytes) -> Path:
         """Leave a file with this content, on the disk when this returns, whole or not at all."""
-        make_private_dir(self.folder)
-        spare = self.folder / f".{uuid4().hex}{_PART}"
-        try:
-            _write(spare, data)
-            path = self.folder / f"{time.time_ns()}-{uuid4().hex[:12]}{WHOLE}"
-            spare.rename(path)
-            sync_dir(self.folder)
-        except OSError as error:
-            spare.unlink(missing_ok=True)
-            raise translate_os(error, self.folder, "cannot leave anything in") from error
-        return path
+        return self._put(f"{time.time_ns()}-{uuid4().hex[:12]}{WHOLE}", data)
 
     def waiting(self) -> list[Path]:
         """Give the files that nobody has taken yet, or that are not done with."""
@@ -120,9 +110,12 @@ class Spool:
             taken.path.unlink(missing_ok=True)
         return True
 
-    def set_aside(self, data: bytes) -> Path:
-        """Keep what nobody could understand, in a folder inside this one."""
-        return Spool(self.folder / "refused").put(data)
+    def set_aside(self, name: str, data: bytes) -> Path:
+        """Keep what nobody could understand, in a folder inside this one.
+
+        What is set aside again under its name is there once.
+        """
+        return Spool(self.folder / "refused")._put(name, data)
 
     def sweep(self) -> None:
         """Remove what dead programs left behind: scratch files of shells, halves of reports."""
@@ -133,15 +126,30 @@ class Spool:
                 if dead and time.time() - path.lstat().st_mtime > _DAY_SECONDS:
                     path.unlink()
 
+    def _put(self, name: str, data: bytes) -> Path:
+        make_private_dir(self.folder)
+        spare, path = self.folder / f".{uuid4().hex}{_PART}", self.folder / name
+        try:
+            _write(spare, data)
+            spare.rename(path)
+            sync_dir(self.folder)
+        except OSError as error:
+            with suppress(OSError):
+                spare.unlink(missing_ok=True)
+            raise translate_os(error, self.folder, "cannot leave anything in") from error
+        return path
+
     def _files(self) -> list[Path]:
         """Give the plain files, those that were left first before the others."""
+        found: list[tuple[int, str]] = []
         try:
             with os.scandir(self.folder) as entries:
-                found = [
-                    (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name)
-                    for entry in entries
-                    if entry.is_file(follow_symlinks=False)
-                ]
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # another collector was done with it
+                        if entry.is_file(follow_symlinks=False):
+                            found.append(
+                                (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name)
+                            )
         except FileNotFoundError:
             return []
         except OSError as error:

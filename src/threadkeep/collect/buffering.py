@@ -58,12 +58,15 @@ class Buffer:
         while left > 0 and (batch := self._take()):
             left -= len(batch)
             self._store(batch)
+        with self._keeping:  # what somebody has taken out to make room is in the spool now
+            pass
         self._tell_losses()
 
     def relieve(self) -> None:
         """Make room: leave the oldest events in the spool."""
-        if batch := self._take():
-            self._keep(batch)
+        with self._keeping:
+            if batch := self._take():
+                self._keep(batch)
 
     def counts(self) -> dict[str, int]:
         """Tell how many events were stored, kept in the spool, and lost."""
@@ -81,15 +84,14 @@ class Buffer:
             self._backend.store(batch)
         except Exception as error:  # noqa: BLE001  whatever it was, the spool has them then
             log.warning("%d events go to the spool: the store failed: %s", len(batch), error)
-            self._keep(batch)
+            with self._keeping:
+                self._keep(batch)
         else:
             self._count("stored", len(batch))
 
     def _keep(self, batch: list[Event]) -> None:
         try:
-            lines = [write_line(event) for event in batch]
-            with self._keeping:
-                self._backend.keep(lines)
+            self._backend.keep([write_line(event) for event in batch])
         except Exception:
             log.exception("%d events are lost: the spool failed, too", len(batch))
             self.lose(LOST, len(batch))

@@ -19,9 +19,12 @@ from threadkeep.collect.hook_records import (
 )
 from threadkeep.collect.storing import Batch, Shell, Store, Stored
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.commands import give_up_unended, has_unended
 
 _BLOCK: Final = 4 << 20
 _LONGEST_LINE: Final = 12 << 20  # a frame of the socket has at most 10 MiB
+# Files of another folder have cursors, too: those that somebody is reading are not old.
+_OLD_CURSOR_MS: Final = 86_400_000
 _OLD_SHELL_MS: Final = 90 * 86_400_000
 _SOURCE: Final = "spool"
 _FALLBACK: Final = "fallback"
@@ -112,7 +115,7 @@ def _next_batch(
         return batch, _take_records(batch, data, place, ends=ends)
     after, refused = _take_lines(batch, data, place, origin, ends=ends)
     if refused and origin != _FALLBACK:  # there the file itself is kept
-        spool.set_aside(b"".join(refused))
+        spool.set_aside(f"{taken.name}-{place.offset}", b"".join(refused))
     return batch, after
 
 
@@ -186,15 +189,17 @@ def _finish(store: Store, spool: Spool, taken: Taken, ending: str) -> None:
 def _tidy(store: Store, spool: Spool) -> None:
     """Forget files that are gone and shells that ended; commands without an end get a ticket."""
     spool.sweep()
-    there = {path.name for path in spool.waiting()}
+    now = store.clock()
     with store.db.read() as tx:
-        gone = [name for (name,) in tx.all("spool_names") if name not in there]
-        waits = tx.value("unended_commands", {"now": store.clock()})
+        old = [name for (name,) in tx.all("spool_names", {"before": now - _OLD_CURSOR_MS})]
+        waits = has_unended(tx, now)
+    # Only after the look into the store: others take files and note how far they are meanwhile.
+    there = {path.name for path in spool.waiting()}
+    gone = [name for name in old if name not in there]
     if not gone and not waits:
         return
-    now = store.clock()
     with store.db.write() as tx:
         for name in gone:
             tx.run("drop_spool_cursor", {"name": name})
-        tx.run("enqueue_unended", {"now": now})
+        give_up_unended(tx, now)
         tx.run("forget_old_shells", {"before": now - _OLD_SHELL_MS})

@@ -30,7 +30,7 @@ def prepare(thing: Observed, rules: Rules) -> Observed | None:
     """Mask the secrets of what was reported; None if the user does not want it kept."""
     match thing:
         case Command():
-            return None if is_excluded(thing, rules) else masked_command(thing, rules.clean)
+            return None if is_excluded(thing, rules) else masked_command(thing, rules)
         case Visit():
             return None if is_excluded(thing, rules) else masked_visit(thing, rules)
         case _:
@@ -66,15 +66,16 @@ def _fits(part: str, pattern: str) -> bool:
     return first == pattern or first.rpartition("/")[2] == pattern
 
 
-def masked_command(command: Command, clean: Callable[[str], str]) -> Command:
+def masked_command(command: Command, rules: Rules) -> Command:
     """Mask the secrets in everything that a command brought along."""
+    clean = rules.clean
     return msgspec.structs.replace(
         command,
         command=clean(command.command),
         cwd=clean(command.cwd),
         stdout=_masked_output(command.stdout, clean),
         stderr=_masked_output(command.stderr, clean),
-        env=masked_variables(command.env, clean),
+        env=masked_variables(command.env, rules),
         git=_masked_git(command.git, clean),
     )
 
@@ -82,6 +83,8 @@ def masked_command(command: Command, clean: Callable[[str], str]) -> Command:
 def masked_visit(visit: Visit, rules: Rules) -> Visit:
     """Mask the secrets in everything that a visit brought along."""
     clean = rules.clean
+    if _leads_from_outside(visit, rules):
+        visit = msgspec.structs.replace(visit, referrer=None, search_query=None)
     return msgspec.structs.replace(
         visit,
         url=clean(_stripped(visit.url, rules)),
@@ -92,14 +95,24 @@ def masked_visit(visit: Visit, rules: Rules) -> Visit:
     )
 
 
+def _leads_from_outside(visit: Visit, rules: Rules) -> bool:
+    """Tell whether somebody came from a site that is kept out, with what was looked for there."""
+    address = split_address(visit.referrer) if visit.referrer else None
+    return address is not None and is_listed(address.domain(), rules.domains)
+
+
 def _stripped(url: str, rules: Rules) -> str:
     address = split_address(url)
     return stripped(address, rules.strip_params) if address else url
 
 
-def masked_variables(variables: dict[str, str], clean: Callable[[str], str]) -> dict[str, str]:
-    """Mask the secrets in the values of variables."""
-    return {name: _masked_value(name, text, clean) for name, text in variables.items()}
+def masked_variables(variables: dict[str, str], rules: Rules) -> dict[str, str]:
+    """Mask the secrets in the values of variables; one that names a folder kept out goes."""
+    return {
+        name: _masked_value(name, text, rules.clean)
+        for name, text in variables.items()
+        if not any(rules.folders.of_place(place) for place in text.split(":"))
+    }
 
 
 def _masked_value(name: str, text: str, clean: Callable[[str], str]) -> str:

@@ -269,7 +269,8 @@ class Server:
                 while (frame := connection.decoder.take()) is not None:
                     await self._attend(frame, writer)
                     connection.since = self._loop.time()
-                self._check_unfinished()
+                if connection.decoder.held:  # whoever has said all is not to blame
+                    self._check_unfinished()
             except TooLarge as error:  # where the next frame begins, nobody knows
                 self._counts["errors"] += 1
                 return await self._send(Error(str(error)), writer)

@@ -89,7 +89,7 @@ class Batch:
 
     def add_environment(self, shell: Shell, variables: dict[str, str]) -> None:
         """Prepare the environment in which a shell's next commands run."""
-        masked = masked_variables(variables, self._store.rules.clean)
+        masked = masked_variables(variables, self._store.rules)
         self._ready.append((_Environment(masked), shell))
 
     def refuse(self, source: str, reason: str, count: int = 1) -> None:

@@ -23,6 +23,7 @@ ORIGINS: Final = ("hook", "socket", "fallback", "run", HISTORY)
 _MASK: Final = "[REDACTED]"
 # Two hooks of one shell look at the clock one after the other; a history knows whole seconds.
 _SLACK_MS: Final = 1500
+_PATIENCE_MS: Final = 86_400_000  # with commands that do not end
 _FIRST_MS: Final = -(1 << 62)  # no column holds what is long before it
 
 
@@ -91,6 +92,18 @@ def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = Non
     if command.probe_tag is None and not running:
         tx.run("enqueue_command", {"event": event, "now": now})
     return Written(event, new=True)
+
+
+def has_unended(tx: Tx, now: int) -> bool:
+    """Tell whether commands run for so long that their end is not waited for any more."""
+    return tx.value("unended_commands", {"before": now - _PATIENCE_MS}) is not None
+
+
+def give_up_unended(tx: Tx, now: int) -> None:
+    """Give the tickets of commands that run for a day; their end still counts if it comes."""
+    values = {"before": now - _PATIENCE_MS}
+    tx.run("enqueue_unended", values | {"now": now})
+    tx.run("give_up_unended", values)
 
 
 def is_known(tx: Tx, command: str) -> bool:

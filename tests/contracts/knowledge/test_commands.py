@@ -10,7 +10,14 @@ import msgspec
 import pytest
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.commands import NOTHING, environment_of, note_environment, write_command
+from threadkeep.knowledge.commands import (
+    NOTHING,
+    environment_of,
+    give_up_unended,
+    has_unended,
+    note_environment,
+    write_command,
+)
 from threadkeep.knowledge.forgetting import erase
 from threadkeep.knowledge.observed import Command, GitState, Output, Visit
 from threadkeep.knowledge.store import KnowledgeStore
@@ -131,9 +138,12 @@ def test_a_command_that_was_seen_to_begin_is_completed_by_its_end(tx: Tx) -> Non
 
 def test_a_command_that_never_ended_gets_its_ticket_after_a_day(tx: Tx) -> None:
     write_command(tx, change(LS, origin="hook", exit_code=None), NOW)
-    assert tx.value("unended_commands", {"now": NOW + 1000}) is None
-    assert tx.run("enqueue_unended", {"now": NOW + 86_400_001}) == 1
-    assert tx.value("unended_commands", {"now": NOW + 86_400_001}) is None
+    assert not has_unended(tx, NOW + 1000)
+    assert has_unended(tx, NOW + 86_400_001)
+    give_up_unended(tx, NOW + 86_400_001)
+    assert count(tx, "enrichment_queue") == 1
+    assert not has_unended(tx, NOW + 86_400_001)
+    assert write_command(tx, change(LS, origin="hook"), NOW) == (1, False)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@
 
 var threadkeepReadable = (() => {
   const TEXT_BYTES = 50 * 1024;
-  const MOST_NODES = 50_000; // a page of 100,000 nodes may not hold up its own closing
+  // A page of 100,000 nodes may not hold up its own closing: browsers give up on one that takes seconds.
+  const MOST_NODES = 50_000;
+  const MOST_MS = 250;
   const MIN_PROSE = 140;
 
   const SKIPPED = new Set(
@@ -62,8 +64,10 @@ var threadkeepReadable = (() => {
   const walk = (root, visitor) => {
     const filter = NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT;
     const walker = Document.prototype.createTreeWalker.call(document, root, filter);
+    const until = performance.now() + MOST_MS;
     let node = root;
     for (let left = MOST_NODES; left > 0; left -= 1) {
+      if (left % 1024 === 0 && performance.now() > until) return;
       if (typeOf(node) === Node.TEXT_NODE) {
         if (visitor.text(dataOf(node))) return;
       } else if (isKept(node)) {

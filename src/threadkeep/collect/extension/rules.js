@@ -12,7 +12,7 @@ export const FIRST_CONFIG = { enabled: true, domains: null, exclude: [], minDwel
 // A host name as browsers write it: small letters, no dot at the end; null when it is none.
 export const plainDomain = (text) => {
   const name = String(text).trim().replace(/^(\*\.|\.)/, "");
-  if (name === "" || /[\s/?#@:\\*]/.test(name)) return null;
+  if (!/^(?:[^\s/?#@:\\*]+|\[[\da-f:.]+\])$/i.test(name)) return null;
   const url = URL.parse(`http://${name}/`);
   return url && url.hostname.replace(/\.$/, "");
 };

@@ -51,20 +51,17 @@ UPDATE tk_events SET running = 0 WHERE event_id = :id
 -- name: enqueue_command
 INSERT OR IGNORE INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
 
--- Commands that never came to an end are done when their shell went on, or after a day.
+-- Commands that never came to an end are done after a day.
 -- name: unended_commands
-SELECT 1 FROM events AS e JOIN tk_events AS t ON t.event_id = e.id
-WHERE t.running = 1 AND e.exit_code IS NULL AND e.probe_tag IS NULL AND NOT EXISTS (SELECT 1 FROM enrichment_queue AS q WHERE q.event_id = e.id)
-  AND (e.timestamp < :now - 86400000 OR EXISTS (SELECT 1 FROM events AS later WHERE later.session_id = e.session_id AND later.id > e.id
-    AND later.exit_code IS NOT NULL AND later.timestamp > e.timestamp + 60000))
-LIMIT 1
+SELECT 1 FROM tk_events WHERE running = 1 AND started_at < :before LIMIT 1
 
 -- name: enqueue_unended
 INSERT OR IGNORE INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at)
-SELECT e.id, 'pending', 5, :now, :now FROM events AS e JOIN tk_events AS t ON t.event_id = e.id
-WHERE t.running = 1 AND e.exit_code IS NULL AND e.probe_tag IS NULL AND NOT EXISTS (SELECT 1 FROM enrichment_queue AS q WHERE q.event_id = e.id)
-  AND (e.timestamp < :now - 86400000 OR EXISTS (SELECT 1 FROM events AS later WHERE later.session_id = e.session_id AND later.id > e.id
-    AND later.exit_code IS NOT NULL AND later.timestamp > e.timestamp + 60000))
+SELECT e.id, 'pending', 5, :now, :now FROM tk_events AS t JOIN events AS e ON e.id = t.event_id
+WHERE t.running = 1 AND t.started_at < :before AND e.probe_tag IS NULL
+
+-- name: give_up_unended
+UPDATE tk_events SET running = 0 WHERE running = 1 AND started_at < :before
 
 -- name: put_shell_environment
 INSERT INTO tk_shells (session, pid, snapshot, seen_at) VALUES (:session, :pid, :snapshot, :now)
@@ -112,7 +109,7 @@ INSERT INTO tk_spool (name, offset, skipping, updated_at) VALUES (:name, :offset
 ON CONFLICT (name) DO UPDATE SET offset = excluded.offset, skipping = excluded.skipping, updated_at = excluded.updated_at
 
 -- name: spool_names
-SELECT name FROM tk_spool
+SELECT name FROM tk_spool WHERE updated_at < :before
 
 -- name: drop_spool_cursor
 DELETE FROM tk_spool WHERE name = :name

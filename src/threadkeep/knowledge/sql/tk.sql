@@ -166,11 +166,11 @@ CREATE TABLE IF NOT EXISTS tk_events (
   event_id INTEGER PRIMARY KEY REFERENCES events (id) ON DELETE CASCADE,
   origin TEXT NOT NULL,              -- hook, socket, fallback, run, history
   started_at INTEGER NOT NULL,
-  running INTEGER NOT NULL DEFAULT 0 -- 1: it was reported when it began, and its end has not come
+  running INTEGER NOT NULL DEFAULT 0 -- 1: it was reported when it began, and its end is waited for
 );
 -- By origin first: a command is compared with those that came other ways, however many came its own way at that time.
 CREATE INDEX IF NOT EXISTS tk_events_way ON tk_events (origin, started_at);
-CREATE INDEX IF NOT EXISTS tk_events_running ON tk_events (event_id) WHERE running = 1;
+CREATE INDEX IF NOT EXISTS tk_events_running ON tk_events (started_at) WHERE running = 1;
 
 -- The environment that a running shell reported last.
 CREATE TABLE IF NOT EXISTS tk_shells (
