@@ -19,17 +19,23 @@ import msgspec
 from threadkeep.base.files import PRIVATE_FILE, make_private_dir, sync_dir
 from threadkeep.base.processes import is_running
 from threadkeep.base.trouble import translate_os
+from threadkeep.errors import ThreadkeepError
 
 APPENDED: Final = ".tk"  # a shell appends to it
 WHOLE: Final = ".jsonl"  # it was left whole
 TAKEN: Final = ".taken"
 # A shell may have opened a file just before it was renamed; it writes within microseconds.
 _GRACE_SECONDS: Final = 10.0
+_REFUSED: Final = "refused"
 _PART: Final = ".part"
 _SCRATCH: Final = re.compile(r"\w+-(\d{1,9})\.scratch")
 _DAY_SECONDS: Final = 86_400.0
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Unreadable(ThreadkeepError):
+    """One file of the spool cannot be read; that is no reason to leave the others."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -79,9 +85,11 @@ class Spool:
         except FileNotFoundError:  # another collector was done with it
             return b""
         except OSError as error:
-            raise translate_os(error, taken.path, "cannot read") from error
+            raise _unreadable(taken, error) from error
         try:
             return _read(descriptor, offset, limit)
+        except OSError as error:
+            raise _unreadable(taken, error) from error
         finally:
             os.close(descriptor)
 
@@ -115,7 +123,13 @@ class Spool:
 
         What is set aside again under its name is there once.
         """
-        return Spool(self.folder / "refused")._put(name, data)
+        return Spool(self.folder / _REFUSED)._put(name, data)
+
+    def refuse(self, taken: Taken) -> None:
+        """Keep a whole file there, that somebody may look at it."""
+        make_private_dir(self.folder / _REFUSED)
+        with suppress(FileNotFoundError):  # another collector did it
+            taken.path.rename(self.folder / _REFUSED / taken.name)
 
     def sweep(self) -> None:
         """Remove what dead programs left behind: scratch files of shells, halves of reports."""
@@ -155,6 +169,11 @@ class Spool:
         except OSError as error:
             raise translate_os(error, self.folder, "cannot look into") from error
         return [self.folder / name for _, name in sorted(found)]
+
+
+def _unreadable(taken: Taken, error: OSError) -> Unreadable:
+    msg = f"{taken.path.name} in the spool cannot be read: {error.strerror}"
+    return Unreadable(msg, hint=f"it is kept in the folder {_REFUSED} there; look who owns it")
 
 
 def _kind(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.base.json import encode
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.transcripts import entries_in
 from threadkeep.errors import Invalid, NotFound
@@ -33,8 +34,8 @@ class Forget(msgspec.Struct, frozen=True):
     """What to forget; whatever is given narrows it. A pattern is a regular expression.
 
     Without a pattern whole sessions go; with a span of time those that lie inside it, of others
-    only the lines inside, and what shells, browsers and CI did in it. With a pattern, lines and
-    rows in which it is found go.
+    only the lines inside, and what shells, browsers and CI did in it; with a project what shells
+    did in its folder. With a pattern, lines and rows in which it is found go.
     """
 
     sessions: tuple[str, ...] = ()
@@ -245,6 +246,26 @@ def matching_rows(tx: Tx, searches: Searches) -> Matches:
     return found
 
 
+def rows_of_work(tx: Tx, what: Forget, searches: Searches) -> dict[Kind, set[int]]:
+    """Give what shells, browsers and CI did in a span of time or a folder, or its part that fits.
+
+    Without either there is nothing to choose by but a pattern, and then all tables are searched.
+    """
+    if not (what.in_time or what.project is not None):
+        return {}
+    found = rows_in_time(tx, what)
+    if what.pattern is None or not any(found.values()):
+        return found
+    runs = {"runs": encode(sorted(found.get("run", ())))}
+    for kind in ("job", "annotation", "excerpt"):
+        found[kind] = _ids(tx, f"{kind}s_of_runs", runs)
+    fitting: dict[Kind, set[int]] = {}
+    for texts, number, _ in matching_rows(tx, searches):
+        if texts.kind is not None and number in found.get(texts.kind, ()):
+            fitting.setdefault(texts.kind, set()).add(number)
+    return fitting
+
+
 def rows_in_time(tx: Tx, what: Forget) -> dict[Kind, set[int]]:
     """Give what shells, browsers and CI did in a span of time.
 
@@ -263,6 +284,9 @@ def rows_in_time(tx: Tx, what: Forget) -> dict[Kind, set[int]]:
     if what.project is None:
         found["visit"] = _ids(tx, "visits_between", values)
         found["run"] = _ids(tx, "runs_between", values)
+        found["watch"] = _ids(tx, "watches_between", values)
+        found["lesson"] = _ids(tx, "lessons_between", values)
+        found["waiting_lesson"] = _ids(tx, "waiting_lessons_between", values)
     return found
 
 

@@ -15,7 +15,7 @@ from threadkeep.capture.choosing import (
     check,
     matching_rows,
     picker,
-    rows_in_time,
+    rows_of_work,
 )
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.planning import (
@@ -213,18 +213,16 @@ def _forget_legacy(tx: Tx, done: Rederived) -> None:
 
 
 def _forget_rows(around: Surroundings, what: Forget, searches: Searches) -> None:
-    if what.pattern is None and what.in_time:
-        with around.db.write() as tx:
-            found = rows_in_time(tx, what)
-            for kind, ids in found.items():
-                erase(tx, kind, ids)
-            if any(found.values()):
-                tx.run("drop_quiet_shell_sessions", {"since": what.since, "until": what.until})
-                tx.run("want_cleaning")
-    elif what.pattern is not None and not (what.in_sessions or what.in_time):
-        with around.db.write() as tx:
-            if _erase_matches(tx, searches):
-                tx.run("want_cleaning")
+    with around.db.write() as tx:
+        found = rows_of_work(tx, what, searches)
+        for kind, ids in found.items():
+            erase(tx, kind, ids)
+        if any(found.values()):
+            tx.run("drop_quiet_shell_sessions", {"since": what.since, "until": what.until})
+            tx.run("want_cleaning")
+        alone = what.pattern is not None and not (what.in_sessions or what.in_time)
+        if alone and _erase_matches(tx, searches):
+            tx.run("want_cleaning")
 
 
 def _erase_matches(tx: Tx, searches: Searches) -> bool:
@@ -236,4 +234,6 @@ def _erase_matches(tx: Tx, searches: Searches) -> bool:
             erase(tx, texts.kind, [number])
     kinds = [row for row in tx.all("unknown_kinds") if searches(row[0])]
     tx.run_bulk("delete_unknown_kind", kinds)
-    return bool(matches or kinds)
+    answers = [row for row in tx.all("ci_answer_urls") if searches(row[0])]
+    tx.run_bulk("forget_ci_answer", answers)
+    return bool(matches or kinds or answers)

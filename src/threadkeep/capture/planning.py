@@ -19,7 +19,7 @@ from threadkeep.capture.choosing import (
     matching_rows,
     meant_sessions,
     picker,
-    rows_in_time,
+    rows_of_work,
     strings_in,
     whole_sessions,
 )
@@ -110,10 +110,9 @@ def make_plan(context: Context, tx: Tx, places: Places, chosen: Chosen, show: Wa
         picks = picker(tx, places.sources, log, what, searches, plan.meant)
         _count_lines(tx, places, log, picks, plan)
         advance(progress, log.path, show)
-    if what.pattern is None and what.in_time:
-        for kind, ids in rows_in_time(tx, what).items():
-            plan.lose(kind, ids)
-    elif what.pattern is not None and not (what.in_sessions or what.in_time):
+    for kind, ids in rows_of_work(tx, what, searches).items():
+        plan.lose(kind, ids)
+    if what.pattern is not None and not (what.in_sessions or what.in_time):
         _count_rows(matching_rows(tx, searches), plan)
     _count_all(tx, plan)
     plan.done.backups = [str(path) for path in list_backups(context.db.path)]

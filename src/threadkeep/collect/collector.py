@@ -7,7 +7,7 @@ any point leaves either both or none; and everything has an id under which it is
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from threadkeep.base.spool import APPENDED, WHOLE, Spool, Taken
+from threadkeep.base.spool import APPENDED, WHOLE, Spool, Taken, Unreadable
 from threadkeep.base.sqlite import Tx
 from threadkeep.collect.envelopes import Unsupported, read_line
 from threadkeep.collect.hook_records import (
@@ -17,9 +17,10 @@ from threadkeep.collect.hook_records import (
     command_of,
     read_records,
 )
-from threadkeep.collect.storing import Batch, Shell, Store, Stored
+from threadkeep.collect.storing import COLLECTED, Batch, Shell, Store, Stored
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.commands import give_up_unended, has_unended
+from threadkeep.knowledge.health import count_drop, note_failure
 
 _BLOCK: Final = 4 << 20
 _LONGEST_LINE: Final = 12 << 20  # a frame of the socket has at most 10 MiB
@@ -46,8 +47,7 @@ def collect(store: Store, spool: Spool) -> Stored:
     """Store what lies in the spool, and tell what came of it."""
     total = Stored()
     for taken in spool.take():
-        total.add(_drain(store, spool, taken, "socket"))
-        _finish(store, spool, taken, "")
+        total.add(_bring_in(store, spool, taken, "socket"))
     _tidy(store, spool)
     return total
 
@@ -57,9 +57,7 @@ def replay_fallback(store: Store, folder: Path) -> Stored:
     total = Stored()
     spool = Spool(folder)
     for taken in spool.take():
-        came = _drain(store, spool, taken, _FALLBACK)
-        _finish(store, spool, taken, ".partial" if came.refused else ".done")
-        total.add(came)
+        total.add(_bring_in(store, spool, taken, _FALLBACK))
     return total
 
 
@@ -83,6 +81,21 @@ def copy_fallback(store: Store, folder: Path) -> Stored:
 def waiting_in(folder: Path) -> int:
     """Count the files that lie in a fallback folder."""
     return len(Spool(folder).waiting())
+
+
+def _bring_in(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
+    """Store what is in a file; one that cannot be read must not keep the others waiting."""
+    try:
+        came = _drain(store, spool, taken, origin)
+    except Unreadable as error:
+        spool.refuse(taken)
+        with store.db.write() as tx:
+            count_drop(tx, _SOURCE, "unreadable", 1, store.clock())
+            note_failure(tx, COLLECTED, error.message, store.clock())
+        return Stored(refused=1)
+    hippos = ".partial" if came.refused else ".done"
+    _finish(store, spool, taken, hippos if origin == _FALLBACK else "")
+    return came
 
 
 def _drain(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:

@@ -89,8 +89,9 @@ def _once(entries: Iterator[Past]) -> Iterator[Past]:
 
 
 def _store(store: Store, file: HistoryFile, entries: list[Past], changed: int) -> Stored:
+    clean = store.rules.clean
     with store.db.read() as tx:
-        wanted = [e for e in entries if e.at_ms is not None or not is_known(tx, e.command)]
+        wanted = [e for e in entries if e.at_ms is not None or not is_known(tx, clean(e.command))]
     batch = Batch(store)
     for entry in wanted:
         batch.add(command_of(entry, file, changed))

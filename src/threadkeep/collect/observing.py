@@ -1,6 +1,7 @@
 """Observations: what shells, browsers and other programs report, handed in, collected, listed."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -9,8 +10,9 @@ from threadkeep.collect.collector import collect, copy_fallback, replay_fallback
 from threadkeep.collect.importing import Imported, Progress, import_past, no_progress
 from threadkeep.collect.probing import Probed, probe
 from threadkeep.collect.reporting import report
-from threadkeep.collect.storing import Store, Stored
+from threadkeep.collect.storing import Store, Stored, note_trouble
 from threadkeep.collect.visits import VisitRules
+from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.events import ANY, Entity, Event, ShellSession, StoredVisit, Wanted
 from threadkeep.knowledge.health import Drop, Health, recount
 from threadkeep.knowledge.observed import Observed
@@ -32,6 +34,7 @@ class Observations:
         self.spool = spool
         self._visits = visits
         self._fallback = store.context.db.file.parent / FALLBACK
+        self._trouble = ""  # why the last look failed, as long as the store does not know it
 
     def report(self, thing: Observed) -> bool:
         """Leave a report in the spool, its secrets masked; False if the user keeps it out."""
@@ -40,9 +43,21 @@ class Observations:
     def collect(self) -> Stored:
         """Store what lies in the spool, and what Hippo left beside the store when it could not."""
         refuse_write(self.store.access)
-        total = collect(self.around, self.spool)
-        total.add(replay_fallback(self.around, self._fallback))
+        try:
+            self._tell_trouble()
+            total = collect(self.around, self.spool)
+            total.add(replay_fallback(self.around, self._fallback))
+        except ThreadkeepError as error:
+            self._trouble = error.message
+            with suppress(ThreadkeepError):  # a store that takes nothing hears it next time
+                self._tell_trouble()
+            raise
         return total
+
+    def _tell_trouble(self) -> None:
+        if self._trouble:
+            note_trouble(self.around, self._trouble)
+            self._trouble = ""
 
     def waiting(self) -> int:
         """Count the files that lie in the spool and in Hippo's fallback folder."""

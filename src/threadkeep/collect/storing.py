@@ -21,6 +21,7 @@ from threadkeep.knowledge.visits import write_visit
 from threadkeep.knowledge.watchlist import register
 
 EXCLUDED: Final = "excluded"
+COLLECTED: Final = "shell"  # the source whose health tells of trouble with the spool
 
 Facts = Callable[[str, int], GitState | None]  # where a folder stood in its repository, and when
 
@@ -159,10 +160,10 @@ def store_all(store: Store, things: Sequence[Observed]) -> Stored:
     return batch.stored
 
 
-def note_trouble(store: Store, source: str, message: str) -> None:
-    """Write down that reports of a source could not be stored."""
+def note_trouble(store: Store, message: str) -> None:
+    """Write down that reports could not be stored."""
     with store.db.write() as tx:
-        note_failure(tx, source, message, store.clock())
+        note_failure(tx, COLLECTED, message, store.clock())
 
 
 def _write(tx: Tx, thing: Observed | _Environment, shell: Shell | None, now: int) -> Written | None:

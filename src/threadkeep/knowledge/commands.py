@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.observed import Command, GitState, Output
 
 # Variables that say something about the work, and are not secrets by their nature.
@@ -80,7 +81,7 @@ def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = Non
     found = tx.one("event_by_envelope", {"envelope": command.envelope_id})
     if found is not None:
         return _complete(tx, command, found, snapshot, now)
-    if tx.value("was_forgotten", {"envelope": command.envelope_id}) or _came_before(tx, command):
+    if _was_forgotten(tx, command) or _came_before(tx, command):
         return NOTHING
     if snapshot is None:
         snapshot = keep_environment(tx, command.env, now)
@@ -107,8 +108,10 @@ def give_up_unended(tx: Tx, now: int) -> None:
 
 
 def is_known(tx: Tx, command: str) -> bool:
-    """Tell whether a command was ever stored, at any time."""
-    return tx.value("known_command", {"command": command}) is not None
+    """Tell whether a command was ever stored, at any time, though it may be forgotten now."""
+    if tx.value("known_command", {"command": command}) is not None:
+        return True
+    return tx.value("was_ever_forgotten", {"digest": _digest(command)}) is not None
 
 
 def _complete(
@@ -122,6 +125,21 @@ def _complete(
     if command.probe_tag is None:
         tx.run("enqueue_command", {"event": event, "now": now})
     return Written(event, new=False)
+
+
+def _was_forgotten(tx: Tx, command: Command) -> bool:
+    if tx.value("was_forgotten", {"envelope": command.envelope_id}) is not None:
+        return True
+    values = {
+        "digest": _digest(command.command),
+        "started": _started(command),
+        "slack": _SLACK_MS,
+    }
+    return tx.value("was_forgotten_then", values) is not None
+
+
+def _digest(command: str) -> bytes:
+    return digest(command.encode("utf-8", "replace"))
 
 
 def _came_before(tx: Tx, command: Command) -> bool:

@@ -13,7 +13,18 @@ from threadkeep.knowledge.archive import digest
 Evidence = Literal["event", "segment", "legacy", "visit", "run", "lesson"]
 Kind = (
     Evidence
-    | Literal["node", "entity", "snapshot", "job", "annotation", "excerpt", "alarm", "orphan"]
+    | Literal[
+        "node",
+        "entity",
+        "snapshot",
+        "job",
+        "annotation",
+        "excerpt",
+        "alarm",
+        "orphan",
+        "watch",
+        "waiting_lesson",
+    ]
 )
 
 # A document's record that was forgotten has this for a digest, which no text has.
@@ -28,7 +39,7 @@ _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
     "segment": ("drop_segment_ticket", "drop_segment"),
     "legacy": ("drop_legacy_ticket", "drop_legacy"),
     "visit": ("remember_forgotten_visits", "drop_visit_ticket", "drop_visit"),
-    "run": ("drop_run",),
+    "run": ("remember_forgotten_run", "drop_run"),
     "lesson": ("drop_lesson",),
     "snapshot": ("leave_snapshot", "drop_snapshot"),
     "job": ("drop_job",),
@@ -36,6 +47,8 @@ _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
     "excerpt": ("drop_excerpt",),
     "alarm": ("drop_alarm",),
     "orphan": ("drop_orphan",),
+    "watch": ("drop_watch",),
+    "waiting_lesson": ("drop_waiting_lesson",),
 }
 _EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
 _NODE_STEPS: Final = (
@@ -59,6 +72,8 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
         return 0
     nodes = forsake(tx, kind, numbers) if kind in _EVIDENCE else 0
     beside = _beside_events(tx, numbers) if kind == "event" else (set(), set())
+    if kind == "event":
+        _remember_commands(tx, numbers)
     for number in numbers:
         for step in _STEPS[kind]:
             tx.run(step, {"id": number})
@@ -115,6 +130,14 @@ def vectors_are(tx: Tx, state: Literal["writable", "locked"]) -> bool:
     virtual = "VIRTUAL" in made.upper().partition("(")[0]
     writable = not virtual or tx.value("has_module", {"name": "vec0"}) is not None
     return writable == (state == "writable")
+
+
+def _remember_commands(tx: Tx, ids: Iterable[int]) -> None:
+    """Keep commands from coming back another way; only their digests are stored."""
+    for number in ids:
+        for command, started in tx.all("forgotten_command", {"id": number}):
+            values = {"digest": digest(command.encode("utf-8", "replace")), "started": started}
+            tx.run("remember_forgotten_command", values)
 
 
 def _beside_events(tx: Tx, ids: Iterable[int]) -> tuple[set[int], set[int]]:

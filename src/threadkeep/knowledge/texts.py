@@ -22,6 +22,9 @@ class Texts(NamedTuple):
 # The text that a row loses where the row itself must stay: NULL, or nothing where that is refused.
 _BLANK: Final = {"tk_sessions": ""}
 
+# Rows that are nothing but a name for something: one with a secret in it is not worth keeping.
+NAMES: Final[frozenset[Kind]] = frozenset({"entity", "lesson", "waiting_lesson", "watch"})
+
 TEXTS: Final = (
     Texts(
         "events",
@@ -54,11 +57,13 @@ TEXTS: Final = (
     ),
     Texts("knowledge_nodes", ("content", "embed_text", "tags"), "node"),
     Texts("entities", ("name", "canonical", "metadata"), "entity"),
-    Texts("workflow_runs", ("head_branch", "html_url", "raw_json"), "run"),
-    Texts("workflow_jobs", ("name", "raw_json"), "job"),
+    Texts("workflow_runs", ("repo", "head_branch", "html_url", "actor", "raw_json"), "run"),
+    Texts("workflow_jobs", ("name", "runner_name", "raw_json"), "job"),
     Texts("workflow_annotations", ("path", "message"), "annotation"),
     Texts("workflow_log_excerpts", ("step_name", "excerpt"), "excerpt"),
-    Texts("lessons", ("summary", "fix_hint"), "lesson"),
+    Texts("lessons", ("repo", "path_prefix", "summary", "fix_hint"), "lesson"),
+    Texts("lesson_pending", ("repo", "tool", "rule_id", "path_prefix"), "waiting_lesson"),
+    Texts("sha_watchlist", ("repo",), "watch"),
     Texts("capture_alarms", ("details_json", "ack_note"), "alarm"),
     Texts("source_health", ("last_error_msg",)),
     Texts("enrichment_queue", ("error_message",)),

@@ -148,11 +148,21 @@ DELETE FROM browser_enrichment_queue WHERE browser_event_id = :id
 -- name: drop_visit
 DELETE FROM browser_events WHERE id = :id
 
+-- A run that another program stored has no row of ours yet; it must not come back either.
+-- name: remember_forgotten_run
+INSERT OR IGNORE INTO tk_ci_runs (run_id, attempt, detailed) VALUES (:id, 1, 1)
+
 -- name: drop_run
 DELETE FROM workflow_runs WHERE id = :id
 
 -- name: drop_lesson
 DELETE FROM lessons WHERE id = :id
+
+-- name: drop_watch
+DELETE FROM sha_watchlist WHERE rowid = :id
+
+-- name: drop_waiting_lesson
+DELETE FROM lesson_pending WHERE rowid = :id
 
 -- name: drop_job
 DELETE FROM workflow_jobs WHERE id = :id
@@ -180,7 +190,6 @@ SELECT env_snapshot_id FROM events WHERE id = :id
 
 -- name: drop_unused_snapshot
 DELETE FROM env_snapshots WHERE id = :id AND NOT EXISTS (SELECT 1 FROM events WHERE env_snapshot_id = :id)
-  AND NOT EXISTS (SELECT 1 FROM tk_shells WHERE snapshot = :id)
 
 -- ------------------------------------------------------------------ what belongs to a log
 
@@ -343,6 +352,33 @@ WHERE (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until 
 SELECT id FROM workflow_runs
 WHERE (CAST(:since AS INTEGER) IS NULL OR coalesce(started_at, first_seen_at) >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR coalesce(started_at, first_seen_at) < :until)
+
+-- name: watches_between
+SELECT rowid FROM sha_watchlist
+WHERE (CAST(:since AS INTEGER) IS NULL OR created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR created_at < :until)
+
+-- name: lessons_between
+SELECT id FROM lessons
+WHERE (CAST(:since AS INTEGER) IS NULL OR first_seen_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR last_seen_at < :until)
+
+-- name: waiting_lessons_between
+SELECT rowid FROM lesson_pending
+WHERE (CAST(:since AS INTEGER) IS NULL OR first_seen_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR first_seen_at < :until)
+
+-- name: jobs_of_runs
+SELECT id FROM workflow_jobs WHERE run_id IN (SELECT value FROM json_each(:runs))
+
+-- name: annotations_of_runs
+SELECT a.id FROM workflow_annotations AS a JOIN workflow_jobs AS j ON j.id = a.job_id WHERE j.run_id IN (SELECT value FROM json_each(:runs))
+
+-- name: excerpts_of_runs
+SELECT x.id FROM workflow_log_excerpts AS x JOIN workflow_jobs AS j ON j.id = x.job_id WHERE j.run_id IN (SELECT value FROM json_each(:runs))
+
+-- name: ci_answer_urls
+SELECT url FROM tk_ci_answers
+
+-- name: forget_ci_answer
+DELETE FROM tk_ci_answers WHERE url = ?
 
 -- name: drop_quiet_shell_sessions
 DELETE FROM sessions WHERE NOT EXISTS (SELECT 1 FROM events WHERE session_id = sessions.id)

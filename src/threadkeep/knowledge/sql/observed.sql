@@ -8,6 +8,18 @@ SELECT 1 FROM tk_forgotten_events WHERE envelope_id = :envelope
 -- name: remember_forgotten_events
 INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM events WHERE id = :id AND envelope_id IS NOT NULL
 
+-- name: forgotten_command
+SELECT e.command, t.started_at FROM events AS e JOIN tk_events AS t ON t.event_id = e.id WHERE e.id = :id
+
+-- name: remember_forgotten_command
+INSERT OR IGNORE INTO tk_forgotten_commands (digest, started_at) VALUES (:digest, :started)
+
+-- name: was_forgotten_then
+SELECT 1 FROM tk_forgotten_commands WHERE digest = :digest AND started_at BETWEEN :started - :slack AND :started + :slack LIMIT 1
+
+-- name: was_ever_forgotten
+SELECT 1 FROM tk_forgotten_commands WHERE digest = :digest LIMIT 1
+
 -- name: remember_forgotten_visits
 INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM browser_events WHERE id = :id AND envelope_id IS NOT NULL
 

@@ -201,6 +201,13 @@ CREATE TABLE IF NOT EXISTS tk_drops (
 -- What the user had forgotten does not come back with the next import.
 CREATE TABLE IF NOT EXISTS tk_forgotten_events (envelope_id TEXT PRIMARY KEY) WITHOUT ROWID;
 
+-- Nor does it come back another way, under another id: a shell's own history still has it.
+CREATE TABLE IF NOT EXISTS tk_forgotten_commands (
+  digest BLOB NOT NULL,              -- of the command as it was stored
+  started_at INTEGER NOT NULL,
+  PRIMARY KEY (digest, started_at)
+) WITHOUT ROWID;
+
 -- How far each run of CI is known. The row stays when the run is forgotten, so that nobody brings it back.
 CREATE TABLE IF NOT EXISTS tk_ci_runs (
   run_id INTEGER PRIMARY KEY,
