@@ -14,7 +14,7 @@ from threadkeep.knowledge.archive import read_block
 from threadkeep.knowledge.entries import Words, index_words
 from threadkeep.knowledge.forgetting import erase
 from threadkeep.knowledge.logs import LogRow, all_logs, load_log_by_id
-from threadkeep.knowledge.texts import NAMES, TEXTS, Texts, is_json, is_there, put_texts, text_rows
+from threadkeep.knowledge.texts import TEXTS, Texts, is_json, is_there, put_texts, text_rows
 from threadkeep.redact.engine import Redactor
 from threadkeep.sources.records import Source
 
@@ -136,7 +136,7 @@ def _mask_rows(tx: Tx, redactor: Redactor, texts: Texts, ids: set[int]) -> None:
     """Mask rows as they are now; those made anew from the archive have changed already."""
     for number, values in text_rows(tx, texts) if ids else ():
         changed = _masked(redactor, values) if number in ids else {}
-        if changed and texts.kind in NAMES:
+        if texts.kind and any(column in changed for column in texts.names):
             erase(tx, texts.kind, [number])  # what was taken for a thing with a name is a secret
         elif changed:
             put_texts(tx, texts, number, changed)

@@ -68,7 +68,7 @@ class Batch:
         self._store = store
         self._facts = store.facts()
         self._ready: list[tuple[Observed | _Environment, Shell | None]] = []
-        self._last: dict[str, int] = {}
+        self._last: dict[str, int | None] = {}
         self._fresh: Counter[str] = Counter()
         self.stored = Stored()
         self._excluded: Counter[str] = Counter()
@@ -105,7 +105,8 @@ class Batch:
             self._count(thing, _write(tx, thing, shell, now))
         for source, last in self._last.items():
             # A clock that is ahead must not hide that a source falls silent.
-            note_success(tx, source, last_event=min(last, now), count=self._fresh[source], now=now)
+            at = None if last is None else min(last, now)
+            note_success(tx, source, last_event=at, count=self._fresh[source], now=now)
         for source, count in self._excluded.items():
             count_drop(tx, source, EXCLUDED, count, now)
         for (source, reason), count in self._refused.items():
@@ -121,7 +122,9 @@ class Batch:
         if not isinstance(thing, Command | Visit) or written is None:
             return
         source = source_of(thing)
-        self._last[source] = max(self._last.get(source, thing.at), thing.at)
+        last = self._last.setdefault(source, None)
+        if thing.probe_tag is None:  # a probe shows that the way is open, but nothing happened
+            self._last[source] = thing.at if last is None else max(last, thing.at)
         if written.event is None:
             self.stored.known += 1
         elif not written.new:

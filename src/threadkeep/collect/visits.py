@@ -1,11 +1,11 @@
-"""From a browser's message to a visit that may be kept: rules, clean addresses, ids, merging."""
+"""From a browser's message to a visit that may be kept: rules, clean addresses, ids."""
 
 import math
 import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qs, unquote_plus
+from urllib.parse import parse_qs, quote, quote_plus, unquote_plus
 
 import msgspec
 
@@ -36,6 +36,9 @@ _OTHER_SCHEME: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECAS
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _PATH_BEFORE: Final = re.compile(r".*[/!]", re.DOTALL)
 _PORT: Final = re.compile(r":[0-9]*$")
+_PORTS: Final = {"http://": ":80", "https://": ":443"}
+_IN_PATH: Final = "!$%&'()*+,/:;=@[]^|~"  # what is not escaped beside letters and digits
+_IN_FRAGMENT: Final = _IN_PATH + "#?{}\\"
 _GOOGLE: Final = re.compile(r"(?:.+\.)?google\.(?:com|[a-z]{2}|com?\.[a-z]{2})")
 _SEARCH_SITES: Final = ("duckduckgo.com", "bing.com", "kagi.com", "ecosia.org")
 _AGAIN: Final = "reload the extension; `threadkeep browser install` brings the one that fits"
@@ -147,11 +150,36 @@ def split_address(text: str) -> Address | None:
 
 
 def stripped(address: Address, strip_params: Sequence[str]) -> str:
-    """Write an address without its secret parameters; every other byte stays as it was."""
+    """Write an address without its secret parameters, in the form that Hippo gives it.
+
+    Ids are made of addresses, so the form must be the same: a browser's own, with the parameters
+    that are left written as a form would send them.
+    """
     names = ALWAYS_STRIPPED.union(name.casefold() for name in strip_params)
-    query = _without(address.query, "?", names)
-    fragment = _safe_fragment(address.fragment, names)
-    return address.scheme + address.host + address.path + query + fragment
+    query = _as_form(_without(address.query, "?", names))
+    fragment = quote(_safe_fragment(address.fragment, names), safe=_IN_FRAGMENT)
+    path = quote(address.path.replace("\\", "/"), safe=_IN_PATH) or "/"
+    return f"{address.scheme.lower()}{_plain_host(address)}{path}{query}{fragment}"
+
+
+def _plain_host(address: Address) -> str:
+    host = address.host if address.host.isascii() else address.domain() + _port_of(address)
+    return host.lower().removesuffix(_PORTS[address.scheme.lower()])
+
+
+def _port_of(address: Address) -> str:
+    found = _PORT.search(address.host)
+    return found[0] if found else ""
+
+
+def _as_form(query: str) -> str:
+    pairs = (piece.partition("=") for piece in query.removeprefix("?").split("&") if piece)
+    written = "&".join(f"{_form_text(name)}={_form_text(value)}" for name, _, value in pairs)
+    return f"?{written}" if written else ""
+
+
+def _form_text(text: str) -> str:
+    return quote_plus(unquote_plus(text), safe="*").replace("~", "%7E")
 
 
 def search_query_of(referrer: Address) -> str | None:

@@ -20,10 +20,19 @@ ALLOWED_VARIABLES: Final = frozenset(
     )
 )
 HISTORY: Final = "history"
-ORIGINS: Final = ("hook", "socket", "fallback", "run", HISTORY)
 _MASK: Final = "[REDACTED]"
 # Two hooks of one shell look at the clock one after the other; a history knows whole seconds.
 _SLACK_MS: Final = 1500
+# Hippo's hook asks git before it tells: in a large repository that takes seconds.
+_LATE_MS: Final = 10_000
+_TOLD_LATE: Final = ("socket", "fallback")
+# Way -> the ways by which the same command may have come before, and how much earlier and later
+# than this one it seems to have begun. What `run` reports, nobody else sees.
+_MIRRORS: Final[dict[str, dict[str, tuple[int, int]]]] = {
+    "hook": dict.fromkeys(_TOLD_LATE, (_SLACK_MS, _LATE_MS)) | {HISTORY: (_SLACK_MS, _SLACK_MS)},
+    HISTORY: dict.fromkeys(_TOLD_LATE, (_SLACK_MS, _LATE_MS)) | {"hook": (_SLACK_MS, _SLACK_MS)},
+    **dict.fromkeys(_TOLD_LATE, dict.fromkeys(("hook", HISTORY), (_LATE_MS, _SLACK_MS))),
+}
 _PATIENCE_MS: Final = 86_400_000  # with commands that do not end
 _FIRST_MS: Final = -(1 << 62)  # no column holds what is long before it
 
@@ -143,17 +152,24 @@ def _digest(command: str) -> bytes:
 
 
 def _came_before(tx: Tx, command: Command) -> bool:
-    if command.probe_tag is not None:
+    if command.probe_tag is not None or command.tool_name is not None:
         return False
-    values = {
-        "started": _started(command),
-        "slack": _SLACK_MS,
+    started = _started(command)
+    values: dict[str, object] = {
         "origin": command.origin,
-        "others": json.dumps([way for way in ORIGINS if way != command.origin]),
         "command": command.command,
         "session": command.session,
     }
-    return tx.value("seen_another_way", values) is not None
+    mirrors = _MIRRORS.get(command.origin, {})
+    for other, (earlier, later) in mirrors.items():
+        times = {"other": other, "first": started - earlier, "last": started + later}
+        if tx.value("seen_another_way", values | times) is not None:
+            return True
+    if not mirrors:
+        return False
+    late = _SLACK_MS if command.origin in _TOLD_LATE else _LATE_MS
+    ended = {"first": command.at - _SLACK_MS, "last": command.at + late}
+    return tx.value("seen_by_others", values | ended) is not None
 
 
 def _started(command: Command) -> int:

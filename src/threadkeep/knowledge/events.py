@@ -106,6 +106,7 @@ def list_events(_: Context, tx: Tx, wanted: Wanted = ANY, *, limit: int = 50) ->
     values = msgspec.structs.asdict(wanted) | {
         "terminal": None if wanted.terminal is None else _like(wanted.terminal) + "%",
         "text": _within(wanted.text),
+        "project": _within(wanted.project),
         "failed": int(wanted.failed),
         "limit": limit,
     }

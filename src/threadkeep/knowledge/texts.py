@@ -17,13 +17,11 @@ class Texts(NamedTuple):
     columns: tuple[str, ...]
     kind: Kind | None = None
     optional: bool = False  # a file need not have this table
+    names: tuple[str, ...] = ()  # columns that name the row: with a secret in one of them it goes
 
 
 # The text that a row loses where the row itself must stay: NULL, or nothing where that is refused.
 _BLANK: Final = {"tk_sessions": ""}
-
-# Rows that are nothing but a name for something: one with a secret in it is not worth keeping.
-NAMES: Final[frozenset[Kind]] = frozenset({"entity", "lesson", "waiting_lesson", "watch"})
 
 TEXTS: Final = (
     Texts(
@@ -56,14 +54,23 @@ TEXTS: Final = (
         "legacy",
     ),
     Texts("knowledge_nodes", ("content", "embed_text", "tags"), "node"),
-    Texts("entities", ("name", "canonical", "metadata"), "entity"),
+    Texts(
+        *("entities", ("name", "canonical", "metadata"), "entity"),
+        names=("name", "canonical", "metadata"),
+    ),
     Texts("workflow_runs", ("repo", "head_branch", "html_url", "actor", "raw_json"), "run"),
     Texts("workflow_jobs", ("name", "runner_name", "raw_json"), "job"),
     Texts("workflow_annotations", ("path", "message"), "annotation"),
     Texts("workflow_log_excerpts", ("step_name", "excerpt"), "excerpt"),
-    Texts("lessons", ("repo", "path_prefix", "summary", "fix_hint"), "lesson"),
-    Texts("lesson_pending", ("repo", "tool", "rule_id", "path_prefix"), "waiting_lesson"),
-    Texts("sha_watchlist", ("repo",), "watch"),
+    Texts(
+        *("lessons", ("repo", "path_prefix", "summary", "fix_hint"), "lesson"),
+        names=("repo", "path_prefix"),
+    ),
+    Texts(
+        *("lesson_pending", ("repo", "tool", "rule_id", "path_prefix"), "waiting_lesson"),
+        names=("repo", "tool", "rule_id", "path_prefix"),
+    ),
+    Texts("sha_watchlist", ("repo",), "watch", names=("repo",)),
     Texts("capture_alarms", ("details_json", "ack_note"), "alarm"),
     Texts("source_health", ("last_error_msg",)),
     Texts("enrichment_queue", ("error_message",)),

@@ -150,6 +150,8 @@ def test_a_command_that_never_ended_gets_its_ticket_after_a_day(tx: Tx) -> None:
     "other",
     [
         {"origin": "socket", "at": NOW + 900},
+        {"origin": "socket", "at": NOW + 8000},  # Hippo's hook asked git first
+        {"origin": "fallback", "at": NOW + 900},
         {"origin": "history", "session": "history", "at": NOW - 400},
     ],
 )
@@ -163,12 +165,34 @@ def test_the_same_command_that_comes_another_way_is_stored_once(
 
 
 @pytest.mark.parametrize(
+    "origin, at, new",
+    [
+        ("hook", NOW, False),
+        ("hook", NOW - 5000, False),
+        ("history", NOW, False),
+        ("hook", NOW + 60_000, True),
+        ("run", NOW, True),
+    ],
+)
+def test_rows_that_another_program_wrote_are_known_too(
+    tx: Tx, origin: str, at: int, new: bool
+) -> None:
+    write_command(tx, LS, NOW)
+    tx.execute("DELETE FROM tk_events")  # as in a file of Hippo
+    again = change(LS, envelope_id="44444444-0000-4000-8000-000000000001", origin=origin, at=at)
+    assert write_command(tx, again, NOW).new == new
+
+
+@pytest.mark.parametrize(
     "other",
     [
         {"origin": "hook"},  # the same way: typed twice
         {"origin": "socket", "session": "99999999-2222-4222-8222-222222222222"},
         {"origin": "socket", "command": "ls -l"},
         {"origin": "socket", "at": NOW + 60_000},
+        {"origin": "socket", "at": NOW - 5000},
+        {"origin": "socket", "tool_name": "Bash"},
+        {"origin": "run"},
         {"origin": "socket", "probe_tag": "t"},
     ],
 )

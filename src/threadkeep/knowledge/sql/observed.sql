@@ -32,8 +32,15 @@ SELECT id FROM env_snapshots WHERE content_hash = :hash
 -- The same thing that came another way: the same words in the same shell at the same time. A history knows no shell.
 -- name: seen_another_way
 SELECT 1 FROM tk_events AS t JOIN events AS e ON e.id = t.event_id JOIN sessions AS s ON s.id = e.session_id
-WHERE t.origin IN (SELECT value FROM json_each(:others)) AND t.started_at BETWEEN :started - :slack AND :started + :slack
-  AND e.command = :command AND e.probe_tag IS NULL AND (s.terminal = :session OR 'history' IN (t.origin, :origin)) LIMIT 1
+WHERE t.origin = :other AND t.started_at BETWEEN :first AND :last AND e.command = :command AND e.probe_tag IS NULL
+  AND e.source_kind = 'shell' AND (s.terminal = :session OR 'history' IN (t.origin, :origin)) LIMIT 1
+
+-- The same in rows that another program wrote: they tell only when a command had ended.
+-- name: seen_by_others
+SELECT 1 FROM events AS e JOIN sessions AS s ON s.id = e.session_id
+WHERE e.timestamp BETWEEN :first AND :last AND e.command = :command AND e.probe_tag IS NULL
+  AND e.source_kind = 'shell' AND (s.terminal = :session OR 'history' = :origin)
+  AND NOT EXISTS (SELECT 1 FROM tk_events AS t WHERE t.event_id = e.id) LIMIT 1
 
 -- name: known_command
 SELECT 1 FROM events WHERE command = :command AND probe_tag IS NULL LIMIT 1
@@ -178,7 +185,7 @@ SELECT e.id, e.session_id, e.timestamp, e.command, e.exit_code, e.duration_ms, e
 FROM events AS e JOIN sessions AS s ON s.id = e.session_id
 WHERE e.probe_tag IS NULL AND (:session IS NULL OR e.session_id = :session) AND (:terminal IS NULL OR s.terminal LIKE :terminal ESCAPE '\')
   AND (:since IS NULL OR e.timestamp >= :since) AND (:until IS NULL OR e.timestamp < :until)
-  AND (:project IS NULL OR instr(e.cwd, :project) > 0) AND (:text IS NULL OR e.command LIKE :text ESCAPE '\')
+  AND (:project IS NULL OR e.cwd LIKE :project ESCAPE '\') AND (:text IS NULL OR e.command LIKE :text ESCAPE '\')
   AND (:kind IS NULL OR e.source_kind = :kind) AND (:failed = 0 OR (e.exit_code IS NOT NULL AND e.exit_code <> 0))
 ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit
 
@@ -202,7 +209,8 @@ ORDER BY last_seen DESC, id DESC LIMIT :limit
 
 -- name: today
 SELECT (SELECT count(*) FROM events WHERE probe_tag IS NULL AND timestamp >= :midnight),
-  (SELECT count(DISTINCT session_id) FROM events WHERE probe_tag IS NULL AND timestamp >= :midnight),
-  (SELECT count(*) FROM enrichment_queue WHERE status IN ('pending', 'processing')),
+  (SELECT count(*) FROM sessions AS s WHERE s.start_time >= :midnight
+    AND EXISTS (SELECT 1 FROM events AS e WHERE e.session_id = s.id AND e.probe_tag IS NULL)),
+  (SELECT count(*) FROM enrichment_queue WHERE status = 'pending'),
   (SELECT count(*) FROM enrichment_queue WHERE status = 'failed'),
   (SELECT coalesce(sum(count), 0) FROM tk_drops WHERE reason <> 'excluded')
