@@ -12,6 +12,7 @@ import pytest
 from threadkeep import Home
 from threadkeep.collect.backend import Backend
 from threadkeep.collect.client import Client
+from threadkeep.collect.envelopes import write_envelope
 from threadkeep.collect.observing import Observations
 from threadkeep.collect.protocol import (
     Ack,
@@ -137,6 +138,45 @@ def test_secrets_are_masked_and_what_is_excluded_stays_out(tmp_path: Path) -> No
             ("shell", "excluded", 1),
             ("browser", "excluded", 1),
         }
+
+
+@pytest.mark.parametrize(
+    "settings, kept",
+    [("", ["docs.rs"]), ("enabled = false", []), ('domains = ["x.org"]', ["x.org"])],
+)
+def test_the_choice_of_sites_holds_for_everybody_who_reports(
+    tmp_path: Path, settings: str, kept: list[str]
+) -> None:
+    folder = tmp_path / "h"
+    folder.mkdir()
+    (folder / "config.toml").write_text(f"[browser]\n{settings}\n")
+    with Home(folder).observations() as observations:
+        pages = [Visit(f"v-{d}", NOW, f"https://{d}/", d, dwell_ms=9) for d in ("docs.rs", "x.org")]
+        Backend(observations, "1").store(pages)
+        assert [visit.domain for visit in observations.visits()] == kept
+
+
+def test_what_hippo_left_by_its_socket_is_replayed(tmp_path: Path) -> None:
+    folder = tmp_path / "h"
+    folder.mkdir()
+    (folder / "config.toml").write_text(f'[socket]\npath = "{tmp_path}/hippo/daemon.sock"\n')
+    fallback = tmp_path / "hippo" / "fallback"
+    fallback.mkdir(parents=True)
+    (fallback / "2026-11-16.jsonl").write_bytes(write_envelope(LS) + b"\n")
+    with Home(folder).observations() as observations:
+        assert Backend(observations, "1").status().fallback_files_pending == 1
+        assert observations.collect().new == 1
+        assert Backend(observations, "1").status().fallback_files_pending == 0
+    assert [path.name for path in fallback.iterdir()] == ["2026-11-16.jsonl.done"]
+
+
+def test_long_commands_are_cut_in_answers_so_that_fifty_of_them_fit(client: Client) -> None:
+    for number in range(50):
+        envelope = f"11111111-0000-4000-8000-{number:012}"
+        client.send(change(LS, envelope_id=envelope, command="x" * 300_000))
+    events = rows(client, GetEvents())
+    assert len(events) == 50
+    assert all(len(event.command) < 70_000 for event in events)
 
 
 def test_watches_and_heartbeats_are_noted(client: Client, home: Home) -> None:

@@ -63,7 +63,7 @@ class World:
     def __init__(self, folder: Path, config: str = "") -> None:
         folder.mkdir(mode=0o700, parents=True)
         (folder / "config.toml").write_text(config)
-        self.home = Home(folder, environ={"THREADKEEP_CONFIG": str(folder / "config.toml")})
+        self.home = Home(folder, environ={})
         self.folder = folder
         self.spool = Spool(spool_folder(self.home))
         self.spool.folder.mkdir(mode=0o700)

@@ -57,6 +57,16 @@ def test_a_commit_that_passes_is_watched_no_more(ci: Ci, poller: Poller) -> None
     assert watches(poller) == []
 
 
+def test_a_commit_may_be_named_by_the_beginning_of_its_id(ci: Ci, poller: Poller) -> None:
+    poller.watch(SHA[:7])
+    run = ci.add_run(1, **GOING)
+    poller.poll_well()
+    assert watches(poller) == [(SHA[:7], None, 0)]
+    run |= {"status": "completed", "conclusion": "failure"}
+    poller.poll_well()
+    assert [(one.sha, [r.id for r in one.runs]) for one in told(poller)] == [(SHA[:7], [1])]
+
+
 @pytest.mark.parametrize("conclusion", sorted(FAILED))
 def test_whatever_did_not_pass_is_told_of_as_a_failure(
     ci: Ci, poller: Poller, conclusion: str

@@ -59,6 +59,14 @@ def test_the_second_time_makes_a_lesson(book: Book) -> None:
     assert (lesson.first_seen_at, lesson.last_seen_at) == (NOW, NOW + 29 * DAY)
 
 
+def test_one_repository_in_two_spellings_is_one(book: Book) -> None:
+    assert not book.learn(0)
+    assert book.learn(1, KEY._replace(repo="O/R"))
+    assert book.learn(2)
+    assert [times for _, times in book.lessons()] == [3]
+    assert book.waiting() == []
+
+
 def test_a_lesson_goes_on_counting_outside_the_window(book: Book) -> None:
     book.learn(0)
     book.learn(1)

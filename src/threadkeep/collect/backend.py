@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from threadkeep.collect.collector import waiting_in
-from threadkeep.collect.envelopes import read_line
+from threadkeep.collect.envelopes import cut, read_line
 from threadkeep.collect.handshake import brain_answers
-from threadkeep.collect.observing import FALLBACK, Observations
+from threadkeep.collect.observing import Observations
 from threadkeep.collect.protocol import EntityInfo, EventInfo, QueryHit, SessionInfo, Status
 from threadkeep.collect.reporting import report_all
 from threadkeep.collect.storing import store_all
@@ -20,6 +19,7 @@ from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
 
 _DAY_MS: Final = 86_400_000
 _HITS: Final = 20
+_SHOWN: Final = 64 << 10  # bytes of a command: fifty of them fit into one answer
 
 
 class Backend:
@@ -83,7 +83,7 @@ class Backend:
             drop_count=today.drops + sum(self._uncounted.values()),
             brain_reachable=brain_answers(self._brain_port),
             db_size_bytes=file.stat().st_size,
-            fallback_files_pending=waiting_in(file.parent / FALLBACK),
+            fallback_files_pending=observations.undelivered(),
         )
 
     def sessions(self, since_ms: int | None, limit: int) -> list[SessionInfo]:
@@ -101,7 +101,15 @@ class Backend:
         wanted = Wanted(session=session_id, since=since_ms, project=project)
         return [
             EventInfo(
-                *(e.id, e.session_id, e.timestamp, e.command, e.exit_code, e.duration_ms, e.cwd),
+                *(
+                    e.id,
+                    e.session_id,
+                    e.timestamp,
+                    cut(e.command, _SHOWN),
+                    e.exit_code,
+                    e.duration_ms,
+                    e.cwd,
+                ),
                 *(e.git_branch, e.enriched),
             )
             for e in self._observations.events(wanted, limit=limit)
@@ -111,13 +119,13 @@ class Backend:
         """List what captured work mentions."""
         return [
             EntityInfo(e.id, e.type, e.name, e.canonical, e.first_seen, e.last_seen)
-            for e in self._observations.entities(type=entity_type)
+            for e in self._observations.entities(kind=entity_type)
         ]
 
     def query(self, text: str) -> list[QueryHit]:
         """Find commands that contain a text."""
         return [
-            QueryHit(e.id, e.command, e.cwd, e.timestamp, "keyword")
+            QueryHit(e.id, cut(e.command, _SHOWN), e.cwd, e.timestamp, "keyword")
             for e in self._observations.events(Wanted(text=text), limit=_HITS)
         ]
 

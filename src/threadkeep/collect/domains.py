@@ -20,9 +20,11 @@ DEFAULT_DOMAINS: Final = (
     *("kubernetes.io", "docker.com", "postgresql.org", "sqlite.org", "redis.io", "man7.org"),
     *("kernel.org", "wiki.archlinux.org", "debian.org"),
     # models and papers
-    *("arxiv.org", "huggingface.co", "anthropic.com", "openai.com"),
+    *("arxiv.org", "huggingface.co", "anthropic.com", "openai.com", "lmstudio.ai"),
     # questions and answers
     *("stackoverflow.com", "stackexchange.com", "news.ycombinator.com", "lobste.rs", "dev.to"),
+    # articles and talk, as Hippo has them
+    *("medium.com", "substack.com", "hackernoon.com", "reddit.com"),
 )
 
 _HOST: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|\[[0-9a-f:.]+\]")

@@ -238,7 +238,7 @@ def _command(found: _Envelope, shell: _Shell, origin: str) -> Command:
         at=_time(found.timestamp),
         command=cut(shell.command, COMMAND_LIMIT),
         cwd=cut(shell.cwd, PATH_LIMIT),
-        exit_code=shell.exit_code,
+        exit_code=_exit_code(shell.exit_code),
         duration_ms=shell.duration_ms,
         hostname=cut(shell.hostname, NAME_LIMIT),
         shell=cut(_shell_name(shell.shell), NAME_LIMIT),
@@ -250,6 +250,11 @@ def _command(found: _Envelope, shell: _Shell, origin: str) -> Command:
         probe_tag=_cut(found.probe_tag, NAME_LIMIT),
         origin=origin,
     )
+
+
+def _exit_code(given: int | None) -> int | None:
+    # Hippo's readers hold it in 32 bits; what does not fit is no exit code of any system.
+    return given if given is not None and -(1 << 31) <= given < 1 << 31 else None
 
 
 def _visit(found: _Envelope, page: _Browser) -> Visit:

@@ -101,17 +101,12 @@ def _understood(
     if not isinstance(value, dict):
         raise Invalid("a message must be a JSON object", hint="send one object per message")
     match value.get("type"):
-        case None | "visit":
-            return visit_of(value, rules, now_ms)
         case "heartbeat":
             return Heartbeat("browser", time_in(value, "sent_at_ms", now_ms))
         case "config":
             return _configuration(rules)
-        case other:
-            raise Invalid(
-                f"there is no message of the type {ascii(other)[:_SHOWN]}",
-                hint="known: visit, heartbeat, config",
-            )
+        case _:  # older extensions name visits in other ways, or not at all
+            return visit_of(value, rules, now_ms)
 
 
 def _configuration(rules: VisitRules) -> dict[str, Any]:

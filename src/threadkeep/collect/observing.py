@@ -27,13 +27,18 @@ class Observations:
     """The reports of one home: its spool, and the store that they go to."""
 
     def __init__(
-        self, store: KnowledgeStore, around: Store, spool: Spool, visits: VisitRules
+        self,
+        store: KnowledgeStore,
+        around: Store,
+        spool: Spool,
+        visits: VisitRules,
+        fallbacks: tuple[Path, ...] = (),
     ) -> None:
         self.store = store
         self.around = around
         self.spool = spool
         self._visits = visits
-        self._fallback = store.context.db.file.parent / FALLBACK
+        self._fallbacks = fallbacks
         self._trouble = ""  # why the last look failed, as long as the store does not know it
 
     def report(self, thing: Observed) -> bool:
@@ -46,7 +51,8 @@ class Observations:
         try:
             self._tell_trouble()
             total = collect(self.around, self.spool)
-            total.add(replay_fallback(self.around, self._fallback))
+            for folder in self._fallbacks:
+                total.add(replay_fallback(self.around, folder))
         except ThreadkeepError as error:
             self._trouble = error.message
             with suppress(ThreadkeepError):  # a store that takes nothing hears it next time
@@ -61,7 +67,11 @@ class Observations:
 
     def waiting(self) -> int:
         """Count the files that lie in the spool and in Hippo's fallback folder."""
-        return len(self.spool.waiting()) + waiting_in(self._fallback)
+        return len(self.spool.waiting()) + self.undelivered()
+
+    def undelivered(self) -> int:
+        """Count the files that lie in Hippo's fallback folders."""
+        return sum(map(waiting_in, self._fallbacks))
 
     def copy(self, folder: Path) -> Stored:
         """Store what lies in the fallback folder of a Hippo that is still in use."""

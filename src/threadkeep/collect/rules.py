@@ -22,6 +22,8 @@ class Rules(msgspec.Struct, frozen=True):
     clean: Callable[[str], str]
     folders: Exclusion = Exclusion()
     commands: tuple[str, ...] = ()  # patterns of commands
+    visits: bool = True  # whether pages are kept at all
+    sites: tuple[str, ...] | None = None  # the only domains of which pages are kept; None: any
     domains: tuple[str, ...] = ()  # excluded with all below them
     strip_params: tuple[str, ...] = ()  # cut out of addresses
 
@@ -42,10 +44,16 @@ def is_excluded(thing: Command | Visit, rules: Rules) -> bool:
     if thing.probe_tag is not None:
         return False
     if isinstance(thing, Visit):
-        address = split_address(thing.url)
-        hosts = (thing.domain, address.domain() if address else "")
-        return any(is_listed(host, rules.domains) for host in hosts)
+        return not rules.visits or not _is_wanted(thing, rules)
     return rules.folders.of_place(thing.cwd) or matches(thing.command, rules.commands)
+
+
+def _is_wanted(visit: Visit, rules: Rules) -> bool:
+    address = split_address(visit.url)
+    hosts = (visit.domain, address.domain() if address else "")
+    if any(is_listed(host, rules.domains) for host in hosts):
+        return False
+    return rules.sites is None or all(is_listed(host, rules.sites) for host in hosts)
 
 
 def matches(command: str, patterns: tuple[str, ...]) -> bool:

@@ -144,7 +144,7 @@ def source_of(thing: Observed) -> str:
     """Name the row of `source_health` that a report belongs to."""
     match thing:
         case Command():
-            return "claude-tool" if thing.tool_name else "shell"
+            return "shell" if thing.tool_name is None else "claude-tool"
         case Visit():
             return "browser"
         case Heartbeat():

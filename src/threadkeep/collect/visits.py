@@ -259,9 +259,11 @@ def _origin_of(message: Mapping[str, Any], rules: VisitRules) -> tuple[str | Non
         raise Invalid("the `referrer` of a visit must be text", hint=_AGAIN)
     words = _text(message, "search_query", TITLE_LIMIT)
     # A cut would leave an address that nobody can follow, and half a secret in it.
-    referrer = split_address(cut(named, URL_LIMIT)) if named and _fits(named) else None
-    if referrer is None:
+    if named is None or not _fits(named):
         return None, words
+    referrer = split_address(cut(named, URL_LIMIT))
+    if referrer is None:  # nothing, or a page of another program
+        return _CONTROL.sub("", cut(named, URL_LIMIT)), words
     if is_listed(referrer.domain(), rules.exclude):
         return None, None
     if "search_query" not in message:  # null means that the extension has looked
@@ -286,4 +288,4 @@ def _text(message: Mapping[str, Any], field: str, limit: int) -> str | None:
     value = message.get(field)
     if value is not None and not isinstance(value, str):
         raise Invalid(f"the `{field}` of a visit must be text", hint=_AGAIN)
-    return cut(value, limit) if value else None
+    return None if value is None else cut(value, limit)

@@ -24,6 +24,9 @@ from threadkeep.knowledge.workflows import BAD, Annotation, Details, Excerpt, Jo
 _SKIPPED: Final = "skipped"
 
 
+_WHOLE_SHA: Final = 40
+
+
 class Look(NamedTuple):
     """One list of runs: the newest of a repository, or all of a commit."""
 
@@ -31,12 +34,17 @@ class Look(NamedTuple):
     sha: str | None = None
 
     @property
+    def is_of_commit(self) -> bool:
+        """Whether the server can list the runs of the commit: it wants the whole id."""
+        return self.sha is not None and len(self.sha) >= _WHOLE_SHA
+
+    @property
     def path(self) -> str:
         """Where the list is."""
         runs = f"{repo_path(self.repo)}/actions/runs"
-        if self.sha is None:
+        if not self.is_of_commit:
             return f"{runs}?per_page=20"
-        return f"{runs}?head_sha={quote(self.sha, safe='')}&per_page=100"
+        return f"{runs}?head_sha={quote(self.sha or '', safe='')}&per_page=100"
 
 
 class Fetched(NamedTuple):

@@ -152,7 +152,7 @@ def _look_at(work: _Pass, look: Look) -> None:
         return
 
     def is_far_enough(runs: list[Run]) -> bool:
-        return look.sha is None and (is_new or _any_known(work, runs))
+        return not look.is_of_commit and (is_new or _any_known(work, runs))
 
     pages = gather_pages(work.api, look, reply, work.clean, is_far_enough)
     # A run that comes while we turn the page moves others to the next one: they are there twice.

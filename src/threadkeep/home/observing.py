@@ -53,6 +53,11 @@ def socket_path(home: "Home") -> Path:
     return store_path(named, home.paths().config, home.environ)
 
 
+def fallback_folders(home: "Home", store: Path) -> tuple[Path, ...]:
+    """Give where Hippo's programs leave what they cannot deliver: by the store, by the socket."""
+    return tuple(dict.fromkeys(near.parent / FALLBACK for near in (store, socket_path(home))))
+
+
 def make_reporter(home: "Home") -> Reporter:
     """Put the spool of a home and its rules together."""
     return Reporter(Spool(spool_folder(home)), make_rules(home), rules_of(home.config.browser))
@@ -65,6 +70,8 @@ def make_rules(home: "Home") -> Rules:
         clean=home.redactor().text,
         folders=Exclusion(excluded_places(config, home.environ)),
         commands=config.shell.exclude,
+        visits=config.browser.enabled,
+        sites=rules_of(config.browser).domains,
         domains=config.browser.exclude,
         strip_params=config.browser.strip_params,
     )
@@ -80,7 +87,8 @@ def open_observations(home: "Home", store: KnowledgeStore) -> Observations:
             facts=_fresh_facts,
         )
         spool = Spool(spool_folder(home))
-        return Observations(store, around, spool, rules_of(home.config.browser))
+        fallbacks = fallback_folders(home, store.context.db.file)
+        return Observations(store, around, spool, rules_of(home.config.browser), fallbacks)
     except BaseException:
         store.close()
         raise

@@ -160,16 +160,12 @@ def _came_before(tx: Tx, command: Command) -> bool:
         "command": command.command,
         "session": command.session,
     }
-    mirrors = _MIRRORS.get(command.origin, {})
-    for other, (earlier, later) in mirrors.items():
+    tx.run("note_others")
+    for other, (earlier, later) in _MIRRORS.get(command.origin, {}).items():
         times = {"other": other, "first": started - earlier, "last": started + later}
         if tx.value("seen_another_way", values | times) is not None:
             return True
-    if not mirrors:
-        return False
-    late = _SLACK_MS if command.origin in _TOLD_LATE else _LATE_MS
-    ended = {"first": command.at - _SLACK_MS, "last": command.at + late}
-    return tx.value("seen_by_others", values | ended) is not None
+    return False
 
 
 def _started(command: Command) -> int:
@@ -185,7 +181,7 @@ def _session(tx: Tx, command: Command, now: int) -> int:
         "start": _started(command),
         "shell": command.shell,
         "hostname": command.hostname,
-        "username": command.username,
+        "username": command.username or "unknown",
         "now": now,
     }
     return tx.insert("insert_shell_session", values)
@@ -207,7 +203,7 @@ def _values(command: Command, snapshot: int | None, now: int) -> dict[str, objec
         "git_dirty": None if git.is_dirty is None else int(git.is_dirty),
         "snapshot": snapshot,
         "envelope": command.envelope_id,
-        "source_kind": "claude-tool" if command.tool_name else "shell",
+        "source_kind": "shell" if command.tool_name is None else "claude-tool",
         "tool_name": command.tool_name,
         "redactions": _masks(command),
         "probe_tag": command.probe_tag,

@@ -138,10 +138,10 @@ def list_visits(
 
 
 def list_entities(
-    _: Context, tx: Tx, *, type: str | None = None, limit: int = _MANY
+    _: Context, tx: Tx, *, kind: str | None = None, limit: int = _MANY
 ) -> list[Entity]:
     """List entities, those seen last first."""
-    return [Entity(*row) for row in tx.all("list_entities", {"type": type, "limit": limit})]
+    return [Entity(*row) for row in tx.all("list_entities", {"type": kind, "limit": limit})]
 
 
 def count_today(_: Context, tx: Tx, midnight: int) -> Today:

@@ -72,6 +72,7 @@ def learn(tx: Tx, key: LessonKey, rules: LessonRules, at: int) -> bool:
     if waiting == before:
         return False
     if waiting.times < rules.min_occurrences:
+        tx.run("drop_lesson_waiting", named)  # it may stand there in another spelling
         tx.run("put_lesson_waiting", {**named, **waiting._asdict()})
         return False
     latest = at if before is None else max(at, before.first_seen_at)

@@ -1,6 +1,7 @@
 """Visits to pages as rows of `browser_events`: once for each page and span of time."""
 
 from hashlib import sha256
+from struct import pack, unpack
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.commands import NOTHING, Written
@@ -29,6 +30,11 @@ def _lengthen(tx: Tx, event: int, values: dict[str, object]) -> Written:
     return Written(event, new=False)
 
 
+def _single(number: float | None) -> float | None:
+    # Hippo holds it in 32 bits; written like that, its rows and ours are equal.
+    return None if number is None else float(unpack("f", pack("f", number))[0])
+
+
 def _values(visit: Visit, now: int) -> dict[str, object]:
     text = visit.extracted_text
     return {
@@ -37,7 +43,7 @@ def _values(visit: Visit, now: int) -> dict[str, object]:
         "title": visit.title,
         "domain": visit.domain,
         "dwell": visit.dwell_ms,
-        "scroll": visit.scroll_depth,
+        "scroll": _single(visit.scroll_depth),
         "text": text,
         "query": visit.search_query,
         "referrer": visit.referrer,

@@ -175,7 +175,7 @@ def test_the_same_command_that_comes_another_way_is_stored_once(
     ],
 )
 def test_rows_that_another_program_wrote_are_known_too(
-    tx: Tx, origin: str, at: int, new: bool
+    tx: Tx, origin: str, at: int, *, new: bool
 ) -> None:
     write_command(tx, LS, NOW)
     tx.execute("DELETE FROM tk_events")  # as in a file of Hippo
@@ -233,15 +233,27 @@ def test_probes_get_no_ticket_and_are_in_no_list(store: KnowledgeStore) -> None:
 
 
 def test_a_later_and_longer_visit_in_the_same_span_replaces_the_row(tx: Tx) -> None:
-    write_visit(tx, change(PAGE, extracted_text="short", scroll_depth=0.9), NOW)
+    write_visit(tx, change(PAGE, extracted_text="short", scroll_depth=0.75), NOW)
     longer = change(PAGE, at=NOW + 9, dwell_ms=9000, extracted_text="long", scroll_depth=0.5)
     assert write_visit(tx, longer, NOW) == (1, False)
     assert write_visit(tx, change(longer, dwell_ms=8000, title="shorter"), NOW) == NOTHING
     sql = "SELECT timestamp, dwell_ms, scroll_depth, extracted_text, title FROM browser_events"
-    assert tx.execute(sql).fetchall() == [(NOW, 9000, 0.9, "long", "X")]
+    assert tx.execute(sql).fetchall() == [(NOW, 9000, 0.75, "long", "X")]
     assert tx.execute("SELECT content_hash FROM browser_events").fetchone() == (
         sha256(b"long").hexdigest(),
     )
+
+
+def test_an_empty_text_takes_nothing_away(tx: Tx) -> None:
+    write_visit(tx, change(PAGE, extracted_text="short"), NOW)
+    write_visit(tx, change(PAGE, dwell_ms=9000, extracted_text="", title=""), NOW)
+    sql = "SELECT dwell_ms, title, extracted_text, content_hash FROM browser_events"
+    assert tx.execute(sql).fetchall() == [(9000, "X", "short", sha256(b"short").hexdigest())]
+
+
+def test_depths_are_kept_in_the_precision_of_the_original(tx: Tx) -> None:
+    write_visit(tx, change(PAGE, scroll_depth=0.333), NOW)
+    assert tx.execute("SELECT scroll_depth FROM browser_events").fetchone() == (0.3330000042915344,)
 
 
 def test_an_enriched_page_with_new_text_waits_again(tx: Tx) -> None:

@@ -35,12 +35,12 @@ SELECT 1 FROM tk_events AS t JOIN events AS e ON e.id = t.event_id JOIN sessions
 WHERE t.origin = :other AND t.started_at BETWEEN :first AND :last AND e.command = :command AND e.probe_tag IS NULL
   AND e.source_kind = 'shell' AND (s.terminal = :session OR 'history' IN (t.origin, :origin)) LIMIT 1
 
--- The same in rows that another program wrote: they tell only when a command had ended.
--- name: seen_by_others
-SELECT 1 FROM events AS e JOIN sessions AS s ON s.id = e.session_id
-WHERE e.timestamp BETWEEN :first AND :last AND e.command = :command AND e.probe_tag IS NULL
-  AND e.source_kind = 'shell' AND (s.terminal = :session OR 'history' = :origin)
-  AND NOT EXISTS (SELECT 1 FROM tk_events AS t WHERE t.event_id = e.id) LIMIT 1
+-- Rows that another program wrote since the last time are looked up as those that came over the socket. Its rows
+-- have larger numbers than our last one, so that as a rule this looks at one place and finds nothing.
+-- name: note_others
+INSERT INTO tk_events (event_id, origin, started_at)
+SELECT id, 'socket', timestamp - duration_ms FROM events
+WHERE id > (SELECT coalesce(max(event_id), 0) FROM tk_events) AND source_kind = 'shell' AND probe_tag IS NULL
 
 -- name: known_command
 SELECT 1 FROM events WHERE command = :command AND probe_tag IS NULL LIMIT 1
@@ -105,9 +105,9 @@ VALUES (:at, :url, :title, :domain, :dwell, :scroll, :text, :query, :referrer, :
 -- A later look at the same page in the same span of time: the longer one stands.
 -- name: lengthen_visit
 UPDATE browser_events SET dwell_ms = :dwell, scroll_depth = max(coalesce(scroll_depth, :scroll), coalesce(:scroll, scroll_depth)),
-  title = coalesce(nullif(:title, ''), title), extracted_text = coalesce(:text, extracted_text),
-  content_hash = coalesce(:hash, content_hash), search_query = coalesce(search_query, :query), referrer = coalesce(referrer, :referrer),
-  enriched = CASE WHEN :hash IS NULL OR :hash IS content_hash THEN enriched ELSE 0 END
+  title = coalesce(nullif(:title, ''), title), extracted_text = coalesce(nullif(:text, ''), extracted_text),
+  content_hash = CASE WHEN coalesce(:text, '') = '' THEN content_hash ELSE :hash END, search_query = coalesce(search_query, :query), referrer = coalesce(referrer, :referrer),
+  enriched = CASE WHEN coalesce(:text, '') = '' OR :hash IS content_hash THEN enriched ELSE 0 END
 WHERE id = :id AND dwell_ms < :dwell
 
 -- name: enqueue_visit

@@ -67,9 +67,10 @@ DELETE FROM tk_ci_answers WHERE asked_at < :before
 SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at
 FROM workflow_runs WHERE :repo IS NULL OR repo = :repo COLLATE NOCASE ORDER BY coalesce(started_at, first_seen_at) DESC, id DESC LIMIT :limit
 
+-- A commit may be named by the beginning of its id.
 -- name: ci_runs_of_sha
 SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at
-FROM workflow_runs WHERE head_sha = :sha AND repo = :repo COLLATE NOCASE ORDER BY id
+FROM workflow_runs WHERE substr(head_sha, 1, length(:sha)) = :sha AND repo = :repo COLLATE NOCASE ORDER BY id
 
 -- name: ci_run
 SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at
@@ -95,11 +96,11 @@ ON CONFLICT (sha, repo) DO UPDATE SET expires_at = max(expires_at, excluded.expi
 
 -- name: ci_watched
 SELECT w.sha, w.repo, w.created_at, w.expires_at, w.terminal_status, w.notified, w.terminal_status IS NULL
-  OR EXISTS (SELECT 1 FROM workflow_runs AS r WHERE r.head_sha = w.sha AND r.repo = w.repo COLLATE NOCASE AND r.status <> 'completed')
+  OR EXISTS (SELECT 1 FROM workflow_runs AS r WHERE substr(r.head_sha, 1, length(w.sha)) = w.sha AND r.repo = w.repo COLLATE NOCASE AND r.status <> 'completed')
 FROM sha_watchlist AS w WHERE w.expires_at > :now ORDER BY w.created_at DESC, w.sha, w.repo
 
 -- name: ci_outcomes
-SELECT status, conclusion FROM workflow_runs WHERE head_sha = :sha AND repo = :repo COLLATE NOCASE
+SELECT status, conclusion FROM workflow_runs WHERE substr(head_sha, 1, length(:sha)) = :sha AND repo = :repo COLLATE NOCASE
 
 -- name: ci_set_terminal
 UPDATE sha_watchlist SET terminal_status = :status, notified = 0
@@ -123,10 +124,10 @@ DELETE FROM sha_watchlist WHERE expires_at <= :now AND terminal_status IS NOT NU
 
 -- name: lesson_seen_again
 UPDATE lessons SET occurrences = occurrences + 1, last_seen_at = max(last_seen_at, :at)
-WHERE repo = :repo AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
+WHERE repo = :repo COLLATE NOCASE AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
 
 -- name: lesson_waiting
-SELECT count, first_seen_at FROM lesson_pending WHERE repo = :repo AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
+SELECT count, first_seen_at FROM lesson_pending WHERE repo = :repo COLLATE NOCASE AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
 
 -- name: put_lesson_waiting
 INSERT INTO lesson_pending (repo, tool, rule_id, path_prefix, count, first_seen_at)
@@ -134,7 +135,7 @@ VALUES (:repo, :tool, :rule_id, :path_prefix, :times, :first_seen_at)
 ON CONFLICT (repo, tool, rule_id, path_prefix) DO UPDATE SET count = excluded.count, first_seen_at = excluded.first_seen_at
 
 -- name: drop_lesson_waiting
-DELETE FROM lesson_pending WHERE repo = :repo AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
+DELETE FROM lesson_pending WHERE repo = :repo COLLATE NOCASE AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
 
 -- name: put_lesson
 INSERT INTO lessons (repo, tool, rule_id, path_prefix, summary, occurrences, first_seen_at, last_seen_at)
