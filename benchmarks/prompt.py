@@ -7,6 +7,7 @@ for, in each shell in turn. Inside the shell a clock stands around the functions
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -18,7 +19,7 @@ from benchmarks.report import NOTHING, Goal, Result, Table, figure
 
 _SHELLS: Final = ("zsh", "bash", "fish")
 _LIMIT_MS: Final = 1.0
-_NOTHING_TO_DO: Final = "true"
+_numbers: Final = count()
 _P99: Final = 0.99
 _WARM: Final = 5  # the first prompts read more: the environment is written with the first
 
@@ -40,13 +41,20 @@ def run(place: Place) -> Result:
     )
 
 
+def _next_command() -> str:
+    """Give a command that does nothing, and that nobody typed before."""
+    return f": {next(_numbers)}"
+
+
 def _outside(name: str, folder: Path, prompts: int) -> Times:
     with ExitStack() as stack:
         shells = {
             way: stack.enter_context(shell_at_prompt(name, way, folder))
             for way in (BARE, OURS, GIT)
         }
-        ways = {way: lambda shell=shell: shell.run(_NOTHING_TO_DO) for way, shell in shells.items()}
+        ways = {
+            way: lambda shell=shell: shell.run(_next_command()) for way, shell in shells.items()
+        }
         in_turn(ways, _WARM)
         found = in_turn(ways, prompts)
     return {way: sorted(seconds * 1e3 for seconds in each) for way, each in found.items()}
@@ -56,7 +64,7 @@ def _inside(name: str, folder: Path, prompts: int) -> list[float]:
     """Give the milliseconds in the hook's own functions; none where a shell has no clock."""
     with shell_at_prompt(name, OURS, folder, clock=True) as shell:
         for _ in range(_WARM + prompts):
-            shell.run(_NOTHING_TO_DO)
+            shell.run(_next_command())
     lines = [line for file in folder.glob(f"{name}-*/inside") for line in file.open()]
     return sorted(float(line) / 1e3 for line in lines[_WARM + 1 :])
 

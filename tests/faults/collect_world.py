@@ -31,9 +31,7 @@ def begin(seq: int, command: str = "make", **given: Any) -> bytes:
     """Write the record of a command that begins."""
     at = given.get("at", AT + 9 * seq)
     session, pid, cwd = (given.get(name) or default for name, default in _DEFAULTS.items())
-    return record(
-        *("start1", session, pid, seq, "zsh", "vm", "me", at, cwd, len(command), command)
-    )
+    return record(*("start1", session, pid, seq, "zsh", "vm", "me", at, cwd, len(command), command))
 
 
 _DEFAULTS: dict[str, Any] = {"session": SESSION, "pid": 7, "cwd": "/u/app"}

@@ -1,29 +1,21 @@
 """Hostile reports: huge, broken, absurd, too many; what is good beside them is stored once."""
 
 import errno
-import io
 import json
 import os
-import socket
-import struct
+import re
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.collect.recorders import ANSWER_SECONDS, Recorder
 from tests.faults.collect_world import (
     AT,
-    AWS,
     SESSION,
     World,
     begin,
@@ -33,17 +25,12 @@ from tests.faults.collect_world import (
     visit_line,
 )
 from threadkeep.base import spool as spool_module
-from threadkeep.base.local_socket import connect
 from threadkeep.base.spool import Spool
 from threadkeep.collect.backend import Backend
-from threadkeep.collect.buffering import Buffer
-from threadkeep.collect.client import Client
-from threadkeep.collect.native_host import serve
-from threadkeep.collect.protocol import Events, GetEvents, GetStatus, Status
-from threadkeep.collect.server import Limits, Server
 from threadkeep.collect.storing import Stored
 from threadkeep.errors import StorageFull
 from threadkeep.knowledge.observed import Command, Watch
+from threadkeep.knowledge.store import QUERIES
 from threadkeep.sources.shell_history import HistoryFile
 
 REPO = Path(__file__).resolve().parents[2]
@@ -97,7 +84,7 @@ def test_a_huge_command_and_a_huge_line_take_little_memory(world: World, size: i
         file.seek(size)
         file.write(b'"}\n' + shell_line(command="the next line"))
     came = measured(world)
-    assert (came["new"], came["refused"]) == (3, 2)
+    assert (came["new"], came["refused"]) == (3, 1)  # the line; the command is cut
     assert came["grown"] < 150
     lengths = dict(world.rows("SELECT substr(command, 1, 5), length(command) FROM events"))
     assert lengths.keys() == {"echo ", "after", "the n"}
@@ -117,25 +104,19 @@ def test_a_hundred_thousand_sessions_are_collected(world: World) -> None:
     assert world.rows("SELECT count(*), count(DISTINCT session_id) FROM events") == [(count, count)]
 
 
-def test_many_commands_of_one_moment_take_no_longer_than_others(world: World) -> None:
-    """Each was once compared with all that began at the same time: 20,000 took a minute."""
-    world.append(b"".join(end(n, f"c{n}", at=AT) + begin(n + 9000, at=AT) for n in range(2000)))
-    with world.home.observations() as observations:
-        steps = 0
-
-        def count() -> None:
-            nonlocal steps
-            steps += 1
-
-        observations.collect()
-        with observations.store.context.db.write() as tx:
-            plan = tx.execute(
-                "EXPLAIN QUERY PLAN SELECT 1 FROM tk_events WHERE origin IN ('run') "
-                "AND started_at BETWEEN 1 AND 2"
-            ).fetchall()
-            assert "tk_events_way (origin=? AND started_at>? AND started_at<?)" in str(plan)
-        assert observations.collect() == Stored()
-    assert world.rows("SELECT count(*) FROM events") == [(4000,)]
+def test_commands_of_one_moment_are_not_all_compared_with_each_other(world: World) -> None:
+    """They were once: 20,000 of them took a minute, and as many without an end one at each look."""
+    world.append(b"".join(end(n, f"c{n}", at=AT) + begin(n + 900, at=AT) for n in range(300)))
+    world.collect()
+    assert world.rows("SELECT count(*) FROM events") == [(600,)]
+    queries = {
+        "seen_another_way": "tk_events_way (origin=? AND started_at>? AND started_at<?)",
+        "unended_commands": "tk_events_running (started_at<?)",
+        "note_others": "events USING INTEGER PRIMARY KEY (rowid>?)",
+    }
+    for name, index in queries.items():
+        sql = re.sub(r":\w+", "1", QUERIES[name])
+        assert index in str(world.rows(f"EXPLAIN QUERY PLAN {sql}")), name
 
 
 # ---------------------------------------------------------------------- bytes and numbers
@@ -168,7 +149,13 @@ def test_separators_inside_fields_cost_that_record_alone(world: World) -> None:
 
 
 ABSURD = {
-    "a watch for ever": {"type": "watch", "sha": "abcd", "repo": "o/r", "at": 0, "ttl_secs": LARGEST},
+    "a watch for ever": {
+        "type": "watch",
+        "sha": "abcd",
+        "repo": "o/r",
+        "at": 0,
+        "ttl_secs": LARGEST,
+    },
     "a watch from the end of time": {"type": "watch", "sha": "abcd", "repo": "o/r", "at": LARGEST},
     "a watch for nothing": {"type": "watch", "sha": "../x", "repo": "?", "at": 0},
     "a heartbeat of the future": {"type": "heartbeat", "source": "browser", "at": LARGEST},
@@ -272,7 +259,7 @@ def test_a_file_that_vanishes_while_others_are_listed_hides_none(
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(spool_module.os, "scandir", Vanishing)
+    monkeypatch.setattr("threadkeep.base.spool.os.scandir", Vanishing)
     assert len(Spool(world.spool.folder).waiting()) == 1
 
 
@@ -322,152 +309,10 @@ def test_a_clock_that_jumps_back_loses_and_doubles_nothing(
 ) -> None:
     now = time.time()
     for number, shift in enumerate((0.0, -86_400.0, -86_399.0, 3600.0, 0.5)):
-        monkeypatch.setattr(spool_module.time, "time", lambda shift=shift: now + shift)
+        monkeypatch.setattr("threadkeep.base.spool.time.time", lambda shift=shift: now + shift)
         world.append(end(number, f"c{number}", at=AT - 100 * number))
         world.collect()
     assert sorted(world.commands()) == [f"c{number}" for number in range(5)]
-
-
-# ---------------------------------------------------------------------- the socket
-
-
-@pytest.fixture
-def sockets() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tk-") as name:
-        yield Path(name)
-
-
-def bad_frames() -> list[bytes]:
-    lengths = (0, 1 << 31, (1 << 32) - 1, 10 * MIB + 1)
-    return [
-        *(struct.pack(">I", length) + b"{}" for length in lengths),
-        struct.pack(">i", -5),
-        struct.pack("<I", 20) + b'{"type": "GetStatus"}',
-        struct.pack(">I", 100) + b'{"type"',
-        struct.pack(">I", 10 * MIB) + b"x" * 1000,
-        b"GET / HTTP/1.1\r\n\r\n",
-        struct.pack(">I", 200_000) + b"[" * 200_000,
-        struct.pack(">I", 9) + b'{"type":1',
-        struct.pack(">I", 6) + b"\xff\xfe\x00\x00{}",
-        b"\x00",
-        b"",
-    ]
-
-
-def test_a_good_client_is_served_beside_three_hundred_bad_ones(world: World, sockets: Path) -> None:
-    path = sockets / "d.sock"
-    with world.home.observations() as observations, ExitStack() as stack:
-        server = Server(path, Backend(observations, "1"), limits=Limits(patience=0.001))
-        server.start()
-        stack.callback(server.stop)
-        frames = bad_frames()
-        for number in range(300):  # they neither read nor hang up
-            link = stack.enter_context(connect(path, ANSWER_SECONDS))
-            link.settimeout(ANSWER_SECONDS)
-            try:
-                link.sendall(frames[number % len(frames)])
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it had to make room
-            if number % 100 == 50:
-                with Client(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS) as client:
-                    client.send(msgspec.structs.replace(GOOD, at=AT * 1000 + number * 10_000))
-                    assert isinstance(client.ask(GetStatus()), Status)
-        with Client(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS) as client:
-            answer = client.ask(GetEvents())
-    assert isinstance(answer, Events)
-    assert [row.command for row in answer.rows] == ["good"]
-
-
-def test_what_makes_room_is_in_the_spool_before_a_request_is_answered() -> None:
-    backend = Recorder()
-    entered, gate, flushed = threading.Event(), threading.Event(), threading.Event()
-    keep = backend.keep
-
-    def slowly(lines: list[bytes]) -> None:
-        entered.set()
-        assert gate.wait(ANSWER_SECONDS)
-        keep(lines)
-
-    backend.keep = slowly  # type: ignore[method-assign]
-    buffer = Buffer(backend, batch=5, most=5, most_bytes=MIB)
-    assert buffer.add(GOOD, 10)
-    first = threading.Thread(target=buffer.relieve)
-    first.start()
-    assert entered.wait(ANSWER_SECONDS)
-
-    def flush() -> None:
-        buffer.flush()
-        flushed.set()
-
-    second = threading.Thread(target=flush)
-    second.start()
-    assert not flushed.wait(0.2)  # a slow machine only makes this surer
-    gate.set()
-    first.join()
-    second.join()
-    assert backend.kept == [GOOD]
-
-
-# ---------------------------------------------------------------------- browsers
-
-
-def talk(world: World, *messages: bytes) -> list[dict[str, Any]]:
-    reporter, out = world.home.reporter(), io.BytesIO()
-    data = b"".join(struct.pack("=I", len(body)) + body for body in messages)
-    serve(io.BytesIO(data), out, reporter.visits, reporter.report, lambda: AT * 1000)
-    answers, rest = [], out.getvalue()
-    while rest:
-        (length,) = struct.unpack("=I", rest[:4])
-        answers.append(json.loads(rest[4 : 4 + length]))
-        rest = rest[4 + length :]
-    return answers
-
-
-def page(**changed: Any) -> bytes:
-    visit = {"url": "https://docs.rs/x", "domain": "docs.rs", "title": "X", "dwell_ms": 5000}
-    return json.dumps(visit | changed).encode()
-
-
-def test_pages_that_no_browser_sends_are_bounded_or_refused(world: World) -> None:
-    answers = talk(
-        world,
-        page(title="t" * 900_000),
-        page(url="https://docs.rs/" + "u" * 900_000),
-        page(url="https://docs.rs/\ud800", title="\ud800\0", extracted_text="\0"),
-        b"{" * 300_000,
-        b"not json",
-        b"",
-        page(dwell_ms=1e308, scroll_depth=-1e308, timestamp=10**300),
-        page(title={"a": []}),
-        page(url="https://docs.rs/last"),
-    )
-    said = [answer["status"] for answer in answers]
-    assert said == ["ok", "error", "ok", "error", "error", "error", "ok", "error", "ok"]
-    world.collect()
-    assert world.rows("SELECT max(length(title)), max(dwell_ms) FROM browser_events") <= [
-        (4096, 86_400_000)
-    ]
-    assert ("https://docs.rs/last",) in world.rows("SELECT url FROM browser_events")
-
-
-@pytest.mark.parametrize("length", [MIB + 1, 1 << 31, (1 << 32) - 1])
-def test_a_frame_that_is_too_long_ends_the_talk_with_one_answer(world: World, length: int) -> None:
-    reporter, out = world.home.reporter(), io.BytesIO()
-    data = struct.pack("=I", len(page())) + page() + struct.pack("=I", length) + b"x" * 5000
-    serve(io.BytesIO(data), out, reporter.visits, reporter.report, lambda: AT * 1000)
-    (first,) = struct.unpack("=I", out.getvalue()[:4])
-    assert json.loads(out.getvalue()[4 : 4 + first]) == {"status": "ok"}
-    assert json.loads(out.getvalue()[8 + first :])["status"] == "error"
-    assert world.collect().new == 1
-
-
-def test_a_browser_that_goes_away_in_the_middle_of_a_frame_leaves_what_it_had_said(
-    world: World,
-) -> None:
-    reporter, out = world.home.reporter(), io.BytesIO()
-    whole = struct.pack("=I", len(page())) + page()
-    serve(io.BytesIO(whole + whole[:30]), out, reporter.visits, reporter.report, lambda: AT * 1000)
-    assert world.collect().new == 1
 
 
 # ---------------------------------------------------------------------- many ways
@@ -479,8 +324,8 @@ def test_one_command_that_comes_every_way_is_one_row(world: World, tmp_path: Pat
     fallback = world.home.knowledge_path().parent / "fallback"
     fallback.mkdir()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at + 1))
-    same = {"command": "make all", "stamp": stamp, "duration_ms": 900}
-    (fallback / "a.jsonl").write_bytes(shell_line(5, **same))
+    same: dict[str, Any] = {"command": "make all", "stamp": stamp, "duration_ms": 900}
+    (fallback / "a.jsonl").write_bytes(shell_line(9, **same))  # at first it was not delivered
     history = tmp_path / "zsh_history"
     history.write_text(f": {at}:0;make all\n")
     hippo = Command(
@@ -517,6 +362,4 @@ def test_the_store_is_sound_whatever_it_was_told(world: World) -> None:
     kinds = world.rows("SELECT DISTINCT source_kind FROM events ORDER BY 1")
     assert kinds == [("claude-tool",), ("shell",)]
     shown = world.rows("SELECT command FROM events WHERE probe_tag IS NULL ORDER BY id")
-    assert [row[0] for row in shown] == ["make", "make", "ls"]
-    assert AWS.encode() not in world.bytes_of_store()
-    assert socket.AF_UNIX  # the platform has what these tests are about
+    assert sorted(row[0] for row in shown) == ["ls", "make", "make"]

@@ -63,7 +63,7 @@ class Spool:
 
     def put(self, data: bytes) -> Path:
         """Leave a file with this content, on the disk when this returns, whole or not at all."""
-        return self._put(f"{time.time_ns()}-{uuid4().hex[:12]}{WHOLE}", data)
+        return _put(self.folder, f"{time.time_ns()}-{uuid4().hex[:12]}{WHOLE}", data)
 
     def waiting(self) -> list[Path]:
         """Give the files that nobody has taken yet, or that are not done with."""
@@ -123,7 +123,7 @@ class Spool:
 
         What is set aside again under its name is there once.
         """
-        return Spool(self.folder / _REFUSED)._put(name, data)
+        return _put(self.folder / _REFUSED, name, data)
 
     def refuse(self, taken: Taken) -> None:
         """Keep a whole file there, that somebody may look at it."""
@@ -139,19 +139,6 @@ class Spool:
             with suppress(OSError):
                 if dead and time.time() - path.lstat().st_mtime > _DAY_SECONDS:
                     path.unlink()
-
-    def _put(self, name: str, data: bytes) -> Path:
-        make_private_dir(self.folder)
-        spare, path = self.folder / f".{uuid4().hex}{_PART}", self.folder / name
-        try:
-            _write(spare, data)
-            spare.rename(path)
-            sync_dir(self.folder)
-        except OSError as error:
-            with suppress(OSError):
-                spare.unlink(missing_ok=True)
-            raise translate_os(error, self.folder, "cannot leave anything in") from error
-        return path
 
     def _files(self) -> list[Path]:
         """Give the plain files, those that were left first before the others."""
@@ -169,6 +156,20 @@ class Spool:
         except OSError as error:
             raise translate_os(error, self.folder, "cannot look into") from error
         return [self.folder / name for _, name in sorted(found)]
+
+
+def _put(folder: Path, name: str, data: bytes) -> Path:
+    make_private_dir(folder)
+    spare, path = folder / f".{uuid4().hex}{_PART}", folder / name
+    try:
+        _write(spare, data)
+        spare.rename(path)
+        sync_dir(folder)
+    except OSError as error:
+        with suppress(OSError):
+            spare.unlink(missing_ok=True)
+        raise translate_os(error, folder, "cannot leave anything in") from error
+    return path
 
 
 def _unreadable(taken: Taken, error: OSError) -> Unreadable:

@@ -35,7 +35,6 @@ __threadkeep_lists=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501))
 # for it takes a process; elsewhere the folder alone keeps others out.
 __threadkeep_make_private() {
   local key value mask= IFS=$' \t\n'
-  [[ -e $1 ]] && return 0
   while builtin read -r key value; do
     [[ $key == Umask: ]] && mask=$value && break
   done </proc/self/status
@@ -55,7 +54,7 @@ __threadkeep_append() {
   local folder IFS=
   __threadkeep_folder || return 1
   [[ $* == *[$'\x1d\x1e\x1f']* ]] && set -- "${@//[$'\x1d\x1e\x1f']/$'\xef\xbf\xbd'}"
-  __threadkeep_make_private "$folder/$__threadkeep_file"
+  [[ -e $folder/$__threadkeep_file ]] || __threadkeep_make_private "$folder/$__threadkeep_file"
   IFS=$'\x1f'
   builtin printf '\x1e%s\x1d\n' "$*" >>"$folder/$__threadkeep_file"
 }
@@ -77,56 +76,56 @@ __threadkeep_environment() {
     __threadkeep_known_values=$values
 }
 
-# Run a builtin and set `output` to what it says: through a file, as $(...) would be a process. The
-# file is written over and never cut (a character has up to four bytes): on ext4 a write after a cut
-# took 0.3 ms in the median and 4 ms at p99, a write over it 0.02 and 0.1 ms.
-__threadkeep_ask() {
-  local folder scratch
-  output=
+# Run a builtin and leave what it says in a file, as $(...) would be a process. The file is written
+# over and never cut: on ext4 a write after a cut took 0.3 ms in the median and 4 ms at p99, a write
+# over it 0.02 and 0.1 ms.
+__threadkeep_write() {
+  local folder
   __threadkeep_folder || return 1
   scratch=$folder/bash-$$.scratch
-  __threadkeep_make_private "$scratch"
+  [[ -e $scratch ]] || __threadkeep_make_private "$scratch"
   {
     HISTTIMEFORMAT=$'\x1e%s\x1f' builtin "$@"
     builtin printf '\0'
-  } 1<>"$scratch" || return 1
+  } 1<>"$scratch"
+}
+
+# Set `output` to what a builtin says, and blank the file (a character has up to four bytes).
+__threadkeep_ask() {
+  local scratch
+  output=
+  __threadkeep_write "$@" || return 1
   IFS= builtin read -r -d '' output <"$scratch"
   builtin printf '%*s' $((${#output} * 4)) '' 1<>"$scratch"
 }
 
 # Set `number`, `stamp` and `command` to the last line of the history.
 __threadkeep_last_line() {
-  local output
-  __threadkeep_ask history 1
-  [[ $output == *$'\x1e'*$'\x1f'* ]] || return 1
-  number=${output%%$'\x1e'*}
-  number=${number//[!0-9]/}
-  output=${output#*$'\x1e'}
-  stamp=${output%%$'\x1f'*}
-  command=${output#*$'\x1f'}
-  command=${command%$'\n'}
+  local scratch
+  __threadkeep_write history 1 || return 1
+  IFS=$'\x1e\x1f' builtin read -r -d '' number stamp command <"$scratch"
+  builtin printf '%*s' $((${#command} * 4 + 40)) '' 1<>"$scratch"
+  number=${number//[!0-9]/} command=${command%$'\n'}
+  [[ $number && $stamp ]]
 }
 
 # Set `command` to the line that was added to the history since the last prompt was shown; fails
 # when none was. The number does not grow where `erasedups` took an older line away: then the line's
 # time or text tells.
 __threadkeep_added() {
-  local number stamp
+  local number stamp line
   __threadkeep_last_line || return 1
   if ((number <= __threadkeep_number && stamp <= __threadkeep_stamp)); then
     [[ $number == "$__threadkeep_number" && $command != "$__threadkeep_line" ]] || return 1
   fi
-  [[ :${HISTCONTROL-}: == *:threadkeep_ignoredups:* ]] && __threadkeep_drop_double "$number"
+  line=$command
   builtin shopt -q cmdhist || __threadkeep_join_lines "$((number - __threadkeep_number))"
-  return 0
-}
-
-# What `ignoredups` would have done before the command ran.
-__threadkeep_drop_double() {
-  local output
-  __threadkeep_ask history 2
-  [[ ${output#*$'\x1f'} == "$command"$'\n'*$'\x1e'*$'\x1f'"$command"$'\n' ]] &&
-    builtin history -d "$1"
+  if [[ $line == "$__threadkeep_line" && :${HISTCONTROL-}: == *:threadkeep_ignoredups:* ]]; then
+    builtin history -d "$number" # as `ignoredups` would have done before the command ran
+  else
+    __threadkeep_number=$number __threadkeep_stamp=$stamp __threadkeep_line=$line
+  fi
+  __threadkeep_seen=${__threadkeep_history@P}
 }
 
 # Without `cmdhist` every line of a command is an entry of its own.
@@ -172,23 +171,30 @@ __threadkeep_prompt() {
 # The last of the prompt commands: remembers how things are before the next command. Other prompt
 # commands may have read the history of other shells into this one.
 __threadkeep_ready() {
-  local code=$? command= number=0 stamp=0
+  local code=$?
   local -
   set +eufvxC
-  __threadkeep_last_line
-  __threadkeep_number=$number __threadkeep_stamp=$stamp __threadkeep_line=$command
+  [[ $__threadkeep_seen == "${__threadkeep_history@P}" ]] || __threadkeep_look
   __threadkeep_on=1
   [[ ${THREADKEEP_SHELL-} == off ]] && __threadkeep_on=
-  __threadkeep_take_doubles
+  [[ ${HISTCONTROL-} == "$__threadkeep_control" ]] || __threadkeep_take_doubles
   __threadkeep_set_mark
   ((__threadkeep_lists)) || [[ $- == *e* ]] || return "$code"
   return 0
 } 2>/dev/null
 
+__threadkeep_look() {
+  local number=0 stamp=0 command=
+  __threadkeep_last_line
+  __threadkeep_number=$number __threadkeep_stamp=$stamp __threadkeep_line=$command
+  __threadkeep_seen=${__threadkeep_history@P}
+}
+
 # With `ignoredups` a repeated command leaves the history as it was, just as a hidden one does. So
 # bash adds the double, and it is taken out at the next prompt; bash passes over unknown words.
 __threadkeep_take_doubles() {
   local folder words=:${HISTCONTROL-}:
+  __threadkeep_control=
   [[ $words == *ignoreboth:* || $words == *ignoredups:* ]] || return 0
   if __threadkeep_folder; then
     words=${words//:ignoreboth:/:ignorespace:ignoredups:}
@@ -198,6 +204,7 @@ __threadkeep_take_doubles() {
   fi
   words=${words#:} words=${words%:}
   [[ $words == "${HISTCONTROL-}" || ${HISTCONTROL@a} == *r* ]] || HISTCONTROL=$words
+  __threadkeep_control=${HISTCONTROL-}
 }
 
 __threadkeep_set_mark() {
@@ -282,7 +289,8 @@ __threadkeep_watch_exit() {
 
 if [[ ${__threadkeep_pid-} != "$$" ]]; then
   __threadkeep_pid=$$ __threadkeep_seq=0 __threadkeep_number=0 __threadkeep_stamp=0
-  __threadkeep_started= __threadkeep_cwd= __threadkeep_line= __threadkeep_on=
+  __threadkeep_started= __threadkeep_cwd= __threadkeep_line= __threadkeep_on= __threadkeep_seen=
+  __threadkeep_control= __threadkeep_history='\!' # as a prompt shows the number of the history
   builtin printf -v __threadkeep_file 'bash-%s-%(%s)T.tk' $$ -1
   __threadkeep_join_session || :
   __threadkeep_watch_exit || :
