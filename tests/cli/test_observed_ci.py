@@ -61,6 +61,36 @@ def test_runs_are_brought_in_and_shown(run: Run, ci: Ci) -> None:
     assert job["annotations"][0]["rule_id"] == "F401"
 
 
+def test_a_terminal_shows_the_end_of_a_log_where_the_error_is(
+    run: Run, ci: Ci, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ci.add_failure(7, log=b"fetching\n" + b"quiet work\n" * 500 + b"boom\n")
+    run("github", "poll")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = run("github", "runs", "7").stdout
+    assert "boom" in shown
+    assert "before this (--full shows all)" in shown
+    assert "fetching" not in shown
+    assert "fetching" in run("github", "runs", "7", "--full").stdout
+
+
+def test_all_runs_can_be_asked_for_and_none_is_told_as_it_is(run: Run, ci: Ci) -> None:
+    ci.add_run(7)
+    ci.add_run(8)
+    run("github", "poll")
+    assert len(run("github", "runs", "--limit", "-1").stdout.splitlines()) == 2
+    assert "no run of octo/other is known" in run("github", "runs", "--repo", "octo/other").stderr
+    assert "no lesson is like that" in run("lessons", "--tool", "ruff").stderr
+
+
+def test_the_same_trouble_is_told_once(run: Run, ci: Ci) -> None:
+    run("github", "watch", OTHER, "--repo", REPO)
+    ci.token = "another"
+    told = run("github", "poll", code=1).stderr
+    assert told.count("warning") == 1
+    assert "check the token" in told
+
+
 def test_a_server_that_fails_is_a_problem(run: Run, ci: Ci) -> None:
     told = run("gh-poll", "--repo", "octo/nothing", code=1).stderr
     assert "octo/nothing" in told

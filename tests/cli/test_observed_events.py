@@ -4,9 +4,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from tests.cli.conftest import HOSTILE, Json, Run, document
 from threadkeep.base.clock import now_ms
+from threadkeep.cli.observed.folding import ending
 from threadkeep.home import Home
 from threadkeep.home.observed import Command, Output
 from threadkeep.knowledge.observed import Visit
@@ -92,6 +94,34 @@ def test_output_is_shown_when_asked_for(run: Run, reported: Path) -> None:
     assert "stdout" not in document(run("events", "--json"))["events"][0]
     shown = document(run("events", "build", "--output", "--json"))["events"][0]
     assert shown["stdout"] == "built\nall\n"
+
+
+def test_a_terminal_shows_the_end_of_a_long_output_unless_all_is_wanted(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(f"line {number} of it\n" for number in range(100))
+    Home().reporter().report(said(1, "make", stdout=Output(text, original_bytes=len(text))))
+    assert "line 0 of it" in run("events", "--output").stdout  # a program gets all of it
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = run("events", "--output").stdout
+    assert "88 lines before this (--full shows all)" in shown
+    assert "line 99 of it" in shown
+    assert "line 87 of it" not in shown
+    assert "line 0 of it" in run("events", "--full").stdout
+
+
+@given(st.text(alphabet="ab\n", max_size=200), st.integers(1, 9), st.integers(1, 40))
+def test_the_end_of_a_text_is_kept_within_its_limits(text: str, lines: int, most: int) -> None:
+    kept = ending(text, lines=lines, characters=most)
+    if kept == text:
+        assert len(text) <= most
+        assert text.count("\n") < lines
+        return
+    told, _, end = kept.partition("\n")
+    assert told.endswith("(--full shows all)")
+    assert text.endswith(end)
+    assert len(end) <= most
+    assert end.count("\n") < lines
 
 
 def test_pages_are_listed_with_visits(run: Run, reported: Path) -> None:

@@ -116,6 +116,21 @@ def test_what_the_user_keeps_out_is_not_even_left_in_the_spool(run: Run, home: P
     assert left(home) == []
 
 
+def test_a_folder_is_kept_out_however_its_path_is_written(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    home.mkdir()
+    (home / "config.toml").write_text(f'[capture]\nexclude = ["{private}"]\n')
+    monkeypatch.chdir(private)
+    words = ("send-event", "shell", "--cmd", "ls", "--exit", "0", "--duration-ms", "1", "--cwd")
+    for folder in (".", f"{tmp_path}//private/", f"{private}/../private"):
+        assert document(run(*words, folder, "--json"))["kept"] is False
+    run(*words, "..")
+    assert payload(home)["cwd"] == str(tmp_path)
+
+
 def test_reports_are_left_while_somebody_holds_the_store(run: Run, home: Path) -> None:
     run("probe")
     database = sqlite3.connect(home / "knowledge.db", isolation_level=None)

@@ -250,3 +250,25 @@ def test_watch_once_collects(run: Run, home: Path) -> None:
     run(*SHELL, "ls")
     assert "commands and visits: 1 new" in run("watch", "--once").stderr
     assert not (home / "daemon.sock").exists()
+
+
+def test_watch_refuses_to_go_on_beside_a_brain_of_another_version(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as brain:
+        home.mkdir()
+        port = brain.getsockname()[1]
+        (home / "config.toml").write_text(f"[socket]\nbrain_port = {port}\n")
+
+        def answer() -> None:
+            link, _ = brain.accept()
+            with link:
+                link.recv(1000)
+                link.sendall(b'HTTP/1.1 200 OK\r\n\r\n{"expected_schema_version": 19}')
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = run("watch", "--once", code=5)
+        thread.join()
+    assert "19" in done.stderr
+    assert not (home / "knowledge.db").exists()

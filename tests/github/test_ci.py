@@ -1,7 +1,8 @@
 """CI as users have it: looked at, followed, waited for, told of, learned from; over real HTTP."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from tests.github.conftest import TOKEN, Poller
 from tests.github.server import REPO, SHA, Ci as Server, refuse
-from threadkeep.errors import Invalid, ReadOnly
+from threadkeep.errors import Closed, Invalid, ReadOnly
 from threadkeep.github.api import Api
 from threadkeep.github.ci import Ci
 from threadkeep.github.polling import Report
@@ -40,11 +41,11 @@ class Waits(threading.Event):
 
 
 @pytest.fixture
-def facade(poller: Poller) -> Iterator[Ci]:
+def facade(poller: Poller) -> Ci:
     def api(sleep: Callable[[float], None]) -> Api:
         return Api(poller.url, TOKEN, sleep=sleep, clock=lambda: poller.now / 1000)
 
-    yield Ci(poller.store, poller.settings, poller.clean, api)
+    return Ci(poller.store, poller.settings, poller.clean, api)
 
 
 def end_run(ci: Server, conclusion: str = "success", at: int = 0) -> None:
@@ -171,7 +172,7 @@ def test_following_looks_again_and_closely_while_somebody_waits(
             stop.set()
 
     facade.follow(stop, tell)
-    pauses = [(b - a) // 1000 for a, b in zip(looked_at, looked_at[1:], strict=False)]
+    pauses = [(b - a) // 1000 for a, b in pairwise(looked_at)]
     assert pauses[0] == facade.settings.poll_interval_secs
     assert set(pauses[1:]) == {facade.settings.tight_poll_interval_secs}
     assert all(seconds <= 5 for seconds in stop.waited)  # a commit may be registered any time
@@ -236,4 +237,5 @@ def test_a_store_that_is_only_read_is_not_changed(ci: Server, poller: Poller) ->
 def test_the_store_is_closed_with_it(facade: Ci) -> None:
     with facade as inside:
         inside.runs()
-    assert facade.store.context.db.is_closed
+    with pytest.raises(Closed):
+        facade.runs()

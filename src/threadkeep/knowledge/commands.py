@@ -172,10 +172,18 @@ def _started(command: Command) -> int:
     return max(command.at - command.duration_ms, _FIRST_MS)
 
 
+def session_of(tx: Tx, terminal: str) -> int | None:
+    """Find the session of a terminal."""
+    found = tx.value("shell_session", {"terminal": terminal})
+    if found is None and tx.run("note_terminals"):
+        found = tx.value("shell_session", {"terminal": terminal})
+    return None if found is None else int(found)
+
+
 def _session(tx: Tx, command: Command, now: int) -> int:
-    found = tx.value("shell_session", {"terminal": command.session})
+    found = session_of(tx, command.session)
     if found is not None:
-        return int(found)
+        return found
     values = {
         "terminal": command.session,
         "start": _started(command),

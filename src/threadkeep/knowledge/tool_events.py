@@ -3,6 +3,7 @@
 import uuid
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.commands import session_of
 from threadkeep.knowledge.records import ToolRun
 
 _MASK = "[REDACTED]"
@@ -25,9 +26,9 @@ def write_tool_runs(
 
 
 def _session(tx: Tx, run: ToolRun, who: dict[str, object]) -> int:
-    found = tx.value("shell_session", {"terminal": run.session_id})
+    found = session_of(tx, run.session_id)
     if found is not None:
-        return int(found)
+        return found
     return tx.insert("insert_shell_session", {**who, "terminal": run.session_id, "start": run.at})
 
 

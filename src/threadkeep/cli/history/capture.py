@@ -239,6 +239,9 @@ def watch(
     Commands and visits are collected as they come, and CI is followed where [github] enabled says
     so. It goes on until it is ended with Ctrl-C. With --json every line is the report of a capture.
     """
+    from threadkeep.home.keeping import shake_hands
+
+    shake_hands(call.home, warn)
     with call.home.history(call.db, user_home=user_home) as history, ended_by_signals() as stop:
         follower = Follower(call, history)
         with without_log():

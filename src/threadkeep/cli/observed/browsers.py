@@ -1,16 +1,20 @@
 """`threadkeep browser`: pages that were read; and the host that a browser itself starts."""
 
 import sys
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from threadkeep.cli.command import Call, command, example_text
-from threadkeep.cli.output import document, note, table, write
+from threadkeep.cli.output import document, note, write
 
 if TYPE_CHECKING:
     from io import BufferedReader
 
+_FEW = 3
 _WORDS = {
     "new": "create",
     "same": "leave as it is",
@@ -54,13 +58,29 @@ def install(call: Call, *, name: str, hippo: bool, dry_run: bool, replace: bool)
         document(browser=name, dry_run=dry_run, files=files, next_step=plan.next_step)
         return
     if dry_run:
-        table(("what", "file"), [(_WORDS[step.change], str(step.path)) for step in plan.steps])
+        for change, word in _WORDS.items():
+            for line in by_folder(step.path for step in plan.steps if step.change == change):
+                write(f"{word}\t{line}")
         note("nothing was written")
         return
-    for path in written:
-        write(str(path))
+    for line in by_folder(written):
+        write(line)
     note("all of it was there already" if not written else "written")
     note(f"next: {plan.next_step}")
+
+
+def _folder(path: Path) -> Path:
+    return path.parent
+
+
+def by_folder(paths: Iterable[Path]) -> Iterator[str]:
+    """Write a line for each file; many that lie in one folder get one line."""
+    for folder, files in groupby(sorted(paths, key=_folder), key=_folder):
+        names = list(files)
+        if len(names) > _FEW:
+            yield f"{folder}/ ({len(names)} files)"
+        else:
+            yield from map(str, names)
 
 
 @command("uninstall", "threadkeep browser uninstall firefox")

@@ -40,7 +40,7 @@ def github(ctx: click.Context) -> None:
 
 
 @store_command("poll", "threadkeep github poll", "threadkeep github poll --repo owner/name --json")
-@click.option("--repo", "repos", multiple=True, metavar="R", help="Only this one: owner/name.")
+@click.option("--repo", "repos", multiple=True, metavar="R", help="Instead of those: owner/name.")
 def poll(call: Call, *, repos: tuple[str, ...]) -> int:
     """Look once at the runs of all followed repositories and watched commits.
 
@@ -70,8 +70,9 @@ def _show(run: "Run") -> None:
 
 
 def _tell_errors(report: "Report") -> int:
-    for trouble in report.errors:
-        warn(one_line(f"{trouble.repo or 'CI'}: {trouble.message}"))
+    told = [one_line(f"{trouble.repo or 'CI'}: {trouble.message}") for trouble in report.errors]
+    for text in dict.fromkeys(told):  # a repository and its watched commits meet the same
+        warn(text)
     return PROBLEMS if report.errors else 0
 
 

@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.words import Json, folded, when
+from threadkeep.cli.history.words import Json, when
+from threadkeep.cli.observed.folding import printed
 from threadkeep.cli.output import document, note, one_line, table, write
 from threadkeep.errors import NotFound
 
@@ -19,6 +20,8 @@ _SHORT = 7
 _RUNS = ("run", "when", "result", "repository", "branch", "commit", "address")
 _LESSONS = ("times", "last", "repository", "tool", "rule", "place")
 _SHOWN = {"lines": 40, "characters": 8000}
+_ALL = 2**31
+_NO_LESSON = "nothing failed more than once, as far as is known here"
 _NONE_YET = "CI was not asked yet; `threadkeep github poll --repo owner/name` does it"
 
 
@@ -87,20 +90,25 @@ def pending_lines(one: "Pending") -> Iterator[str]:
 @store_command("runs", "threadkeep github runs --repo owner/name", "threadkeep github runs 8123456")
 @click.argument("run", required=False, type=int)
 @click.option("--repo", metavar="R", help="Only of this one: owner/name.")
-@click.option("--limit", default=20, show_default=True, help="How many.")
-def runs(call: Call, *, run: int | None, repo: str | None, limit: int) -> None:
+@click.option("--limit", default=20, show_default=True, help="How many; -1 for all.")
+@click.option("--full", is_flag=True, help="All that is kept of the logs of a RUN.")
+def runs(call: Call, *, run: int | None, repo: str | None, limit: int, full: bool) -> None:
     """List runs that are known, the latest first; or show one RUN with its jobs and errors."""
     with known(call) as ci:
         if run is not None:
-            _show_run(call, run, None if ci is None else ci.run(run))
+            _show_run(call, run, None if ci is None else ci.run(run), full=full)
             return
-        found = [] if ci is None else ci.runs(repo, limit=max(limit, 0))
+        found = [] if ci is None else ci.runs(repo, limit=_page(limit))
     if call.as_json:
         document(runs=found)
         return
     table(_RUNS, [_row(one) for one in found], wide="address", spare=("commit", "branch"))
     if not found:
-        note(_NONE_YET)
+        note(f"no run of {one_line(repo)} is known" if repo else _NONE_YET)
+
+
+def _page(limit: int) -> int:
+    return _ALL if limit < 0 else limit
 
 
 def _row(run: "RunRow") -> tuple[str, ...]:
@@ -115,7 +123,7 @@ def _row(run: "RunRow") -> tuple[str, ...]:
     )
 
 
-def _show_run(call: Call, run_id: int, found: "RunDetails | None") -> None:
+def _show_run(call: Call, run_id: int, found: "RunDetails | None", *, full: bool) -> None:
     if found is None:
         raise NotFound(f"run {run_id} is not known", hint="`threadkeep github runs` lists them")
     if call.as_json:
@@ -127,7 +135,7 @@ def _show_run(call: Call, run_id: int, found: "RunDetails | None") -> None:
     write(one_line(f"{named} · {run.head_branch or ''} {run.head_sha[:_SHORT]}"), "bold")
     write(one_line(run.html_url), "dim")
     for job in found.jobs:
-        _show_job(job)
+        _show_job(job, full=full)
 
 
 def _job_json(job: "Job") -> Json:
@@ -136,14 +144,14 @@ def _job_json(job: "Job") -> Json:
     return shown
 
 
-def _show_job(job: "Job") -> None:
+def _show_job(job: "Job", *, full: bool) -> None:
     write(one_line(f"{job.name}: {job.conclusion or job.status}"))
     for said in job.annotations or ():
         line = f":{said.start_line}" if said.start_line else ""
         place = f"{said.path}{line}: " if said.path else ""
         write("  " + one_line(f"{said.level}: {place}{said.message}"))
     if job.excerpt is not None:
-        write(folded(job.excerpt.text.rstrip("\n"), **_SHOWN), "dim")
+        write(printed(job.excerpt.text, full=full, **_SHOWN), "dim")
 
 
 # ---------------------------------------------------------------------- lessons
@@ -157,19 +165,20 @@ def _show_job(job: "Job") -> None:
 @click.option("--repo", metavar="R", help="Only of this one: owner/name.")
 @click.option("--path", metavar="P", help="Only about this file or folder.")
 @click.option("--tool", metavar="T", help="Only what this tool found, such as ruff.")
-@click.option("--limit", default=10, show_default=True, help="How many.")
+@click.option("--limit", default=10, show_default=True, help="How many; -1 for all.")
 def lessons(
     call: Call, *, repo: str | None, path: str | None, tool: str | None, limit: int
 ) -> None:
     """List failures of CI that came back, the most frequent first."""
     with known(call) as ci:
-        found = [] if ci is None else ci.lessons(repo, path=path, tool=tool, limit=max(limit, 0))
+        found = [] if ci is None else ci.lessons(repo, path=path, tool=tool, limit=_page(limit))
     if call.as_json:
         document(lessons=found)
         return
     table(_LESSONS, [_lesson_row(one) for one in found], wide="place", spare=("repository",))
     if not found:
-        note("nothing failed more than once, as far as is known here")
+        is_chosen = repo or path or tool
+        note("no lesson is like that" if is_chosen else _NO_LESSON)
 
 
 def _lesson_row(one: "Lesson") -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`threadkeep events`: the commands that people and agents ran, and the pages that were read."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -10,6 +10,7 @@ from threadkeep.cli.chat.words import duration
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import read_times
 from threadkeep.cli.history.words import Json, folded, when
+from threadkeep.cli.observed.folding import printed
 from threadkeep.cli.output import document, is_terminal, note, one_line, table, warn, write
 from threadkeep.errors import Invalid
 
@@ -28,6 +29,13 @@ _NONE_YET = (
 )
 
 
+class _Detail(NamedTuple):
+    """How much is shown of each thing."""
+
+    output: bool
+    full: bool
+
+
 @store_command(
     "events",
     "threadkeep events --since 2h",
@@ -43,8 +51,11 @@ _NONE_YET = (
 @click.option("--kind", type=click.Choice(["shell", "claude-tool"]), help="Who ran it.")
 @click.option("--visits", is_flag=True, help="Pages that were read, not commands.")
 @click.option("--output", is_flag=True, help="What was printed, or the text of the page, too.")
+@click.option("--full", is_flag=True, help="All of that; a terminal shows only a part.")
 @click.option("--limit", default=30, show_default=True, help="How many; -1 for all.")
-def events(call: Call, *, visits: bool, output: bool, limit: int, **chosen: Any) -> None:
+def events(
+    call: Call, *, visits: bool, output: bool, full: bool, limit: int, **chosen: Any
+) -> None:
     """List commands, the newest last, as a log is read; with TEXT those that contain it.
 
     What shells and browsers left in the spool is collected first. An exit code that is missing
@@ -59,13 +70,14 @@ def events(call: Call, *, visits: bool, output: bool, limit: int, **chosen: Any)
         _tell_none(call, visits=visits)
         return
     page = _ALL if limit < 0 else limit
+    detail = _Detail(output=output or full, full=full)
     with collected(call.home, call.db) as (observations, trouble):
         if trouble is not None:
             warn(f"what was reported lately is not among them: {trouble.message}")
         if visits:
-            count = _show_visits(call, observations, chosen, page, output=output)
+            count = _show_visits(call, observations, chosen, page, detail)
         else:
-            count = _show_events(call, observations, chosen, page, output=output)
+            count = _show_events(call, observations, chosen, page, detail)
     if call.as_json:
         return
     if not count:
@@ -92,14 +104,14 @@ def _refuse_for_visits(chosen: Json) -> None:
 
 
 def _show_events(
-    call: Call, observations: "Observations", chosen: Json, page: int, *, output: bool
+    call: Call, observations: "Observations", chosen: Json, page: int, detail: _Detail
 ) -> int:
     found = observations.events(_wanted(**chosen), limit=page)[::-1]
     if call.as_json:
-        document(events=[event_json(one, output=output) for one in found])
-    elif output:
+        document(events=[event_json(one, output=detail.output) for one in found])
+    elif detail.output:
         for one in found:
-            _show_whole(one)
+            _show_whole(one, full=detail.full)
     else:
         table(_COLUMNS, [_row(one) for one in found], wide="command", spare=_SPARE)
     return len(found)
@@ -168,30 +180,30 @@ def _folder(cwd: str) -> str:
     return flat if len(flat) <= _FOLDER else "…" + flat[1 - _FOLDER :]
 
 
-def _show_whole(event: "Event") -> None:
+def _show_whole(event: "Event", *, full: bool) -> None:
     code = "no exit code" if event.exit_code is None else f"exit {event.exit_code}"
     facts = [when(event.timestamp), code, duration(event.duration_ms), event.cwd]
     write(one_line(" · ".join(fact for fact in facts if fact)), "dim")
     write(f"$ {one_line(_said(event))}", "bold")
-    for printed in (event.stdout, event.stderr):
-        if printed:
-            write(folded(printed.rstrip("\n"), **_SHOWN) if is_terminal() else printed.rstrip("\n"))
+    for text in (event.stdout, event.stderr):
+        if text:
+            write(printed(text, full=full, **_SHOWN))
 
 
 # ---------------------------------------------------------------------- pages
 
 
 def _show_visits(
-    call: Call, observations: "Observations", chosen: Json, page: int, *, output: bool
+    call: Call, observations: "Observations", chosen: Json, page: int, detail: _Detail
 ) -> int:
     first, last = read_times(chosen["since"], chosen["until"])
     text = chosen["text"]
     found = observations.visits(since=first, until=last, text=text, limit=page)[::-1]
     if call.as_json:
-        document(visits=[visit_json(one, output=output) for one in found])
-    elif output:
+        document(visits=[visit_json(one, output=detail.output) for one in found])
+    elif detail.output:
         for one in found:
-            _show_page(one)
+            _show_page(one, full=detail.full)
     else:
         table(_VISITED, [_visit_row(one) for one in found], wide="title", spare=("read for",))
     return len(found)
@@ -211,10 +223,10 @@ def _visit_row(visit: "StoredVisit") -> tuple[str, ...]:
     return (when(visit.timestamp), read, visit.domain, f"{titled}{visit.url}")
 
 
-def _show_page(visit: "StoredVisit") -> None:
+def _show_page(visit: "StoredVisit", *, full: bool) -> None:
     facts = [when(visit.timestamp), duration(visit.dwell_ms), visit.domain, visit.url]
     write(one_line(" · ".join(facts)), "dim")
     write(one_line(visit.title or visit.url), "bold")
     if visit.extracted_text:
         text = visit.extracted_text.strip()
-        write(folded(text, **_SHOWN) if is_terminal() else text)
+        write(text if full or not is_terminal() else folded(text, **_SHOWN))

@@ -62,7 +62,7 @@ def shell(call: Call, **said: Any) -> None:
     It goes into the spool, secrets masked; the next `threadkeep capture`, `events` or `watch`
     stores it. Nothing is said when all is well.
     """
-    made = _command(**said)
+    made = _command(**said | {"cwd": _whole(said["cwd"])})
     kept = call.home.reporter().report(made)
     if call.as_json:
         document(kept=kept, envelope_id=made.envelope_id, session=made.session)
@@ -100,6 +100,14 @@ def _command(
         tool_name=_tool(source_kind, tool_name),
         probe_tag=probe_tag,
     )
+
+
+def _whole(cwd: str) -> str:
+    """Give the whole path of a folder: by that one it is kept out where the user says so."""
+    try:
+        return os.path.abspath(cwd) if cwd else cwd
+    except OSError:  # the folder that we are in was removed
+        return cwd
 
 
 def _printed(output: str) -> "Output":

@@ -202,7 +202,14 @@ ORDER BY a.end_time LIMIT :limit
 -- ------------------------------------------------------------------ tool calls as events
 
 -- name: shell_session
-SELECT id FROM sessions WHERE terminal = :terminal ORDER BY id LIMIT 1
+SELECT s.id FROM tk_terminals AS t JOIN sessions AS s ON s.id = t.session_id WHERE t.terminal = :terminal
+
+-- Sessions that came since the last time, ours or another program's; one that is gone gives way.
+-- name: note_terminals
+INSERT INTO tk_terminals (terminal, session_id)
+SELECT terminal, id FROM sessions WHERE id > (SELECT coalesce(max(session_id), 0) FROM tk_terminals) AND terminal IS NOT NULL ORDER BY id
+ON CONFLICT (terminal) DO UPDATE SET session_id = excluded.session_id
+WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE id = tk_terminals.session_id)
 
 -- name: insert_shell_session
 INSERT INTO sessions (start_time, terminal, shell, hostname, username, created_at)

@@ -172,6 +172,13 @@ CREATE TABLE IF NOT EXISTS tk_events (
 CREATE INDEX IF NOT EXISTS tk_events_way ON tk_events (origin, started_at);
 CREATE INDEX IF NOT EXISTS tk_events_running ON tk_events (started_at) WHERE running = 1;
 
+-- The session of each terminal: the contract's own table has no index to find it by.
+CREATE TABLE IF NOT EXISTS tk_terminals (
+  terminal TEXT PRIMARY KEY,
+  session_id INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tk_terminals_session ON tk_terminals (session_id);
+
 -- The environment that a running shell reported last.
 CREATE TABLE IF NOT EXISTS tk_shells (
   session TEXT NOT NULL,
