@@ -13,6 +13,7 @@ from threadkeep.knowledge.commands import (
     Written,
     environment_of,
     note_environment,
+    notice_others,
     write_command,
 )
 from threadkeep.knowledge.health import count_drop, heard, note_failure, note_success
@@ -101,6 +102,7 @@ class Batch:
     def write(self, tx: Tx) -> None:
         """Write what was prepared."""
         now = self._store.clock()
+        notice_others(tx)
         for thing, shell in self._ready:
             self._count(thing, _write(tx, thing, shell, now))
         for source, last in self._last.items():

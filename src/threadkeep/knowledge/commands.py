@@ -82,6 +82,11 @@ def environment_of(tx: Tx, session: str, pid: int) -> int | None:
     return None if found is None else int(found)
 
 
+def notice_others(tx: Tx) -> None:
+    """Take note of commands that other programs stored since; once, before some are written."""
+    tx.run("note_others")
+
+
 def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = None) -> Written:
     """Store a command whose secrets are masked, and its ticket, unless it is there already.
 
@@ -160,7 +165,6 @@ def _came_before(tx: Tx, command: Command) -> bool:
         "command": command.command,
         "session": command.session,
     }
-    tx.run("note_others")
     for other, (earlier, later) in _MIRRORS.get(command.origin, {}).items():
         times = {"other": other, "first": started - earlier, "last": started + later}
         if tx.value("seen_another_way", values | times) is not None:

@@ -16,6 +16,7 @@ from threadkeep.knowledge.commands import (
     give_up_unended,
     has_unended,
     note_environment,
+    notice_others,
     write_command,
 )
 from threadkeep.knowledge.forgetting import erase
@@ -179,6 +180,7 @@ def test_rows_that_another_program_wrote_are_known_too(
 ) -> None:
     write_command(tx, LS, NOW)
     tx.execute("DELETE FROM tk_events")  # as in a file of Hippo
+    notice_others(tx)
     again = change(LS, envelope_id="44444444-0000-4000-8000-000000000001", origin=origin, at=at)
     assert write_command(tx, again, NOW).new == new
 

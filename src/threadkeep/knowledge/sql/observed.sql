@@ -36,7 +36,7 @@ WHERE t.origin = :other AND t.started_at BETWEEN :first AND :last AND e.command 
   AND e.source_kind = 'shell' AND (s.terminal = :session OR 'history' IN (t.origin, :origin)) LIMIT 1
 
 -- Rows that another program wrote since the last time are looked up as those that came over the socket. Its rows
--- have larger numbers than our last one, so that as a rule this looks at one place and finds nothing.
+-- have larger numbers than our last one.
 -- name: note_others
 INSERT INTO tk_events (event_id, origin, started_at)
 SELECT id, 'socket', timestamp - duration_ms FROM events
