@@ -164,7 +164,7 @@ def test_the_folder_tells_the_commit_and_the_repository(run: Run, tmp_path: Path
     [
         ([], "no commit checked out"),
         ([SHA], "--repo owner/name"),
-        (["abc1234", "--repo", REPO], "whole commit id"),
+        (["abcxyz1", "--repo", REPO], "no commit"),
         ([SHA, "--repo", "nonsense"], "no repository"),
     ],
 )

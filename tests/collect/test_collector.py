@@ -253,6 +253,19 @@ def test_what_the_user_keeps_out_is_not_stored(
     world.knowledge.close()
 
 
+@pytest.mark.parametrize("way", ["link", "/{0}", "{0}/../private/x", "{0}"])
+def test_an_excluded_folder_is_kept_out_under_all_its_names(tmp_path: Path, way: str) -> None:
+    private = tmp_path / "private"
+    (private / "x").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(private)
+    cwd = str(tmp_path / "link") if way == "link" else way.format(private)
+    rules = Rules(clean=RULES.clean, folders=Exclusion((str(private),)))
+    world = World(tmp_path / "home", rules)
+    world.append(end(1, "ls", cwd=cwd) + end(2, "make", cwd=str(tmp_path), at=1_800_000_009.0))
+    assert world.collect() == Stored(new=1, excluded=1)
+    world.knowledge.close()
+
+
 def test_an_excluded_site_is_not_even_left_in_the_spool(tmp_path: Path) -> None:
     world = World(tmp_path / "home", Rules(clean=RULES.clean, domains=("bank.example",)))
     visit = Visit("v", NOW, "https://www.bank.example/", "www.bank.example")

@@ -92,10 +92,12 @@ def test_hidden_commands_are_never_written(world: World, shell: str) -> None:
         if shell != "fish":  # where a tab cannot be typed
             assert "tabbed" in terminal.run("\x16\techo tabbed")
         terminal.run("threadkeep run -- echo recorded by itself")
+        terminal.run("threadkeep run true; echo more")
         terminal.run("")
         terminal.run("echo shown")
-    assert world.commands() == ["echo shown"]
-    assert {r["command"] for r in world.records("start1")} <= {"echo shown"}
+    shown = ["threadkeep run true; echo more", "echo shown"]
+    assert world.commands() == shown
+    assert {r["command"] for r in world.records("start1")} <= set(shown)
     assert all(b"secret" not in file.read_bytes() for file in world.spool.iterdir())
 
 

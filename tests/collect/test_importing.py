@@ -84,3 +84,11 @@ def test_secrets_are_masked_and_exclusions_hold(tmp_path: Path) -> None:
         (came,) = observations.import_history([file]).files
         assert (came.stored.new, came.stored.excluded) == (1, 1)
         assert secret not in observations.events()[0].command
+
+
+def test_what_run_reported_by_itself_is_left_out(
+    tmp_path: Path, observations: Observations
+) -> None:
+    lines = f": {AT}:0;threadkeep run -- make\n: {AT}:0;threadkeep run true; ls\n"
+    assert observations.import_history([history(tmp_path, "zsh", lines)]).new == 1
+    assert [e.command for e in observations.events()] == ["threadkeep run true; ls"]

@@ -111,6 +111,10 @@ def test_a_shaped_secret_is_masked_whole(name: str) -> None:
         ("d=xoxd-rM%2Fa9%2Bz4Q7 x", "d=[REDACTED] x"),
         ("glpat-.a1B2c3D4e5F6g7H8 x", "[REDACTED] x"),
         (f"dp.st.prd.{V}{V}{V} x", "[REDACTED] x"),
+        ("password=supersecret1", f"password={MASK}"),
+        ("password: correcthorse9", f"password: {MASK}"),
+        ("curl -u admin:hunter22 http://x", f"curl -u admin:{MASK} http://x"),
+        ("api_token=foobarbaz1", f"api_token={MASK}"),
     ],
 )  # fmt: skip
 def test_the_words_around_a_secret_stay(text: str, masked: str) -> None:

@@ -1,6 +1,7 @@
 """Importing the histories that shells kept before anybody collected: each command once."""
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -16,6 +17,7 @@ from threadkeep.sources.shell_history import HistoryFile, Past, Tally, read_past
 
 _NAMESPACE: Final = UUID("2b0c5e9e-6a58-5d0c-8f52-0a7e1d6d7c11")
 _ROWS: Final = 1000  # of one transaction
+_MORE: Final = re.compile(r"[;&|\n]")  # another command on the same line
 
 
 class ImportedFile(msgspec.Struct):
@@ -77,10 +79,17 @@ def _import(
     show(came)
 
 
+def _is_recorded(entry: Past) -> bool:
+    """Tell whether a command was reported by itself: what `threadkeep run` ran is there already."""
+    return entry.command.startswith("threadkeep run ") and not _MORE.search(entry.command)
+
+
 def _once(entries: Iterator[Past]) -> Iterator[Past]:
-    """Leave out repetitions of commands whose time nobody knows: one row says as much."""
+    """Leave out what is told elsewhere, and repetitions of commands whose time nobody knows."""
     seen: set[str] = set()
     for entry in entries:
+        if _is_recorded(entry):
+            continue
         if entry.at_ms is None:
             if entry.command in seen:
                 continue

@@ -1,5 +1,6 @@
 """What is done to everything reported before it is stored: left out, or its secrets masked."""
 
+import os
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -13,6 +14,7 @@ from threadkeep.collect.visits import split_address, stripped
 from threadkeep.knowledge.observed import Command, GitState, Observed, Output, Visit
 
 # Where one command of a line ends and the next begins, as far as patterns are concerned.
+_SLASHES: Final = re.compile(r"^/+")
 _BETWEEN: Final = re.compile(r"[;&|\n]+|\$\(|`|\(")
 
 
@@ -45,7 +47,15 @@ def is_excluded(thing: Command | Visit, rules: Rules) -> bool:
         return False
     if isinstance(thing, Visit):
         return not rules.visits or not _is_wanted(thing, rules)
-    return rules.folders.of_place(thing.cwd) or matches(thing.command, rules.commands)
+    return lies_in(thing.cwd, rules.folders) or matches(thing.command, rules.commands)
+
+
+def lies_in(folder: str, excluded: Exclusion) -> bool:
+    """Tell whether a folder is kept out, by any of its names: links and dots lead into it too."""
+    if not folder or not excluded.patterns:
+        return False
+    plain = _SLASHES.sub("/", os.path.normpath(folder))
+    return any(map(excluded.of_place, (folder, plain, os.path.realpath(plain))))
 
 
 def _is_wanted(visit: Visit, rules: Rules) -> bool:
@@ -119,7 +129,7 @@ def masked_variables(variables: dict[str, str], rules: Rules) -> dict[str, str]:
     return {
         name: _masked_value(name, text, rules.clean)
         for name, text in variables.items()
-        if not any(rules.folders.of_place(place) for place in text.split(":"))
+        if not any(lies_in(place, rules.folders) for place in text.split(":"))
     }
 
 

@@ -27,6 +27,7 @@ from threadkeep.github.wire import Pace, Tail, exchange, read_body, read_tail
 
 TIMEOUT: Final = 30.0
 RETRIES: Final = 8
+_RETRIES_WITHOUT_ANSWER: Final = 3  # a machine without a network is not waited for
 MOST_PAGES: Final = 10
 _MOST_JSON: Final = 32 * 1024 * 1024
 _MOST_COMPLAINT: Final = 65_536
@@ -134,6 +135,8 @@ class Api:
                 trouble, seconds = again.trouble, again.seconds
             except Interrupted as error:
                 trouble, seconds = error, back_off(tries)
+                if tries >= _RETRIES_WITHOUT_ANSWER:
+                    break
             if tries < self._patience:
                 self._sleep(seconds)
         self._patience = 0

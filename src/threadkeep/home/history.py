@@ -69,8 +69,10 @@ def open_history(
 
 
 def excluded_places(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the patterns of projects that the user keeps out."""
-    return tuple(_place(one, environ) for one in config.capture.exclude)
+    """Give the patterns of projects that the user keeps out; folders also by their real names."""
+    named = [_place(one, environ) for one in config.capture.exclude]
+    real = [os.path.realpath(one) for one in named if one.startswith("/")]
+    return tuple(dict.fromkeys([*named, *real]))
 
 
 def _place(pattern: str, environ: Mapping[str, str]) -> str:

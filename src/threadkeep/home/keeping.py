@@ -115,6 +115,6 @@ def _follow(home: "Home", observations: Observations, stop: threading.Event, tel
 
 def _tell_runs(report: Report, tell: Tell) -> None:
     if report.runs:
-        tell(f"{report.runs} CI runs changed")
+        tell(f"CI: {report.runs} new or changed")
     for trouble in report.errors:
         tell(f"{trouble.repo or 'CI'}: {trouble.message}")

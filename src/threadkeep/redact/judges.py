@@ -104,6 +104,7 @@ _TOKEN_PREFIXES: Final = frozenset(
 )
 # A word, a date or a number, as no random letters have them.
 _ORDERED: Final = re.compile(rb"[a-z]{6}|[A-Z]{7}|[0-9]{5}|[0-9]{4}-[0-9]{2}|[-_].*[-_].*[-_]")
+_WORDS_AND_DIGITS: Final = re.compile(rb"[a-z]{5,}[0-9]{1,6}")
 _OPENING: Final = frozenset([b"(", b"[", b"{"])
 
 _SHORTEST: Final = 4
@@ -125,7 +126,7 @@ def flag(value: bytes) -> bool:
         return False
     if is_placeholder(value) or is_reference(value):
         return False
-    return is_mixed(value) or is_gibberish(value) or is_chosen(value)
+    return is_mixed(value) or is_gibberish(value) or is_chosen(value) or _is_typed(value)
 
 
 def url(value: bytes) -> bool:
@@ -227,7 +228,7 @@ def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
     spaced = match["sep"].strip() in {b"", b"is", b"is:", b"("}
     variable = match["sep"] == b"=" and (left + match["word"]).isupper()
     if (variable and _fits_variable(value)) or (
-        not spaced and _is_disordered(value, chosen=password)
+        not spaced and (_is_typed(value) or _is_disordered(value, chosen=password))
     ):
         return True
     if is_worded(value) and not (password and quoted and _DIGIT.search(value)):
@@ -237,6 +238,11 @@ def _fits(match: Match, left: bytes, word: bytes, value: bytes) -> bool:
         random = is_random(value) and (named or not _HEX.fullmatch(value))
         return len(value) >= _LONG_SECRET and random
     return is_mixed(value) if password or quoted or match["sep"] == b"=" else is_random(value)
+
+
+def _is_typed(value: bytes) -> bool:
+    """Accept words that end with digits, as people choose passwords and programs no names."""
+    return len(value) >= _SHORT_SECRET and _WORDS_AND_DIGITS.fullmatch(value) is not None
 
 
 def _is_uuid_key(left: bytes, word: bytes) -> bool:

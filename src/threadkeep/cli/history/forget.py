@@ -20,7 +20,7 @@ _KINDS = {
     "entries": "message",
     "segments": "segment",
     "nodes": "node",
-    "events": "tool event",
+    "events": "event",
 }
 _EXAMPLE = 160
 
@@ -64,7 +64,9 @@ def forget(
     """
     _refuse_too_much(sessions, project, since, until, pattern)
     what = _what(call, sessions, project, read_times(since, until), pattern, harness)
-    if not dry_run:
+    if dry_run:
+        _tell_uncollected(call)
+    else:
         _collect_first(call)
     with looking(call) as history, progress_bar(wanted=not call.as_json) as show:
         planned = history.forget(what, dry_run=True, show=show)
@@ -88,6 +90,14 @@ def _collect_first(call: Call) -> None:
     if call.home.knowledge_path(call.db).exists():
         with call.home.observations(call.db, must_exist=True) as observations:
             observations.collect()
+
+
+def _tell_uncollected(call: Call) -> None:
+    from threadkeep.home.observed import reports_waiting
+
+    waiting = reports_waiting(call.home, call.db)
+    if waiting:
+        note(f"{counted(waiting, 'file')} in the spool, not counted here, would be collected first")
 
 
 def _refuse_too_much(

@@ -1,7 +1,6 @@
 """`threadkeep github`: ask CI what it did, and wait for a commit's runs."""
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from threadkeep.home.observed_ci import Ci, Report, Run, Watched
 
-_WHOLE = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT = 7  # so many characters of a commit are shown
 _LONGEST_TTL = 30 * 86_400  # seconds
 
@@ -117,9 +115,6 @@ def _commit(sha: str | None, repo: str | None) -> tuple[str, str]:
         wanted = head.sha or wanted
     if not wanted:
         raise Invalid("this folder has no commit checked out", hint="name it: github watch SHA")
-    if not _WHOLE.fullmatch(wanted):
-        msg = f"{wanted[:80]!r} is no whole commit id, and CI knows no other"
-        raise Invalid(msg, hint="`git rev-parse` gives all of it")
     if not name:
         msg = "this folder has no origin that names a repository"
         raise Invalid(msg, hint="name it: --repo owner/name")

@@ -142,7 +142,8 @@ __threadkeep_join_lines() {
 }
 
 __threadkeep_capture() {
-  [[ $command == [[:blank:]]* || $command == 'threadkeep run '* ]] && return 0
+  [[ $command == [[:blank:]]* ]] && return 0
+  [[ $command == 'threadkeep run '* && $command != *[$'\n;&|']* ]] && return 0
   [[ ${__threadkeep_leaving-} && $command != *exit* && $command != *logout* ]] && code=
   __threadkeep_seq=$((__threadkeep_seq + 1))
   __threadkeep_environment

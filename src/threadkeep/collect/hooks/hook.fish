@@ -59,7 +59,7 @@ end
 function __threadkeep_wanted --argument-names command
     test "$THREADKEEP_SHELL" != off -a -z "$fish_private_mode"; or return 1
     set -q fish_history; and test -z "$fish_history"; and return 1
-    builtin string match -qr '^(\s|threadkeep run |$)' -- $command; and return 1
+    builtin string match -qr '^(\s|threadkeep run [^;&|\n]*$|$)' -- $command; and return 1
     test $__threadkeep_rest -eq 0; or set __threadkeep_rest (math $__threadkeep_rest - 1)
     test $__threadkeep_rest -eq 0; or return 1
     functions -q fish_should_add_to_history; or return 0

@@ -41,7 +41,8 @@ __threadkeep_environment() {
 
 # History options that keep a line out of the history file keep it out here as well.
 __threadkeep_wanted() {
-  [[ -n $1 && ${THREADKEEP_SHELL-} != off && $1 != [[:blank:]]* && $1 != 'threadkeep run '* ]] &&
+  [[ -n $1 && ${THREADKEEP_SHELL-} != off && $1 != [[:blank:]]* ]] &&
+    [[ $1 != 'threadkeep run '* || $1 == *[$'\n;&|']* ]] &&
     [[ -z ${HISTORY_IGNORE-} || $1 != ${~HISTORY_IGNORE} ]]
 }
 
