@@ -175,10 +175,12 @@ class Chromium:
         page.watched()
 
     def find(self, end: str) -> Page:
-        """Give the page whose address ends so."""
-        targets = self.pipe.call("Target.getTargets")["targetInfos"]
-        (found,) = (one for one in targets if one["type"] == "page" and one["url"].endswith(end))
-        return Page(self.pipe, found["targetId"])
+        """Give the page whose address ends so, waiting until there is one."""
+        while True:
+            for one in self.pipe.call("Target.getTargets")["targetInfos"]:
+                if one["type"] == "page" and one["url"].endswith(end):
+                    return Page(self.pipe, one["targetId"])
+            self.pipe.event("Target.targetInfoChanged", lambda _: True)
 
     def stop_worker(self) -> None:
         """Stop the extension's background, as the browser does when it was idle for a while."""

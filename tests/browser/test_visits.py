@@ -157,7 +157,7 @@ def test_a_page_that_is_seen_again_is_reported_again_with_the_whole_time(world: 
 def test_a_page_from_the_back_forward_cache_is_a_new_visit(world: World) -> None:
     page = world.start().read("http://docs.rs/")
     page.run("globalThis.stillHere = true")
-    page.go("http://docs.rs/other")
+    page.go("http://docs.rs/other").watched()
     first = world.host.next("visit")
     history = page.call("Page.getNavigationHistory")
     entry = history["entries"][history["currentIndex"] - 1]["id"]
