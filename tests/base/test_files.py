@@ -298,6 +298,8 @@ ALLOWED = {
     "base/processes.py _started": "/proc",
     "base/processes.py describe_process": "/proc",
     "base/processes.py lock_holders": "/proc",
+    "base/spool.py _write": "a report, before it has its name",
+    "base/spool.py read": "a report that was taken from the spool",
     "base/sql.py load_text": "a packaged script",
     "base/config.py read_settings": "the configuration",
     "base/config.py write_default": "the configuration",

@@ -183,6 +183,8 @@ class Terminal:
 
 def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGHUP, signal.SIGINT):  # whoever started us may ignore them
+        signal.signal(number, signal.SIG_DFL)
 
 
 class World(NamedTuple):

@@ -181,12 +181,19 @@ def test_an_output_that_does_not_wait_still_gets_everything() -> None:
     assert ran.stdout.original_bytes == 3_000_000
 
 
+# Whoever started the tests may ignore signals, and programs inherit that.
+HEARS_SIGNALS = """import signal
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
 @contextmanager
 def started(code: str, *argv: str, **ends: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program under a process of our own, which is ended if the test fails."""
     given = {name: ends.get(name, subprocess.PIPE) for name in ("stdin", "stdout", "stderr")}
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *argv],
+        [sys.executable, "-c", f"{HEARS_SIGNALS}{code}", *argv],
         env=ENVIRONMENT,
         start_new_session=True,
         stdin=given["stdin"],

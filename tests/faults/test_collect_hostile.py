@@ -92,8 +92,8 @@ def test_a_huge_command_and_a_huge_line_take_little_memory(world: World, size: i
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_sessions_are_collected(world: World) -> None:
-    count, began = 100_000, time.monotonic()
+def test_twenty_thousand_sessions_are_collected(world: World) -> None:
+    count, began = 20_000, time.monotonic()
     sessions = (f"{number:08x}-2222-4222-8222-222222222222" for number in range(count))
     world.append(b"".join(end(1, f"c {name}", session=name, at=AT) for name in sessions))
     came = measured(world)
