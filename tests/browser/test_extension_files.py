@@ -45,7 +45,7 @@ def test_the_manifest_for_firefox_is_one_that_firefox_takes() -> None:
     gecko = described["browser_specific_settings"]["gecko"]
     assert gecko["id"] == "threadkeep@local"
     # The first version with the Navigation API, which tells of addresses that change in place.
-    assert float(gecko["strict_min_version"]) >= 147
+    assert float(gecko["strict_min_version"]) >= 128
     assert gecko["data_collection_permissions"] == {"required": ["none"]}
     assert described["background"] == {"scripts": ["background.js"], "type": "module"}
 

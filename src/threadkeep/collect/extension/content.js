@@ -105,7 +105,8 @@ var threadkeepStop = ((running) => {
   listen(window, "scroll", measure);
   listen(window, "popstate", onAddress);
   listen(window, "hashchange", onAddress);
-  listen(navigation, "currententrychange", onAddress);
+  // Firefox before 147 has no such thing: there a page that moves without a load is one visit.
+  if (globalThis.navigation) listen(navigation, "currententrychange", onAddress);
 
   api.runtime.onMessage.addListener((message) => {
     if (message?.kind === "changed" && !stopping.signal.aborted) askRules();
