@@ -44,7 +44,7 @@ def test_the_manifest_for_firefox_is_one_that_firefox_takes() -> None:
     described = manifest("manifest.firefox.json")
     gecko = described["browser_specific_settings"]["gecko"]
     assert gecko["id"] == "threadkeep@local"
-    # The first version with the Navigation API, which tells of addresses that change in place.
+    # The first version in which a user can add sites to an extension like this one.
     assert float(gecko["strict_min_version"]) >= 128
     assert gecko["data_collection_permissions"] == {"required": ["none"]}
     assert described["background"] == {"scripts": ["background.js"], "type": "module"}
