@@ -70,7 +70,7 @@ DEFAULT_TEXT: Final = f"""\
 # Parameters that are cut out of addresses.
 # strip_params = ["token", "api_key", "password", "secret", "auth", "session", "key", "sig"]
 
-# Shorter visits are not kept; visits within so many minutes are one.
+# The extension reports no shorter visits; visits within so many minutes are one.
 # min_dwell_ms = 3000
 # dedup_window_minutes = 30
 

@@ -51,7 +51,7 @@ class VisitRules(msgspec.Struct, frozen=True):
     domains: tuple[str, ...] = DEFAULT_DOMAINS
     exclude: tuple[str, ...] = ()
     strip_params: tuple[str, ...] = BrowserSettings().strip_params
-    min_dwell_ms: int = 3000
+    min_dwell_ms: int = 3000  # told to the extension, which reports no shorter visit
     dedup_window_minutes: int = 30
     probe_domain: str = PROBE_DOMAIN
 
@@ -101,8 +101,6 @@ def visit_of(message: Mapping[str, Any], rules: VisitRules, now_ms: int) -> Visi
     if not is_probe and not _both_allowed(domain, address, rules):
         return Filtered("the domain is not on the list, or was excluded")
     dwell = _clamped(_number(message, "dwell_ms") or 0, DAY_MS)
-    if tag is None and dwell < rules.min_dwell_ms:
-        return Filtered(f"a visit shorter than {rules.min_dwell_ms} ms")
     at = time_in(message, "timestamp", now_ms)
     url = stripped(address, rules.strip_params)
     referrer, search_query = _origin_of(message, rules)
