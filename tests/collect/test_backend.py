@@ -97,6 +97,15 @@ def test_what_is_ingested_is_listed(client: Client) -> None:
     assert rows(client, GetEntities()) == []
 
 
+def test_a_session_is_of_the_user_who_listens_where_nobody_says_whose_it_is(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER", "ann")
+    with home.observations() as observations:
+        Backend(observations, "1").store([LS])
+        assert [session.username for session in observations.shell_sessions()] == ["ann"]
+
+
 def test_status_tells_version_and_size(client: Client) -> None:
     found = status(client)
     assert found.version == "9.9"

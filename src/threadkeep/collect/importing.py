@@ -1,6 +1,5 @@
 """Importing the histories that shells kept before anybody collected: each command once."""
 
-import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -123,7 +122,6 @@ def command_of(entry: Past, file: HistoryFile, changed: int) -> Command:
         duration_ms=duration,
         hostname=entry.hostname or socket.gethostname(),
         shell=entry.shell or file.kind,
-        username=os.environ.get("USER") or "unknown",
         origin=HISTORY,
     )
 

@@ -49,6 +49,7 @@ class Store(msgspec.Struct, frozen=True):
     rules: Rules
     clock: Callable[[], int]  # epoch milliseconds
     facts: Callable[[], Facts] = lambda: lambda _cwd, _at: None  # one for each batch
+    user: str = "unknown"  # whose commands they are, where nobody says
 
 
 class Shell(msgspec.Struct, frozen=True):
@@ -82,7 +83,7 @@ class Batch:
         """
         if isinstance(thing, Watch):
             thing = _checked(thing, self._store.clock())
-        ready = prepare(self._located(thing), self._store.rules)
+        ready = prepare(self._completed(thing), self._store.rules)
         if ready is None:
             self._excluded[source_of(thing)] += 1
             self.stored.excluded += 1
@@ -114,11 +115,15 @@ class Batch:
         for (source, reason), count in self._refused.items():
             count_drop(tx, source, reason, count, now)
 
-    def _located(self, thing: Observed) -> Observed:
-        if not isinstance(thing, Command) or thing.git is not None or thing.probe_tag is not None:
+    def _completed(self, thing: Observed) -> Observed:
+        """Add to a command what it does not tell: whose it is, and where its repository stood."""
+        if not isinstance(thing, Command):
             return thing
-        git = self._facts(thing.cwd, thing.at - thing.duration_ms)
-        return thing if git is None else msgspec.structs.replace(thing, git=git)
+        git = thing.git
+        if git is None and thing.probe_tag is None:
+            git = self._facts(thing.cwd, thing.at - thing.duration_ms)
+        user = thing.username or self._store.user
+        return msgspec.structs.replace(thing, git=git, username=user)
 
     def _count(self, thing: Observed | _Environment, written: Written | None) -> None:
         if not isinstance(thing, Command | Visit) or written is None:

@@ -9,6 +9,7 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.config import store_path
 from threadkeep.base.spool import Spool
 from threadkeep.capture.exclusion import Exclusion
+from threadkeep.capture.harvesting import this_machine
 from threadkeep.collect.collector import waiting_in
 from threadkeep.collect.observing import FALLBACK, Observations
 from threadkeep.collect.reporting import report
@@ -85,6 +86,7 @@ def open_observations(home: "Home", store: KnowledgeStore) -> Observations:
             rules=make_rules(home),
             clock=now_ms,
             facts=_fresh_facts,
+            user=this_machine().username,
         )
         spool = Spool(spool_folder(home))
         fallbacks = fallback_folders(home, store.context.db.file)

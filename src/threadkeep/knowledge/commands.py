@@ -193,7 +193,7 @@ def _session(tx: Tx, command: Command, now: int) -> int:
         "start": _started(command),
         "shell": command.shell,
         "hostname": command.hostname,
-        "username": command.username or "unknown",
+        "username": command.username,
         "now": now,
     }
     return tx.insert("insert_shell_session", values)
