@@ -14,6 +14,7 @@ from threadkeep.errors import Closed, Invalid, ReadOnly
 from threadkeep.github.api import Api
 from threadkeep.github.ci import Ci
 from threadkeep.github.polling import Report
+from threadkeep.github.trouble import Refused
 from threadkeep.knowledge.store import KnowledgeStore
 
 GOING: dict[str, Any] = {"status": "in_progress", "conclusion": None}
@@ -139,11 +140,18 @@ def test_waiting_ends_with_its_time_or_when_it_is_told_to(
     assert len(told.waited) == 1
 
 
+def test_a_repository_that_nobody_knows_is_not_waited_for(facade: Ci, poller: Poller) -> None:
+    stop = Waits(poller)
+    with pytest.raises(Refused, match="octo/none"):
+        facade.wait_for(facade.watch(SHA, "octo/none"), stop)
+    assert stop.waited == []
+
+
 def test_waiting_goes_on_while_the_server_is_in_trouble(
     ci: Server, facade: Ci, poller: Poller
 ) -> None:
     ci.add_run(1)
-    ci.misbehave("actions/runs", refuse(429, retry_after="7"), refuse(500), refuse(404))
+    ci.misbehave("actions/runs", refuse(429, retry_after="7"), refuse(500), refuse(503))
     reports: list[Report] = []
     stop = Waits(poller)
     assert facade.wait_for(facade.watch(SHA, REPO), stop, reports.append) == "success"

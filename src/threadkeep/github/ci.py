@@ -12,6 +12,7 @@ from threadkeep.errors import Invalid
 from threadkeep.github.api import Api
 from threadkeep.github.following import follow, next_wait
 from threadkeep.github.polling import Report, Show, poll
+from threadkeep.github.trouble import Refused
 from threadkeep.knowledge.lessons import Lesson, list_lessons
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import KnowledgeStore
@@ -77,10 +78,15 @@ class Ci:
         """Look closely at a watched commit until its runs are over.
 
         Gives `success`, `failure` or `cancelled`; None if the time was over before, or `stop` set.
+        A server that knows no such repository, or does not want us, is not asked again: Refused.
         """
         context, api = self.store.context, self._api(partial(_wait, stop))
         while not stop.is_set():
-            tell(poll(api, context, self.settings, self._clean, context.clock))
+            report = poll(api, context, self.settings, self._clean, context.clock)
+            tell(report)
+            for trouble in report.errors:
+                if trouble.final and trouble.repo.lower() == one.repo.lower():
+                    raise Refused(trouble.message, hint="waiting would be of no use")
             left = self._find(one)
             if left is None:
                 return "success"

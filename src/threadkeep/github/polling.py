@@ -17,6 +17,7 @@ from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.github.api import Api, Reply
 from threadkeep.github.fetching import Fetched, Look, fetch_details, gather_pages, run_path
 from threadkeep.github.parsing import Clean, lesson_key, read_run
+from threadkeep.github.trouble import Refused
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.lessons import LessonKey, LessonRules
@@ -51,6 +52,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
     repo: str
     message: str
+    final: bool = False  # the server has refused: asking again would be of no use
 
 
 class Report(msgspec.Struct):
@@ -118,12 +120,14 @@ def plan_looks(repos: Sequence[str], waiting: Sequence[Watched]) -> list[Look]:
 def _guarded(work: _Pass, repo: str, step: Callable[[], None]) -> None:
     try:
         step()
+    except (Refused, NotFound) as error:
+        _note(work, repo, error, final=True)
     except ThreadkeepError as error:
         _note(work, repo, error)
 
 
-def _note(work: _Pass, repo: str, error: ThreadkeepError) -> None:
-    work.report.errors.append(Trouble(repo, work.clean(str(error))))
+def _note(work: _Pass, repo: str, error: ThreadkeepError, *, final: bool = False) -> None:
+    work.report.errors.append(Trouble(repo, work.clean(str(error)), final))
 
 
 def _finish(work: _Pass) -> None:
