@@ -99,15 +99,26 @@ def test_changes_of_the_history_do_not_repeat_a_command(world: World) -> None:
     assert "made up" not in commands[:-2]
 
 
-def test_the_history_of_other_shells_is_not_taken_for_ours(world: World) -> None:
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        'PROMPT_COMMAND+=("history -a; history -c; history -r")',
+        'sync() { history -a; history -c; history -r; }; PROMPT_COMMAND+=("sync")',
+    ],
+    ids=["text", "function"],
+)
+def test_the_history_of_other_shells_is_not_taken_for_ours(world: World, sharing: str) -> None:
     others = world.home / ".bash_history"
     others.write_text("", encoding="utf-8")
-    sharing = 'PROMPT_COMMAND+=("history -a; history -c; history -r")\nHISTCONTROL=ignoreboth'
-    with world.shell("bash", after=sharing) as terminal:
+    # A history that is read from its file again has the time of that moment, in whole seconds.
+    next_second = " s=$EPOCHSECONDS; while ((EPOCHSECONDS == s)); do :; done"
+    with world.shell("bash", after=f"{sharing}\nHISTCONTROL=ignoreboth") as terminal:
         terminal.run("echo mine")
+        terminal.run(next_second)
         with others.open("a", encoding="utf-8") as file:
             file.write("echo theirs\n")
         terminal.run(" echo hidden")
+        terminal.run(next_second)
         terminal.run(" echo hidden")
         terminal.run("echo mine too")
     assert world.commands() == ["echo mine", "echo mine too"]

@@ -46,8 +46,10 @@ __threadkeep_make_private() {
 
 # A folder of somebody else (after sudo) is left alone: its owner could not read what we write.
 __threadkeep_folder() {
+  folder=$__threadkeep_place
+  [[ $folder ]] && return 0
   folder=${THREADKEEP_SPOOL:-$__threadkeep_spool}
-  [[ -O $folder/ && -w $folder/ ]]
+  [[ -O $folder/ && -w $folder/ ]] && __threadkeep_place=$folder # for this prompt
 }
 
 __threadkeep_append() {
@@ -115,9 +117,7 @@ __threadkeep_last_line() {
 __threadkeep_added() {
   local number stamp line
   __threadkeep_last_line || return 1
-  if ((number <= __threadkeep_number && stamp <= __threadkeep_stamp)); then
-    [[ $number == "$__threadkeep_number" && $command != "$__threadkeep_line" ]] || return 1
-  fi
+  ((number > __threadkeep_number)) || __threadkeep_replaced || return 1
   line=$command
   builtin shopt -q cmdhist || __threadkeep_join_lines "$((number - __threadkeep_number))"
   if [[ $line == "$__threadkeep_line" && :${HISTCONTROL-}: == *:threadkeep_ignoredups:* ]]; then
@@ -126,6 +126,16 @@ __threadkeep_added() {
     __threadkeep_number=$number __threadkeep_stamp=$stamp __threadkeep_line=$line
   fi
   __threadkeep_seen=${__threadkeep_history@P}
+}
+
+# A line that is no later than the last one by its number is new if it has another text in the same
+# place, or a later time; but a history that was read from its file again has new times all over.
+__threadkeep_replaced() {
+  if [[ $command == "$__threadkeep_line" ]]; then
+    [[ :${HISTCONTROL-}: == *:erasedups:* ]] && ((stamp > __threadkeep_stamp))
+  else
+    ((number == __threadkeep_number || stamp > __threadkeep_stamp))
+  fi
 }
 
 # Without `cmdhist` every line of a command is an entry of its own.
@@ -159,7 +169,7 @@ __threadkeep_prompt() {
   local - # the options that follow hold in here only
   set +eufvxC
   [[ $ended ]] || builtin printf -v ended '%(%s)T' -1
-  __threadkeep_started= __threadkeep_cwd=
+  __threadkeep_started= __threadkeep_cwd= __threadkeep_place=
   # Without a time nothing was run, unless there is no mark that could have set it.
   if [[ $started || ${PS0-} != *"$__threadkeep_mark"* ]] && __threadkeep_added; then
     [[ $__threadkeep_on ]] && __threadkeep_capture
@@ -175,7 +185,11 @@ __threadkeep_ready() {
   local code=$?
   local -
   set +eufvxC
-  [[ $__threadkeep_seen == "${__threadkeep_history@P}" ]] || __threadkeep_look
+  __threadkeep_place=
+  # What was seen a moment ago still holds, unless others work on the history too.
+  if [[ $__threadkeep_shared || $__threadkeep_seen != "${__threadkeep_history@P}" ]]; then
+    __threadkeep_look
+  fi
   __threadkeep_on=1
   [[ ${THREADKEEP_SHELL-} == off ]] && __threadkeep_on=
   [[ ${HISTCONTROL-} == "$__threadkeep_control" ]] || __threadkeep_take_doubles
@@ -223,12 +237,29 @@ __threadkeep_settle() {
     __threadkeep_frame precmd_functions
     [[ "${PROMPT_COMMAND[*]}" == *__threadkeep_* ]] && __threadkeep_leave
   elif [[ $first == __threadkeep_prompt && $last == __threadkeep_ready ]]; then
-    return 0
+    :
   elif ((__threadkeep_lists)); then
     __threadkeep_frame PROMPT_COMMAND
   else
     __threadkeep_frame_text
   fi
+  [[ "${PROMPT_COMMAND[*]}" == "$__threadkeep_prompts" ]] || __threadkeep_inspect
+}
+
+# See whether other prompt commands may change the history: by their own words, or by those of the
+# functions that they name. It is asked again when there are others.
+__threadkeep_inspect() {
+  local word output
+  local -a words=()
+  __threadkeep_prompts="${PROMPT_COMMAND[*]}" __threadkeep_shared=
+  [[ ${bash_preexec_imported-}${__bp_imported-} ]] && __threadkeep_shared=1
+  IFS=$' \t\n;&|' builtin read -r -d '' -a words <<<"$__threadkeep_prompts"
+  for word in "${words[@]}"; do
+    output=$word
+    [[ $word == __threadkeep_* ]] && continue
+    builtin declare -F "$word" >/dev/null && __threadkeep_ask declare -f "$word"
+    [[ $output == *history* || $output == *fc\ * ]] && __threadkeep_shared=1
+  done
 }
 
 __threadkeep_frame() {
@@ -291,6 +322,7 @@ __threadkeep_watch_exit() {
 if [[ ${__threadkeep_pid-} != "$$" ]]; then
   __threadkeep_pid=$$ __threadkeep_seq=0 __threadkeep_number=0 __threadkeep_stamp=0
   __threadkeep_started= __threadkeep_cwd= __threadkeep_line= __threadkeep_on= __threadkeep_seen=
+  __threadkeep_prompts= __threadkeep_shared=1 __threadkeep_place=
   __threadkeep_control= __threadkeep_history='\!' # as a prompt shows the number of the history
   builtin printf -v __threadkeep_file 'bash-%s-%(%s)T.tk' $$ -1
   __threadkeep_join_session || :
