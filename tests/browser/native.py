@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ class NativeHost:
         self._listening.bind(str(self._address))
         self._listening.listen()
         self._lines: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def command(self) -> list[str]:
         """What the browser must start."""
@@ -69,8 +71,13 @@ class NativeHost:
         return [message for message in visits if "type" not in message]
 
     def close(self) -> None:
+        """End the threads first: one that waits does not notice that its socket is closed."""
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listening.close()
         for line in self._lines:
+            with suppress(OSError):  # the browser was faster
+                line.shutdown(socket.SHUT_RDWR)
             line.close()
 
     def _accept(self) -> None:

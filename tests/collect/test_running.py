@@ -257,6 +257,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.user, self.terminal = os.openpty()
+        self._ends: tuple[int, ...] = (self.user, self.terminal)
         self.seen = b""
 
     def until(self, text: bytes) -> None:
@@ -274,9 +275,10 @@ class Screen:
         return bool(termios.tcgetattr(self.user)[3] & termios.ECHO)
 
     def hang_up(self) -> None:
-        for descriptor in (self.user, self.terminal):
-            with suppress(OSError):
-                os.close(descriptor)
+        """Close both ends; a second time closes nothing, for the numbers may be others' by then."""
+        ends, self._ends = self._ends, ()
+        for descriptor in ends:
+            os.close(descriptor)
 
 
 @pytest.fixture
