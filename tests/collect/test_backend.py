@@ -36,6 +36,7 @@ from threadkeep.errors import Conflict, SchemaMismatch, StorageFull
 from threadkeep.home.keeping import keeping, shake_hands
 from threadkeep.home.observing import socket_path
 from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
+from threadkeep.knowledge.store import KnowledgeStore
 
 SESSION = "22222222-2222-4222-8222-222222222222"
 NOW = 1_800_000_000_000
@@ -177,6 +178,39 @@ def test_what_hippo_left_by_its_socket_is_replayed(tmp_path: Path) -> None:
         assert observations.collect().new == 1
         assert Backend(observations, "1").status().fallback_files_pending == 0
     assert [path.name for path in fallback.iterdir()] == ["2026-11-16.jsonl.done"]
+
+
+def test_an_import_brings_what_hippo_had_not_delivered_and_leaves_its_files(
+    home: Home, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "hippo"
+    (theirs / "fallback").mkdir(parents=True)
+    KnowledgeStore.open(theirs / "hippo.db").close()
+    file = theirs / "fallback" / "2026-11-16.jsonl"
+    file.write_bytes(write_envelope(LS) + b"\n")
+    for _ in range(2):
+        done = home.adopt("hippo", theirs / "hippo.db")
+    assert any("not delivered" in note for note in done.notes)
+    assert file.read_bytes() == write_envelope(LS) + b"\n"
+    with home.observations() as observations:
+        assert [event.command for event in observations.events()] == ["ls -la"]
+
+
+def test_a_keeper_that_cannot_store_at_the_end_says_so_and_loses_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def full(_: Observations) -> None:
+        raise StorageFull("the disk is full", hint="make room")
+
+    with home.observations() as observations:
+        with monkeypatch.context() as patch:
+            patch.setattr(Observations, "collect", full)
+            with keeping(home, observations, threading.Event(), said.append, version="1"):
+                home.reporter().report(LS)
+        assert "could not collect: the disk is full" in said
+        assert observations.collect().new == 1
 
 
 def test_long_commands_are_cut_in_answers_so_that_fifty_of_them_fit(client: Client) -> None:

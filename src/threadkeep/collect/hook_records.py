@@ -200,48 +200,32 @@ def _env(fields: list[str]) -> EnvRecord | None:
 
 
 def _start(fields: list[str]) -> StartRecord | None:
-    session, pid, seq, shell, host, user, started, cwd, chars, command = fields
-    process, place, begun = _number(pid), _number(seq), _time(started)
-    if not session or process is None or place is None or begun is None:
+    *head, started, cwd, chars, command = fields
+    known, begun = _head(head), _time(started)
+    if known is None or begun is None:
         return None
-    return StartRecord(
-        session=_uuid(session),
-        pid=process,
-        seq=place,
-        shell=shell,
-        host=host,
-        user=user,
-        started=started,
-        started_ms=begun,
-        cwd=cwd,
-        chars=_number(chars) or 0,
-        command=command,
-    )
+    return StartRecord(*known, started, begun, cwd, _number(chars) or 0, command)
 
 
 def _end(fields: list[str]) -> EndRecord | None:
-    session, pid, seq, shell, host, user, started, ended, code, cwd, chars, command = fields
-    process, place = _number(pid), _number(seq)
-    begun, over = _time(started), _time(ended)
+    *head, started, ended, code, cwd, chars, command = fields
+    known, begun, over = _head(head), _time(started), _time(ended)
     # Of two times one is enough; a command that nobody knows the time of has no place.
     begun, over = over if begun is None else begun, begun if over is None else over
-    if not session or process is None or place is None or begun is None or over is None:
+    if known is None or begun is None or over is None:
         return None
-    return EndRecord(
-        session=_uuid(session),
-        pid=process,
-        seq=place,
-        shell=shell,
-        host=host,
-        user=user,
-        started=started,
-        started_ms=begun,
-        ended_ms=over,
-        exit_code=int(code) if _EXIT.fullmatch(code) else None,
-        cwd=cwd,
-        chars=_number(chars) or 0,
-        command=command,
-    )
+    exit_code = int(code) if _EXIT.fullmatch(code) else None
+    kept = _number(chars) or 0
+    return EndRecord(*known, started, begun, over, exit_code, cwd, kept, command)
+
+
+def _head(fields: list[str]) -> tuple[str, int, int, str, str, str] | None:
+    """Read which shell ran a command: session, process and number, then its names."""
+    session, pid, seq, shell, host, user = fields
+    process, place = _number(pid), _number(seq)
+    if not session or process is None or place is None:
+        return None
+    return _uuid(session), process, place, shell, host, user
 
 
 def _uuid(session: str) -> str:

@@ -55,7 +55,7 @@ def keeping(
             stop.set()
             for thread in threads:
                 thread.join()
-            observations.collect()
+            _collect_now(observations, tell)
 
 
 def shake_hands(home: "Home", tell: Tell) -> None:
@@ -88,14 +88,27 @@ def _listen(
 def _collect_on(observations: Observations, stop: threading.Event, tell: Tell) -> None:
     counted = 0.0
     while not stop.wait(_LOOK_SECONDS):
-        try:
-            if observations.waiting():
-                _tell_new(observations.collect(), tell)
-            if time.monotonic() - counted > _RECOUNT_SECONDS:
-                counted = time.monotonic()
+        _collect_now(observations, tell)
+        if time.monotonic() - counted > _RECOUNT_SECONDS:
+            counted = time.monotonic()
+            with _told(tell, "count"):
                 observations.recount()
-        except ThreadkeepError as error:
-            tell(f"could not collect: {error.message}")
+
+
+def _collect_now(observations: Observations, tell: Tell) -> None:
+    """Collect what waits; what cannot be stored now stays in the spool."""
+    with _told(tell, "collect"):
+        if observations.waiting():
+            _tell_new(observations.collect(), tell)
+
+
+@contextmanager
+def _told(tell: Tell, what: str) -> Iterator[None]:
+    """Say what went wrong, and go on: the next look may go better."""
+    try:
+        yield
+    except ThreadkeepError as error:
+        tell(f"could not {what}: {error.message}")
 
 
 def _tell_new(stored: Stored, tell: Tell) -> None:
