@@ -18,7 +18,17 @@ from tests.conftest import REPO
 SRC = REPO / "src" / "threadkeep"
 
 CONTRACTS = {"chat", "state", "mailbox", "knowledge"}
-SERVICES = {"capture", "collect", "github", "redact", "enrich", "recall", "doctor", "export"}
+SERVICES = {
+    "capture",
+    "collect",
+    "github",
+    "redact",
+    "enrich",
+    "embed",
+    "recall",
+    "doctor",
+    "export",
+}
 SURFACES = {"cli", "web", "mcp", "service"}
 BELOW_HOME = {"base", "sources"} | CONTRACTS | SERVICES
 
@@ -38,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # Package -> the one place that may import it; msgspec and the stdlib (but for sqlite3) are free.
-FENCES = {
+FENCES: dict[str, str | tuple[str, ...]] = {
     "sqlite3": "base/",
     "ahocorasick_rs": "redact/anchors.py",
     "psycopg": "base/postgres.py",
@@ -49,7 +59,7 @@ FENCES = {
     "jinja2": "web/",
     "mcp": "mcp/",
     "openai": "enrich/",
-    "numpy": "knowledge/vectors.py",
+    "numpy": ("knowledge/vectors.py", "embed/"),
     "sqlite_vec": "knowledge/vectors.py",
     "watchfiles": "capture/watching.py",
     "zstandard": "base/compression.py",

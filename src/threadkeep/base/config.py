@@ -101,6 +101,67 @@ DEFAULT_TEXT: Final = f"""\
 # Files with more rules for secrets, in the format of gitleaks or of Hippo's redact.toml.
 # rules = []
 
+[enrich]
+# What was captured becomes searchable knowledge by itself, without a model.
+# enabled = true
+
+# Folders whose names are cut off the files that knowledge mentions. Not set: the folders below
+# ~/projects that hold a repository.
+# project_roots = []
+
+[model]
+# A model that writes better summaries and answers: any server with an OpenAI-compatible API.
+# Not set: none is used.
+# url = "http://127.0.0.1:11434/v1"
+
+# Which model. Not set: the first one of the server that can chat.
+# name = "qwen3:8b"
+
+# The variable that holds the key, if the server wants one.
+# api_key_env = "THREADKEEP_MODEL_KEY"
+
+# Tokens that may be used in a day (UTC), asked and answered together. 0: no limit.
+# daily_tokens = 200000
+
+# Seconds that one answer may take.
+# timeout_secs = 120
+
+[embeddings]
+# Search by meaning: "auto" uses the built-in model where its parts are installed, "builtin" insists
+# on them, "url" asks a server with an OpenAI-compatible API, "off" does without.
+# provider = "auto"
+# url = "http://127.0.0.1:11434/v1"
+# name = "nomic-embed-text"
+# api_key_env = "THREADKEEP_MODEL_KEY"
+
+[recall]
+# What is this many days old counts half of what is new; it never counts less than `floor` of it.
+# half_life_days = 180
+# floor = 0.7
+
+# How much each kind of hit counts: message, node, command, page, ci, lesson.
+# weights = {{ page = 0.8 }}
+
+[health]
+# A violation that goes on is told again after so many minutes, never more often.
+# alarm_interval_minutes = 60
+
+[serve]
+# Which parts run beside capture.
+# enrich = true
+# watchdog = true
+# maintenance = true
+
+# Hours between two backups of each store. 0: none.
+# backup_hours = 24
+
+[retention]
+# Days after which things are taken out for good while `threadkeep serve` runs. Not set: never.
+# commands_days = 365
+# pages_days = 90
+# ci_days = 365
+# sessions_days = 730
+
 [chat]
 # When a reply that streams in is stored: with every "chunk", or only at the end of each "step"
 # or "turn". What was not stored yet is lost in a crash.
@@ -185,6 +246,64 @@ class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: tuple[str, ...] = ()
 
 
+class EnrichSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[enrich]`."""
+
+    enabled: bool = True
+    project_roots: tuple[str, ...] | None = None  # None: found below ~/projects
+
+
+class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[model]`."""
+
+    url: str | None = None  # None: no model is used
+    name: str | None = None
+    api_key_env: str = "THREADKEEP_MODEL_KEY"
+    daily_tokens: Natural = 200_000
+    timeout_secs: Positive = 120
+
+
+class EmbeddingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[embeddings]`."""
+
+    provider: Literal["auto", "builtin", "url", "off"] = "auto"
+    url: str | None = None
+    name: str | None = None
+    api_key_env: str = "THREADKEEP_MODEL_KEY"
+
+
+class RecallSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[recall]`."""
+
+    half_life_days: Positive = 180
+    floor: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.7
+    weights: dict[Literal["message", "node", "command", "page", "ci", "lesson"], float] = {}
+
+
+class HealthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[health]`."""
+
+    alarm_interval_minutes: Positive = 60
+
+
+class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[serve]`."""
+
+    enrich: bool = True
+    watchdog: bool = True
+    maintenance: bool = True
+    backup_hours: Natural = 24
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[retention]`; None keeps for ever."""
+
+    commands_days: Positive | None = None
+    pages_days: Positive | None = None
+    ci_days: Positive | None = None
+    sessions_days: Positive | None = None
+
+
 class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[chat]`."""
 
@@ -210,6 +329,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     browser: BrowserSettings = BrowserSettings()
     github: GithubSettings = GithubSettings()
     redact: RedactSettings = RedactSettings()
+    enrich: EnrichSettings = EnrichSettings()
+    model: ModelSettings = ModelSettings()
+    embeddings: EmbeddingSettings = EmbeddingSettings()
+    recall: RecallSettings = RecallSettings()
+    health: HealthSettings = HealthSettings()
+    serve: ServeSettings = ServeSettings()
+    retention: RetentionSettings = RetentionSettings()
     chat: Chat = Chat()
     backups: Backups = Backups()
 

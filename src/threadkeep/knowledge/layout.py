@@ -13,7 +13,10 @@ from threadkeep.knowledge.versions import SCHEMA_VERSION, explain_version
 
 PACKAGE: Final = "threadkeep.knowledge"
 HEAD: Final = load_text(PACKAGE, "head.sql")
-SIDE: Final = load_text(PACKAGE, "tk.sql")
+# The archive first; then what recall, vectors, models and health keep of their own.
+SIDE: Final = "\n".join(
+    load_text(PACKAGE, f"tk{part}.sql") for part in ("", "_recall", "_vectors", "_model", "_health")
+)
 FILL_INDEX: Final = load_text(PACKAGE, "fill_index.sql")
 
 # A health row is updated by its source and made by nobody: without these it would never be there.

@@ -17,7 +17,11 @@ from threadkeep.knowledge import (
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.opening import Access, open_knowledge
 
-QUERIES = load_queries(__package__, "queries.sql", "forget.sql", "observed.sql", "workflows.sql")
+QUERIES = load_queries(
+    __package__,
+    *("queries.sql", "forget.sql", "observed.sql", "workflows.sql", "tickets.sql", "nodes.sql"),
+    *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql"),
+)
 
 
 class KnowledgeStore:

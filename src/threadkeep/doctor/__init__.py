@@ -1,0 +1,1 @@
+"""Health: is everything captured, and what to do where it is not."""

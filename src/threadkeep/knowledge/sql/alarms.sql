@@ -1,0 +1,1 @@
+-- Alarms, and the ground that health is judged by.

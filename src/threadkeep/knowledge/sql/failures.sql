@@ -1,0 +1,1 @@
+-- Failures that come back, and the success that ended them.

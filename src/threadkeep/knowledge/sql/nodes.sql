@@ -1,0 +1,1 @@
+-- Nodes of knowledge, what they rest on and what they mention.

@@ -1,0 +1,1 @@
+-- Finding: candidates by words, and what stands behind a hit.

@@ -1,0 +1,1 @@
+-- The queues of enrichment: tickets claimed, finished, given back.

@@ -1,0 +1,1 @@
+-- What recall finds beside messages: tables of our own beside the contract's. Every statement can be run again.

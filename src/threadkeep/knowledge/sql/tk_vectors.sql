@@ -1,0 +1,1 @@
+-- Vectors: tables of our own beside the contract's. Every statement can be run again.

@@ -1,0 +1,1 @@
+-- Vectors: one for each node and message that has one, and the model they come from.

@@ -1,0 +1,1 @@
+"""Recall: one question over everything that was kept, answered with the places it stands."""
