@@ -1,14 +1,16 @@
 """Logs of agents to capture: the bundled demo, and small ones made on the spot."""
 
+import atexit
 import json
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import Run
 from tests.conftest import REPO
 
-DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
 CLAUDE = "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
 CODEX = "019caf10-5a20-7c31-8b40-6e1f0a9d2c01"
 HARNESSES = [
@@ -16,6 +18,24 @@ HARNESSES = [
     *("cursor", "gemini-cli", "opencode", "pi"),
 ]
 LONG_AGO = 1_760_000_000
+
+
+def _small_demo() -> Path:
+    """Copy one session of each agent from the bundled demo: few enough to be counted by hand."""
+    folder = Path(tempfile.mkdtemp(prefix="demo-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+    def others(place: str, names: list[str]) -> list[str]:
+        kept = {CLAUDE, f"{CLAUDE}.jsonl"}
+        if Path(place).parent.name != "projects" or ".claude" not in place:
+            return [n for n in names if n.startswith("-home-demo-") and not n.endswith("-harbor")]
+        return [name for name in names if name not in kept]
+
+    whole = REPO / "src" / "threadkeep" / "demo" / "history"
+    return shutil.copytree(whole, folder / "home", ignore=others)
+
+
+DEMO = _small_demo()
 
 
 def captured(run: Run) -> Run:
