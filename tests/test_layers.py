@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -103,10 +104,13 @@ Check = Callable[[str, ast.Module], Iterator[str]]
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package: its path below threadkeep/, and its tree."""
-    for path in sorted(SRC.rglob("*.py")):
-        yield path.relative_to(SRC).as_posix(), ast.parse(path.read_text("utf-8"))
+@cache
+def modules() -> tuple[tuple[str, ast.Module], ...]:
+    """Give every module of the package: its path below threadkeep/, and its tree."""
+    return tuple(
+        (path.relative_to(SRC).as_posix(), ast.parse(path.read_text("utf-8")))
+        for path in sorted(SRC.rglob("*.py"))
+    )
 
 
 def violations(check: Check) -> list[str]:
@@ -159,7 +163,8 @@ def opens_a_file(call: ast.Call) -> bool:
         case ast.Attribute(value=ast.Name(id="shutil")):
             return True
         case ast.Attribute(attr="open", value=ast.Name(id=owner)):
-            return not owner.lstrip("_")[:1].isupper()  # ChatStore.open() is a constructor
+            # ChatStore.open() is a constructor, and Memory opens hits.
+            return owner != "memory" and not owner.lstrip("_")[:1].isupper()
         case ast.Attribute(attr=method):
             return method in READERS | {"open"}
         case _:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.faults.collect_world import (
     AT,
@@ -92,8 +92,8 @@ def test_a_huge_command_and_a_huge_line_take_little_memory(world: World, size: i
 
 
 @pytest.mark.slow
-def test_twenty_thousand_sessions_are_collected(world: World) -> None:
-    count, began = 20_000, time.monotonic()
+def test_thousands_of_sessions_are_collected(world: World) -> None:
+    count, began = 6_000, time.monotonic()
     sessions = (f"{number:08x}-2222-4222-8222-222222222222" for number in range(count))
     world.append(b"".join(end(1, f"c {name}", session=name, at=AT) for name in sessions))
     came = measured(world)
@@ -122,6 +122,7 @@ def test_commands_of_one_moment_are_not_all_compared_with_each_other(world: Worl
 # ---------------------------------------------------------------------- bytes and numbers
 
 
+@settings(max_examples=40)
 @given(st.lists(st.binary(max_size=80), max_size=6))
 def test_whatever_bytes_lie_around_it_a_good_record_is_stored(
     tmp_path_factory: pytest.TempPathFactory, junk: list[bytes]

@@ -121,6 +121,21 @@ def open_writer(file: Path, tuning: Tuning = PLAIN) -> sqlite3.Connection:
     return connection
 
 
+def load_extension(connection: sqlite3.Connection, path: str) -> bool:
+    """Load an extension of SQLite; False where this Python was built without that.
+
+    Loading is allowed for just this one: SQL of the connection cannot load another.
+    """
+    if not hasattr(connection, "enable_load_extension"):
+        return False
+    connection.enable_load_extension(True)  # noqa: FBT003  (no name is allowed)
+    try:
+        connection.load_extension(path)
+    finally:
+        connection.enable_load_extension(False)  # noqa: FBT003  (no name is allowed)
+    return True
+
+
 def journal_mode(connection: sqlite3.Connection) -> str:
     """Tell the journal mode of an open file, `wal` or `delete` as a rule."""
     return str(connection.execute("PRAGMA journal_mode").fetchone()[0])

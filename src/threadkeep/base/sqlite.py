@@ -14,6 +14,7 @@ from threadkeep.base.connect import (
     PLAIN,
     Opened,
     Tuning,
+    load_extension,
     open_reader,
     outside_writer,
     shape_new_file,
@@ -178,6 +179,18 @@ class Database:
                 self.writer.vacuum(self.budget)
             except sqlite3.Error as error:
                 raise self.trouble(error, self.budget) from error
+
+    def extend(self, path: str) -> bool:
+        """Load an extension of SQLite into the connection that writes; False if Python cannot.
+
+        A connection that is opened later does not have it: call this again before it is needed.
+        """
+        with self._guarded():
+            connection = self._connect_writer()
+            try:
+                return load_extension(connection, path)
+            except sqlite3.Error as error:
+                raise self.trouble(error) from error
 
     def replace_with(self, source: Path) -> None:
         """Overwrite everything with the content of another database file, in one transaction."""

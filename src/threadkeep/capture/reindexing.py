@@ -15,6 +15,7 @@ from threadkeep.capture.transcripts import entries_in
 from threadkeep.knowledge.archive import read_lines
 from threadkeep.knowledge.entries import Words, index_words, words_of
 from threadkeep.knowledge.logs import LogRow, load_log_by_id
+from threadkeep.knowledge.things import clear_things, index_things
 from threadkeep.sources.records import Source
 
 log = logging.getLogger(__name__)
@@ -40,9 +41,12 @@ def clean(around: Surroundings, sources: Mapping[str, Source], show: Watcher = s
         progress = Progress(logs_total=tx.value("count_logs_from", {"log": wanted[0] or 0}))
     while _index_some(around, sources, progress):
         show(progress)
+    while _index_things(around):
+        show(progress)
     show(progress)
     with around.db.write() as tx:
         tx.run("merge_words")
+        tx.run("merge_thing_words")
         tx.run("rebuild_index")
         if tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
             tx.execute("ANALYZE")  # with statistics come samples of what was there
@@ -62,6 +66,7 @@ def _index_some(around: Surroundings, sources: Mapping[str, Source], progress: P
         next_log, last = tx.one("cleaning") or (None, None)
         if next_log is None:
             tx.run("clear_words")
+            clear_things(tx)
             next_log, last = 0, int(tx.value("last_entry_id") or 0)
         words: Words = []
         size = 0
@@ -80,6 +85,12 @@ def _index_some(around: Surroundings, sources: Mapping[str, Source], progress: P
         progress.entries += len(words)
         tx.run("clean_on", {"next_log": next_log, "last_entry": last})
         return tx.value("next_log", {"log": next_log}) is not None
+
+
+def _index_things(around: Surroundings) -> int:
+    """Index some of what is no message; give how many rows were looked at."""
+    with around.db.write() as tx:
+        return index_things(tx)
 
 
 def _next(tx: Tx, first: int) -> LogRow | None:

@@ -4,6 +4,7 @@ import click
 
 from threadkeep import __version__
 from threadkeep.cli.backups import backup, restore
+from threadkeep.cli.care import COMMANDS as CARE
 from threadkeep.cli.chat import chat
 from threadkeep.cli.command import example_text
 from threadkeep.cli.completion import completion
@@ -11,8 +12,10 @@ from threadkeep.cli.demo import demo
 from threadkeep.cli.history import COMMANDS
 from threadkeep.cli.importing import import_
 from threadkeep.cli.mail import mail
+from threadkeep.cli.memory.commands import COMMANDS as MEMORY
 from threadkeep.cli.observed.commands import COMMANDS as OBSERVED
 from threadkeep.cli.place import paths, status
+from threadkeep.cli.service import COMMANDS as SERVICE
 from threadkeep.cli.state import state
 
 
@@ -20,6 +23,7 @@ from threadkeep.cli.state import state
     invoke_without_command=True,
     epilog=example_text(
         "threadkeep capture",
+        'threadkeep recall "how did we fix the slow query"',
         'threadkeep search "slow query" --since 30d',
         "threadkeep show last",
         "threadkeep chat ls --agent build",
@@ -40,6 +44,9 @@ def cli(ctx: click.Context, home: str | None) -> None:
 for _command in (
     *COMMANDS,
     *OBSERVED,
+    *MEMORY,
+    *CARE,
+    *SERVICE,
     chat,
     state,
     mail,

@@ -1,1 +1,1 @@
-"""Health: is everything captured, and what to do where it is not."""
+"""Health: rules about capture judged by what is really there, and a doctor who tells."""

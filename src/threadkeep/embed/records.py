@@ -1,7 +1,10 @@
 """What makes vectors of texts, seen from those who need one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+# Called with how much is done, and how much there is to do.
+Progress = Callable[[int, int], None]
 
 
 class Embedder(Protocol):
@@ -16,7 +19,7 @@ class Embedder(Protocol):
         """How many numbers a vector has."""
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Give the vector of each text, in order."""
+        """Give the vector of each text, in order; no bytes for a text that means nothing to it."""
 
     def close(self) -> None:
         """Let go of whatever is held."""

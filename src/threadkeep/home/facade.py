@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from threadkeep.home.observing import Reporter
     from threadkeep.home.originals import Adopted
     from threadkeep.knowledge.store import KnowledgeStore
+    from threadkeep.recall.memory import Memory
     from threadkeep.redact import Redactor
 
 _CHAT_FILE = "chat.db"
@@ -266,6 +267,18 @@ class Home:
         from threadkeep.home.ci import make_ci  # noqa: PLC0415  (loads services)
 
         return make_ci(self, self.knowledge(path, read_only, must_exist=must_exist), repos)
+
+    def memory(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+    ) -> "Memory":
+        """Open memory, which recalls everything that the knowledge store keeps; close it after."""
+        from threadkeep.home.memory import open_memory  # noqa: PLC0415  (loads services)
+
+        return open_memory(self, self.knowledge(path, read_only, must_exist=must_exist))
 
     def reporter(self) -> "Reporter":
         """Give what leaves reports in the spool of this home, without opening its store."""

@@ -7,15 +7,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from threadkeep.base.clock import iso
+from threadkeep.base.presence import is_held
+from threadkeep.base.processes import describe_process
+from threadkeep.base.sqlite import Database
 from threadkeep.collect.backend import Backend
 from threadkeep.collect.handshake import check_brain
 from threadkeep.collect.observing import Observations
 from threadkeep.collect.server import Server
 from threadkeep.collect.storing import Stored
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.github.polling import Report
 from threadkeep.home.ci import make_ci
 from threadkeep.home.observing import socket_path
+from threadkeep.knowledge.service_state import the_service
 from threadkeep.knowledge.versions import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -37,7 +42,13 @@ def keeping(
     version: str,
     socket: bool = True,
 ) -> Iterator[None]:
-    """Collect, listen and poll until the block ends; `stop` is set when somebody asks for it."""
+    """Collect, listen and poll until the block ends; `stop` is set when somebody asks for it.
+
+    Where `serve` does all that already, it is refused.
+    """
+    database = observations.store.context.db
+    if is_held(serve_lock(database.file)):
+        raise served_already(database)
     with ExitStack() as stack:
         if socket:
             port = home.config.socket.brain_port
@@ -64,6 +75,23 @@ def shake_hands(home: "Home", tell: Tell) -> None:
     warning = check_brain(port, SCHEMA_VERSION) if port else None
     if warning:
         tell(warning)
+
+
+def serve_lock(database: Path) -> Path:
+    """Give the file that is locked for as long as somebody serves a store."""
+    return database.with_name(f"{database.name}.serve.lock")
+
+
+def served_already(database: Database) -> Conflict:
+    """Say who serves a store: its process, since when, in which version."""
+    with database.read() as tx:
+        found = the_service(tx)
+    who = "another process"
+    if found is not None and found.is_running:
+        since = iso(found.started_at)
+        who = f"{describe_process(found.pid)}, version {found.version}, since {since},"
+    msg = f"{who} serves {database.path} already"
+    return Conflict(msg, hint="end it first (`threadkeep service status`), or leave it to it")
 
 
 def _listen(
@@ -99,7 +127,7 @@ def _collect_now(observations: Observations, tell: Tell) -> None:
     """Collect what waits; what cannot be stored now stays in the spool."""
     with _told(tell, "collect"):
         if observations.waiting():
-            _tell_new(observations.collect(), tell)
+            tell_new(observations.collect(), tell)
 
 
 @contextmanager
@@ -111,7 +139,8 @@ def _told(tell: Tell, what: str) -> Iterator[None]:
         tell(f"could not {what}: {error.message}")
 
 
-def _tell_new(stored: Stored, tell: Tell) -> None:
+def tell_new(stored: Stored, tell: Tell) -> None:
+    """Say what came out of the spool."""
     if stored.new:
         tell(f"{stored.new} new from shells and browsers")
     if stored.refused:
@@ -121,12 +150,13 @@ def _tell_new(stored: Stored, tell: Tell) -> None:
 def _follow(home: "Home", observations: Observations, stop: threading.Event, tell: Tell) -> None:
     try:
         ci = make_ci(home, observations.store)
-        ci.follow(stop, lambda report: _tell_runs(report, tell))
+        ci.follow(stop, lambda report: tell_runs(report, tell))
     except ThreadkeepError as error:
         tell(f"CI is not followed: {error.message}")
 
 
-def _tell_runs(report: Report, tell: Tell) -> None:
+def tell_runs(report: Report, tell: Tell) -> None:
+    """Say what CI did."""
     if report.runs:
         tell(f"CI: {report.runs} new or changed")
     for trouble in report.errors:

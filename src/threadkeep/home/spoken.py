@@ -1,5 +1,7 @@
-"""Who speaks in a captured session, and what each entry of it is; quick to load."""
+"""The words that options of surfaces choose from; loading them loads nothing else."""
 
+from threadkeep.knowledge.drafts import Outcome
 from threadkeep.knowledge.records import Kind, Role
+from threadkeep.recall.records import Kind as HitKind
 
-__all__ = ["Kind", "Role"]
+__all__ = ["HitKind", "Kind", "Outcome", "Role"]

@@ -1,4 +1,4 @@
-"""Lessons: a failure of CI that comes back, counted by repository, tool, rule and place."""
+"""Lessons: a failure that comes back, counted by repository, tool, rule and place."""
 
 from typing import NamedTuple
 
@@ -61,7 +61,7 @@ def count_once_more(before: Waiting | None, at: int, window_ms: int) -> Waiting:
     return before._replace(times=before.times + 1)
 
 
-def learn(tx: Tx, key: LessonKey, rules: LessonRules, at: int) -> bool:
+def learn(tx: Tx, key: LessonKey, rules: LessonRules, at: int, summary: str | None = None) -> bool:
     """Count one failure; tell whether it is a lesson from now on, or was one before."""
     named = key._asdict()
     if tx.run("lesson_seen_again", {**named, "at": at}):
@@ -76,10 +76,19 @@ def learn(tx: Tx, key: LessonKey, rules: LessonRules, at: int) -> bool:
         tx.run("put_lesson_waiting", {**named, **waiting._asdict()})
         return False
     latest = at if before is None else max(at, before.first_seen_at)
-    lesson = {"summary": summarize(key), "last_seen_at": latest, **waiting._asdict()}
+    said = summarize(key) if summary is None else summary
+    lesson = {"summary": said, "last_seen_at": latest, **waiting._asdict()}
     tx.run("put_lesson", {**named, **lesson})
     tx.run("drop_lesson_waiting", named)
     return True
+
+
+def note_fix(tx: Tx, key: LessonKey, hint: str, at: int) -> bool:
+    """Write down what ended a failure that is a lesson; tell whether that is news.
+
+    A success before the failure was last seen has not ended it.
+    """
+    return tx.run("put_fix_hint", {**key._asdict(), "hint": hint, "at": at}) > 0
 
 
 def list_lessons(

@@ -20,7 +20,9 @@ from threadkeep.knowledge.opening import Access, open_knowledge
 QUERIES = load_queries(
     __package__,
     *("queries.sql", "forget.sql", "observed.sql", "workflows.sql", "tickets.sql", "nodes.sql"),
-    *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql"),
+    *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
+    "evidence.sql",
+    "memory_views.sql",
 )
 
 

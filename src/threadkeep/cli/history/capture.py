@@ -15,6 +15,7 @@ from threadkeep.cli.history.opening import comparing, read_times, short_id
 from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
 from threadkeep.cli.history.words import one_name, project_of
 from threadkeep.cli.mail.echo import SECONDS, ended_by_signals
+from threadkeep.cli.memory.learning import learn_from_it, tell_learned
 from threadkeep.cli.observed.collecting import Collected, collect_reports, tell_collected
 from threadkeep.cli.output import (
     counted,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import threading
 
     from threadkeep.home.captured import HarnessReport, History, Report, Wanted
+    from threadkeep.home.enriching import Enriched
 
 _COLUMNS = (
     *("program", "found", "new", "lines", "messages", "size"),
@@ -78,7 +80,8 @@ def capture(
 
     Logs are only read, never changed. What was captured stays when its program deletes it. A
     second run reads what is new; one that was interrupted goes on where it stopped. What shells
-    and browsers left in the spool is collected as well, unless --source names a program.
+    and browsers left in the spool is collected as well, unless --source names a program. Then
+    knowledge is made of what is new, by rules; `threadkeep enrich` lets a model do it.
     """
     first, _ = read_times(since, None)
     if or_demo and not dry_run:
@@ -90,10 +93,12 @@ def capture(
         with call.home.history(call.db, user_home=user_home) as history:
             report = _run(history, _wanted(history, sources, first), quiet=quiet or call.as_json)
     observed = None if sources else collect_reports(call, dry_run=dry_run)
+    learned = None if dry_run else learn_from_it(call, quiet=quiet or call.as_json)
     if call.as_json:
-        document(capture=report_json(report, observed))
+        document(capture=report_json(report, observed, learned))
     elif not quiet:
         tell_report(report)
+        tell_learned(learned)
     return tell_errors(report) | tell_collected(observed, quiet=quiet or call.as_json)
 
 
@@ -142,12 +147,14 @@ def _captured_and_shown(
     with call.home.history(call.db, user_home=user_home) as history:
         report = _run(history, _wanted(history, sources, since), quiet=call.as_json)
         observed = None if sources or demo else collect_reports(call)
+        learned = learn_from_it(call, quiet=call.as_json)
         if call.as_json:
             shown = show_around(call, history)
             path = history.store.access.path
-            document(demo=demo, db=path, capture=report_json(report, observed), **shown)
+            document(demo=demo, db=path, capture=report_json(report, observed, learned), **shown)
         else:
             tell_report(report)
+            tell_learned(learned)
             show_around(call, history)
             what_to_try(call, demo=demo)
     return tell_errors(report) | tell_collected(observed, quiet=call.as_json)
@@ -156,8 +163,10 @@ def _captured_and_shown(
 # ---------------------------------------------------------------------- a report
 
 
-def report_json(report: "Report", observed: Collected | None = None) -> dict[str, object]:
-    """Shape a report for `--json`; commands and visits only where they were looked at."""
+def report_json(
+    report: "Report", observed: Collected | None = None, learned: "Enriched | None" = None
+) -> dict[str, object]:
+    """Shape a report for `--json`; commands, visits and nodes only where they were looked at."""
     parts = {name: msgspec.to_builtins(part) for name, part in report.harnesses.items()}
     return {
         "dry_run": report.dry_run,
@@ -165,6 +174,7 @@ def report_json(report: "Report", observed: Collected | None = None) -> dict[str
         "errors": report.errors,
         "harnesses": parts,
         **({} if observed is None else {"observed": observed.as_json()}),
+        **({} if learned is None else {"nodes": learned.nodes}),
     }
 
 

@@ -1,1 +1,160 @@
--- Nodes of knowledge, what they rest on and what they mention.
+-- Nodes of knowledge with all that hangs on them: links to evidence, entities, ties between entities.
+
+-- ------------------------------------------------------------------ nodes
+
+-- name: insert_node
+INSERT INTO knowledge_nodes (uuid, content, embed_text, node_type, outcome, tags, enrichment_model, enrichment_version, created_at, updated_at)
+VALUES (:uuid, :content, :embed_text, :node_type, :outcome, :tags, :model, :version, :now, :now)
+
+-- A phrase of the summary finds the few rows that may be the same; comparing all would read the whole table.
+-- name: same_node
+SELECT n.id FROM knowledge_fts AS f JOIN knowledge_nodes AS n ON n.id = f.rowid
+WHERE knowledge_fts MATCH :match AND n.node_type = :node_type AND n.embed_text = :embed_text AND n.content = :content
+ORDER BY n.id
+
+-- name: same_node_slowly
+SELECT id FROM knowledge_nodes WHERE content = :content AND embed_text = :embed_text AND node_type = :node_type ORDER BY id
+
+-- The same words by another author: the row stays, and says who wrote it last.
+-- name: rename_author
+UPDATE knowledge_nodes SET enrichment_model = :model, enrichment_version = :version, updated_at = :now
+WHERE id = :id AND (enrichment_model, enrichment_version) IS NOT (:model, :version)
+
+-- name: is_that_node
+SELECT 1 FROM knowledge_nodes WHERE id = :id AND content = :content AND embed_text = :embed_text
+
+-- A row that went meanwhile is not linked to.
+-- name: link_to_event
+INSERT OR IGNORE INTO knowledge_node_events (knowledge_node_id, event_id) SELECT ?, id FROM events WHERE id = ?
+
+-- name: link_to_segment
+INSERT OR IGNORE INTO knowledge_node_agentic_sessions (knowledge_node_id, agentic_session_id) SELECT ?, id FROM agentic_sessions WHERE id = ?
+
+-- name: link_to_visit
+INSERT OR IGNORE INTO knowledge_node_browser_events (knowledge_node_id, browser_event_id) SELECT ?, id FROM browser_events WHERE id = ?
+
+-- name: link_to_run
+INSERT OR IGNORE INTO knowledge_node_workflow_runs (knowledge_node_id, run_id) SELECT ?, id FROM workflow_runs WHERE id = ?
+
+-- name: link_to_lesson
+INSERT OR IGNORE INTO knowledge_node_lessons (knowledge_node_id, lesson_id) SELECT ?, id FROM lessons WHERE id = ?
+
+-- ------------------------------------------------------------------ what a node takes the place of
+
+-- A node is about its run of CI; if it has none, about its segments, its visits, its commands, in this order.
+-- piece: no_run
+NOT EXISTS (SELECT 1 FROM knowledge_node_workflow_runs WHERE knowledge_node_id = n.id)
+
+-- piece: no_segment
+NOT EXISTS (SELECT 1 FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = n.id)
+
+-- piece: no_visit
+NOT EXISTS (SELECT 1 FROM knowledge_node_browser_events WHERE knowledge_node_id = n.id)
+
+-- The tables of links have no index by evidence. There are many commands, so that a look for nothing is saved.
+-- name: any_told_event
+SELECT 1 FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND enriched = 1 LIMIT 1
+
+-- name: told_of_event
+SELECT DISTINCT n.id FROM knowledge_node_events AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
+WHERE l.event_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type AND {no_run} AND {no_segment} AND {no_visit}
+
+-- name: told_of_segment
+SELECT DISTINCT n.id FROM knowledge_node_agentic_sessions AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
+WHERE l.agentic_session_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type AND {no_run} AND {no_visit}
+
+-- name: told_of_visit
+SELECT DISTINCT n.id FROM knowledge_node_browser_events AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
+WHERE l.browser_event_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type AND {no_run} AND {no_segment}
+
+-- name: told_of_run
+SELECT DISTINCT n.id FROM knowledge_node_workflow_runs AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
+WHERE l.run_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type
+
+-- name: take_event
+DELETE FROM knowledge_node_events WHERE knowledge_node_id = ? AND event_id = ?
+
+-- name: take_visit
+DELETE FROM knowledge_node_browser_events WHERE knowledge_node_id = ? AND browser_event_id = ?
+
+-- name: take_run
+DELETE FROM knowledge_node_workflow_runs WHERE knowledge_node_id = ? AND run_id = ?
+
+-- name: learned_all
+UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id = :id
+
+-- name: set_learned_hash
+UPDATE agentic_sessions SET last_enriched_content_hash = :hash WHERE id = :id
+
+-- ------------------------------------------------------------------ nodes that rules have written
+
+-- name: nodes_by_author
+SELECT id FROM knowledge_nodes WHERE enrichment_model = :model ORDER BY id DESC LIMIT :limit
+
+-- ------------------------------------------------------------------ entities
+
+-- name: put_entity
+INSERT INTO entities (type, name, canonical, first_seen, last_seen, created_at) VALUES (:type, :name, :canonical, :now, :now, :now)
+ON CONFLICT (type, canonical) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen),
+  name = CASE WHEN name LIKE '%.claude/worktrees/%' THEN excluded.name ELSE name END
+RETURNING id
+
+-- name: link_entity
+INSERT OR IGNORE INTO knowledge_node_entities (knowledge_node_id, entity_id) VALUES (?, ?)
+
+-- name: texts_of_events
+SELECT id, command, cwd, git_repo, stdout, stderr FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL
+
+-- name: put_event_entity
+INSERT OR IGNORE INTO event_entities (event_id, entity_id, role, created_at) VALUES (?, ?, ?, ?)
+
+-- ------------------------------------------------------------------ ties
+
+-- name: put_tie
+INSERT INTO relationships (from_entity_id, to_entity_id, relationship, weight, evidence_count, first_seen, last_seen)
+VALUES (:source, :target, :kind, 1.0, 1, :now, :now)
+ON CONFLICT (from_entity_id, to_entity_id, relationship) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen)
+
+-- name: strength_of_tie
+SELECT evidence_count FROM relationships WHERE from_entity_id = :source AND to_entity_id = :target AND relationship = :kind
+
+-- Other programs may have verbs of their own; those are not ours to count.
+-- name: ties_of_node
+SELECT r.from_entity_id, r.to_entity_id, r.relationship FROM knowledge_node_entities AS a
+CROSS JOIN relationships AS r ON r.from_entity_id = a.entity_id
+CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = a.knowledge_node_id AND b.entity_id = r.to_entity_id
+WHERE a.knowledge_node_id = :id AND r.relationship IN ('part_of', 'used_in', 'occurred_in')
+
+-- From the more special end, which fewer nodes mention.
+-- name: count_tie
+SELECT count(*) FROM knowledge_node_entities AS a
+CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = a.knowledge_node_id AND b.entity_id = ?
+WHERE a.entity_id = ?
+
+-- name: weigh_tie
+UPDATE relationships SET evidence_count = :count, weight = :weight
+WHERE from_entity_id = :source AND to_entity_id = :target AND relationship = :kind
+
+-- name: drop_tie
+DELETE FROM relationships WHERE from_entity_id = :source AND to_entity_id = :target AND relationship = :kind
+
+-- ------------------------------------------------------------------ what belongs to a run of CI
+
+-- name: run_to_link
+SELECT repo, head_sha, coalesce(started_at, first_seen_at) FROM workflow_runs WHERE id = :id
+
+-- A commit may be named by the beginning of its id.
+-- name: events_of_commit
+SELECT id, cwd FROM events
+WHERE (git_commit = :sha OR (length(git_commit) >= 7 AND substr(:sha, 1, length(git_commit)) = git_commit)) AND probe_tag IS NULL
+ORDER BY timestamp, id LIMIT :limit
+
+-- name: pushes_around
+SELECT id FROM events
+WHERE timestamp BETWEEN :since AND :until AND command LIKE '%git push%' AND probe_tag IS NULL
+  AND (git_repo IS NULL OR git_repo = :repo COLLATE NOCASE OR git_repo = :name COLLATE NOCASE)
+ORDER BY timestamp, id LIMIT :limit
+
+-- name: segments_around
+SELECT id, cwd, project_dir FROM agentic_sessions
+WHERE start_time <= :until AND end_time >= :since AND probe_tag IS NULL ORDER BY abs(start_time - :at), id

@@ -1,0 +1,86 @@
+"""How long recall takes: a set of questions over a large made-up history."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Final, NamedTuple
+
+from benchmarks.recall.corpus import NOW, Words, make_store
+from threadkeep.recall.memory import Memory
+from threadkeep.recall.records import Filters
+
+_EACH: Final = 12
+_REPEATS: Final = 3
+_COMMON: Final = 60  # ranks of the vocabulary: words of most messages
+_MID: Final = (400, 3_000)
+_RARE: Final = (20_000, 60_000)
+
+
+class Query(NamedTuple):
+    """A question, and what it is an example of."""
+
+    group: str
+    text: str
+    filters: Filters = Filters()
+
+
+class Timed(NamedTuple):
+    """What the questions of one group took, in milliseconds."""
+
+    group: str
+    questions: int
+    p50: float
+    p95: float
+
+
+def query_set() -> list[Query]:
+    """Give the questions: rare, middling and frequent words, sentences, names of code, Chinese."""
+    return list(_queries(Words(11)))
+
+
+def _queries(words: Words) -> Iterator[Query]:
+    draw, known = words.random, words.all
+    for number in range(_EACH):
+        rare, mid = known[draw.randrange(*_RARE)], known[draw.randrange(*_MID)]
+        other, common = known[draw.randrange(*_MID)], known[draw.randrange(_COMMON)]
+        yield Query("rare", rare)
+        yield Query("rare and more", f"{rare} {mid}")
+        yield Query("middling", f"{mid} {other}")
+        yield Query("frequent", f"{common} {known[draw.randrange(_COMMON)]}")
+        yield Query("question", f"how did I use {mid} and {other} with the {common} server?")
+        yield Query("long question", f"why did {words.text(12)} fail in the {common} of {rare}?")
+        yield Query("name of code", f"{mid}_{common} src/{other}.py E{number * 7:04}")
+        yield Query("chinese", "数据库锁定"[number % 3 :] + "修复")
+        yield Query("in a project", f"{mid} {common}", Filters(project=f"project{number}"))
+
+
+def time_all(memory: Memory, queries: Sequence[Query]) -> list[Timed]:
+    """Ask each question some times, and keep the middle of them; the first round warms up."""
+    spent: dict[str, list[float]] = {}
+    for query in queries:
+        memory.recall(query.text, query.filters)
+    for query in queries:
+        runs = [_ask(memory, query) for _ in range(_REPEATS)]
+        spent.setdefault(query.group, []).append(median(runs))
+    rows = [_timed(group, times) for group, times in spent.items()]
+    return [*rows, _timed("all", [one for times in spent.values() for one in times])]
+
+
+def _ask(memory: Memory, query: Query) -> float:
+    started = time.perf_counter()
+    memory.recall(query.text, query.filters)
+    return (time.perf_counter() - started) * 1000
+
+
+def _timed(group: str, times: Sequence[float]) -> Timed:
+    return Timed(group, len(times), median(times), quantiles(times, n=20, method="inclusive")[-1])
+
+
+def measure(folder: Path, messages: int, nodes: int) -> list[Timed]:
+    """Make a history of a size and time all questions over it."""
+    home = make_store(folder, messages, nodes)
+    with home.history(user_home=folder / "user") as history:
+        memory = Memory(history.store, history.sources, clock=lambda: NOW)
+        memory.index()
+        return time_all(memory, query_set())

@@ -1,0 +1,79 @@
+"""How the commands that ask memory open it, and what a hit must be."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from threadkeep.cli.command import Call, Function
+from threadkeep.cli.history.opening import read_times, typed
+from threadkeep.cli.output import warn
+from threadkeep.errors import Busy, ReadOnly
+from threadkeep.home.spoken import HitKind, Outcome, Role
+
+if TYPE_CHECKING:
+    from threadkeep.home.recalled import Filters, Hit, Memory
+
+
+@contextmanager
+def remembering(call: Call) -> Iterator["Memory"]:
+    """Open memory; what came since the last look is indexed where the store can be written."""
+    with _opened(call) as memory:
+        try:
+            memory.index()
+        except (Busy, ReadOnly) as error:
+            warn(f"what came last may be missing: {error.message}")
+        yield memory
+
+
+def _opened(call: Call) -> "Memory":
+    call.home.knowledge(call.db, read_only=True).close()  # looking makes no store and changes none
+    try:
+        return call.home.memory(call.db, must_exist=True)
+    except ReadOnly:
+        return call.home.memory(call.db, read_only=True)
+
+
+def filter_options(function: Function) -> Function:
+    """Add the options that say what a hit must be."""
+    options: list[Callable[[Function], Function]] = [
+        click.option("--project", metavar="P", help="Only of this folder, or of its last name."),
+        click.option(
+            "--source", metavar="S", help="Only from: shell, agent, browser, ci, or a program."
+        ),
+        click.option("--harness", metavar="NAME", help="Only of this program, such as codex."),
+        click.option("--since", metavar="TIME", help="Not before this date, or younger than: 7d."),
+        click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d."),
+        click.option("--branch", metavar="B", help="Only on this branch."),
+        click.option("--entity", metavar="E", help="Only what mentions this file, tool or name."),
+        click.option(
+            "--role", type=click.Choice(get_args(Role)), help="Only messages of this one."
+        ),
+        click.option(
+            "--outcome", type=click.Choice(get_args(Outcome)), help="Only what ended like this."
+        ),
+        click.option(
+            "--kind",
+            "kinds",
+            multiple=True,
+            type=click.Choice(get_args(HitKind)),
+            help="Only these.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def read_filters(*, since: str | None, until: str | None, **chosen: Any) -> "Filters":
+    """Read the options that say what a hit must be."""
+    from threadkeep.home.recalled import Filters
+
+    first, last = read_times(since, until)
+    return Filters(since=first, until=last, **chosen)
+
+
+def opening_command(call: Call, hit: "Hit") -> str:
+    """Give the command that opens a hit at its place."""
+    return typed(call, "open", hit.ref)

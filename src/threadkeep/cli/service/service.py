@@ -1,0 +1,174 @@
+"""`threadkeep service`: have the system run `threadkeep serve` at each log-in."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from threadkeep.cli.command import PROBLEMS, Call, command, store_command
+from threadkeep.cli.output import document, note, table, warn, write
+from threadkeep.cli.service.serve import hippo_option, hippo_place
+from threadkeep.home import iso
+
+if TYPE_CHECKING:
+    from threadkeep.home.serving import PartState, Serving
+    from threadkeep.home.units import Plan, Ran, Unit
+
+_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
+
+
+@click.group("service")
+def service() -> None:
+    """Have the system run `threadkeep serve` at each log-in: systemd on Linux, launchd on macOS.
+
+    Everything works without it as well: `capture`, `watch` and `recall` do on demand what it does.
+    """
+
+
+@store_command("install", "threadkeep service install", "threadkeep service install --dry-run")
+@hippo_option
+@_DRY
+def install(call: Call, *, hippo_dir: str | None, dry_run: bool) -> int:
+    """Write the unit and start it; a file of somebody else in its place is set aside."""
+    from threadkeep.home import units
+
+    unit = _unit(call, _options(call, hippo_dir))
+    plan = units.plan_install(unit)
+    if dry_run:
+        _show(call, plan, units.start_commands(unit, plan.action), unit.text(0).decode())
+        return 0
+    ran = units.install(plan, units.run_tool)
+    _tell(call, plan, ran)
+    if unit.system == "systemd" and not call.as_json:
+        note("it runs while you are logged in; `loginctl enable-linger` keeps it after that")
+    return 0 if all(one.done for one in ran) else PROBLEMS
+
+
+@command("uninstall", "threadkeep service uninstall")
+@_DRY
+def uninstall(call: Call, *, dry_run: bool) -> int:
+    """End it and take the unit out; what was in its place before comes back."""
+    from threadkeep.home import units
+
+    unit = _unit(call, ())
+    plan = units.plan_uninstall(unit)
+    if dry_run:
+        commands = units.stop_commands(unit) if plan.action == "remove" else []
+        _show(call, plan, commands)
+        return 0
+    ran = units.uninstall(plan, units.run_tool)
+    _tell(call, plan, ran)
+    return 0 if all(one.done for one in ran) else PROBLEMS
+
+
+@store_command("status", "threadkeep service status", "threadkeep service status --json")
+def status(call: Call) -> int:
+    """Show whether the unit is installed and whether somebody serves the store.
+
+    Exit code 1 if nobody does.
+    """
+    from threadkeep.home import units
+    from threadkeep.home.serving import who_serves
+
+    state = units.unit_state(_unit(call, ()), units.run_tool)
+    serving = who_serves(call.home, call.db)
+    if call.as_json:
+        document(
+            unit={
+                "system": state.unit.system,
+                "path": state.unit.path,
+                "installed": state.installed,
+                "enabled": state.enabled,
+                "active": state.active,
+            },
+            serving=serving,
+        )
+    else:
+        known = ", ".join(word for word in (state.enabled, state.active) if word)
+        installed = "installed" if state.installed else "not installed"
+        write(f"unit\t{state.unit.path}\t{installed}{f' ({known})' if known else ''}")
+        _show_serving(serving)
+    return 0 if serving.running else PROBLEMS
+
+
+for _command in (install, status, uninstall):
+    service.add_command(_command)
+
+
+def _options(call: Call, hippo_dir: str | None) -> tuple[str, ...]:
+    """Give the words of the command line that the service needs to work on the same home."""
+    named = click.get_current_context().find_root().params.get("home")
+    home = () if named is None else ("--home", str(Path(named).absolute()))
+    db = () if call.db is None else ("--db", str(Path(call.db).absolute()))
+    place = hippo_place(call, hippo_dir)
+    hippo = () if place is None else ("--hippo-dir", str(place.absolute()))
+    return (*home, "serve", *db, *hippo)
+
+
+def _unit(call: Call, options: tuple[str, ...]) -> "Unit":
+    from threadkeep.home.units import serve_command, unit_for
+
+    command_ = serve_command(*options)
+    return unit_for(sys.platform, call.home.environ, command_, user=os.getuid())
+
+
+def _show(call: Call, plan: "Plan", commands: list[tuple[str, ...]], text: str = "") -> None:
+    """Show what would be done."""
+    if call.as_json:
+        document(
+            dry_run=True,
+            action=plan.action,
+            path=plan.unit.path,
+            aside=plan.aside,
+            text=text,
+            commands=commands,
+        )
+        return
+    note(f"would {_WORDS[plan.action]} {plan.unit.path}")
+    if text:
+        write(text, end="")
+    for words in commands:
+        note(f"would run {shlex.join(words)}")
+
+
+_WORDS = {
+    "create": "write",
+    "change": "replace",
+    "keep": "keep",
+    "remove": "remove",
+    "nothing": "find nothing of ours at",
+}
+
+
+def _tell(call: Call, plan: "Plan", ran: "list[Ran]") -> None:
+    if call.as_json:
+        document(dry_run=False, action=plan.action, path=plan.unit.path, ran=ran)
+        return
+    note(f"{plan.unit.path}: {plan.action}")
+    if plan.aside is not None:
+        note(f"what was there before: {plan.aside}")
+    for one in ran:
+        if not one.done:
+            warn(f"run it yourself: {shlex.join(one.command)}{f' ({one.said})' * bool(one.said)}")
+
+
+def _show_serving(serving: "Serving") -> None:
+    one = serving.service
+    if one is None or not serving.running:
+        write("serving\tnobody" + ("" if one is None else f", last {iso(one.heartbeat)}"))
+    else:
+        write(f"serving\tprocess {one.pid}, version {one.version}, since {iso(one.started_at)}")
+    columns = ("part", "since", "restarts", "crashes", "last error")
+    rows = [
+        (part.part, iso(part.started_at), str(part.restarts), str(part.crashes), _trouble(part))
+        for part in serving.parts
+    ]
+    if rows and serving.running:
+        table(columns, rows)
+
+
+def _trouble(part: "PartState") -> str:
+    return part.waits_for or part.last_error or ""

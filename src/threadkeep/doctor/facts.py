@@ -1,0 +1,164 @@
+"""What the doctor judges, gathered before anything is judged."""
+
+from typing import Literal
+
+import msgspec
+
+from threadkeep.base.engine import Engine
+from threadkeep.doctor.snapshot import Waiting
+from threadkeep.knowledge.alarms import Alarm, Violation
+from threadkeep.knowledge.health import Drop
+from threadkeep.knowledge.service_state import PartState, Service
+
+Trouble = Literal["", "damaged", "locked", "newer", "foreign", "closed"]
+
+HookState = Literal["whole", "old", "broken"]
+
+
+class DeepCheck(msgspec.Struct, frozen=True):
+    """The last deep check of a store."""
+
+    path: str
+    checked_at: int
+    took_ms: int
+    problems: tuple[str, ...]
+
+
+class OpenMode(msgspec.Struct, frozen=True):
+    """A file or folder that others than its owner may read, and the mode it should have."""
+
+    path: str
+    mode: int
+    wanted: int
+
+
+class StoreFacts(msgspec.Struct, frozen=True):
+    """What one store's file is like; `trouble` says why it cannot be used as it is."""
+
+    name: str
+    path: str
+    exists: bool
+    bytes: int = 0
+    wal_bytes: int = 0
+    version: int | None = None
+    older: bool = False  # an older version, which can be brought up
+    trouble: Trouble = ""
+    said: str = ""  # what the trouble is, in words
+    problems: tuple[str, ...] = ()  # what SQLite's own quick checks found
+    unindexed: int = 0  # rows that the full-text index does not have
+    whole: bool = True  # False: too large for a quick look at every page
+    journal: str = ""
+    open_modes: tuple[OpenMode, ...] = ()
+    writer: str = ""  # the process that holds the lock for writing and does not let go
+    reader: str = ""  # the process that keeps the log from being emptied
+    users: tuple[str, ...] = ()  # the processes that have it open
+    last_backup: int | None = None
+    deep: DeepCheck | None = None
+
+
+class DiskFacts(msgspec.Struct, frozen=True):
+    """The file system under the data folder."""
+
+    path: str
+    free: int | None = None  # bytes; None: the system does not tell
+    kind: str = ""
+    wal_allowed: bool = True
+
+
+class HookFacts(msgspec.Struct, frozen=True):
+    """How far the hook of one shell is installed."""
+
+    shell: str
+    state: HookState
+    start_up: str
+
+
+class SourceFacts(msgspec.Struct, frozen=True):
+    """How much of one harness is in the store."""
+
+    harness: str
+    found: int
+    missed: int
+    example: str = ""
+    why: str = ""
+
+
+class DriftFacts(msgspec.Struct, frozen=True):
+    """A record type that this version does not know."""
+
+    harness: str
+    kind: str
+    count: int
+    last_seen: int
+
+
+class QueueFacts(msgspec.Struct, frozen=True):
+    """The tickets of one queue of enrichment."""
+
+    name: str
+    pending: int = 0
+    failed: int = 0
+    stuck: int = 0  # in hand for so long that their worker is gone
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """The configured model, asked just now; `said` is empty if it answers."""
+
+    url: str
+    said: str = ""
+
+
+class VectorFacts(msgspec.Struct, frozen=True):
+    """Vectors that are in use: whose they are, and how many are missing."""
+
+    model: str
+    wanted: str  # the model that the configuration names; empty: any
+    missing: int
+
+
+class CleanupFacts(msgspec.Struct, frozen=True):
+    """How long Claude Code keeps its transcripts; None: it is not set, or cannot be read."""
+
+    path: str
+    days: int | None
+    said: str = ""
+
+
+class CaptureFacts(msgspec.Struct, frozen=True):
+    """How capture is, judged by the ground."""
+
+    sources: tuple[SourceFacts, ...] = ()
+    disabled: tuple[str, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    resident: bool = False
+    alarms: tuple[Alarm, ...] = ()
+    resolved: int = 0  # alarms that went away and were not put away
+    waiting: tuple[Waiting, ...] = ()
+    refused: int = 0  # reports that were set aside
+    spool_trouble: str = ""
+    drops: tuple[Drop, ...] = ()
+    drift: tuple[DriftFacts, ...] = ()
+    cleanup: CleanupFacts | None = None
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Everything."""
+
+    now: int
+    version: str
+    engine: Engine
+    home: str
+    config_trouble: str = ""
+    disk: DiskFacts | None = None
+    stores: tuple[StoreFacts, ...] = ()
+    hooks: tuple[HookFacts, ...] = ()
+    capture: CaptureFacts | None = None  # None: there is no knowledge store that can be read
+    queues: tuple[QueueFacts, ...] = ()
+    enriches: bool = True
+    model: ModelFacts | None = None
+    vectors: VectorFacts | None = None
+    service: Service | None = None
+    service_runs: bool = False
+    parts: tuple[PartState, ...] = ()
+    listener: str | None = None  # the version of whoever listens at the socket
+    listener_trouble: str = ""

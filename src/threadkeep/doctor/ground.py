@@ -1,0 +1,175 @@
+"""The ground that capture is judged by: which logs on the disk are not in the store, since when."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.capture.troubles import TROUBLES, exists, is_closed
+from threadkeep.doctor.memory import SeenLog
+from threadkeep.doctor.snapshot import Behind
+from threadkeep.knowledge.health import health_name
+from threadkeep.knowledge.logs import Looks, all_looks
+from threadkeep.sources.common import stamp_of
+from threadkeep.sources.records import Log, Source, UserHome
+
+# Their logs lie among the user's own files and are looked at twice a minute only.
+_POLLED: Final = frozenset({"aider"})
+_ERROR: Final = "SELECT error FROM tk_logs WHERE reader = ? AND path = ? AND item = ''"
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What was found: the logs that are behind, and what to remember of them."""
+
+    behind: tuple[Behind, ...]
+    seen: dict[str, SeenLog]
+    found: dict[str, int]  # logs on the disk, by harness
+    missed: dict[str, int]  # of these, logs that are behind
+
+
+class _Missing(msgspec.Struct, frozen=True):
+    reader: str
+    path: str
+    mark: str
+    since: int
+    failed: bool
+
+
+def look_at_logs(
+    tx: Tx,
+    sources: Mapping[str, Source],
+    user: UserHome,
+    before: Mapping[str, SeenLog],
+    now: int,
+) -> Ground:
+    """Compare every log of these sources with the store; one look at each, none is opened."""
+    behind: dict[str, list[_Missing]] = {}
+    found: dict[str, int] = {}
+    for reader, source in sources.items():
+        logs, missing = _look(tx, reader, source, user, before, now)
+        found[source.harness] = found.get(source.harness, 0) + logs
+        behind.setdefault(source.harness, []).extend(missing)
+    seen = {
+        _key(one.reader, one.path): SeenLog(one.mark, _first_seen(one, before, now))
+        for missing in behind.values()
+        for one in missing
+    }
+    grouped = (_group(tx, harness, missing) for harness, missing in behind.items() if missing)
+    missed = {harness: len(missing) for harness, missing in behind.items()}
+    return Ground(tuple(grouped), seen, found, missed)
+
+
+def _look(
+    tx: Tx,
+    reader: str,
+    source: Source,
+    user: UserHome,
+    before: Mapping[str, SeenLog],
+    now: int,
+) -> tuple[int, list[_Missing]]:
+    known = all_looks(tx, reader)
+    try:
+        logs = list(source.find(user))
+    except TROUBLES as error:
+        return 0, [_unreadable(reader, f"source {reader}: {error}", before, now)]
+    missing = list(_closed(reader, source, user, known, before, now))
+    for log in logs:
+        looks = known.get(log.path)
+        if looks is None or looks.failed or not _looks_the_same(looks, log, source):
+            missing.append(_missing(reader, log, looks, before, now))
+    return len(logs), missing
+
+
+def _looks_the_same(looks: Looks, log: Log, source: Source) -> bool:
+    """Tell whether a log looks as it did when it was read.
+
+    Whoever only reads a database leaves an empty write-ahead log beside it: that is no change.
+    """
+    if looks.stamp == log.stamp:
+        return True
+    try:
+        empty = source.kind == "document" and os.stat(f"{log.path}-wal").st_size == 0
+        return empty and stamp_of(os.stat(log.path)) == looks.stamp
+    except OSError:
+        return False
+
+
+def _closed(
+    reader: str,
+    source: Source,
+    user: UserHome,
+    known: Mapping[str, Looks],
+    before: Mapping[str, SeenLog],
+    now: int,
+) -> Iterator[_Missing]:
+    """Give the folders that hold logs we know and may no longer be looked into."""
+    for root in source.roots(user):
+        place = str(root)
+        used = any(path.startswith(place) for path in known)
+        if used and exists(root) and is_closed(place):
+            yield _unreadable(reader, place, before, now)
+
+
+def _unreadable(reader: str, place: str, before: Mapping[str, SeenLog], now: int) -> _Missing:
+    seen = before.get(_key(reader, place))
+    since = now if seen is None else min(seen.first_seen, now)
+    return _Missing(reader, place, "closed", since, failed=False)
+
+
+def _missing(
+    reader: str, log: Log, looks: Looks | None, before: Mapping[str, SeenLog], now: int
+) -> _Missing:
+    """Tell since when something of a log is missing.
+
+    That is when it last changed. One that changes all the time is behind since the first look at
+    which no more of it was stored than now.
+    """
+    mark = "" if looks is None else f"{looks.stamp}{looks.read_to}{looks.failed}"
+    changed = _changed_at(log)
+    seen = before.get(_key(reader, log.path))
+    same = seen is not None and seen.mark == mark
+    since = min(changed, seen.first_seen) if seen is not None and same else changed
+    failed = looks is not None and looks.failed
+    return _Missing(reader, log.path, mark, min(since, now), failed)
+
+
+def _first_seen(one: _Missing, before: Mapping[str, SeenLog], now: int) -> int:
+    seen = before.get(_key(one.reader, one.path))
+    return seen.first_seen if seen is not None and seen.mark == one.mark else now
+
+
+def _changed_at(log: Log) -> int:
+    """Give when a log changed: by the inode, because a copied file keeps its old mtime."""
+    latest = log.stamp.mtime_ns
+    for path in (log.path, f"{log.path}-wal"):
+        try:
+            latest = max(latest, os.stat(path).st_ctime_ns)
+        except OSError:
+            continue
+    return latest // 1_000_000
+
+
+def _group(tx: Tx, harness: str, missing: list[_Missing]) -> Behind:
+    """Put the logs of one harness together; the one that waits longest stands for them."""
+    first = min(missing, key=lambda one: one.since)
+    return Behind(
+        source=health_name(harness),
+        harness=harness,
+        since=first.since,
+        logs=len(missing),
+        example=first.path,
+        why=_error(tx, first) if first.failed else "",
+        polled=harness in _POLLED,
+    )
+
+
+def _error(tx: Tx, one: _Missing) -> str:
+    row = tx.execute(_ERROR, (one.reader, one.path)).fetchone()
+    return "" if row is None or row[0] is None else from_sql(row[0])
+
+
+def _key(reader: str, path: str) -> str:
+    return f"{reader}:{path}".encode("utf-8", "replace").decode()

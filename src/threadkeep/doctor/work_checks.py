@@ -1,0 +1,130 @@
+"""Checks of the work behind: queues of enrichment, the model, vectors, the running service."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from threadkeep.doctor.facts import Facts, QueueFacts, VectorFacts
+from threadkeep.doctor.findings import Finding, ok
+from threadkeep.doctor.store_checks import DAY_MS
+from threadkeep.knowledge.versions import SCHEMA_VERSION
+
+_GROUP: Final = "work"
+_DOC: Final = "docs/knowledge.md"
+_RESTART: Final = "threadkeep service install"
+_MANY_WAITING: Final = 1000
+
+
+def check_work(facts: Facts) -> Iterator[Finding]:
+    """Judge enrichment and the service."""
+    for queue in facts.queues:
+        yield from _queue(queue, enriches=facts.enriches)
+    if facts.queues and not any(one.failed or one.stuck for one in facts.queues):
+        pending = sum(one.pending for one in facts.queues)
+        yield ok(_GROUP, "queues", f"{pending:,} wait, none failed")
+    yield from _model(facts)
+    if facts.vectors is not None:
+        yield _vectors(facts.vectors)
+    yield from _service(facts)
+    yield from _parts(facts)
+
+
+def _queue(queue: QueueFacts, *, enriches: bool) -> Iterator[Finding]:
+    check = f"queue {queue.name}"
+    if queue.stuck:
+        said = f"{queue.stuck:,} tickets are held by a worker that never came back"
+        cause = "a worker was killed; the next one takes its tickets back"
+        yield Finding(_GROUP, check, "warn", said, cause, "threadkeep enrich", _DOC)
+    if queue.failed:
+        said = f"{queue.failed:,} tickets failed as often as they may"
+        cause = "each of them says why in its row; the others go on"
+        yield Finding(_GROUP, check, "warn", said, cause, "threadkeep doctor --repair", _DOC)
+    if enriches and queue.pending > _MANY_WAITING:
+        said = f"{queue.pending:,} tickets wait"
+        cause = "what was captured was not made into knowledge yet; messages are found all the same"
+        yield Finding(_GROUP, check, "info", said, cause, "threadkeep enrich", _DOC)
+
+
+def _model(facts: Facts) -> Iterator[Finding]:
+    model = facts.model
+    if model is None:
+        yield Finding(_GROUP, "model", "info", "none is configured, and none is needed")
+    elif model.said:
+        cause = f"the server at {model.url} does not run, or has no such model"
+        fix = f"curl -s {model.url.rstrip('/')}/models"
+        yield Finding(_GROUP, "model", "warn", model.said, cause, fix, _DOC)
+    else:
+        yield ok(_GROUP, "model", f"{model.url} answers")
+
+
+def _vectors(vectors: VectorFacts) -> Finding:
+    if vectors.wanted and vectors.wanted != vectors.model:
+        said = f"vectors are of {vectors.model}, the configuration names {vectors.wanted}"
+        cause = "vectors of two models cannot be compared: they have to be made anew"
+        return Finding(_GROUP, "vectors", "warn", said, cause, "threadkeep embed", _DOC)
+    if vectors.missing:
+        said = f"{vectors.missing:,} nodes have no vector of {vectors.model}"
+        cause = "vectors are made in the background; these were not made yet"
+        return Finding(_GROUP, "vectors", "info", said, cause, "threadkeep embed", _DOC)
+    return ok(_GROUP, "vectors", f"every node has one of {vectors.model}")
+
+
+# ---------------------------------------------------------------------- the service
+
+
+def _service(facts: Facts) -> Iterator[Finding]:
+    service = facts.service
+    if facts.listener_trouble:
+        said = f"somebody listens at the socket and does not answer: {facts.listener_trouble}"
+        cause = "the process hangs, or is of another kind"
+        yield Finding(_GROUP, "socket", "warn", said, cause, _RESTART)
+    if service is not None and facts.service_runs:
+        yield _handshake(facts)
+    elif service is not None and service.stopped_at is None:
+        said = f"process {service.pid} served this home and ended without a word"
+        cause = "it was killed, or the machine went off; nothing that was acknowledged is lost"
+        yield Finding(_GROUP, "service", "info", said, cause, "threadkeep serve")
+    elif facts.listener is None:
+        said = "no service runs; everything works on demand"
+        cause = "`threadkeep serve` keeps the store current by itself"
+        yield Finding(_GROUP, "service", "info", said, cause, "threadkeep serve")
+    else:
+        yield _listener(facts)
+
+
+def _handshake(facts: Facts) -> Finding:
+    service = facts.service
+    assert service is not None  # noqa: S101  (its caller has looked)
+    knowledge = next((one for one in facts.stores if one.name == "knowledge"), None)
+    version = None if knowledge is None else knowledge.version
+    if version is not None and version > service.schema:
+        said = f"the file has schema version {version}, the running service knows {service.schema}"
+        cause = "a newer program brought the file up while the service was running"
+        return Finding(_GROUP, "handshake", "fail", said, cause, _RESTART, _DOC)
+    if service.version != facts.version or service.schema != SCHEMA_VERSION:
+        said = f"the running service is version {service.version}, this program {facts.version}"
+        cause = "the program was updated after the service was started"
+        return Finding(_GROUP, "handshake", "warn", said, cause, _RESTART, _DOC)
+    return ok(_GROUP, "service", f"process {service.pid} runs, version {service.version}")
+
+
+def _listener(facts: Facts) -> Finding:
+    if facts.listener == facts.version:
+        return ok(_GROUP, "service", f"somebody listens at the socket, version {facts.listener}")
+    said = f"version {facts.listener} listens at the socket, this program is {facts.version}"
+    cause = "the program was updated after it was started, or it is Hippo's daemon"
+    return Finding(_GROUP, "handshake", "warn", said, cause, _RESTART, _DOC)
+
+
+def _parts(facts: Facts) -> Iterator[Finding]:
+    for part in facts.parts:
+        crashed = part.last_crash_at is not None and facts.now - part.last_crash_at < DAY_MS
+        if crashed:
+            said = f"the part {part.part} crashed {part.crashes} times, last: {part.last_error}"
+            cause = "it was started again; the other parts went on"
+            yield Finding(
+                _GROUP, f"part {part.part}", "warn", said, cause, "threadkeep service status"
+            )
+        if part.waits_for and facts.service_runs:
+            said = f"the part {part.part} waits: {part.waits_for}"
+            cause = "it goes on by itself as soon as it can"
+            yield Finding(_GROUP, f"part {part.part}", "warn", said, cause, "threadkeep doctor")

@@ -1,0 +1,89 @@
+"""The embedder behind an address: any server with an OpenAI-compatible `/embeddings`."""
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from threadkeep.errors import Damaged
+
+BATCH: Final = 64
+LONGEST_TEXT: Final = (
+    8000  # characters: servers refuse or cut what is longer than their model reads
+)
+_SHORTEST: Final = 1e-6
+_PROBE: Final = "dimensions"
+
+
+class Asks(Protocol):
+    """What is needed of a client."""
+
+    def embeddings(self, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """Give the vector of each text, in order."""
+
+
+class ServerEmbedder:
+    """Makes vectors by asking a server; every answer is checked before it is believed."""
+
+    def __init__(self, client: Asks, model: str, dimensions: int | None = None) -> None:
+        self._client = client
+        self._model = model
+        self._dimensions = dimensions
+
+    @property
+    def model(self) -> str:
+        """The name of the model on the server."""
+        return self._model
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has; asks the server once if nobody knows yet."""
+        if self._dimensions is None:
+            self._ask([_PROBE])
+        assert self._dimensions is not None  # noqa: S101  (an answer was checked)
+        return self._dimensions
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Give the vector of each text, in order; no bytes for a text of blanks."""
+        vectors = [b""] * len(texts)
+        some = [i for i, text in enumerate(texts) if text.strip()]
+        for first in range(0, len(some), BATCH):
+            batch = some[first : first + BATCH]
+            answers = self._ask([texts[i][:LONGEST_TEXT] for i in batch])
+            for i, vector in zip(batch, answers, strict=True):
+                vectors[i] = vector
+        return vectors
+
+    def close(self) -> None:
+        """Nothing is held: each request has its own connection."""
+
+    def _ask(self, texts: list[str]) -> list[bytes]:
+        answers = self._client.embeddings(self._model, texts)
+        if len(answers) != len(texts):
+            raise self._bad(f"gave {len(answers)} vectors for {len(texts)} texts")
+        return [self._checked(answer) for answer in answers]
+
+    def _checked(self, numbers: Sequence[float]) -> bytes:
+        if self._dimensions is None and numbers:
+            self._dimensions = len(numbers)
+        if len(numbers) != self._dimensions:
+            raise self._bad(f"gave {len(numbers)} numbers where {self._dimensions} are expected")
+        vector = unit_vector(numbers)
+        if vector is None:
+            raise self._bad("gave a vector without a direction")
+        return vector
+
+    def _bad(self, what: str) -> Damaged:
+        return Damaged(
+            f"the embedding model {self._model} {what}",
+            hint="check [embeddings] name, and what the server runs under that name",
+        )
+
+
+def unit_vector(numbers: Iterable[float]) -> bytes | None:
+    """Bring a vector to length one; None if it has no length, or one that is no number."""
+    values = [float(number) for number in numbers]
+    length = math.hypot(*values)
+    if not math.isfinite(length) or length < _SHORTEST:
+        return None
+    return struct.pack(f"<{len(values)}f", *(value / length for value in values))

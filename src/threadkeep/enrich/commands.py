@@ -1,0 +1,208 @@
+"""What a shell command is made of: its programs, what it tries, what it is run for."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from threadkeep.enrich.identifiers import as_file
+from threadkeep.enrich.wording import cut_words, one_line, words
+
+_LONGEST: Final = 8_000
+_TOKEN: Final = re.compile(
+    r"(?<!\S)#[^\n]*|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[|&;\n()]+|[^\s'\"\\|&;()]+|[ \t]+|.",
+    re.DOTALL,
+)
+_HERE_DOCUMENT: Final = re.compile(r"<<-?\s*(['\"]?)(\w{1,40})\1")
+_ASSIGNMENT: Final = re.compile(r"^[A-Za-z_]\w*=")
+# Lower case: what PowerShell and prose have in their place is no program.
+_PROGRAM: Final = re.compile(r"^[a-z][a-z0-9._+-]{1,40}$")
+_VERB: Final = re.compile(r"[a-z][\w:-]{0,30}$")
+_OPTION: Final = re.compile(r"-|\d+[smh]?$")
+# These run another program: the next word is the one that counts.
+_CARRIERS: Final = words(
+    "sudo env time nohup command exec xargs nice timeout stdbuf then do else if while until !"
+    " bunx npx pnpx doas caffeinate watch"
+)
+_RUNS: Final = (["uv", "run"], ["poetry", "run"], ["pipenv", "run"], ["bundle", "exec"])
+# Too common to tell anything: they are part of every command line.
+_DULL: Final = words(
+    "cd echo ls cat head tail wc pwd sleep printf test true false which export source set unset for"
+    " done fi exit return clear read shift local eval type alias pushd popd sort uniq cut tr tee"
+    " xargs mkdir touch rm cp mv basename dirname date wait esac case select function in let"
+    " break continue trap grep find sed awk less more man history foreach ; [ [[ { }"
+)
+_WITH_VERB: Final = words(
+    "git go cargo npm pnpm yarn bun uv pip docker kubectl gh make mise poetry dotnet terraform helm"
+    " systemctl brew apt just deno rails mix gradle mvn python python3 node nx turbo aws gcloud"
+    " threadkeep podman rustup conda cmake task"
+)
+_SOME_OPTIONS: Final = r"(?: --?\S+){0,3} "
+_KINDS: Final = {
+    "testing": (
+        r"\b(?:pytest|jest|vitest|mocha|phpunit|rspec|ctest|tox|nox|unittest|playwright test)\b"
+        r"|\b(?:go|cargo|npm|pnpm|yarn|bun|make|mise|dotnet|deno|just|task|mvn|gradle|run|mix|swift)"
+        + _SOME_OPTIONS
+        + r"(?:test|tests|t|test:\S+|check)\b"
+    ),
+    "linting": (
+        r"\b(?:ruff|eslint|golangci-lint|clippy|flake8|pylint|shellcheck|biome|prettier|black|gofmt"
+        r"|rubocop|oxlint|rustfmt)\b|\b(?:lint|fmt|format)(?::\S+)?(?=\s|$)"
+    ),
+    "type checking": r"\b(?:mypy|pyright|tsc|typecheck|type-check)\b",
+    "building": (
+        r"\b(?:go|cargo|npm|pnpm|yarn|bun|make|docker|dotnet|run)"
+        + _SOME_OPTIONS
+        + r"(?:build|compile|install|package)\b|\b(?:webpack|vite build|esbuild|cmake)\b"
+    ),
+    "dependencies": (
+        r"\b(?:pip|uv|npm|pnpm|yarn|bun|cargo|go|brew|apt|apt-get|gem|composer)"
+        + _SOME_OPTIONS
+        + r"(?:install|add|remove|get|upgrade|update|sync|mod)\b"
+    ),
+    "committing": r"\bgit(?: -\S+(?: /\S+)?){0,4} (?:commit|merge|rebase|cherry-pick|tag|revert)\b",
+    "publishing": (
+        r"\bgit(?: -\S+(?: /\S+)?){0,4} push\b|\bgh (?:pr (?:create|merge|edit|ready)|release)\b"
+        r"|\b(?:npm|cargo|twine|uv) (?:publish|upload)\b"
+    ),
+    "review": r"\bgh (?:pr (?:view|diff|review|checks|list|comment)|api)\b",
+    "containers": r"\b(?:docker|podman|kubectl|helm)\b",
+    "deploying": r"\b(?:terraform|ansible|vercel|netlify|flyctl|wrangler)\b|kubectl apply",
+    "databases": r"\b(?:psql|sqlite3|mysql|mongosh|redis-cli|alembic|prisma)\b",
+}
+_KIND_PATTERNS: Final = tuple((name, re.compile(pattern)) for name, pattern in _KINDS.items())
+# What is run to see whether something works: its end tells how the work ended.
+CHECKS: Final = frozenset({"testing", "linting", "type checking", "building"})
+_PIPED: Final = re.compile(
+    r"\|\s{0,4}(?:head|tail|grep|less|cat|wc|tee|sed|awk|sort)\b|;\s{0,4}echo|\|\|"
+)
+_MESSAGE: Final = re.compile(
+    r"\bgit(?: -\S+(?: /\S+)?){0,4} commit\b[^\n]{0,200}?(?:-a?m|--message)[ =]?"
+    r"(?:\"((?:[^\"\\$]|\\.)[^\"\n]{2,200})|'([^'\n]{3,200}))"
+)
+_HERE_MESSAGE: Final = re.compile(
+    r"\bgit(?: -\S+(?: /\S+)?){0,4} commit\b[^\n]{0,200}?<<-?\s*['\"]?\w+['\"]?\n\s*([^\n]{3,200})"
+)
+
+
+def without_documents(command: str) -> str:
+    """Take out the bodies of here-documents: they are files, not commands."""
+    lines = iter(command[:_LONGEST].split("\n"))
+    kept = []
+    for line in lines:
+        kept.append(line)
+        found = _HERE_DOCUMENT.search(line)
+        if found is not None:
+            for body in lines:
+                if body.strip(" \t)\"'") == found[2]:
+                    break
+    return "\n".join(kept)
+
+
+def parts_of(command: str) -> list[list[str]]:
+    """Give the words of each simple command of a command line, quotes and all."""
+    parts: list[list[str]] = [[]]
+    glue = False
+    for token in _TOKEN.findall(without_documents(command)):
+        if token in {"'", '"'}:  # it is never closed: what follows is text
+            break
+        if token[0] == "#":
+            continue
+        if token[0] in "|&;\n()":
+            parts.append([])
+            glue = False
+        elif token.isspace():
+            glue = False
+        elif glue:
+            parts[-1][-1] += token
+        else:
+            parts[-1].append(token)
+            glue = True
+    return [part for part in parts if part]
+
+
+class Line(NamedTuple):
+    """What a command line does, looked at once."""
+
+    programs: tuple[str, ...]  # those that are part of every command left out
+    tries: tuple[str, ...]  # by name, so that a second try is known as one: `git push`
+    kinds: tuple[str, ...]  # what it is run for: testing, building, committing …
+    hides_its_end: bool  # its exit code may be another program's, at the end of a pipe
+
+
+def read_line(command: str) -> Line:
+    """Say what a command line runs, tries and is run for."""
+    runs = list(_runs(command))
+    kinds = [_kinds(" ".join((program, *rest))[:160]) for program, rest in runs[:12]]
+    # Beside a test or a commit, what prepares it does not count as a try of its own.
+    counted = [run for run, kind in zip(runs, kinds, strict=False) if kind] or runs
+    keys = dict.fromkeys(_key(program, rest) for program, rest in counted[:6])
+    return Line(
+        programs=tuple(dict.fromkeys(program for program, _ in runs)),
+        tries=tuple(keys),
+        kinds=tuple(dict.fromkeys(name for kind in kinds for name in kind)),
+        hides_its_end=_PIPED.search(command[:_LONGEST]) is not None,
+    )
+
+
+def _kinds(text: str) -> list[str]:
+    return [name for name, pattern in _KIND_PATTERNS if pattern.search(text)]
+
+
+def _key(program: str, rest: list[str]) -> str:
+    if program not in _WITH_VERB:
+        return program
+    verbs = [word for word in rest if _VERB.match(word)][:2]
+    return " ".join([program, *(verbs if verbs[:1] in (["run"], ["pr"]) else verbs[:1])])
+
+
+def _runs(command: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each program worth naming with the words behind it."""
+    for part in parts_of(command):
+        bare = _without_carriers(part)
+        name = bare[0].rsplit("/", 1)[-1] if bare else ""
+        if name not in _DULL and _PROGRAM.match(name) and _is_program(bare[0], name):
+            yield name, bare[1:]
+
+
+def _is_program(word: str, name: str) -> bool:
+    """Tell a program from a data file; a script is one where it is called by its path."""
+    return as_file(name) is None or "/" in word
+
+
+def _without_carriers(part: list[str]) -> list[str]:
+    """Drop assignments, and what only runs the program behind it: `sudo -E`, `timeout 5`."""
+    at = 0
+    carried = False
+    while at < len(part):
+        if part[at] in _CARRIERS:
+            carried = True
+        elif part[at : at + 2] in _RUNS:
+            carried, at = True, at + 1
+        elif not (_ASSIGNMENT.match(part[at]) or (carried and _OPTION.match(part[at]))):
+            break
+        at += 1
+    return part[at:]
+
+
+def commit_message(command: str) -> str | None:
+    """Give the first line of the message that a `git commit` is given."""
+    text = command[:_LONGEST]
+    if "commit" not in text:
+        return None
+    here = _HERE_MESSAGE.search(text)
+    if here is not None:
+        return one_line(here[1])
+    found = _MESSAGE.search(text)
+    return one_line((found[1] or found[2]).split("\\n")[0]) if found else None
+
+
+def shown(command: str, limit: int = 120) -> str:
+    """Give a command on one line, short enough for a sentence."""
+    message = commit_message(command)
+    if message is not None and _HERE_DOCUMENT.search(command):
+        return cut_words(f'git commit -m "{message}"', limit)
+    lines = without_documents(command[: limit * 20]).split("\n")
+    line = one_line(" ".join(one for one in lines if not one.lstrip().startswith("#")))
+    if line.startswith("cd ") and " && " in line[:200]:
+        line = line.partition(" && ")[2]  # where it ran says the project
+    return cut_words(line, limit)

@@ -1,0 +1,269 @@
+"""Enrichment at work: takes tickets, writes nodes, gives back what did not work.
+
+Tickets are taken in small batches. A batch is read in one transaction, derived (by an author if
+there is one) outside of any, and written in another: nodes, links, entities and tickets together.
+Whoever is killed leaves locks that the next worker takes back.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.capture.transcripts import Sources
+from threadkeep.enrich.evidence import RunDone
+from threadkeep.enrich.material import Author, Material
+from threadkeep.enrich.rules import Piece, Read, Silent, make_material, read_pieces
+from threadkeep.errors import NotFound
+from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.drafts import BY_RULES, Draft, Evidence
+from threadkeep.knowledge.linking import evidence_of_run
+from threadkeep.knowledge.nodes import nodes_by_rules, write_node
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.tickets import (
+    Queue,
+    Ticket,
+    claim,
+    depths,
+    give_back,
+    held,
+    reap,
+    release,
+    requeue,
+    skip,
+)
+
+# Commands of one session belong together, so that more of them are taken at once. A model may take
+# minutes for each piece, and a lock is good for ten.
+BATCH: Final[dict[Queue, int]] = {"agentic": 10, "shell": 100, "workflow": 10, "browser": 50}
+BATCH_OF_AUTHOR: Final[dict[Queue, int]] = {"agentic": 2, "shell": 25, "workflow": 2, "browser": 25}
+_FIELD: Final[dict[Queue, str]] = {
+    "agentic": "segments",
+    "shell": "events",
+    "workflow": "runs",
+    "browser": "visits",
+}
+_MESSAGE_LIMIT: Final = 500
+
+
+class Counts(msgspec.Struct):
+    """What became of the tickets of one queue."""
+
+    nodes: int = 0  # written
+    done: int = 0  # tickets that these nodes are about
+    skipped: int = 0  # they tell nothing
+    failed: int = 0  # tried again later, unless it was the last time
+    waiting: int = 0  # still in the queue
+
+
+class Enriched(msgspec.Struct):
+    """What a run of enrichment did, by queue."""
+
+    queues: dict[Queue, Counts] = {}
+    by_author: int = 0  # nodes that a model wrote
+    errors: list[str] = []  # the first few, in plain words
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes were written."""
+        return sum(counts.nodes for counts in self.queues.values())
+
+    @property
+    def taken(self) -> int:
+        """How many tickets were dealt with."""
+        return sum(one.done + one.skipped + one.failed for one in self.queues.values())
+
+
+class _Written(NamedTuple):
+    """A piece with the draft that its node will be made from."""
+
+    piece: Piece
+    draft: Draft
+    model: str
+
+
+Show = Callable[[Enriched], None]
+
+
+def silent(_: Enriched) -> None:
+    """Show nothing."""
+
+
+class Enricher:
+    """Turns what waits in the queues of one store into nodes."""
+
+    def __init__(
+        self,
+        context: Context,
+        sources: Sources,
+        *,
+        new_uuid: Callable[[], str],
+        roots: Sequence[str] = (),
+        author: Author | None = None,
+    ) -> None:
+        self._context = context
+        self._sources = sources
+        self._new_uuid = new_uuid
+        self._roots = tuple(roots)
+        self._author = author
+        self._worker = f"threadkeep-{new_uuid()}"
+
+    def run(
+        self,
+        *,
+        limit: int | None = None,
+        at_once: bool = False,
+        stop: Callable[[], bool] = lambda: False,
+        show: Show = silent,
+    ) -> Enriched:
+        """Work through the queues, each ticket once; `limit` is how many tickets are taken at most.
+
+        With `at_once` no session is waited for. What failed is given back at the end, so that it is
+        not tried five times within a second.
+        """
+        refuse_write(self._context.access)
+        report = Enriched({queue: Counts() for queue in BATCH})
+        failed: list[tuple[Ticket, str]] = []
+        try:
+            with self._context.db.write() as tx:
+                reap(tx, self._context.clock())
+            for queue in BATCH:
+                while not stop() and self._batch(queue, limit, report, failed, at_once=at_once):
+                    show(report)
+        finally:
+            self._end(report, failed)
+        return report
+
+    def upgrade(
+        self,
+        limit: int = 20,
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        show: Show = silent,
+    ) -> Enriched:
+        """Let the author write anew what rules alone have written, the newest first."""
+        if self._author is None:
+            return Enriched()
+        refuse_write(self._context.access)
+        with self._context.db.write() as tx:
+            found = nodes_by_rules(tx, limit)
+            now = self._context.clock()
+            again = sum(requeue(tx, one.queue, one.targets, now) for one in found)
+        return self.run(limit=again, at_once=True, stop=stop, show=show) if again else Enriched()
+
+    # ------------------------------------------------------------------ one batch
+
+    def _batch(
+        self,
+        queue: Queue,
+        limit: int | None,
+        report: Enriched,
+        failed: list[tuple[Ticket, str]],
+        *,
+        at_once: bool,
+    ) -> bool:
+        """Take a few tickets and deal with them; tell whether there may be more."""
+        size = (BATCH if self._author is None else BATCH_OF_AUTHOR)[queue]
+        room = size if limit is None else min(size, limit - report.taken)
+        if room <= 0:
+            return False
+        now = self._context.clock()
+        with self._context.db.write() as tx:
+            tickets = claim(*(tx, queue), worker=self._worker, now=now, limit=room, at_once=at_once)
+        if not tickets:
+            return False
+        with self._context.db.read() as tx:
+            found = read_pieces(tx, self._sources, queue, tickets)
+        written = self._derive(found)
+        with self._context.db.write() as tx:
+            self._store(tx, queue, written, found, report)
+        failed += found.failed
+        return True
+
+    def _derive(self, found: Read) -> list[_Written]:
+        """Make drafts; what cannot be derived fails alone, and what says nothing is skipped."""
+        written = []
+        for piece in found.pieces:
+            try:
+                material = make_material(piece.subject, self._roots)
+                if isinstance(material, Silent):
+                    found.skipped.extend((ticket, material.reason) for ticket in piece.tickets)
+                else:
+                    written.append(_Written(piece, *self._write(material)))
+            except Exception as error:  # noqa: BLE001  (one piece must not stop the others)
+                found.failed.extend((ticket, _told(error)) for ticket in piece.tickets)
+        return written
+
+    def _write(self, material: Material) -> tuple[Draft, str]:
+        by_author = self._author(material) if self._author is not None else None
+        return by_author or (material.rules_draft, BY_RULES)
+
+    # ------------------------------------------------------------------ writing
+
+    def _store(
+        self, tx: Tx, queue: Queue, written: Iterable[_Written], found: Read, report: Enriched
+    ) -> None:
+        now = self._context.clock()
+        counts = report.queues[queue]
+        for one in written:
+            tickets = one.piece.tickets
+            if len(held(tx, tickets)) < len(tickets):
+                continue  # it took too long, and another worker has it now
+            problem = self._store_one(tx, queue, one, now)
+            if problem is not None:
+                found.failed.extend((ticket, problem) for ticket in tickets)
+                continue
+            counts.nodes += 1
+            counts.done += len(tickets)
+            report.by_author += one.model != BY_RULES
+        for ticket, reason in found.skipped:
+            skip(tx, ticket, reason, now)
+        counts.skipped += len(found.skipped)
+        counts.failed += len(found.failed)
+        report.errors += [message for _, message in found.failed][: 5 - len(report.errors)]
+
+    def _store_one(self, tx: Tx, queue: Queue, one: _Written, now: int) -> str | None:
+        """Write a node with all that belongs to it, or nothing of it; give what went wrong."""
+        tx.execute("SAVEPOINT node")
+        try:
+            self._put_node(tx, queue, one, now)
+        except Exception as error:  # noqa: BLE001  (one node must not stop the others)
+            tx.execute("ROLLBACK TO node")
+            return _told(error)
+        finally:
+            tx.execute("RELEASE node")
+        return None
+
+    def _put_node(self, tx: Tx, queue: Queue, one: _Written, now: int) -> None:
+        tickets, subject = one.piece
+        targets = tuple(ticket.target for ticket in tickets)
+        is_run = isinstance(subject, RunDone)
+        write_node(
+            *(tx, queue, one.draft),
+            evidence_of_run(tx, targets[0]) if is_run else Evidence(**{_FIELD[queue]: targets}),
+            model=one.model,
+            now=now,
+            uuid=self._new_uuid(),
+            outcome_column=(subject.conclusion or None) if isinstance(subject, RunDone) else None,
+            roots=self._roots,
+            hashes={ticket.target: ticket.content_hash for ticket in tickets},
+        )
+
+    # ------------------------------------------------------------------ the end
+
+    def _end(self, report: Enriched, failed: Iterable[tuple[Ticket, str]]) -> None:
+        """Give back what failed, and what an interruption left in hand."""
+        with self._context.db.write() as tx:
+            now = self._context.clock()
+            for ticket, message in failed:
+                give_back(tx, ticket, message, now)
+            release(tx, self._worker)
+            left = depths(tx)
+        for queue, counts in report.queues.items():
+            counts.waiting = left.get(queue, {}).get("pending", 0)
+
+
+def _told(error: Exception) -> str:
+    message = str(error) if isinstance(error, NotFound) else f"{type(error).__name__}: {error}"
+    return message[:_MESSAGE_LIMIT]

@@ -1,0 +1,308 @@
+"""The doctor of a home: gathers what there is, judges it, and mends an index when asked."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.engine import engine
+from threadkeep.base.files import wal_allowed
+from threadkeep.chat import layout as chat_layout
+from threadkeep.collect.shell_init import SHELLS, Action, install, start_up_files
+from threadkeep.doctor.capture_facts import look_at_capture
+from threadkeep.doctor.deep import deep_knowledge, last_deep_checks, remember_deep, unindexed
+from threadkeep.doctor.examine import examine
+from threadkeep.doctor.facts import (
+    DeepCheck,
+    DiskFacts,
+    Facts,
+    HookFacts,
+    HookState,
+    ModelFacts,
+    StoreFacts,
+)
+from threadkeep.doctor.findings import Finding, Level, worst
+from threadkeep.doctor.repairs import clear_indexes, give_back_tickets
+from threadkeep.doctor.store_facts import Known, look_at_store
+from threadkeep.errors import ThreadkeepError
+from threadkeep.home.backups import KINDS
+from threadkeep.home.enriching import enrich
+from threadkeep.home.observed_status import ask_listener
+from threadkeep.home.observing import socket_path
+from threadkeep.home.watchdog import look_once, place_of
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.store import QUERIES
+from threadkeep.knowledge.versions import SCHEMA_VERSION
+from threadkeep.mailbox import index_layout
+from threadkeep.state import layout as state_layout
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+__all__ = ["Diagnosis", "Finding", "Level", "Repaired", "diagnose", "repair"]
+
+Show = Callable[[str, int, int], None]
+
+_NEWEST: Final = {
+    "chat": chat_layout.VERSION,
+    "state": state_layout.SCHEMA_VERSION,
+    "mailbox": index_layout.VERSION,
+    "knowledge": SCHEMA_VERSION,
+}
+# The words of this many entries are compared with the entries in a tenth of a second.
+_COMPARED_BYTES: Final = 256 << 20
+_MODEL_SECONDS: Final = 2.0
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What the doctor says."""
+
+    findings: tuple[Finding, ...]
+    took_ms: int
+    deep: bool
+
+    @property
+    def level(self) -> Level:
+        """The gravest of the findings."""
+        return worst(self.findings)
+
+
+def diagnose(
+    home: "Home",
+    path: str | Path | None = None,
+    *,
+    version: str,
+    deep: bool = False,
+    show: Show | None = None,
+) -> Diagnosis:
+    """Look at a home, and say what is wrong with it and what helps.
+
+    `path` names another knowledge store. Nothing is changed, but that a deep check is remembered.
+    """
+    began = time.perf_counter()
+    now = now_ms()
+    if deep:
+        check_deeply(home, path, now, show)
+    facts = gather(home, path, version=version, now=now)
+    took = round((time.perf_counter() - began) * 1000)
+    return Diagnosis(tuple(examine(facts)), took, deep)
+
+
+def gather(home: "Home", path: str | Path | None = None, *, version: str, now: int) -> Facts:
+    """Gather everything that the checks judge."""
+    facts = Facts(now, version, engine(), str(home.paths().data))
+    try:
+        _ = home.config
+    except ThreadkeepError as error:
+        return msgspec.structs.replace(facts, config_trouble=error.message)
+    found = [_store(home, name, path) for name in KINDS]
+    usable = is_usable(found[-1])
+    stores = _with_deep_checks(home, path, found) if usable else found
+    facts = msgspec.structs.replace(
+        facts,
+        disk=_disk(home.paths().data),
+        stores=tuple(stores),
+        hooks=tuple(_hooks(home)),
+        enriches=home.config.enrich.enabled,
+        model=_model(home),
+        **_listening(home),
+    )
+    return _with_capture(home, path, facts) if usable else facts
+
+
+def is_usable(store: StoreFacts) -> bool:
+    """Tell whether a store can be opened to ask it more."""
+    return store.exists and not store.trouble and not store.problems and bool(store.version)
+
+
+def _with_capture(home: "Home", path: str | Path | None, facts: Facts) -> Facts:
+    """Add what the store and the logs say; a store that fails now has said so in its own check."""
+    with suppress(ThreadkeepError), home.history(path, read_only=True) as history:
+        seen = look_once(home, history, now=facts.now, monotonic=time.monotonic())
+        place = place_of(home, history)
+        settings = home.config
+        with history.store.context.db.read() as tx:
+            found = look_at_capture(tx, seen, place, settings)
+        return msgspec.structs.replace(facts, **found)
+    return facts
+
+
+# ---------------------------------------------------------------------- files
+
+
+def _store(home: "Home", name: str, path: str | Path | None) -> StoreFacts:
+    given = path if name == "knowledge" else None
+    try:
+        place = home.store_path(name, given)
+    except ThreadkeepError as error:
+        shown = str(given or home.paths().data / f"{name}.db")
+        return StoreFacts(name, shown, exists=True, trouble="foreign", said=error.message)
+    file = os.path.realpath(place)
+    ours = Path(file).parent == Path(os.path.realpath(home.paths().data))
+    return look_at_store(_known(name, place), place, ours=ours)
+
+
+def _known(name: str, place: Path) -> Known:
+    kind = KINDS[name]
+    queries = QUERIES if name == "knowledge" else kind.queries
+    small = name == "knowledge" and place.exists() and place.stat().st_size < _COMPARED_BYTES
+    return Known(
+        name, queries, kind.read_version, _NEWEST[name], unindexed if small else lambda _: 0
+    )
+
+
+def _disk(data: Path) -> DiskFacts:
+    folder = next(one for one in (data, *data.parents) if one.exists())
+    allowed, kind = wal_allowed(folder / "x")
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return DiskFacts(str(folder), None, kind, allowed)
+    return DiskFacts(str(folder), room.f_bavail * room.f_frsize, kind, allowed)
+
+
+def _hooks(home: "Home") -> Iterator[HookFacts]:
+    """Find how far hooks are installed; shells without any part of one are left out."""
+    for shell in SHELLS:
+        with suppress(ThreadkeepError):
+            hook, *loads = install(shell, home.environ, home.paths().data, dry_run=True).steps
+            state = hook_state(hook.action, [step.action for step in loads])
+            if state is not None:
+                start_up = start_up_files(shell, home.environ, sys.platform)[0]
+                yield HookFacts(shell, state, str(start_up))
+
+
+def hook_state(hook: Action, loads: list[Action]) -> HookState | None:
+    """Judge a hook by what installing it would change; None if there is nothing of it."""
+    loaded = all(action == "keep" for action in loads)
+    if hook == "create":
+        return "broken" if loaded else None
+    if not loaded:
+        return "broken"
+    return "whole" if hook == "keep" else "old"
+
+
+# ---------------------------------------------------------------------- others
+
+
+def _model(home: "Home") -> ModelFacts | None:
+    settings = home.config.model
+    if settings.url is None:
+        return None
+    from threadkeep.enrich.client import Client  # noqa: PLC0415  (only with a model)
+    from threadkeep.enrich.preflight import look  # noqa: PLC0415  (the same)
+
+    try:
+        key = home.environ.get(settings.api_key_env)
+        client = Client(settings.url, key, timeout=_MODEL_SECONDS)
+        found = look(client, settings.name)
+    except ThreadkeepError as error:
+        return ModelFacts(settings.url, error.message)
+    return ModelFacts(client.endpoint, found.message if found.outcome != "ok" else "")
+
+
+def _listening(home: "Home") -> dict[str, str | None]:
+    found = ask_listener(socket_path(home))
+    said = None if found.status is None else found.status.version
+    return {"listener": said, "listener_trouble": found.trouble}
+
+
+# ---------------------------------------------------------------------- deep
+
+
+def _with_deep_checks(
+    home: "Home", path: str | Path | None, stores: list[StoreFacts]
+) -> list[StoreFacts]:
+    with (
+        suppress(ThreadkeepError),
+        home.knowledge(path, read_only=True) as store,
+        store.context.db.read() as tx,
+    ):
+        deep = last_deep_checks(tx)
+        return [
+            msgspec.structs.replace(one, deep=deep.get(os.path.realpath(one.path)))
+            for one in stores
+        ]
+    return stores
+
+
+def check_deeply(
+    home: "Home", path: str | Path | None, now: int, show: Show | None = None
+) -> list[DeepCheck]:
+    """Check every store of a home whole, and remember how that ended."""
+    done = []
+    for name in KINDS:
+        with suppress(ThreadkeepError):
+            place = home.store_path(name, path if name == "knowledge" else None)
+            if place.exists():
+                done.append(_check_one(home, name, place, now, show))
+    with suppress(ThreadkeepError), home.knowledge(path, must_exist=True) as store:
+        refuse_write(store.access)
+        with store.context.db.write() as tx:
+            for check in done:
+                remember_deep(tx, check)
+    return done
+
+
+def _check_one(home: "Home", name: str, place: Path, now: int, show: Show | None) -> DeepCheck:
+    began = time.perf_counter()
+
+    def tell(count: int, total: int) -> None:
+        if show is not None:
+            show(name, count, total)
+
+    tell(0, 0)
+    try:
+        problems = _deep_problems(home, name, place, tell)
+    except ThreadkeepError as error:
+        problems = [error.message]
+    took = round((time.perf_counter() - began) * 1000)
+    return DeepCheck(os.path.realpath(place), now, took, tuple(problems))
+
+
+def _deep_problems(
+    home: "Home", name: str, place: Path, tell: Callable[[int, int], None]
+) -> list[str]:
+    if name == "knowledge":
+        with home.knowledge(place, must_exist=True) as store:
+            return deep_knowledge(store.context.db, tell)
+    if name == "state":
+        with home.state(place, read_only=True) as state:
+            return state.check()
+    return home.check_backup(place, store=name)
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """What a repair did: rows that were indexed anew, tickets that were given back."""
+
+    indexed: int = 0
+    tickets: int = 0
+
+
+def repair(home: "Home", path: str | Path | None = None) -> Repaired:
+    """Make the full-text indexes of the chat and the knowledge store anew, and retry lost work.
+
+    What was said and captured is not touched.
+    """
+    if home.chat_path().exists():
+        with home.chat(must_exist=True) as chat:
+            chat.reindex()
+    if not home.knowledge_path(path).exists():
+        return Repaired()
+    with home.history(path, must_exist=True) as history:
+        refuse_write(history.store.access)
+        with history.store.context.db.write() as tx:
+            indexed = clear_indexes(tx)
+            tickets = give_back_tickets(tx, now_ms())
+        indexed += history.reindex()
+        if tickets:
+            enrich(home, history, at_once=True, with_model=False)
+    with home.memory(path) as memory:
+        memory.index()
+    return Repaired(indexed, tickets)

@@ -1,0 +1,163 @@
+"""What a home makes of what it captured: nodes, an index, lessons, vectors; each a step at a time.
+
+`serve` runs these steps again and again, commands run them once. Each can be stopped between two
+transactions and goes on from there the next time.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from threadkeep.base.config import EnrichSettings
+from threadkeep.base.paths import expand
+from threadkeep.base.sqlite import Database
+from threadkeep.capture.history import History
+from threadkeep.embed.choosing import Choice, choose, choose_in_child
+from threadkeep.embed.filling import Embedded, embed_pending
+from threadkeep.embed.texts import archived_texts
+from threadkeep.enrich.modelling import make_author
+from threadkeep.enrich.worker import Enriched, Enricher
+from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.knowledge.failures import learn_failures
+from threadkeep.knowledge.lessons import LessonRules
+from threadkeep.knowledge.things import index_things, is_behind, is_indexable
+from threadkeep.knowledge.tickets import release
+from threadkeep.knowledge.vector_rows import missing
+from threadkeep.recall.calls import archived_runs
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+Stop = Callable[[], bool]
+
+# Rows of one transaction: others who want to write wait for some tens of milliseconds.
+_INDEX_ROWS: Final = 500
+_LESSON_ROWS: Final = 200
+_UPGRADES: Final = 10
+_WORKERS: Final = "threadkeep-*"
+_PROJECTS: Final = "~/projects"
+
+
+def never() -> bool:
+    """Go on to the end."""
+    return False
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def project_roots(settings: EnrichSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the folders whose names are cut off the files that knowledge mentions."""
+    if settings.project_roots is not None:
+        return tuple(str(expand(one, environ)) for one in settings.project_roots)
+    found: list[str] = []
+    with suppress(OSError, Invalid), os.scandir(expand(_PROJECTS, environ)) as folders:
+        found = [one.path for one in folders if Path(one.path, ".git").exists()]
+    return tuple(sorted(found))
+
+
+def enrich(
+    home: "Home",
+    history: History,
+    *,
+    limit: int | None = None,
+    at_once: bool = False,
+    stop: Stop = never,
+    tell: Callable[[str], None],
+) -> Enriched:
+    """Make nodes of what waits; with a model, also of some that only rules have written."""
+    config, context = home.config, history.store.context
+    author = make_author(config.model, context, home.environ, tell=tell)
+    enricher = Enricher(
+        context,
+        history.sources,
+        new_uuid=lambda: str(uuid4()),
+        roots=project_roots(config.enrich, home.environ),
+        author=author,
+    )
+    report = enricher.run(limit=limit, at_once=at_once, stop=stop)
+    if author is not None and not report.taken and not stop():
+        return enricher.upgrade(_UPGRADES, stop=stop)
+    return report
+
+
+def tickets_wait(database: Database) -> bool:
+    """Tell whether anything waits to be made a node of."""
+    with database.read() as tx:
+        return bool(tx.value("tickets_wait"))
+
+
+def release_claims(database: Database, budget: float | None = None) -> int:
+    """Give back the tickets that our own workers hold; it counts as no try.
+
+    They are those of a process that was killed or is ending. One that is still at work finds that
+    it lost its ticket, and writes nothing.
+    """
+    with database.read() as tx:
+        holders = [row[0] for row in tx.all("ticket_holders", {"pattern": _WORKERS})]
+    if not holders:
+        return 0
+    with database.write(budget=budget) as tx:
+        return sum(release(tx, worker) for worker in holders)
+
+
+# ---------------------------------------------------------------------- words and lessons
+
+
+def index(database: Database, stop: Stop = never) -> int:
+    """Bring the index of everything that is no message up to date; give how many rows."""
+    with database.read() as tx:
+        if not (is_indexable(tx) and is_behind(tx)):
+            return 0
+    total = 0
+    while not stop():
+        with database.write(durable=False) as tx:
+            done = index_things(tx, _INDEX_ROWS)
+        total += done
+        if not done:
+            break
+    return total
+
+
+def learn(home: "Home", history: History) -> int:
+    """Count some of the failures that nobody has counted yet; give how many."""
+    github, context = home.config.github, history.store.context
+    rules = LessonRules(github.lesson_min_occurrences, github.lesson_window_days)
+    with context.db.write(durable=False) as tx:
+        return learn_failures(
+            *(tx, rules, context.clock(), _LESSON_ROWS), archived_runs(history.sources)
+        )
+
+
+# ---------------------------------------------------------------------- vectors
+
+
+def embedder_in_child(home: "Home") -> Choice:
+    """Tell which embedder the settings mean, without loading it."""
+    return choose_in_child(home.config.embeddings, home.paths().cache, home.environ)
+
+
+def vectors_missing(database: Database) -> bool:
+    """Tell whether there is anything without a vector."""
+    with database.read() as tx:
+        found = missing(tx, 1)
+    return bool(found.nodes or found.messages)
+
+
+def embed(home: "Home", history: History, stop: Stop = never) -> Embedded:
+    """Make the vectors that are missing, in this process; Conflict if there are another model's."""
+    choice = choose(home.config.embeddings, home.paths().cache, home.environ, make=True)
+    if choice.embedder is None:
+        hint = "`threadkeep doctor --explain` tells what is needed"
+        raise NotFound(f"no vectors are made: {choice.reason}", hint=hint)
+    try:
+        texts = archived_texts(history.sources)
+        done = embed_pending(history.store.context, choice.embedder, texts, stop=stop)
+    finally:
+        choice.embedder.close()
+    if done.drift:
+        raise Conflict(done.drift, hint="set the old model again, or make all vectors anew")
+    return done

@@ -1,0 +1,332 @@
+"""Looking after the stores of a home: backups, what the user wants taken out, small tidying.
+
+The large work (a backup is a copy that is read through, taking out writes the file anew) runs in
+a process of its own, which ends with its work or with the one that started it: the memory that it
+needs is given back, and nothing is left over.
+
+    python -m threadkeep.home.maintenance ORDER
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.config import RetentionSettings
+from threadkeep.base.sqlite import Database
+from threadkeep.capture.choosing import Forget
+from threadkeep.capture.history import History
+from threadkeep.errors import Conflict, ThreadkeepError
+from threadkeep.home.backups import KINDS
+from threadkeep.knowledge.forgetting import Kind, erase
+from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.reading import Among, Session
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+    from threadkeep.home.supervising import Bell
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
+_LOOK_SECONDS: Final = 0.5
+_NICE: Final = 10
+# Small enough that whoever wants to write waits some milliseconds.
+_MERGE_PAGES: Final = 64
+_MERGES: Final = 8
+_FREE_PAGES: Final = 256
+_PAGE: Final = 500
+_INDEXES: Final = ("tk_entry_words", "tk_thing_words", "knowledge_fts")
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What one process has to do: for which home and file, backups of which stores."""
+
+    home: str | None  # None: the home that the environment names
+    db: str | None
+    user_home: str | None
+    backups: tuple[str, ...] = ()
+    retain: bool = False
+    embed: bool = False
+    catch_up: bool = False
+
+
+class Done(msgspec.Struct):
+    """What it did, in words, and what went wrong."""
+
+    did: list[str] = []
+    failed: list[str] = []
+    waits: str = ""  # what has to be settled by the user first
+
+
+# ---------------------------------------------------------------------- what is due
+
+
+def due_backups(home: "Home", db: str | Path | None, now: int) -> tuple[str, ...]:
+    """Name the stores that are older than their last backup, and that older than it may be."""
+    hours = home.config.serve.backup_hours
+    if not hours:
+        return ()
+    return tuple(kind for kind in KINDS if _is_due(home, kind, db, now - hours * _HOUR_MS))
+
+
+def _is_due(home: "Home", kind: str, db: str | Path | None, before: int) -> bool:
+    path = home.store_path(kind, db if kind == "knowledge" else None)
+    if not path.is_file() or not _is_ours(home, kind, path):
+        return False
+    last = max((backup_time(one.at) for one in home.backups(path, store=kind)), default=0)
+    return last < before and last < _changed_at(path)
+
+
+def _is_ours(home: "Home", kind: str, path: Path) -> bool:
+    """A file of another program gets no backups beside it unless the user named that file."""
+    named = {"state": home.config.stores.state}.get(kind, "")
+    return named is not None or path.is_relative_to(home.paths().data)
+
+
+def _changed_at(path: Path) -> int:
+    files = (file for file in (path, Path(f"{path}-wal")) if file.exists())
+    return max(os.stat(file).st_mtime_ns // 1_000_000 for file in files)
+
+
+def backup_time(stamp: str) -> int:
+    """Read the time in the name of a backup, in epoch milliseconds."""
+    moment = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def order_for(
+    home: "Home",
+    db: str | Path | None,
+    user_home: str | Path | None,
+    backups: tuple[str, ...] = (),
+    *,
+    retain: bool = False,
+    embed: bool = False,
+    catch_up: bool = False,
+) -> Order:
+    """Write down what has to be done; `retain` where what is too old may have to go."""
+    named = None if _is_default(home) else str(home.paths().data)
+    return Order(
+        *(named, _text(db), _text(user_home), backups),
+        retain=retain and home.config.retention != RetentionSettings(),
+        embed=embed,
+        catch_up=catch_up,
+    )
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else os.path.abspath(path)
+
+
+def _is_default(home: "Home") -> bool:
+    from threadkeep.home.facade import Home as AnyHome  # noqa: PLC0415  (it imports the parts)
+
+    try:
+        return AnyHome(environ=os.environ).paths() == home.paths()
+    except ThreadkeepError:
+        return False
+
+
+# ---------------------------------------------------------------------- the other process
+
+
+def carry_out(order: Order, bell: "Bell") -> Done | None:
+    """Have another process do the work, and wait for it; None if the end came first."""
+    command = [sys.executable, "-P", "-m", "threadkeep.home.maintenance"]
+    with _started([*command, msgspec.json.encode(order).decode()]) as process:
+        while process.poll() is None:
+            if not bell.wait(_LOOK_SECONDS):
+                return None
+        assert process.stdout is not None  # noqa: S101  (it is a pipe)
+        said = process.stdout.read()
+    try:
+        return msgspec.json.decode(said, type=Done)
+    except msgspec.MsgspecError:
+        msg = f"the process that looks after the stores ended with {process.returncode}"
+        raise ThreadkeepError(msg, hint="`threadkeep backup` shows what is wrong") from None
+
+
+@contextmanager
+def _started(command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(  # noqa: S603  (this interpreter and this module)
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()  # what it was at is left as a hidden file, and swept by the next
+
+
+def main(words: list[str]) -> int:
+    """Do what an order says and answer with what was done."""
+    from threadkeep.home.facade import Home as AnyHome  # noqa: PLC0415  (it imports the parts)
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.nice(_NICE)
+    order = msgspec.json.decode(words[0].encode(), type=Order)
+    done = look_after(AnyHome(order.home), order, now_ms())
+    sys.stdout.write(json.dumps(msgspec.to_builtins(done)))
+    return 0
+
+
+def _end_with_parent() -> None:
+    """Whoever started us holds the other end of our input for as long as it lives."""
+    while os.read(0, 1):  # not through sys.stdin, which the end of the interpreter wants to lock
+        pass
+    os._exit(1)
+
+
+def look_after(home: "Home", order: Order, now: int) -> Done:
+    """Do all that an order says; one thing that fails does not keep the others from being done."""
+    done = Done()
+    if order.catch_up:
+        with _noted(done, "what agents wrote before could not be captured"):
+            _catch_up(home, order, done)
+    if order.retain:
+        with _noted(done, "what is too old could not be taken out"):
+            with home.history(order.db, user_home=order.user_home) as history:
+                gone = take_out_old(history, home.config.retention, now)
+            done.did += [f"took out {count} old {what}" for what, count in gone.items() if count]
+    for kind in order.backups:
+        with _noted(done, f"no backup of the {kind} store"):
+            db = order.db if kind == "knowledge" else None
+            done.did.append(f"backup {home.backup(path=db, store=kind)}")
+    if order.embed:
+        with _noted(done, "no vectors were made"):
+            _embed(home, order, done)
+    return done
+
+
+def _catch_up(home: "Home", order: Order, done: Done) -> None:
+    """Capture what agents wrote while nobody looked, and index it."""
+    from threadkeep.home.learning import index  # noqa: PLC0415  (loads what makes vectors)
+
+    with home.history(order.db, user_home=order.user_home) as history:
+        report = history.capture()
+        index(history.store.context.db)
+    for harness, part in report.harnesses.items():
+        if part.lines:
+            done.did.append(f"{harness} +{part.entries} messages")
+
+
+def _embed(home: "Home", order: Order, done: Done) -> None:
+    from threadkeep.home.learning import embed  # noqa: PLC0415  (loads what makes vectors)
+
+    with home.history(order.db, user_home=order.user_home) as history:
+        try:
+            made = embed(home, history)
+        except Conflict as error:
+            done.waits = str(error)
+            return
+    if made.nodes or made.messages:
+        done.did.append(f"vectors: {made.nodes} of nodes, {made.messages} of messages")
+
+
+@contextmanager
+def _noted(done: Done, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ThreadkeepError, OSError) as error:
+        done.failed.append(f"{what}: {error}")
+
+
+# ---------------------------------------------------------------------- what is too old
+
+
+class _Rows(NamedTuple):
+    what: str
+    kind: Kind
+    query: str
+    days: int | None
+
+
+def take_out_old(history: History, settings: RetentionSettings, now: int) -> dict[str, int]:
+    """Forget what is older than the user wants it kept; tell how much of what.
+
+    It goes as if `threadkeep forget` had been asked for it: with all that came of it, out of the
+    file itself, and not to be captured again.
+    """
+    sessions = _old_sessions(history, settings.sessions_days, now)
+    names_ = tuple(f"{one.harness}:{one.session_id}" for one in sessions)
+    gone = _erase_rows(history.store.context.db, settings, now)
+    if names_:
+        history.forget(Forget(sessions=names_))
+    elif any(gone.values()):
+        history.reindex()
+    return {"sessions": len(sessions), **gone}
+
+
+def _old_sessions(history: History, days: int | None, now: int) -> list[Session]:
+    if days is None:
+        return []
+    before = now - days * _DAY_MS
+    return [one for one in _all_sessions(history) if (one.ended_at or now) < before]
+
+
+def _all_sessions(history: History) -> Iterator[Session]:
+    after: Session | None = None
+    while page := history.sessions(Among(), limit=_PAGE, after=after, everything=True):
+        yield from page
+        after = page[-1]
+
+
+def _erase_rows(database: Database, settings: RetentionSettings, now: int) -> dict[str, int]:
+    kinds = (
+        _Rows("commands", "event", "shell_events_between", settings.commands_days),
+        _Rows("pages", "visit", "visits_between", settings.pages_days),
+        _Rows("CI runs", "run", "runs_between", settings.ci_days),
+    )
+    gone = {}
+    for rows in kinds:
+        if rows.days is not None:
+            gone[rows.what] = _erase_before(database, rows, now - rows.days * _DAY_MS)
+    return gone
+
+
+def _erase_before(database: Database, rows: _Rows, before: int) -> int:
+    folder = dict.fromkeys(("project", "project_below", "project_named", "project_in"))
+    span = {"since": None, "until": before}
+    with database.write() as tx:
+        wanted = span | folder if rows.kind == "event" else span
+        found = {row[0] for row in tx.all(rows.query, wanted)}
+        if found:
+            erase(tx, rows.kind, found)
+            tx.run("drop_quiet_shell_sessions", span)
+            tx.run("want_cleaning")
+    return len(found)
+
+
+# ---------------------------------------------------------------------- small steps
+
+
+def tidy(database: Database) -> None:
+    """Merge indexes a little, give some free pages back, and let SQLite look at its statistics.
+
+    Every step is a transaction of a few milliseconds, so nobody has to be idle for it.
+    """
+    with database.read() as tx:
+        indexes = [name for name in _INDEXES if name in names(tx, "table")]
+    for index in indexes:
+        for _ in range(_MERGES):
+            with database.write(durable=False) as tx:
+                sql = f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)"  # noqa: S608
+                tx.execute(sql, (_MERGE_PAGES,))
+    database.give_back(_FREE_PAGES)
+    with database.write(durable=False) as tx:
+        tx.execute("PRAGMA optimize")
+    database.truncate_log(budget=_LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,88 @@
+"""How a home's memory is opened: its store, its sources, and what it may use of models."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from threadkeep.capture.history import History
+from threadkeep.embed.choosing import Choice, choose
+from threadkeep.embed.filling import Embedded, Show, embed_anew, embed_pending
+from threadkeep.embed.texts import archived_texts
+from threadkeep.enrich.grounding import Answered, Passage
+from threadkeep.enrich.modelling import make_answerer
+from threadkeep.home.history import all_sources
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.vector_rows import has_vectors
+from threadkeep.recall.meaning import Meaning
+from threadkeep.recall.memory import Memory
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+__all__ = ["Embedded", "answering", "chosen_embedder", "embed_missing", "open_memory"]
+
+Tell = Callable[[str], None]
+
+
+def open_memory(home: "Home", store: KnowledgeStore) -> Memory:
+    """Put a store, its sources and the model of its vectors together; on failure it is closed."""
+    try:
+        data = home.paths().data
+        sources = all_sources([home.chat_path()], [data / "state.db"], [data / "mailbox"])
+        zone = ZoneInfo(home.zone)
+        meaning = _meaning(home, store)
+        return Memory(store, sources, home.config.recall, meaning=meaning, zone=zone)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _meaning(home: "Home", store: KnowledgeStore) -> Meaning | None:
+    """Give what compares by meaning, where the file has vectors and their model can be had."""
+    with store.context.db.read() as tx:
+        made_by = has_vectors(tx)
+    if made_by is None:
+        return None  # nothing to compare with: numpy is not even loaded
+    embedder = chosen_embedder(home).embedder
+    if embedder is None:
+        return None
+    from threadkeep.knowledge.vectors import VectorIndex  # noqa: PLC0415  (loads numpy)
+
+    return Meaning(embedder, VectorIndex(embedder.model))
+
+
+def chosen_embedder(
+    home: "Home",
+    *,
+    make: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Choice:
+    """Give the embedder of the configuration, or why there is none."""
+    settings, cache = home.config.embeddings, home.paths().cache
+    return choose(settings, cache, home.environ, make=make, progress=progress)
+
+
+def embed_missing(
+    history: History,
+    choice: Choice,
+    *,
+    limit: int | None = None,
+    anew: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    show: Show = lambda _: None,
+) -> Embedded:
+    """Make the vectors that are missing; `anew` drops those that are there first."""
+    context, embedder = history.store.context, choice.embedder
+    if embedder is None:
+        return Embedded(note=choice.reason)
+    if anew:
+        embed_anew(context, embedder)
+    texts = archived_texts(history.sources)
+    return embed_pending(context, embedder, texts, limit=limit, stop=stop, show=show)
+
+
+def answering(
+    home: "Home", memory: Memory, tell: Tell = lambda _: None
+) -> Callable[[str, Sequence[Passage]], Answered | None] | None:
+    """Give the model that answers from passages, None where none is configured or ready."""
+    return make_answerer(home.config.model, memory.store.context, home.environ, tell=tell)

@@ -1,0 +1,271 @@
+"""The parts of `threadkeep serve`: what runs beside what, and how often.
+
+Each is a few lines that call what commands call as well. Parts that need much memory (a model,
+vectors, a backup) leave it to a process of their own.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from threadkeep.base.sqlite import Database
+from threadkeep.capture.history import History
+from threadkeep.capture.report import Report
+from threadkeep.collect.backend import Backend
+from threadkeep.collect.observing import Observations
+from threadkeep.collect.server import Limits, Server
+from threadkeep.errors import Conflict, ThreadkeepError
+from threadkeep.home import learning
+from threadkeep.home.ci import make_ci
+from threadkeep.home.keeping import tell_new, tell_runs
+from threadkeep.home.maintenance import Order, carry_out, due_backups, order_for, tidy
+from threadkeep.home.supervising import Bell, Part, Tell, regularly
+from threadkeep.home.watchdog import run_watchdog
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+Stop = Callable[[], bool]
+
+_PROBED: Final = ("shell", "claude-tool", "browser")
+_MANY_LOGS: Final = 50
+_COLLECT_SECONDS: Final = 1.0
+_PROBE_SECONDS: Final = 300.0
+_UPKEEP_SECONDS: Final = 3600.0
+_FIRST_UPKEEP_SECONDS: Final = 60.0
+_DAY_MS: Final = 86_400_000
+_POLL_SECONDS: Final = 2.0  # where the system does not tell what changes
+_DERIVE_SECONDS: Final = 5.0
+_ANYWAY_SECONDS: Final = 60.0
+_EMBED_SECONDS: Final = 60.0
+_WATCH_SECONDS: Final = 30.0
+# What clients have sent is in the kernel already; the rest of two seconds is for the other parts.
+_LIMITS: Final = Limits(drain_seconds=0.5)
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What all parts work on: one store, opened once."""
+
+    home: "Home"
+    history: History
+    observations: Observations
+    version: str
+    sockets: tuple[Path, ...]
+    tell: Tell
+    db: str | Path | None = None
+    user_home: str | Path | None = None
+
+    @property
+    def database(self) -> Database:
+        """The database of the store."""
+        return self.history.store.context.db
+
+
+def all_parts(around: Around) -> list[Part]:
+    """Give the parts that the configuration of a home wants."""
+    config = around.home.config
+    wanted = config.serve
+    parts = [
+        Part("capture", partial(_capture, around)),
+        Part("collect", partial(_collect, around)),
+        *(Part(_named(path), partial(_listen, around, path)) for path in around.sockets),
+        Part("probes", regularly(_PROBE_SECONDS, partial(_probe, around))),
+    ]
+    if config.github.enabled:
+        parts.append(Part("ci", partial(_follow_ci, around)))
+    if config.enrich.enabled and wanted.enrich:
+        parts.append(Part("enrich", when_changed(around.database, partial(_enrich, around))))
+    parts += _knowing(around)
+    if wanted.watchdog:
+        parts.append(Part("watchdog", regularly(_WATCH_SECONDS, partial(_look, around))))
+    if wanted.maintenance:
+        parts.append(Part("maintenance", partial(_maintain, around), 600.0, 6 * 3600.0))
+    return parts
+
+
+def _knowing(around: Around) -> list[Part]:
+    """Give the parts that make things found: by words, by meaning, by what went wrong before."""
+    database = around.database
+    parts = [
+        Part("index", when_changed(database, partial(learning.index, database))),
+        Part("lessons", when_changed(database, partial(_learn, around))),
+    ]
+    choice = learning.embedder_in_child(around.home)
+    if choice.embedder is not None:
+        choice.embedder.close()  # the process that makes vectors opens its own
+        parts.append(Part("vectors", partial(_embed, around), 60.0, 3600.0))
+    return parts
+
+
+def when_changed(
+    database: Database,
+    work: Callable[[Stop], object],
+    *,
+    seconds: float = _DERIVE_SECONDS,
+    anyway: float = _ANYWAY_SECONDS,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Callable[[Bell], None]:
+    """Make a part of something that is done when somebody wrote to the store.
+
+    Some of it comes due with time alone, so now and then it is done without a write.
+    """
+
+    def run(bell: Bell) -> None:
+        seen, last = -1, float("-inf")
+        while not bell.stop.is_set():
+            now, changes = monotonic(), database.changes()
+            if changes != seen or now - last >= anyway:
+                seen, last = changes, now
+                work(bell.stop.is_set)
+            bell.wait(seconds)
+
+    return run
+
+
+# ---------------------------------------------------------------------- capture
+
+
+def _capture(around: Around, bell: Bell) -> None:
+    """Capture as logs grow; a long way behind, another process goes most of it first.
+
+    What was needed for 70 MB of logs leaves holes in the memory of a process: 8 MB for good.
+    """
+    look = around.history.capture(dry_run=True)
+    if sum(part.changed for part in look.harnesses.values()) >= _MANY_LOGS:
+        order = order_for(around.home, around.db, around.user_home, catch_up=True)
+        _have_done(around, order, bell)
+    if not bell.stop.is_set():
+        _watch(around, bell)
+
+
+def _watch(around: Around, bell: Bell) -> None:
+    told: set[tuple[str, str]] = set()
+
+    def show(report: Report) -> None:
+        for harness, part in report.harnesses.items():
+            if part.lines:
+                around.tell(f"{harness} +{part.entries} messages")
+        found = {pair for part in report.harnesses.values() for pair in part.errors.items()}
+        for path, problem in sorted(found - told):
+            around.tell(problem if path in problem else f"{path}: {problem}")
+        told.clear()
+        told.update(found)
+
+    around.history.watch(bell.stop.is_set, show, poll_seconds=_POLL_SECONDS)
+
+
+def _collect(around: Around, bell: Bell) -> None:
+    """Store what shells and browsers left; now and then count the hour and the day anew."""
+    observations, counted = around.observations, float("-inf")
+    while not bell.stop.is_set():
+        if observations.waiting():
+            tell_new(observations.collect(), around.tell)
+        if time.monotonic() - counted >= _PROBE_SECONDS:
+            counted = time.monotonic()
+            observations.recount()
+        bell.wait(_COLLECT_SECONDS)
+    if observations.waiting():
+        observations.collect()
+
+
+def _named(path: Path) -> str:
+    return f"socket {path}"
+
+
+def _listen(around: Around, path: Path, bell: Bell) -> None:
+    """Listen at a socket until the end, which a client may ask for."""
+    port = around.home.config.socket.brain_port
+    server = Server(
+        path, Backend(around.observations, around.version, brain_port=port), limits=_LIMITS
+    )
+    server.start()
+    around.tell(f"listening on {server.path}")
+
+    def end_together() -> None:
+        server.wait()
+        bell.stop.set()
+
+    threading.Thread(target=end_together, name="threadkeep-asked", daemon=True).start()
+    try:
+        bell.stop.wait()
+    finally:
+        server.stop()
+
+
+def _follow_ci(around: Around, bell: Bell) -> None:
+    ci = make_ci(around.home, around.history.store)
+    ci.follow(bell.stop, lambda report: tell_runs(report, around.tell))
+
+
+# ---------------------------------------------------------------------- knowledge
+
+
+def _enrich(around: Around, stop: Stop) -> None:
+    if learning.tickets_wait(around.database):
+        report = learning.enrich(around.home, around.history, stop=stop, tell=around.tell)
+        if report.nodes:
+            around.tell(f"knowledge: {report.nodes} new")
+        for problem in report.errors:
+            around.tell(f"enrich: {problem}")
+
+
+def _learn(around: Around, _: Stop) -> None:
+    learning.learn(around.home, around.history)
+
+
+def _embed(around: Around, bell: Bell) -> None:
+    """Have another process make vectors while some are missing; it ends with its work."""
+    while bell.wait(_EMBED_SECONDS):
+        if learning.vectors_missing(around.database):
+            order = order_for(around.home, around.db, around.user_home, embed=True)
+            _have_done(around, order, bell)
+
+
+# ---------------------------------------------------------------------- health and upkeep
+
+
+def _look(around: Around) -> None:
+    now = around.history.store.context.clock()
+    report = run_watchdog(around.home, around.history, now=now, monotonic=time.monotonic())
+    for alarm in (*report.raised, *report.reopened):
+        around.tell(f"alarm {alarm.invariant} {alarm.source}: {alarm.details}")
+
+
+def _probe(around: Around) -> None:
+    for source in _PROBED:
+        around.observations.probe(source)
+
+
+def _maintain(around: Around, bell: Bell) -> None:
+    """Tidy every hour; once a day take out what is too old, and make backups."""
+    clock = around.history.store.context.clock
+    retain_at = 0
+    bell.wait(_FIRST_UPKEEP_SECONDS)  # at the beginning there is enough to do
+    while not bell.stop.is_set():
+        tidy(around.database)
+        now = clock()
+        backups = due_backups(around.home, around.db, now)
+        order = order_for(
+            around.home, around.db, around.user_home, backups, retain=now >= retain_at
+        )
+        retain_at = now + _DAY_MS if now >= retain_at else retain_at
+        _have_done(around, order, bell)
+        bell.wait(_UPKEEP_SECONDS)
+
+
+def _have_done(around: Around, order: Order, bell: Bell) -> None:
+    wanted = order.backups or order.retain or order.embed or order.catch_up
+    done = carry_out(order, bell) if wanted else None
+    if done is None:
+        return
+    for words in done.did:
+        around.tell(words)
+    if done.waits:
+        raise Conflict(done.waits)
+    if done.failed:
+        raise ThreadkeepError("; ".join(done.failed))

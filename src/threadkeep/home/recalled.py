@@ -1,0 +1,22 @@
+"""What surfaces need of memory, named in one place, so that none imports a service."""
+
+from threadkeep.recall.asking import Answer, Citation
+from threadkeep.recall.failing import Step
+from threadkeep.recall.fixing import Fix
+from threadkeep.recall.memory import Memory
+from threadkeep.recall.records import Filters, Found, Hit, Opened, Why
+from threadkeep.recall.timeline import Moment
+
+__all__ = [
+    "Answer",
+    "Citation",
+    "Filters",
+    "Fix",
+    "Found",
+    "Hit",
+    "Memory",
+    "Moment",
+    "Opened",
+    "Step",
+    "Why",
+]

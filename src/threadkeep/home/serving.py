@@ -1,0 +1,263 @@
+"""Serving a home: one small process that captures, collects, listens, learns and looks after it.
+
+One process for each store; a second one is told who is there. Everything that it does can also be
+done on demand, without it.
+"""
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.files import make_private_dir
+from threadkeep.base.local_socket import LONGEST_PATH
+from threadkeep.base.presence import Alone, is_held
+from threadkeep.base.processes import my_mark
+from threadkeep.base.sqlite import Database
+from threadkeep.collect.observing import FALLBACK, Observations
+from threadkeep.collect.visits import rules_of
+from threadkeep.errors import Conflict, NotFound, ThreadkeepError
+from threadkeep.home.keeping import serve_lock, served_already, shake_hands
+from threadkeep.home.learning import release_claims
+from threadkeep.home.observing import fallback_folders, open_observations, socket_path
+from threadkeep.home.parts import Around, all_parts
+from threadkeep.home.supervising import Bell, Books, Tell, slept_for, start_all
+from threadkeep.home.thrift import give_back, share_one_arena
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.service_state import (
+    PartState,
+    Service,
+    note_beat,
+    note_end,
+    note_start,
+    part_states,
+    the_service,
+)
+from threadkeep.knowledge.versions import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from threadkeep.capture.history import History
+    from threadkeep.home.facade import Home
+
+__all__ = ["PartState", "Service", "Serving", "hippo_folder", "serve", "who_serves"]
+
+_LOOK_SECONDS: Final = 5.0
+_BEAT_SECONDS: Final = 60.0
+_SLEEP_SECONDS: Final = 30.0  # a shorter gap may be a clock that was set
+_LEAVE_SECONDS: Final = 1.2  # for parts that are in the middle of something
+_LAST_WRITE_SECONDS: Final = 0.5
+_HIPPO_SOCKET: Final = "daemon.sock"
+_HIPPO_SHORT: Final = "hippo-daemon.sock"
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """Who serves a store now, or did last, and how its parts fare."""
+
+    running: bool
+    service: Service | None
+    parts: tuple[PartState, ...] = ()
+
+
+def serve(
+    home: "Home",
+    stop: threading.Event,
+    tell: Tell,
+    *,
+    version: str,
+    path: str | Path | None = None,
+    user_home: str | Path | None = None,
+    hippo_dir: Path | None = None,
+    socket: bool = True,
+    clock: Clock = now_ms,
+) -> None:
+    """Keep a home current until `stop` is set, or a client on the socket asks for the end.
+
+    With `hippo_dir` it also listens where Hippo's own programs expect their daemon, and takes
+    what they could not deliver from there.
+    """
+    shake_hands(home, tell)
+    share_one_arena()
+    with ExitStack() as stack:
+        file = Path(os.path.realpath(home.knowledge_path(path)))
+        stack.enter_context(_only_one(home, file))
+        history = stack.enter_context(home.history(path, user_home=user_home))
+        refuse_write(history.store.access)
+        observations = _observations(home, hippo_dir, history)
+        sockets = _sockets(home, hippo_dir) if socket else ()
+        around = Around(home, history, observations, version, sockets, tell, path, user_home)
+        _run(around, stop, clock)
+
+
+def _run(around: Around, stop: threading.Event, clock: Clock) -> None:
+    database, bell = around.database, Bell(stop)
+    with _announced(database, around.version, clock):
+        release_claims(database)  # what a process held that was killed
+        books = Books(database, clock, around.tell)
+        pulse = Pulse(database, bell, books, around.tell, clock)
+        threads = start_all(all_parts(around), bell, books)
+        around.tell(f"threadkeep {around.version} serves {database.path}")
+        # The main thread waits for a thread, never for `stop` itself: a signal handler that sets
+        # it would wait for the lock that the main thread holds in that very moment.
+        beating = threading.Thread(target=pulse.run, name="threadkeep-pulse", daemon=True)
+        beating.start()
+        beating.join()
+        _leave(threads)
+        with suppress(ThreadkeepError):
+            release_claims(database, budget=_LAST_WRITE_SECONDS)
+        with suppress(ThreadkeepError):
+            books.save()
+    if pulse.trouble is not None:
+        raise pulse.trouble
+
+
+def _leave(threads: list[threading.Thread]) -> None:
+    """Let parts come to their end; one that takes longer finds its store closed."""
+    until = time.monotonic() + _LEAVE_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+class Pulse:
+    """Looks every few seconds: gives signs of life, sees whether the machine slept."""
+
+    def __init__(
+        self,
+        database: Database,
+        bell: Bell,
+        books: Books,
+        tell: Tell,
+        clock: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.trouble: ThreadkeepError | None = None
+        self._database = database
+        self._bell = bell
+        self._books = books
+        self._tell = tell
+        self._clock, self._monotonic = clock, monotonic
+        self._wall, self._steady = clock(), monotonic()
+        self._beat_at = self._steady - _BEAT_SECONDS + 2 * _LOOK_SECONDS  # the first one soon
+
+    def run(self) -> None:
+        """Look until the end, then wake everybody."""
+        try:
+            self.look()
+            while not self._bell.stop.wait(_LOOK_SECONDS):
+                self.look()
+        finally:
+            self._bell.stop.set()
+            self._bell.ring()
+
+    def look(self) -> None:
+        """Look once."""
+        if self._database.wal.lost:
+            # Whatever is written now would go nowhere; only a new process opens the new file.
+            self.trouble = _lost(self._database)
+            self._bell.stop.set()
+            return
+        wall, steady = self._clock(), self._monotonic()
+        slept = slept_for((wall - self._wall) / 1000, steady - self._steady)
+        self._wall, self._steady = wall, steady
+        if slept >= _SLEEP_SECONDS:
+            self._tell(f"the machine slept for {slept / 60:.0f} min; everything is looked at now")
+            self._bell.ring()
+        with suppress(ThreadkeepError):  # the next look may go better
+            self._books.settle()
+            self._books.save()
+            if slept >= _SLEEP_SECONDS or steady - self._beat_at >= _BEAT_SECONDS:
+                self._beat_at = steady
+                give_back()
+                with self._database.write(durable=False, budget=_LAST_WRITE_SECONDS) as tx:
+                    note_beat(tx, my_mark(), wall)
+
+
+def _lost(database: Database) -> ThreadkeepError:
+    try:
+        database.wal.refuse_lost()
+    except ThreadkeepError as error:
+        return error
+    return ThreadkeepError(f"{database.path} was replaced", hint="start it again")
+
+
+# ---------------------------------------------------------------------- one process for each store
+
+
+@contextmanager
+def _only_one(home: "Home", file: Path) -> Iterator[None]:
+    make_private_dir(file.parent)
+    try:
+        lock = Alone(serve_lock(file), "another `threadkeep serve`")
+    except Conflict as error:
+        with suppress(NotFound), home.knowledge(file, read_only=True) as store:
+            raise served_already(store.context.db) from None
+        raise error from None
+    with lock:
+        yield
+
+
+@contextmanager
+def _announced(database: Database, version: str, clock: Clock) -> Iterator[None]:
+    """Say in the store who serves it, for as long as that is so."""
+    mark, now = my_mark(), clock()
+    with database.write() as tx:
+        note_start(tx, Service(os.getpid(), mark, version, SCHEMA_VERSION, now, now))
+    try:
+        yield
+    finally:
+        with suppress(ThreadkeepError), database.write(budget=_LAST_WRITE_SECONDS) as tx:
+            note_end(tx, mark, clock())
+
+
+def who_serves(home: "Home", path: str | Path | None = None) -> Serving:
+    """Tell who serves a store, without changing anything."""
+    file = Path(os.path.realpath(home.knowledge_path(path)))
+    held = is_held(serve_lock(file))
+    with (
+        suppress(ThreadkeepError),
+        home.knowledge(path, read_only=True) as store,
+        store.context.db.read() as tx,
+    ):
+        return Serving(held, the_service(tx), tuple(part_states(tx)))
+    return Serving(held, None)
+
+
+# ---------------------------------------------------------------------- Hippo's place
+
+
+def hippo_folder(environ: Mapping[str, str]) -> Path:
+    """Give the folder in which Hippo keeps its data by default."""
+    named = environ.get("XDG_DATA_HOME", "")
+    data = Path(named) if named.startswith("/") else Path(environ["HOME"]) / ".local" / "share"
+    return data / "hippo"
+
+
+def hippo_socket(folder: Path, temporary: Path) -> Path:
+    """Give where Hippo's programs look for their daemon: a path that is too long has another."""
+    wanted = folder / _HIPPO_SOCKET
+    return wanted if len(os.fsencode(wanted)) <= LONGEST_PATH else temporary / _HIPPO_SHORT
+
+
+def _sockets(home: "Home", hippo_dir: Path | None) -> tuple[Path, ...]:
+    own = socket_path(home)
+    if hippo_dir is None:
+        return (own,)
+    theirs = hippo_socket(hippo_dir, Path(tempfile.gettempdir()))
+    return tuple(dict.fromkeys((own, theirs)))
+
+
+def _observations(home: "Home", hippo_dir: Path | None, history: "History") -> Observations:
+    """Open what is reported, with the store that is open already."""
+    found = open_observations(home, history.store)
+    if hippo_dir is None:
+        return found
+    folders = fallback_folders(home, history.store.context.db.file)
+    all_folders = tuple(dict.fromkeys((*folders, hippo_dir / FALLBACK)))
+    rules = rules_of(home.config.browser)
+    return Observations(found.store, found.around, found.spool, rules, all_folders)

@@ -1,0 +1,220 @@
+"""Failures of commands and tool calls that come back become lessons, with what ended them.
+
+Work is looked at once, in the order of its rows. What is counted is named by its own id, so that
+nothing counts twice, whatever is captured again; the tables for this hold no text.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.archive import digest
+from threadkeep.knowledge.ci_fixes import learn_ci_fixes
+from threadkeep.knowledge.command_shapes import aim_of, main_step, project_of, shape_of
+from threadkeep.knowledge.error_signatures import is_failure, rule_of, telling_line
+from threadkeep.knowledge.fix_hints import hint_of
+from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn, note_fix, summarize
+from threadkeep.knowledge.runs import Run, is_shell_tool
+
+EVENTS: Final = "event"
+ENTRIES: Final = "entry"
+_SUMMARY: Final = 240  # characters
+_BETWEEN: Final = 200  # runs that are looked at for what ended a failure
+_UNENDED: Final = 200
+_PATIENCE_MS: Final = 86_400_000  # with runs that do not end
+
+
+class Looked(NamedTuple):
+    """Runs in the order of their rows, and the last row that was looked at for them."""
+
+    runs: list[Run]
+    last: int
+
+
+# Gives the runs behind a row: at most so many rows are looked at.
+Look = Callable[[Tx, int, int], Looked]
+
+
+def learn_failures(
+    tx: Tx, rules: LessonRules, now: int, limit: int = 1000, archived: Look | None = None
+) -> int:
+    """Count the failures that nobody has counted yet, and learn what ended them; give the number.
+
+    `archived` reads tool calls that stand in the archive alone (see `recall.calls`).
+    """
+    drop_unfounded(tx)
+    counted = _learn_from(tx, EVENTS, event_runs, rules, now, limit)
+    if archived is not None:
+        counted += _learn_from(tx, ENTRIES, archived, rules, now, limit)
+    learn_ci_fixes(tx)
+    return counted
+
+
+def drop_unfounded(tx: Tx) -> int:
+    """Take back what was learned from failures that are gone; give how many these were.
+
+    A lesson of which nothing is left goes; another one loses the words that may be of them.
+    """
+    lost = tx.all("lost_failures")
+    for name, _ in lost:
+        tx.run("drop_counted", {"digest": name})
+    touched = {lesson for _, lesson in lost}
+    for row in tx.all("lesson_keys") if touched else ():
+        key = LessonKey(*row)
+        lesson = _key_digest(key)
+        if lesson in touched and tx.value("still_counted", {"lesson": lesson}) is None:
+            tx.run("unlearn_lesson", key._asdict())
+            tx.run("drop_lesson_waiting", key._asdict())
+        elif lesson in touched:
+            tx.run("blank_lesson", {**key._asdict(), "summary": summarize(key)})
+    return len(lost)
+
+
+def event_runs(tx: Tx, after: int, limit: int) -> Looked:
+    """Give the commands and tool calls that are events; probes are none."""
+    rows = tx.all("runs_after", {"after": after, "limit": limit})
+    runs = [run_of_row(*row) for row in rows]
+    return Looked(runs, runs[-1].id if runs else after)
+
+
+def run_of_row(
+    id_: int,
+    at: int,
+    command: str,
+    tool: str | None,
+    exit_code: int | None,
+    stdout: str,
+    stderr: str,
+    cwd: str,
+    repo: str | None,
+    key: str,
+    session: int,
+    is_open: int,
+) -> Run:
+    """Make a run of a row of `events`, as the queries give it."""
+    output = "\n".join(text for text in (stdout, stderr) if text)
+    rest = {"repo": repo, "session": str(session), "is_open": bool(is_open)}
+    return Run(id_, at, command, tool, exit_code, output, cwd, key, **rest)  # type: ignore[arg-type]
+
+
+def lesson_key(run: Run) -> LessonKey:
+    """Tell what makes a failure the same as another: project, program, kind of error, target."""
+    step = main_step(run.command)
+    tool = step.program if is_shell_tool(run.tool) else str(run.tool)
+    project = project_of(run.repo, run.cwd)
+    rule = rule_of(step.program, run.output, run.exit_code)
+    return LessonKey(project, tool, rule, aim_of(run.command, run.cwd))
+
+
+def summary_of(run: Run, key: LessonKey) -> str:
+    """Say in one line what fails, with the words of the error."""
+    what = f"{key.tool} {key.path_prefix}".strip()
+    told = telling_line(run.output) or key.rule_id
+    rule = "" if key.rule_id in told or "…" in key.rule_id else f"{key.rule_id}, "
+    return f"{what}: {rule}{told}"[:_SUMMARY]
+
+
+# ---------------------------------------------------------------------- one pass
+
+
+def _learn_from(tx: Tx, origin: str, look: Look, rules: LessonRules, now: int, limit: int) -> int:
+    seen = int(tx.value("learned_to", {"origin": origin}) or 0)
+    if origin == EVENTS:  # the number of a row that is gone may be given again
+        seen = min(seen, int(tx.value("newest_run") or 0))
+    looked = look(tx, seen, limit)
+    counted = 0
+    for run in [*_ended_since(tx, origin, look, now), *looked.runs]:
+        if run.is_open:
+            tx.run("note_unended", {"origin": origin, "row": run.id})
+        else:
+            counted += _take(tx, origin, look, run, rules, now)
+    tx.run("move_learned", {"origin": origin, "seen": looked.last})
+    return counted
+
+
+def _ended_since(tx: Tx, origin: str, look: Look, now: int) -> list[Run]:
+    """Give the runs that had not ended when they were looked at, and have now."""
+    ended = []
+    for (row,) in tx.all("unended_runs", {"origin": origin, "limit": _UNENDED}):
+        run = _run_at(tx, look, row)
+        if run is not None and run.is_open and run.at > now - _PATIENCE_MS:
+            continue
+        tx.run("drop_unended", {"origin": origin, "row": row})
+        if run is not None and not run.is_open:
+            ended.append(run)
+    return ended
+
+
+def _take(tx: Tx, origin: str, look: Look, run: Run, rules: LessonRules, now: int) -> int:
+    shape = shape_of(run.command)
+    if not shape or run.command == run.tool:
+        return 0  # nobody knows what was run
+    command = _command_digest(run, shape)
+    if is_failure(run.command, run.exit_code, run.output):
+        return _count(tx, origin, look, run, command, rules, now)
+    if run.exit_code == 0:
+        _end(tx, origin, look, run, command)
+    return 0
+
+
+def _count(
+    tx: Tx, origin: str, look: Look, run: Run, command: bytes, rules: LessonRules, now: int
+) -> int:
+    name = {"digest": digest(run.key.encode("utf-8", "replace")), "row": run.id}
+    if tx.run("counted_before", name):
+        return 0
+    key = lesson_key(run)
+    tx.run("count_failure", {**name, "lesson": _key_digest(key), "origin": origin})
+    before = tx.one("last_failure", {"command": command, "origin": origin})
+    is_lesson = learn(tx, key, rules, min(run.at, now), summary_of(run, key))
+    if is_lesson and before is not None and before[1] is not None:
+        _learn_fix(tx, look, command, failed=before[0], fixed=before[1], at=run.at)
+    tx.run("put_failure", {"command": command, "origin": origin, "failed": run.id})
+    return 1
+
+
+def _end(tx: Tx, origin: str, look: Look, run: Run, command: bytes) -> None:
+    values = {"command": command, "origin": origin}
+    before = tx.one("last_failure", values)
+    if before is not None and before[1] is None and before[0] < run.id:
+        tx.run("end_failure", {**values, "fixed": run.id})
+        _learn_fix(tx, look, command, failed=before[0], fixed=run.id, at=run.at)
+
+
+def _learn_fix(tx: Tx, look: Look, command: bytes, *, failed: int, fixed: int, at: int) -> None:
+    """Write down what stands between a failure and its end, if both are still there."""
+    failure = _run_at(tx, look, failed)
+    if failure is None or _command_digest(failure, shape_of(failure.command)) != command:
+        return
+    behind = look(tx, failed, max(_BETWEEN, 1)).runs
+    success = next((run for run in behind if run.id == fixed), None) or _run_at(tx, look, fixed)
+    if success is None or success.at < failure.at:
+        return
+    project = project_of(failure.repo, failure.cwd)
+    between = [
+        run
+        for run in behind
+        if run.id < fixed and _same_project(project_of(run.repo, run.cwd), project)
+    ]
+    note_fix(tx, lesson_key(failure), hint_of(failure, between, success), at)
+
+
+def _run_at(tx: Tx, look: Look, row: int) -> Run | None:
+    found = look(tx, row - 1, 1).runs
+    return found[0] if found and found[0].id == row else None
+
+
+def _same_project(one: str, other: str) -> bool:
+    """Tell whether two names are one project's: a folder `name`, a repository `owner/name`."""
+    return one.rsplit("/", 1)[-1].lower() == other.rsplit("/", 1)[-1].lower()
+
+
+def _key_digest(key: LessonKey) -> bytes:
+    return digest(msgspec.json.encode(tuple(key)))
+
+
+def _command_digest(run: Run, shape: str) -> bytes:
+    project = project_of(run.repo, run.cwd).rsplit("/", 1)[-1].lower()
+    return digest(msgspec.json.encode((project, shape)))

@@ -1,0 +1,268 @@
+"""Nodes of knowledge become rows, with links to their evidence, entities and ties.
+
+What a draft takes the place of goes in the same transaction, so that writing it again gives the
+same rows:
+
+- a segment has one node: earlier ones that rest on no other segment are replaced;
+- commands, visits and runs leave the node that told of them, which goes when it has none left;
+- words that are already there, byte for byte, are linked to and not stored twice (of segments only
+  among their own nodes: two segments may well say the same).
+
+The rows of the node's own queue are marked as enriched and their tickets as done; evidence of other
+kinds is linked and keeps its tickets. A caller has nothing left to finish.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, get_args
+
+import msgspec
+
+from threadkeep.base.json import encode
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.drafts import (
+    BY_RULES,
+    ENRICHMENT_VERSION,
+    Draft,
+    Evidence,
+    Outcome,
+)
+from threadkeep.knowledge.entities import (
+    Tie,
+    link_entities,
+    mentions_of,
+    note_in_events,
+    put_entities,
+    put_ties,
+    recount,
+    ties_among,
+    ties_of,
+)
+from threadkeep.knowledge.forgetting import erase, erase_nodes
+from threadkeep.knowledge.tickets import Queue, finish_targets, present
+
+# Queue -> what its rows are called in evidence and in named queries; in the order in which a node
+# with evidence of several kinds belongs to one of them.
+_ABOUT: Final[Mapping[Queue, str]] = {
+    "workflow": "run",
+    "agentic": "segment",
+    "browser": "visit",
+    "shell": "event",
+}
+_LINKED: Final = (*_ABOUT.values(), "lesson")
+_REQUIRED: Final = ("summary", "intent", "embed_text")
+# So much of a summary finds the nodes that may say the same.
+_PHRASE_WORDS: Final = 32
+
+
+class ToUpgrade(NamedTuple):
+    """A node that a model may write better, and the rows that it is about."""
+
+    node: int
+    queue: Queue
+    targets: tuple[int, ...]
+
+
+# ---------------------------------------------------------------------- content
+
+
+def content_of(draft: Draft) -> str:
+    """Write the content of a node as the contract's other writers do, byte for byte."""
+    fields: dict[str, Any] = msgspec.to_builtins(draft)
+    del fields["embed_text"]
+    return json.dumps(fields)
+
+
+def _checked(draft: Draft) -> Draft:
+    """Give the draft without what SQLite cannot keep, or raise for one that says too little."""
+    missing = [name for name in _REQUIRED if not getattr(draft, name).strip()]
+    if missing:
+        msg = f"the draft of a node has no {' and no '.join(missing)}"
+        raise Invalid(msg, hint="write all of summary, intent and embed_text")
+    if draft.outcome not in get_args(Outcome):
+        msg = f"the draft of a node has the outcome {draft.outcome!r}"
+        raise Invalid(msg, hint=f"write one of {', '.join(get_args(Outcome))}")
+    return msgspec.convert(_storable(msgspec.to_builtins(draft)), Draft)
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", " ").encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _storable(inner) for key, inner in value.items()}
+    return [_storable(inner) for inner in value]
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write_node(
+    tx: Tx,
+    queue: Queue,
+    draft: Draft,
+    evidence: Evidence,
+    *,
+    model: str,
+    now: int,
+    uuid: str,
+    node_type: str | None = None,
+    outcome_column: str | None = None,
+    roots: Sequence[str] = (),
+    hashes: Mapping[int, str | None] | None = None,
+) -> int:
+    """Store what a draft says about evidence in place of what was said before; give its number.
+
+    `hashes` are those of the segments that the draft was made from (tickets have them), so that one
+    that grew meanwhile is known to hold more. `node_type` is `change_outcome` for runs of CI and
+    `observation` for all else, unless it is given.
+    """
+    draft = _checked(draft)
+    targets = _targets(tx, queue, evidence)
+    kind = node_type or ("change_outcome" if queue == "workflow" else "observation")
+    row = {
+        "uuid": uuid,
+        "summary": draft.summary,
+        "content": content_of(draft),
+        "embed_text": draft.embed_text,
+        "node_type": kind,
+        "outcome": outcome_column or draft.outcome,
+        "tags": json.dumps(list(draft.tags)),
+        "model": model,
+        "version": ENRICHMENT_VERSION,
+        "now": now,
+    }
+    before = _told_before(tx, queue, targets, kind)
+    node = _put(tx, queue, row, before)
+    _link(tx, node, evidence)
+    forgotten = _unname(tx, evidence.events) if queue == "shell" else set()
+    _mention(tx, node, draft, evidence, now=now, roots=roots)
+    _replace(tx, queue, before - {node}, targets)
+    erase(tx, "entity", [n for n in forgotten if tx.value("entity_is_linked", {"id": n}) is None])
+    if queue == "agentic":
+        _note_learned(tx, targets, hashes)
+    finish_targets(tx, queue, targets, now)
+    return node
+
+
+def _targets(tx: Tx, queue: Queue, evidence: Evidence) -> list[int]:
+    """Give the rows that the node is about; what was forgotten meanwhile must not come back."""
+    given = _of_kind(evidence, _ABOUT[queue])
+    found = present(tx, queue, given)
+    if len(found) < len(set(given)) or not found:
+        gone = sorted(set(given) - set(found))
+        msg = f"a node is about {_ABOUT[queue]}s that are not there: {gone}"
+        raise NotFound(msg, hint="they were forgotten meanwhile, or never stored; leave the node")
+    return found
+
+
+def _put(tx: Tx, queue: Queue, row: Mapping[str, Any], before: Iterable[int]) -> int:
+    """Store a node, or find the one that says the same in the same words."""
+    if queue == "agentic":
+        same = next((n for n in sorted(before) if tx.value("is_that_node", {**row, "id": n})), None)
+    else:
+        same = next((n for n in _same_words(tx, row) if _home(tx, n)[0] == queue), None)
+    if same is None:
+        return tx.insert("insert_node", row)
+    tx.run("rename_author", {**row, "id": same})
+    return same
+
+
+def _same_words(tx: Tx, row: Mapping[str, Any]) -> list[int]:
+    """Name the nodes of this type with the same text, the oldest first."""
+    words = " ".join(row["summary"].split()[:_PHRASE_WORDS])
+    if any(character.isalnum() for character in words):
+        quoted = words.replace('"', '""')
+        found = tx.all("same_node", {**row, "match": f'summary : "{quoted}"'})
+    else:
+        found = tx.all("same_node_slowly", row)  # nothing that an index of words could find
+    return [number for (number,) in found]
+
+
+def _link(tx: Tx, node: int, evidence: Evidence) -> None:
+    for kind in _LINKED:
+        tx.run_bulk(f"link_to_{kind}", [(node, number) for number in _of_kind(evidence, kind)])
+
+
+def _mention(
+    tx: Tx, node: int, draft: Draft, evidence: Evidence, *, now: int, roots: Sequence[str]
+) -> None:
+    """Store what a node mentions, which events name it, and how it belongs together."""
+    entities = put_entities(tx, mentions_of(draft), now=now, roots=roots)
+    is_new = not _column(tx, "entities_of_node", node)
+    link_entities(tx, node, entities.values())
+    note_in_events(tx, evidence.events, entities, now)
+    put_ties(tx, node, ties_of(entities), now, is_new=is_new)
+
+
+def _unname(tx: Tx, events: Iterable[int]) -> set[int]:
+    """Take from commands what they named before they were told of anew; give the entities."""
+    named: set[int] = set()
+    for event in events:
+        named |= _column(tx, "entities_of_event", event)
+        tx.run("drop_event_entities", {"id": event})
+    return named
+
+
+# ---------------------------------------------------------------------- replacing
+
+
+def _told_before(tx: Tx, queue: Queue, targets: Iterable[int], node_type: str) -> set[int]:
+    """Name the nodes of this kind that a new one takes something from."""
+    values = {"ids": encode(list(targets)), "node_type": node_type}
+    if queue == "shell" and tx.value("any_told_event", values) is None:
+        return set()
+    found = {row[0] for row in tx.all(f"told_of_{_ABOUT[queue]}", values)}
+    if queue == "agentic":
+        return {n for n in found if _column(tx, "segments_of_node", n) <= set(targets)}
+    return found
+
+
+def _replace(tx: Tx, queue: Queue, nodes: Iterable[int], targets: Sequence[int]) -> None:
+    """Take rows from the nodes that told of them before; those that are left with none go."""
+    about = _ABOUT[queue]
+    doomed: list[int] = []
+    for node in sorted(nodes):
+        if queue != "agentic":
+            tx.run_bulk(f"take_{about}", [(node, target) for target in targets])
+        if queue == "agentic" or not _column(tx, f"{about}s_of_node", node):
+            doomed.append(node)
+    ties: set[Tie] = {tie for node in doomed for tie in ties_among(tx, node)}
+    erase_nodes(tx, doomed)
+    recount(tx, sorted(ties))
+
+
+def _note_learned(tx: Tx, segments: Iterable[int], hashes: Mapping[int, str | None] | None) -> None:
+    for segment in segments:
+        if hashes is None or segment not in hashes:
+            tx.run("learned_all", {"id": segment})
+        else:
+            tx.run("set_learned_hash", {"id": segment, "hash": hashes[segment]})
+
+
+def _of_kind(evidence: Evidence, kind: str) -> tuple[int, ...]:
+    numbers: tuple[int, ...] = getattr(evidence, f"{kind}s")
+    return numbers
+
+
+def _column(tx: Tx, query: str, number: int) -> set[int]:
+    return {row[0] for row in tx.all(query, {"id": number})}
+
+
+# ---------------------------------------------------------------------- what could be better
+
+
+def nodes_by_rules(tx: Tx, limit: int) -> list[ToUpgrade]:
+    """Give nodes that rules alone have written, the newest first, with the rows they are about."""
+    rows = tx.all("nodes_by_author", {"model": BY_RULES, "limit": limit})
+    homes = ((node, *_home(tx, node)) for (node,) in rows)
+    return [ToUpgrade(node, queue, targets) for node, queue, targets in homes if queue is not None]
+
+
+def _home(tx: Tx, node: int) -> tuple[Queue | None, tuple[int, ...]]:
+    """Give the queue that a node came from, and the rows that it is about."""
+    for queue, about in _ABOUT.items():
+        targets = _column(tx, f"{about}s_of_node", node)
+        if targets:
+            return queue, tuple(sorted(targets))
+    return None, ()

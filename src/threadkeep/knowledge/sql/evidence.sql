@@ -1,0 +1,38 @@
+-- What nodes are derived from, read whole. Probes are never among it.
+
+-- name: evidence_commands
+SELECT id, session_id, timestamp, command, stdout, stderr, exit_code, duration_ms, cwd, git_repo, git_branch, git_commit, source_kind, tool_name
+FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL ORDER BY session_id, timestamp, id
+
+-- name: evidence_visits
+SELECT id, timestamp, url, title, domain, dwell_ms, search_query, extracted_text, scroll_depth
+FROM browser_events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL ORDER BY timestamp, id
+
+-- name: evidence_visits_around
+SELECT id, timestamp, url, title, domain, dwell_ms, search_query, NULL, scroll_depth
+FROM browser_events WHERE timestamp BETWEEN :since AND :until AND probe_tag IS NULL ORDER BY timestamp, id LIMIT :limit
+
+-- name: evidence_segments
+SELECT id, harness, session_id, segment_index, cwd, project_dir, git_branch, title, is_subagent, summary_text, user_prompts_json, tool_calls_json,
+  commit_messages_json, snapshot_diffs_json, start_time, end_time, message_count
+FROM agentic_sessions WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL ORDER BY start_time, id
+
+-- name: evidence_session
+SELECT id, first_prompt FROM tk_sessions WHERE harness = :harness AND session_id = :session_id
+
+-- What was thought is left out: it is long, and what came of it was said or done.
+-- name: evidence_entries
+SELECT id, session, key, log_id, line, part, role, kind, at, tool, error, hash FROM tk_entries
+WHERE session = :session AND at BETWEEN :since AND :until AND kind != 'reasoning' ORDER BY log_id, line, part LIMIT :limit
+
+-- name: evidence_run
+SELECT id, repo, head_sha, head_branch, event, conclusion, html_url, actor, raw_json, started_at, completed_at FROM workflow_runs WHERE id = :id
+
+-- name: evidence_jobs
+SELECT id, name, conclusion FROM workflow_jobs WHERE run_id = :id ORDER BY started_at, id
+
+-- name: evidence_remarks
+SELECT level, tool, rule_id, path, start_line, message FROM workflow_annotations WHERE job_id = :id ORDER BY id LIMIT :limit
+
+-- name: evidence_excerpts
+SELECT substr(excerpt, -:length) FROM workflow_log_excerpts WHERE job_id = :id ORDER BY id

@@ -1,0 +1,236 @@
+"""Which candidates to compare: all terms first, then the rarest, never more than a budget.
+
+What costs is reading the rows of frequent words. So the rows of rare clues are read whole, those
+of frequent ones only where a rare one is too. Where every clue is frequent, the newest rows that
+have all of them are compared, then the newest that have the rarest.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.candidates import (
+    Posting,
+    Scope,
+    Side,
+    averages,
+    frequency,
+    newest,
+    postings,
+    sides,
+    sizes,
+    standing_at,
+)
+from threadkeep.recall.ranking import Evidence, Scored, Scores, ceiling, rarity, score
+from threadkeep.recall.terms import Clue, Question
+
+BUDGET: Final = 3_000  # rows of rare clues that are read whole
+MOST_MAIN: Final = 8  # clues that are looked at, the rarest: the others hardly weigh anything
+_JOINED: Final = 1_000  # rows of the rarest clues that frequent ones are looked for in
+POOL: Final = 200  # candidates that are looked at more closely
+_NEWEST: Final = 1_000  # rows that are read of clues that all are frequent
+_FEW: Final = 50
+_RARE_WORD: Final = 2_000  # phrases are asked for if one of their words is no more frequent
+_RARE_PAIR: Final = 500
+
+
+class Counted(NamedTuple):
+    """A clue and how many rows of each index have it."""
+
+    clue: Clue
+    counts: dict[Side, int]
+    rows: int
+
+    @property
+    def total(self) -> int:
+        """In how many rows of all it is."""
+        return sum(self.counts.values())
+
+    @property
+    def weight(self) -> float:
+        """What having it weighs here."""
+        return self.clue.weight * rarity(self.total, self.rows)
+
+
+class Found(NamedTuple):
+    """A candidate with what its words gave it."""
+
+    side: Side
+    id: int
+    place: int
+    scored: Scored
+
+
+class Pool(NamedTuple):
+    """The best candidates by words, out of how many, and what a perfect one would have."""
+
+    found: tuple[Found, ...]
+    compared: int
+    ceiling: float
+    typed: dict[Side, tuple[str, ...]]  # the clues, by their bit
+
+
+NOTHING: Final = Pool((), 0, 1.0, {})
+
+
+def find(tx: Tx, question: Question, scope: Scope, pool: int = POOL) -> Pool:
+    """Find the candidates whose words answer best."""
+    among = sides(scope)
+    counted = _count(tx, question, among)
+    if not counted:
+        return NOTHING
+    lengths = averages(tx, scope)
+    found: list[Found] = []
+    typed: dict[Side, tuple[str, ...]] = {}
+    compared, most = 0, 1.0
+    for side in among:
+        evidence = _evidence(tx, side, question, counted, scope)
+        scores = score(evidence, lengths[side])
+        typed[side] = tuple(clue.typed for clue in evidence)
+        compared += len(scores.totals)
+        most = max(most, ceiling(evidence))
+        found += _resolved(tx, scores, (side, evidence), pool, alone=question.is_strict)
+    found.sort(key=lambda one: -one.scored.total)
+    return Pool(tuple(found[:pool]), compared, most, typed)
+
+
+def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
+    """Find the newest of everything that a scope allows, for a question without words."""
+    found = [
+        Found(side, number, place, Scored(1.0, 0.0, 0))
+        for side in sides(scope)
+        for number, place, _ in newest(tx, side, scope, limit)
+    ]
+    return Pool(tuple(found), len(found), 1.0, {})
+
+
+# ---------------------------------------------------------------------- what to ask for
+
+
+def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[Counted]:
+    """Count each clue; the rarest come first, those that nothing has are left out."""
+    rows = sizes(tx, among)
+    total = sum(rows.values())
+    seen: dict[str, int] = {}
+    counted = []
+    for clue in question.clues:
+        # A phrase of two frequent words costs most of all to look for, and says least.
+        if clue.row_of and min(seen.get(match, 0) for match in clue.row_of) > _RARE_WORD:
+            continue
+        counts = {side: frequency(tx, side, clue.match, rows[side]) for side in among}
+        seen[clue.match] = sum(counts.values())
+        if any(counts.values()):
+            counted.append(Counted(clue, counts, total))
+    return sorted(counted, key=lambda one: one.total)
+
+
+def _evidence(
+    tx: Tx, side: Side, question: Question, counted: Sequence[Counted], scope: Scope
+) -> list[Evidence]:
+    main = [one for one in counted if not one.clue.extra and one.counts[side]][:MOST_MAIN]
+    whole, common = _split(side, main)
+    if whole:
+        read = [_whole(tx, side, question, one, scope) for one in whole]
+        read += _joined(tx, side, question, (whole, common), scope)
+    else:
+        read = _newest_with(tx, side, question, common, scope)
+    extras = [one for one in counted if one.clue.extra and one.counts[side]]
+    rare = [one for one in extras if one.counts[side] <= _RARE_PAIR]
+    return read + [_whole(tx, side, question, one, scope) for one in rare]
+
+
+def _split(
+    side: Side, clues: Sequence[Counted], budget: int = BUDGET
+) -> tuple[list[Counted], list[Counted]]:
+    """Part the clues whose rows are read whole from those that are too frequent for that."""
+    whole: list[Counted] = []
+    spent = 0
+    for one in clues:
+        spent += one.counts[side]
+        if spent > budget:
+            break
+        whole.append(one)
+    return whole, list(clues[len(whole) :])
+
+
+def _whole(tx: Tx, side: Side, question: Question, one: Counted, scope: Scope) -> Evidence:
+    rows = postings(tx, side, question.having(one.clue.match), scope)
+    return Evidence(one.clue.typed, one.weight, rows, one.clue.extra)
+
+
+def _joined(
+    tx: Tx,
+    side: Side,
+    question: Question,
+    clues: tuple[Sequence[Counted], Sequence[Counted]],
+    scope: Scope,
+) -> list[Evidence]:
+    """Read the rows of frequent clues where a rare one is too; and, inside a scope, the newest."""
+    whole, common = clues
+    rarest = _split(side, whole, _JOINED)[0] or whole[:1]
+    rare = " OR ".join(f"({one.clue.match})" for one in rarest)
+    read = []
+    for one in common:
+        match = question.having(f"({one.clue.match}) AND ({rare})")
+        rows = postings(tx, side, match, scope)
+        if scope.is_narrow:
+            rows = _united(
+                rows, postings(tx, side, question.having(one.clue.match), scope, _NEWEST)
+            )
+        read.append(Evidence(one.clue.typed, one.weight, rows))
+    return read
+
+
+def _newest_with(
+    tx: Tx, side: Side, question: Question, common: Sequence[Counted], scope: Scope
+) -> list[Evidence]:
+    """Read the newest rows that have all clues; where these are few, those with the rarest."""
+    if not common:
+        return []
+    every = " AND ".join(f"({one.clue.match})" for one in common)
+    rows = postings(tx, side, question.having(every), scope, _NEWEST)
+    if len(rows) >= _FEW or len(common) == 1:
+        return [Evidence(one.clue.typed, one.weight, rows) for one in common]
+    first = common[0]
+    read = [_some(tx, side, question, (first, first.clue.match), scope)]
+    for one in common[1:]:
+        match = f"({one.clue.match}) AND ({first.clue.match})"
+        read.append(_some(tx, side, question, (one, match), scope))
+    return [e._replace(postings=_united(e.postings, rows)) for e in read]
+
+
+def _some(
+    tx: Tx, side: Side, question: Question, asked: tuple[Counted, str], scope: Scope
+) -> Evidence:
+    one, match = asked
+    rows = postings(tx, side, question.having(match), scope, _NEWEST)
+    return Evidence(one.clue.typed, one.weight, rows)
+
+
+def _united(some: Sequence[Posting], more: Sequence[Posting]) -> list[Posting]:
+    return list({row[0]: row for row in (*some, *more)}.values())
+
+
+# ---------------------------------------------------------------------- from places to rows
+
+
+def _resolved(
+    tx: Tx,
+    scores: Scores,
+    what: tuple[Side, Sequence[Evidence]],
+    pool: int,
+    *,
+    alone: bool,
+) -> list[Found]:
+    """Find the rows that stand at the best places.
+
+    Some only have neighbours with the words; `alone` leaves those out.
+    """
+    side, evidence = what
+    ids = {place: number for clue in evidence for number, place, _ in clue.postings}
+    if alone:
+        scores = scores.only(ids)
+    places = scores.best(pool)
+    lacking = [place for place, _ in places if place not in ids]
+    ids |= standing_at(tx, lacking) if lacking else {}
+    return [Found(side, ids[place], place, one) for place, one in places if place in ids]

@@ -1,0 +1,129 @@
+"""Memory: everything in a knowledge file, asked in plain words and opened at its place."""
+
+from collections.abc import Mapping
+from datetime import UTC, tzinfo
+from typing import Any, Final, Self
+
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.config import RecallSettings
+from threadkeep.errors import Busy, StorageFull
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.things import BATCH, index_things, is_behind, is_indexable
+from threadkeep.recall.meaning import Meaning
+from threadkeep.recall.opening import open_ref
+from threadkeep.recall.recalling import Asked, recall_in
+from threadkeep.recall.records import Filters, Found, Opened
+from threadkeep.sources.records import Source
+
+ANYTHING: Final = Filters()
+DEFAULTS: Final = RecallSettings()
+# A question does not wait for a writer: what is not indexed yet is found without its neighbours.
+_PATIENCE: Final = 0.2
+
+
+class Memory:
+    """The memory of one store; with `meaning` it also finds what says the same in other words."""
+
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        sources: Mapping[str, Source],
+        settings: RecallSettings = DEFAULTS,
+        clock: Clock = now_ms,
+        meaning: Meaning | None = None,
+        zone: tzinfo = UTC,
+    ) -> None:
+        self.store = store
+        self.sources = sources
+        self.settings = settings
+        self.clock = clock
+        self.meaning = meaning
+        self.zone = zone
+
+    def recall(
+        self,
+        text: str,
+        filters: Filters = ANYTHING,
+        *,
+        limit: int = 10,
+        explain: bool = False,
+    ) -> Found:
+        """Find what answers a question best; any text is one.
+
+        Without words, the newest is given. `explain` says of each hit why it stands there.
+        """
+        self._catch_up()
+        now = self.clock()
+        asked = Asked(text, filters, max(0, limit), explain, self.settings, now, self.zone)
+        with self.store.context.db.read() as tx:
+            return recall_in(tx, self.sources, asked, self.meaning)
+
+    def open(self, ref: str, around: int = 3) -> Opened:
+        """Open a hit at its place, with so many neighbours on each side."""
+        with self.store.context.db.read(lenient=True) as tx:
+            return open_ref(tx, self.sources, ref, around)
+
+    def index(self, limit: int | None = None) -> int:
+        """Index what is new or has changed, at most `limit` rows; give how many were."""
+        return self._index(limit, None) if self.store.access.writable else 0
+
+    def _index(self, limit: int | None, budget: float | None) -> int:
+        done = 0
+        while limit is None or done < limit:
+            with self.store.context.db.read() as tx:
+                if not is_indexable(tx) or not is_behind(tx):
+                    return done
+            room = BATCH if limit is None else min(BATCH, limit - done)
+            with self.store.context.db.write(durable=False, budget=budget) as tx:
+                done += index_things(tx, room)
+        return done
+
+    def _catch_up(self) -> None:
+        if self.store.access.writable:
+            try:
+                self._index(None, _PATIENCE)
+            except (Busy, StorageFull):
+                return
+
+    # ------------------------------------------------------------------ what others make of it
+
+    def ask(self, question: str, **options: Any) -> Any:
+        """Answer a question with quoted passages (see `recall.asking.ask`)."""
+        from threadkeep.recall.asking import ask  # noqa: PLC0415  (loaded when it is used)
+
+        return ask(self, question, **options)
+
+    def timeline(self, **options: Any) -> Any:
+        """Tell what happened in order (see `recall.timeline.timeline`)."""
+        from threadkeep.recall.timeline import timeline  # noqa: PLC0415
+
+        return timeline(self, **options)
+
+    def fixed(self, error: str, **options: Any) -> Any:
+        """Find how an error was overcome before (see `recall.fixing.fixed`)."""
+        from threadkeep.recall.fixing import fixed  # noqa: PLC0415
+
+        return fixed(self, error, **options)
+
+    def similar(self, what: str, **options: Any) -> Any:
+        """Find what is like a hit or a text (see `recall.similar.similar`)."""
+        from threadkeep.recall.similar import similar  # noqa: PLC0415
+
+        return similar(self, what, **options)
+
+    def context(self, query: str, **options: Any) -> Any:
+        """Make a fenced block for a prompt (see `recall.context_block.context`)."""
+        from threadkeep.recall.context_block import context  # noqa: PLC0415
+
+        return context(self, query, **options)
+
+    def close(self) -> None:
+        """Let go of the model, if there is one; the store stays open."""
+        if self.meaning is not None:
+            self.meaning.embedder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,218 @@
+"""Passages: the sentences and lines of stored texts that answer a question best, word for word.
+
+Nothing here writes a word of its own: a passage is always a piece of the text it was taken from.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from threadkeep.base.fts import index_words
+
+MOST_CHARACTERS: Final = 400  # of one passage
+_LEAST_CHARACTERS: Final = 12
+_LEAST_WORDS: Final = 5
+_READ: Final = 60_000  # characters of one text: beyond this it is a log, and its words were found
+_PIECES: Final = 1_200
+_SHORTEST_STEM: Final = 4
+_ALIKE: Final = 0.8
+_PER_TEXT: Final = 2
+_SENTENCE: Final = re.compile(r"[^\n]*?(?:[.!?](?=\s)|[。！？]|\n|$)")
+_IDENTIFIER: Final = re.compile(
+    r"[\w./:@#+-]*(?:[_./:@#]|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z])[\w./:@#+-]*\w"
+)
+_SMALL_WORDS: Final = """
+a about again also am an and any are as at be been but by can could did do does ever for from get
+got had has have he her his how i if in into is it its just last let me my no not of on or our over
+please she should show so some tell than that the their them then there these they this those time
+to us use used was we were what when where which who whom whose why will with would yes you your
+"""
+STOP_WORDS: Final = frozenset(_SMALL_WORDS.split())
+# What an answer looks like, by what was asked for.
+_ANSWERS: Final = re.compile(
+    r"\b(?:because|decided?|chose|instead|switched|so that|root cause|caused by|due to|the problem"
+    r"|the reason|fix(?:ed|es)?|solved|resolved|works now|solution|turns out|needs? to|must)\b"
+    r"|`[^`]+`|^\s*\$ |\b(?:error|exception|failed)\b",
+    re.IGNORECASE,
+)
+_QUANTITY: Final = re.compile(
+    r"\bhow (?:many|much|long|often|big|large|old)\b|\bwhich (?:version|port)\b|\bversion\b"
+    r"|\bport\b|\bnumber\b|\bcount\b|\bsize\b",
+    re.IGNORECASE,
+)
+_MOMENT: Final = re.compile(r"\bwhen\b|\bwhat (?:day|date|time|year|month)\b", re.IGNORECASE)
+_REASON: Final = re.compile(r"\bwhy\b|\breason\b|\bcause\b", re.IGNORECASE)
+_COMMAND: Final = re.compile(r"\bcommand\b|\bhow (?:do|did|to|can)\b|\brun\b", re.IGNORECASE)
+_HAS_NUMBER: Final = re.compile(r"\d")
+_HAS_MOMENT: Final = re.compile(
+    r"\d{4}-\d\d|\b\d{1,2}:\d\d\b|\b(?:yesterday|today|tomorrow|tonight|ago|week|month|year|morning"
+    r"|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june"
+    r"|july|august|september|october|november|december)\b",
+    re.IGNORECASE,
+)
+_HAS_REASON: Final = re.compile(
+    r"\b(?:because|since|due to|caused?|reason|so that)\b", re.IGNORECASE
+)
+_HAS_COMMAND: Final = re.compile(r"`[^`]+`|^\s*\$ |(?:^|\s)--?[a-z]|\w/\w")
+_LOOKS: Final = (
+    (_QUANTITY, _HAS_NUMBER),
+    (_MOMENT, _HAS_MOMENT),
+    (_REASON, _HAS_REASON),
+    (_COMMAND, _HAS_COMMAND),
+)
+
+
+class Text(NamedTuple):
+    """A text to take passages from, and how well it was found: at most 1."""
+
+    text: str
+    weight: float
+
+
+class Piece(NamedTuple):
+    """A sentence or a line, and where it stands."""
+
+    source: int  # number of its text
+    begin: int
+    end: int
+    text: str
+
+
+class Chosen(NamedTuple):
+    """A passage, how well it answers, and how much of the question it has: at most 1."""
+
+    source: int
+    text: str
+    score: float
+    coverage: float
+
+
+def question_terms(question: str) -> tuple[str, ...]:
+    """Give the words that a question is about; all of them if it has no others."""
+    words = list(dict.fromkeys(index_words(question)))
+    telling = [word for word in words if word not in STOP_WORDS]
+    return tuple(telling or words)
+
+
+def best_passages(question: str, texts: Sequence[Text], limit: int) -> list[Chosen]:
+    """Choose the passages that answer a question, the best first, none of them twice."""
+    terms = [_stem(term) for term in question_terms(question)]
+    pieces = [piece for at, text in enumerate(texts) for piece in pieces_of(text.text, at)]
+    held = [_held(piece.text, terms) for piece in pieces]
+    weights = _weights(terms, held)
+    names = tuple(name.lower() for name in _IDENTIFIER.findall(question))
+    scored = [
+        _scored(question, piece, texts[piece.source].weight, weights, found, names)
+        for piece, found in zip(pieces, held, strict=True)
+        if found
+    ]
+    ranked = sorted(scored, key=lambda one: (-one.score, one.source))
+    return _without_repeats(ranked, limit)
+
+
+def pieces_of(text: str, source: int = 0) -> Iterator[Piece]:
+    """Cut a text into sentences and lines, each as it stands; what is too short says nothing."""
+    count = 0
+    for found in _SENTENCE.finditer(text[:_READ]):
+        piece = found[0].strip()
+        if len(piece) < _LEAST_CHARACTERS or not any(map(str.isalnum, piece)):
+            continue
+        begin = found.start() + found[0].index(piece)
+        yield Piece(source, begin, begin + len(piece), piece)
+        count += 1
+        if count >= _PIECES:
+            return
+
+
+def excerpt(text: str, terms: Sequence[str], most: int = MOST_CHARACTERS) -> str:
+    """Cut the part with most of some words out of a long piece, between two blanks."""
+    if len(text) <= most:
+        return text
+    low = text.lower()
+    places = sorted(at for term in terms if (at := low.find(term)) >= 0) or [0]
+    begin = max(0, min(places[0] - most // 4, len(text) - most))
+    cut = text[begin : begin + most]
+    if begin + most < len(text) and " " in cut:
+        cut = cut[: cut.rindex(" ")]
+    if begin and " " in cut:
+        cut = cut[cut.index(" ") + 1 :]
+    return cut.strip()
+
+
+# ---------------------------------------------------------------------- scores
+
+
+def _stem(word: str) -> str:
+    """Give the beginning that a word shares with its other forms."""
+    for ending in ("ations", "ation", "ing", "ies", "ied", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM - 1:
+            return word[: -len(ending)]
+    return word
+
+
+def _held(text: str, terms: Sequence[str]) -> frozenset[str]:
+    """Give the terms that a text has, in any of their forms."""
+    low = text.lower()
+    if text.isascii() and not any(term in low for term in terms):
+        return frozenset()  # most pieces: they need not be split into words
+    words = set(index_words(text))
+    stems = {_stem(word) for word in words}
+    return frozenset(term for term in terms if term in stems or term in words)
+
+
+def _weights(terms: Sequence[str], held: Sequence[frozenset[str]]) -> dict[str, float]:
+    """Weigh terms by how few pieces have them."""
+    seen = Counter(term for found in held for term in found)
+    return {term: math.log(2 + len(held) / (1 + seen[term])) for term in terms}
+
+
+def _scored(
+    question: str,
+    piece: Piece,
+    weight: float,
+    weights: dict[str, float],
+    found: frozenset[str],
+    names: tuple[str, ...],
+) -> Chosen:
+    coverage = sum(weights[term] for term in found) / sum(weights.values())
+    low = piece.text.lower()
+    score = coverage + 0.3 * sum(name in low for name in names) + 0.4 * weight
+    score += 0.15 * (_ANSWERS.search(piece.text) is not None)
+    score += 0.25 * sum(
+        asked.search(question) is not None and given.search(piece.text) is not None
+        for asked, given in _LOOKS
+    )
+    score += 0.05 if piece.begin == 0 else 0.0
+    if piece.text.endswith("?") or _is_echo(question, piece.text):
+        score *= 0.5  # a question asked before is no answer
+    if len(piece.text.split()) < _LEAST_WORDS:
+        score *= 0.7  # a heading, a list of names
+    text = excerpt(piece.text, sorted(found))
+    return Chosen(piece.source, text, score, coverage)
+
+
+def _is_echo(question: str, text: str) -> bool:
+    return _overlap(_bag(question), _bag(text)) > _ALIKE
+
+
+def _without_repeats(ranked: Sequence[Chosen], limit: int) -> list[Chosen]:
+    chosen: list[Chosen] = []
+    for one in ranked:
+        if len(chosen) >= limit:
+            break
+        of_its_text = sum(other.source == one.source for other in chosen)
+        is_told = any(_overlap(_bag(one.text), _bag(other.text)) > _ALIKE for other in chosen)
+        if of_its_text < _PER_TEXT and not is_told:
+            chosen.append(one)
+    return chosen
+
+
+def _bag(text: str) -> frozenset[str]:
+    return frozenset(index_words(text))
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """Give how much of the smaller of two sets of words the other has."""
+    return len(one & other) / max(1, min(len(one), len(other)))

@@ -1,0 +1,168 @@
+"""One question, answered: candidates by words and by meaning, put in order, shown once each."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, tzinfo
+from itertools import islice
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.config import RecallSettings
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.candidates import Scope, narrowed
+from threadkeep.recall.archive import ArchivedTexts, Sources
+from threadkeep.recall.collapsing import MOST, Kept, collapse
+from threadkeep.recall.dates import times_in
+from threadkeep.recall.explaining import explain
+from threadkeep.recall.finding import NOTHING, Pool, find, find_newest
+from threadkeep.recall.fusing import Candidate, Ranked, fuse
+from threadkeep.recall.gathering import ByMeaning, add_meaning, by_words
+from threadkeep.recall.hits import (
+    Message,
+    ShownThing,
+    load_messages,
+    load_thing,
+    message_hit,
+    thing_hit,
+)
+from threadkeep.recall.meaning import Meaning
+from threadkeep.recall.records import Filters, Found, Hit
+from threadkeep.recall.snippets import Marks, marks_of
+from threadkeep.recall.terms import Question, read_question
+
+_SOURCES: Final = frozenset(("shell", "agent", "browser", "ci"))
+_HARNESSES: Final = {"claude": "claude-code", "workflow": "ci"}
+
+
+class Asked(NamedTuple):
+    """A question with all that answering it needs."""
+
+    text: str
+    filters: Filters
+    limit: int
+    explain: bool
+    settings: RecallSettings
+    now: int
+    zone: tzinfo = UTC
+
+
+def scope_of(filters: Filters) -> Scope:
+    """Read filters as what candidates are limited to."""
+    named = _HARNESSES.get(filters.source or "", filters.source)
+    source = named if named in _SOURCES else None
+    harness = filters.harness or (None if source or named is None else named)
+    return Scope(
+        project=filters.project or None,
+        source=source,
+        harness=_HARNESSES.get(harness or "", harness),
+        since=filters.since,
+        until=filters.until,
+        branch=filters.branch,
+        entity=filters.entity,
+        role=filters.role,
+        outcome=filters.outcome,
+        kinds=tuple(filters.kinds) or None,
+    )
+
+
+def recall_in(tx: Tx, sources: Sources, asked: Asked, meaning: Meaning | None) -> Found:
+    """Answer a question inside one transaction."""
+    question = read_question(asked.text)
+    scope = narrowed(tx, scope_of(asked.filters))
+    pool = find(tx, question, scope) if question.clues else _without_words(tx, asked, scope)
+    candidates = by_words(tx, pool, scope)
+    if meaning is not None and question.clues and not question.must:
+        vector = meaning.embedder.embed([asked.text])[0]
+        candidates = add_meaning(tx, ByMeaning(meaning, vector), candidates, scope)
+    when = times_in(asked.text, asked.now, asked.zone)
+    ranked = fuse(candidates, asked.settings, asked.now, when, asked.zone)
+    shower = _Shower(tx, sources, marks_of(question))
+    kept = collapse(shower.seen(ranked, asked.limit), asked.limit, shower.text_of)
+    hits = _shown(shower, kept, (asked, pool, question))
+    compared = max(pool.compared, len(candidates))
+    meant = any(one.meaning is not None for one in candidates)
+    return Found(asked.text, hits, compared, meant, _notes(question, asked, scope, shower))
+
+
+def _notes(question: Question, asked: Asked, scope: Scope, shower: "_Shower") -> tuple[str, ...]:
+    notes = []
+    if not question.clues and asked.text.strip():
+        notes.append("the question has no word that could be looked for")
+    if not scope.placed:
+        notes.append("the file was never opened for writing by this version: only messages count")
+    if shower.texts.damaged:
+        notes.append(f"{len(shower.texts.damaged)} blocks of the archive cannot be read")
+    return tuple(notes)
+
+
+def _without_words(tx: Tx, asked: Asked, scope: Scope) -> Pool:
+    """Give the newest there is when nothing was asked; a question of signs finds nothing."""
+    return NOTHING if asked.text.strip() else find_newest(tx, scope, asked.limit * 3)
+
+
+def _shown(
+    shower: "_Shower", kept: Sequence[Kept], about: tuple[Asked, Pool, Question]
+) -> tuple[Hit, ...]:
+    asked, pool, question = about
+    top = kept[0].ranked.total if kept else 1.0
+    words = max((one.ranked.candidate.words for one in kept), default=0.0)
+    hits = []
+    for one in kept:
+        hit = shower.hit(one.ranked.candidate)
+        why = explain(one.ranked, pool, question, words) if asked.explain else None
+        share = round(one.ranked.total / top, 4) if top > 0 else 0.0
+        hits.append(msgspec.structs.replace(hit, score=share, same=one.same, why=why))
+    return tuple(hits)
+
+
+class _Shower:
+    """Reads what stands behind candidates, each once."""
+
+    def __init__(self, tx: Tx, sources: Sources, marks: Marks) -> None:
+        self._tx = tx
+        self._marks = marks
+        self.texts = ArchivedTexts(tx, sources)
+        self._messages: dict[int, Message] = {}
+        self._things: dict[int, ShownThing] = {}
+        self._probes: dict[tuple[str, str], bool] = {}
+
+    def seen(self, ranked: Sequence[Ranked], limit: int) -> list[Ranked]:
+        """Give the best that users may see: no probes, nothing that is gone."""
+        return list(islice(self._visible(ranked), max(limit, MOST)))
+
+    def text_of(self, ranked: Ranked) -> str:
+        """Give the text of a candidate."""
+        one = ranked.candidate
+        if one.side == "thing":
+            return self._things[one.id].text
+        return self.texts.text_of(self._messages[one.id].row)
+
+    def hit(self, one: Candidate) -> Hit:
+        """Show a candidate."""
+        if one.side == "thing":
+            return thing_hit(self._things[one.id], self._marks)
+        message = self._messages[one.id]
+        return message_hit(self._tx, message, self.texts.text_of(message.row), self._marks)
+
+    def _visible(self, ranked: Sequence[Ranked]) -> Iterator[Ranked]:
+        for at in range(0, len(ranked), MOST):
+            some = ranked[at : at + MOST]
+            ids = [one.candidate.id for one in some if one.candidate.side == "entry"]
+            self._messages |= load_messages(self._tx, ids) if ids else {}
+            yield from (one for one in some if self._is_visible(one.candidate))
+
+    def _is_visible(self, one: Candidate) -> bool:
+        if one.side == "entry":
+            return one.id in self._messages and not self._is_probe(self._messages[one.id])
+        thing = load_thing(self._tx, one.kind, one.row)
+        if thing is not None:
+            self._things[one.id] = thing
+        return thing is not None
+
+    def _is_probe(self, message: Message) -> bool:
+        session = message.session
+        key = session.session_id, session.harness
+        if key not in self._probes:
+            values = {"session_id": key[0], "harness": key[1]}
+            self._probes[key] = self._tx.value("is_probe_session", values) is not None
+        return self._probes[key]

@@ -1,0 +1,204 @@
+"""Backups that come due, what is too old and goes, and the process that does it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.faults.collect_world import World, shell_line, visit_line
+from tests.support.children import wait_until
+from tests.support.knowledge import ask, assert_sound
+from tests.support.user_homes import made_up_home
+from threadkeep import Home
+from threadkeep.base.backup import stamp
+from threadkeep.base.clock import now_ms
+from threadkeep.base.config import RetentionSettings
+from threadkeep.base.processes import is_running
+from threadkeep.home.maintenance import (
+    Order,
+    backup_time,
+    carry_out,
+    due_backups,
+    look_after,
+    order_for,
+    take_out_old,
+    tidy,
+)
+from threadkeep.home.supervising import Bell
+
+HOUR, DAY = 3_600_000, 86_400_000
+RETENTION = "[retention]\ncommands_days = 30\n"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "home")
+
+
+# ---------------------------------------------------------------------- backups
+
+
+def test_a_backup_is_due_once_a_day_of_a_store_that_changed(world: World) -> None:
+    home, now = world.home, now_ms()
+    assert due_backups(home, None, now) == ()  # there is no store yet
+    world.append(shell_line(1), "r.jsonl")
+    world.collect()
+    with home.chat() as chat:
+        chat.create_session(agent="a", model="m")
+    assert due_backups(home, None, now) == ("chat", "knowledge")
+    home.backup(store="knowledge")
+    assert due_backups(home, None, now) == ("chat",)
+    assert due_backups(home, None, now + 2 * DAY) == ("chat",)  # nothing has changed since
+    file = home.knowledge_path()
+    os.utime(file, (file.stat().st_atime, now / 1000 + 3600))
+    assert due_backups(home, None, now + 23 * HOUR) == ("chat",)
+    assert due_backups(home, None, now + 25 * HOUR) == ("chat", "knowledge")
+
+
+def test_none_is_due_where_the_user_wants_none(tmp_path: Path) -> None:
+    world = World(tmp_path / "home", "[serve]\nbackup_hours = 0\n")
+    world.append(shell_line(1), "r.jsonl")
+    world.collect()
+    assert due_backups(world.home, None, now_ms()) == ()
+
+
+def test_a_store_of_another_program_gets_none_beside_it(tmp_path: Path) -> None:
+    theirs = tmp_path / "hermes" / "state.db"
+    world = World(tmp_path / "home")
+    with world.home.state(theirs):
+        pass
+    default = Home(environ={"HOME": str(tmp_path), "HERMES_HOME": str(theirs.parent)})
+    assert default.state_path() == theirs
+    assert due_backups(default, None, now_ms()) == ()
+
+
+def test_the_time_of_a_backup_is_in_its_name() -> None:
+    now = now_ms()
+    assert backup_time(stamp(now)) == now
+
+
+# ---------------------------------------------------------------------- what is too old
+
+
+def test_what_is_too_old_goes_and_the_rest_stays(tmp_path: Path) -> None:
+    world = World(tmp_path / "home")
+    user = made_up_home(tmp_path / "user")
+    old, new = "2026-01-01T00:00:00Z", "2026-05-01T00:00:00Z"
+    world.append(
+        shell_line(1, old, command="oldcommand")
+        + shell_line(2, new, command="newcommand")
+        + visit_line(1),
+        "r.jsonl",
+    )
+    world.collect()
+    now = backup_time("20260520T000000.000Z")
+    with world.home.history(user_home=user) as history:
+        history.capture()
+        before = len(history.sessions(limit=1000, everything=True))
+        settings = RetentionSettings(commands_days=60, sessions_days=1)
+        gone = take_out_old(history, settings, now)
+        after = history.sessions(limit=1000, everything=True)
+    assert gone["commands"] == 1
+    assert gone["sessions"] > 0
+    assert len(after) == before - gone["sessions"]
+    assert all((one.ended_at or now) >= now - DAY for one in after)
+    shell = "SELECT command FROM events WHERE source_kind = 'shell'"
+    assert world.rows(shell) == [("newcommand",)]
+    assert world.rows("SELECT count(*) FROM browser_events") == [(1,)]  # nobody limits pages
+    assert b"oldcommand" not in world.bytes_of_store()
+    assert_sound(world.home.knowledge_path())
+
+
+def test_nothing_goes_where_nothing_is_set(world: World) -> None:
+    world.append(shell_line(1), "r.jsonl")
+    world.collect()
+    with world.home.history(user_home=world.folder) as history:
+        assert take_out_old(history, RetentionSettings(), now_ms()) == {"sessions": 0}
+    assert order_for(world.home, None, None, retain=True).retain is False
+
+
+# ---------------------------------------------------------------------- the other process
+
+
+def test_another_process_does_what_an_order_says(tmp_path: Path) -> None:
+    world = World(tmp_path / "home", RETENTION)
+    world.append(shell_line(1, "2026-01-01T00:00:00Z"), "r.jsonl")
+    world.collect()
+    order = order_for(world.home, None, tmp_path, ("knowledge",), retain=True)
+    assert order.retain
+    done = carry_out(order, Bell(threading.Event()))
+    assert done is not None
+    assert done.failed == []
+    assert done.did[0] == "took out 1 old commands"
+    (backup,) = world.home.backups(store="knowledge")
+    assert str(backup.path) in done.did[1]
+    assert ask(backup.path, "SELECT count(*) FROM events") == [(0,)]
+
+
+def test_one_thing_that_fails_does_not_keep_the_others_from_being_done(world: World) -> None:
+    world.append(shell_line(1), "r.jsonl")
+    world.collect()
+    order = Order(str(world.folder), None, None, ("chat", "knowledge"))
+    done = look_after(world.home, order, now_ms())
+    assert len(done.did) == 1
+    assert "chat" in done.failed[0]
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a process that starts the other one and says its number, then waits."""
+    code = (
+        "import subprocess, sys, time\n"
+        "from threadkeep.home import maintenance\n"
+        "held = 'import threading; from threadkeep.home import maintenance as m;'\n"
+        "held += ' threading.Thread(target=m._end_with_parent).start()'\n"
+        "with maintenance._started([sys.executable, '-c', held]) as child:\n"
+        "    print(child.pid, flush=True)\n"
+        "    child.wait()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_the_other_process_ends_with_the_one_that_started_it(
+    parent: "subprocess.Popen[bytes]",
+) -> None:
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert is_running(child)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_until(lambda: not is_running(child))
+
+
+def test_an_order_can_be_written_down(world: World) -> None:
+    order = order_for(world.home, "k.db", None, ("chat",), embed=True)
+    assert order == msgspec.json.decode(msgspec.json.encode(order), type=Order)
+    assert order.db == str(Path("k.db").absolute())
+    assert order.home == str(world.folder)
+
+
+# ---------------------------------------------------------------------- small steps
+
+
+def test_tidying_changes_nothing_that_anybody_sees(tmp_path: Path) -> None:
+    world = World(tmp_path / "home")
+    user = made_up_home(tmp_path / "user")
+    with world.home.history(user_home=user) as history:
+        history.capture()
+        before = [hit.shown.entry.text for hit in history.search("the", limit=50)]
+        tidy(history.store.context.db)
+        tidy(history.store.context.db)
+        assert [hit.shown.entry.text for hit in history.search("the", limit=50)] == before
+    assert before
+    assert_sound(world.home.knowledge_path())
