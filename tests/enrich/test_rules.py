@@ -260,7 +260,7 @@ def test_decisions_are_kept_word_for_word() -> None:
 
 
 def test_projects_are_named_by_their_folder() -> None:
-    assert project_of("", "/home/me/work/app/") == "app"
+    assert project_of("", "/home/me/code/app/") == "app"
     assert project_of("/home/me/app/.claude/worktrees/agent-1/src") == "app"
     assert project_of("/u/cli/.worktrees/2") == "cli"
     assert project_of("/home/me") == ""

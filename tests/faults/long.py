@@ -2,8 +2,8 @@
 
 Prints one line per run; ends with 1 if any failed. Takes about three hours on two cores.
 The runs of the session store begin with `state-`, those of the mailbox with `mail-`, those of the
-knowledge store with `knowledge-`, those of capture with `capture-`, the others are the chat
-store's.
+knowledge store with `knowledge-`, those of capture with `capture-`, that of `serve` with `serve`,
+the others are the chat store's.
 """
 
 import argparse
@@ -31,11 +31,13 @@ from tests.faults.old_state_files import (  # noqa: E402
     VERSIONS as STATE_VERSIONS,
     WITHOUT_INDEX,
 )
+from tests.faults.serve_kills import serve_under_kills  # noqa: E402
 from tests.faults.tools import CAPTURE, KNOWLEDGE, MAIL, STATE  # noqa: E402
 from tests.support.user_homes import made_up_home, multiply, real_sample  # noqa: E402
 
 ROUNDS = 1000
 CAPTURE_KILLS = 200
+SERVE_KILLS = 200
 MINUTE = ("--seconds", "60")
 
 
@@ -207,11 +209,20 @@ def capture_kills(folder: Path, seed: int) -> tuple[bool, str]:
     return True, f"{kills} kills in {rounds} captures of {'real' if real else 'made-up'} logs"
 
 
+def serve_kills(folder: Path, seed: int) -> tuple[bool, str]:
+    """Kill `serve` two hundred times while agents and shells work beside it."""
+    try:
+        return True, f"{SERVE_KILLS} kills, {serve_under_kills(folder, SERVE_KILLS, seed)}"
+    except AssertionError:
+        return False, traceback.format_exc()
+
+
 # What needs none of the tools, by the word that chooses it.
 OWN: dict[str, Callable[[Path, int], tuple[bool, str]]] = {
     "race, cancel against fire": race,
     "mail-exchange under kills": exchange,
     "capture-home under kills": capture_kills,
+    "serve under kills": serve_kills,
 }
 
 

@@ -16,7 +16,7 @@ from threadkeep.home.learning import enrich
 from threadkeep.knowledge.tickets import QUEUES
 
 # Whoever is killed later than this has got through all that it begins with.
-LONGEST = 2.5
+LONGEST = 2.0
 DUPLICATES = """
 SELECT count(*) FROM (
   SELECT l.agentic_session_id FROM knowledge_node_agentic_sessions l

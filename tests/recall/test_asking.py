@@ -173,6 +173,12 @@ def test_little_evidence_is_called_little() -> None:
     assert confidence_of("x", []) == "none"
 
 
+def test_a_name_in_code_is_strong_evidence() -> None:
+    told = "Set pool_size higher and it went away."
+    assert ask(Shelf(told), "why was the value of pool_size changed").confidence == "strong"
+    assert ask(Shelf(told), "why was the value of pool changed").confidence == "weak"
+
+
 def test_the_message_after_a_question_may_be_the_answer() -> None:
     shelf = Shelf(("user", "Which port is the proxy on?"), "The proxy is on port 7070.")
     shelf.hits = (shelf.hits[0], Hit(**{**_fields(shelf.hits[1]), "score": 0.0}))

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given, strategies as st
 
 from threadkeep.base.config import RecallSettings
+from threadkeep.knowledge.candidates import Side
 from threadkeep.recall.dates import times_in
 from threadkeep.recall.fusing import Candidate, fuse, recency, weight_of
 
@@ -21,7 +22,7 @@ def one(
     age: int = 0,
     meaning: float | None = None,
 ) -> Candidate:
-    side = "entry" if kind == "text" else "thing"
+    side: Side = "entry" if kind == "text" else "thing"
     return Candidate(side, number, kind, NOW - age * DAY, number, words, meaning=meaning)
 
 

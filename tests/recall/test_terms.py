@@ -100,7 +100,7 @@ def test_irregular_forms_are_found_by_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "day", "then"),
+    "text,day,then",
     [
         ("what broke in May 2023", "2023-05-09", True),
         ("what broke in May 2023", "2024-05-09", False),

@@ -5,16 +5,21 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
+from tests.support.knowledge import ask, do
 from tests.support.remembered import START, Machine, ms
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.observed import GitState
 from threadkeep.knowledge.reading import EntryRow
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.recall.commits import commit_text
+from threadkeep.recall.fixing import fixed
+from threadkeep.recall.memory import Memory
 from threadkeep.recall.timeline import Moment, in_time, near, span_of, timeline
 from threadkeep.recall.turns import turns_of
 
+CLAUDE = "5e550000-0000-4000-8000-000000000001"
 DAY = START.date()
 KINDS = st.sampled_from(["command", "prompt", "page", "ci"])
 MOMENTS = st.lists(
@@ -115,7 +120,7 @@ def test_commits_are_told_by_whoever_made_them(machine: Machine) -> None:
     machine.shell(4, "git checkout old", git=GitState("o/app", "old", "d" * 40))
     machine.shell(5, "git commit -m 'nothing'", 1, git=GitState("o/app", "old", "d" * 40))
     machine.claude(
-        "5e550000-0000-4000-8000-000000000001",
+        CLAUDE,
         (6, "prompt", "commit it"),
         (7, "git add -A && git commit -m \"$(cat <<'EOF'\nTidy up\n\nmore\nEOF\n)\"", "ok", False),
         (8, "text", "committed"),
@@ -145,6 +150,39 @@ def test_the_latest_are_told_when_there_are_too_many(machine: Machine) -> None:
     assert [m.text for m in spans] == ["make step1", "make step2"]
 
 
+def test_a_file_that_another_program_made_is_told_too(machine: Machine) -> None:
+    """It has none of our tables, may only be read, and its sessions are in no archive."""
+    machine.shell(1, "make test", 1, "error: bad wolf")
+    machine.shell(2, "make test")
+    machine.page(3, "A page")
+    machine.claude(CLAUDE, (4, "prompt", "tidy up"), (5, "make lint", "ok", False))
+    with machine.memory():
+        pass
+    path = machine.world.database
+    ours = ask(path, "SELECT name FROM sqlite_master WHERE name LIKE 'tk!_%' ESCAPE '!'")
+    kinds = ask(path, "SELECT type, name FROM sqlite_master WHERE name LIKE 'tk!_%' ESCAPE '!'")
+    assert len(ours) > 10
+    virtual = [name for (name,) in ours if name.endswith("_words")]
+    do(path, *(f"DROP TRIGGER {name}" for kind, name in kinds if kind == "trigger"))
+    do(path, *(f"DROP TABLE {name}" for name in virtual))
+    left = [n for kind, n in kinds if kind == "table" and not n.startswith(tuple(virtual))]
+    do(path, *(f"DROP TABLE IF EXISTS {name}" for name in left))
+    with KnowledgeStore.open(path, read_only=True) as store:
+        memory = Memory(store, machine.world.sources)
+        moments = timeline(memory)
+        (fix,) = fixed(memory, "bad wolf")
+        assert memory.open(moments[-1].ref).text
+    assert [(m.kind, m.source) for m in moments] == [
+        ("command", "shell"),
+        ("command", "shell"),
+        ("page", "browser"),
+        ("work", "claude-code"),
+        ("command", "claude-code"),
+    ]
+    assert "tidy up" in moments[3].text
+    assert fix.success is not None
+
+
 # ---------------------------------------------------------------------- pure
 
 
@@ -159,6 +197,7 @@ def test_a_day_begins_and_ends_where_its_zone_says() -> None:
         span_of(date(2026, 3, 1), 5, None, east)
 
 
+@settings(max_examples=50)
 @given(MOMENTS)
 def test_folding_loses_nothing_and_keeps_the_order(moments: list[Moment]) -> None:
     folded = in_time(moments)
@@ -169,6 +208,7 @@ def test_folding_loses_nothing_and_keeps_the_order(moments: list[Moment]) -> Non
     assert all(one.kind == "command" and one.until is not None for one in alone)
 
 
+@settings(max_examples=50)
 @given(MOMENTS, MOMENTS, st.integers(0, 20))
 def test_near_is_within_the_distance(pages: list[Moment], work: list[Moment], most: int) -> None:
     kept = near(pages, work, most)
@@ -189,6 +229,7 @@ ROWS = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(ROWS)
 def test_turns_count_every_call_and_every_prompt(rows: list[EntryRow]) -> None:
     turns = list(turns_of(rows))

@@ -67,7 +67,7 @@ def rows(home: Home, sql: str) -> list[Any]:
 # ---------------------------------------------------------------------- one for each store
 
 
-def test_a_second_one_says_who_is_there(home: Home, user: Path, served: ServeProcess) -> None:
+def test_there_is_one_for_each_store(home: Home, user: Path, served: ServeProcess) -> None:
     with serving(home.paths().data, user) as second:
         assert second.hear() == ""
         said = second.errors()
@@ -78,30 +78,19 @@ def test_a_second_one_says_who_is_there(home: Home, user: Path, served: ServePro
     assert found.running
     assert found.service is not None
     assert (found.service.pid, found.service.is_running) == (served.pid, True)
-
-
-def test_watching_beside_it_is_refused(home: Home, served: ServeProcess) -> None:
     with (
         home.observations() as observations,
         pytest.raises(Conflict, match=f"process {served.pid}"),
         keeping(home, observations, threading.Event(), lambda _: None, version="1"),
     ):
-        raise AssertionError("it must not begin")
+        raise AssertionError("watching beside it must not begin")
+    served.kill()
+    assert not who_serves(home).running  # the place is free again, and nobody is taken for it
 
 
 def test_looking_for_who_serves_creates_nothing(home: Home) -> None:
     assert not who_serves(home).running
     assert not home.paths().data.exists()
-
-
-def test_one_that_was_killed_leaves_the_place_free(
-    home: Home, user: Path, served: ServeProcess
-) -> None:
-    served.kill()
-    assert not who_serves(home).running
-    with serving(home.paths().data, user) as second:
-        second.wait_for(*READY)
-        assert who_serves(home).running
 
 
 # ---------------------------------------------------------------------- the end
@@ -123,16 +112,6 @@ def test_a_clean_end_under_load_leaves_everything_in_order(home: Home, user: Pat
     for queue in ("enrichment_queue", "agentic_enrichment_queue"):
         assert rows(home, held.format(queue)) == [(0,)]
     assert_sound(home.knowledge_path())
-
-
-def test_a_client_may_ask_for_the_end(home: Home, served: ServeProcess) -> None:
-    with Client(socket_path(home), 10.0) as client:
-        status = client.ask(GetStatus())
-        assert isinstance(status, Status)
-        assert status.version == "1.2.3"
-        assert isinstance(client.ask(Shutdown()), Ack)
-    served.wait_for("ended")
-    assert served.process.wait(60) == 0
 
 
 # ---------------------------------------------------------------------- what it does
@@ -163,7 +142,7 @@ def test_a_socket_that_somebody_has_keeps_only_that_part_waiting(home: Home, use
 # ---------------------------------------------------------------------- Hippo's place
 
 
-def test_hippos_programs_find_it_where_they_expect_it(
+def test_hippos_programs_find_it_where_they_expect_it_and_may_end_it(
     home: Home, user: Path, tmp_path: Path
 ) -> None:
     hippo = tmp_path / "hippo"
@@ -174,8 +153,12 @@ def test_hippos_programs_find_it_where_they_expect_it(
         child.wait_for(f"listening on {hippo / 'daemon.sock'}")
         with Client(hippo / "daemon.sock", 10.0) as client:
             client.send(LS)
+            status = client.ask(GetStatus())
+            assert isinstance(status, Status)
+            assert status.version == "1.2.3"
             assert isinstance(client.ask(Shutdown()), Ack)
         child.wait_for("ended")
+        assert child.process.wait(60) == 0
     commands = rows(home, "SELECT command FROM events WHERE probe_tag IS NULL ORDER BY id")
     assert sorted(commands) == [("from the fallback",), ("ls -la",)]
     assert [path.name for path in fallback.iterdir()] == ["2026-01-01.jsonl.done"]

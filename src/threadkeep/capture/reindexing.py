@@ -14,8 +14,10 @@ from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.capture.transcripts import entries_in
 from threadkeep.knowledge.archive import read_lines
 from threadkeep.knowledge.entries import Words, index_words, words_of
+from threadkeep.knowledge.failures import drop_unfounded
 from threadkeep.knowledge.logs import LogRow, load_log_by_id
 from threadkeep.knowledge.things import clear_things, index_things
+from threadkeep.knowledge.vector_rows import tidy
 from threadkeep.sources.records import Source
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,8 @@ def clean(around: Surroundings, sources: Mapping[str, Source], show: Watcher = s
         tx.run("merge_words")
         tx.run("merge_thing_words")
         tx.run("rebuild_index")
+        drop_unfounded(tx)  # a lesson quotes the error that it was learned from
+        tidy(tx, around.clock())  # a vector tells something of its text
         if tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
             tx.execute("ANALYZE")  # with statistics come samples of what was there
     around.db.vacuum()

@@ -48,6 +48,11 @@ def check_capture(facts: Facts) -> Iterator[Finding]:
     """Judge capture as a whole."""
     yield from _hooks(facts.hooks)
     capture = facts.capture
+    if facts.capture_trouble:
+        said = f"it cannot be judged: {facts.capture_trouble}"
+        cause = "the file is of an older version, or another program works on it just now"
+        fix = "threadkeep knowledge migrate"
+        yield Finding(_GROUP, "capture", "warn", said, cause, fix, _CAPTURE_DOC)
     if capture is None:
         return
     yield from _sources(capture)
@@ -89,6 +94,10 @@ def _hook(hook: HookFacts) -> Finding:
 
 
 def _sources(capture: CaptureFacts) -> Iterator[Finding]:
+    if not capture.sources:
+        said = "nothing was captured into this store yet"
+        cause = "another program made it, or capture never ran"
+        yield Finding(_GROUP, "coverage", "info", said, cause, "threadkeep capture", _CAPTURE_DOC)
     broken = {one.key for one in capture.violations}
     for source in capture.sources:
         if source.found or source.missed:

@@ -153,6 +153,7 @@ class Facts(msgspec.Struct, frozen=True):
     stores: tuple[StoreFacts, ...] = ()
     hooks: tuple[HookFacts, ...] = ()
     capture: CaptureFacts | None = None  # None: there is no knowledge store that can be read
+    capture_trouble: str = ""  # why a store that can be read does not tell
     queues: tuple[QueueFacts, ...] = ()
     enriches: bool = True
     model: ModelFacts | None = None

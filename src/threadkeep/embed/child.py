@@ -27,6 +27,7 @@ IDLE_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 300.0
 _PIECE: Final = 1 << 16
 _END_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
 
 Start = Callable[[], "subprocess.Popen[bytes]"]
 
@@ -76,8 +77,6 @@ class ChildEmbedder:
             return []
         question = encode_frame(msgspec.msgpack.encode(list(texts)), limit=LIMIT)
         with self._turn:
-            if self._closed:
-                raise Closed("the embedder was closed", hint="open it again")
             answer = self._ask(question)
         if answer.error or len(answer.vectors) != len(texts):
             said = answer.error or f"{len(answer.vectors)} vectors for {len(texts)} texts"
@@ -85,10 +84,16 @@ class ChildEmbedder:
         return answer.vectors
 
     def close(self) -> None:
-        """End the child, and wait for it."""
-        with self._turn:
-            self._closed = True
+        """End the child, and wait for it; who waits for an answer gets Closed instead."""
+        self._closed = True
+        while not self._turn.acquire(timeout=_LOOK_SECONDS):
+            child = self._child
+            if child is not None:
+                child.kill()
+        try:
             self._end()
+        finally:
+            self._turn.release()
 
     def _ask(self, question: bytes) -> Answer:
         """Ask the child; one that ended, for it was idle, is replaced once."""
@@ -107,6 +112,8 @@ class ChildEmbedder:
         raise AssertionError  # pragma: no cover  (both turns of the loop end it)
 
     def _exchange(self, question: bytes) -> Answer:
+        if self._closed:
+            raise Closed("the embedder was closed", hint="open it again")
         if self.pid is None:
             self._end()
             self._child = self._start()

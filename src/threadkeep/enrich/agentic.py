@@ -34,6 +34,8 @@ from threadkeep.knowledge.drafts import Draft, Mentions
 
 SOURCE_LIMIT: Final = 40_000
 _KEPT_OF_FIRST: Final = 200
+_GUIDE: Final = 2_000
+_SPOKEN: Final = 10_000
 _REQUESTS: Final = 3
 _LAST_WORDS: Final = 2
 _DECISIONS: Final = 6
@@ -82,7 +84,7 @@ def agentic_draft(piece: Slice, work: Work, source: str) -> Draft:
     requests = _requests(piece, work)
     commands = "\n".join(one.command for one in work.ran)
     files = ids.distinct_files((*work.changed, *work.read, *ids.files_in(commands)), 25)
-    spoken = "\n".join((*work.prompts, *work.texts[-3:]))
+    spoken = "\n".join((*work.prompts, *work.texts[-3:]))[:_SPOKEN]
     last = "\n".join(work.texts[-1:])
     decisions = telling_sentences((*work.prompts, *work.texts))
     draft = Draft(
@@ -121,11 +123,17 @@ def agentic_draft(piece: Slice, work: Work, source: str) -> Draft:
 
 def _requests(piece: Slice, work: Work) -> list[str]:
     """Give what was asked, one sentence for each prompt; else what the conversation is about."""
+    if piece.title and len("".join(work.prompts[:1])) > _GUIDE and not _is_dull(piece.title):
+        return [_title(piece)]  # a guide of several pages: the title says what it is for
     found = [request for prompt in work.prompts if (request := first_request([prompt]))]
     if found:
         return list(ids.unique(found, _REQUESTS))
     about = _began(piece) or _title(piece)
     return [about] if about else []
+
+
+def _is_dull(title: str) -> bool:
+    return title.startswith(("New session", "Untitled"))
 
 
 def _began(piece: Slice) -> str:

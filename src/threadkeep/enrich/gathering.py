@@ -102,7 +102,7 @@ def _slice_row(row: tuple[Any, ...]) -> SliceRow:
     number, harness, session_id, _, cwd, project_dir, branch, title, is_subagent, summary = row[:10]
     prompts, tools, commits, diffs, start, end, messages = row[10:]
     piece = Slice(
-        *(number, harness, *map(_short, (cwd, project_dir, branch, title))),
+        *(number, harness, _short(cwd), _short(project_dir), _short(branch), _short(title)),
         is_subagent=bool(is_subagent),
         summary=_text(summary),
         prompts=tuple(_texts(_list(prompts))),

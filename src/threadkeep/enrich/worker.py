@@ -83,6 +83,16 @@ class _Written(NamedTuple):
     model: str
 
 
+class _Course(NamedTuple):
+    """What one run was told, and what it has done so far."""
+
+    limit: int | None
+    at_once: bool
+    report: Enriched
+    failed: list[tuple[Ticket, str]]
+    seen: set[tuple[Queue, int]]  # no ticket is dealt with twice, even if it waits again
+
+
 Show = Callable[[Enriched], None]
 
 
@@ -123,17 +133,16 @@ class Enricher:
         not tried five times within a second.
         """
         refuse_write(self._context.access)
-        report = Enriched({queue: Counts() for queue in BATCH})
-        failed: list[tuple[Ticket, str]] = []
+        course = _Course(limit, at_once, Enriched({queue: Counts() for queue in BATCH}), [], set())
         try:
             with self._context.db.write() as tx:
                 reap(tx, self._context.clock())
             for queue in BATCH:
-                while not stop() and self._batch(queue, limit, report, failed, at_once=at_once):
-                    show(report)
+                while not stop() and self._batch(queue, course):
+                    show(course.report)
         finally:
-            self._end(report, failed)
-        return report
+            self._end(course)
+        return course.report
 
     def upgrade(
         self,
@@ -154,32 +163,29 @@ class Enricher:
 
     # ------------------------------------------------------------------ one batch
 
-    def _batch(
-        self,
-        queue: Queue,
-        limit: int | None,
-        report: Enriched,
-        failed: list[tuple[Ticket, str]],
-        *,
-        at_once: bool,
-    ) -> bool:
+    def _batch(self, queue: Queue, course: _Course) -> bool:
         """Take a few tickets and deal with them; tell whether there may be more."""
-        size = (BATCH if self._author is None else BATCH_OF_AUTHOR)[queue]
-        room = size if limit is None else min(size, limit - report.taken)
-        if room <= 0:
+        tickets = self._take(queue, course)
+        new = [ticket for ticket in tickets if (queue, ticket.id) not in course.seen]
+        if not new:
             return False
-        now = self._context.clock()
-        with self._context.db.write() as tx:
-            tickets = claim(*(tx, queue), worker=self._worker, now=now, limit=room, at_once=at_once)
-        if not tickets:
-            return False
+        course.seen.update((queue, ticket.id) for ticket in new)
         with self._context.db.read() as tx:
-            found = read_pieces(tx, self._sources, queue, tickets)
+            found = read_pieces(tx, self._sources, queue, new)
         written = self._derive(found)
         with self._context.db.write() as tx:
-            self._store(tx, queue, written, found, report)
-        failed += found.failed
+            self._store(tx, queue, written, found, course.report)
+        course.failed.extend(found.failed)
         return True
+
+    def _take(self, queue: Queue, course: _Course) -> list[Ticket]:
+        size = (BATCH if self._author is None else BATCH_OF_AUTHOR)[queue]
+        room = size if course.limit is None else min(size, course.limit - course.report.taken)
+        if room <= 0:
+            return []
+        worker, now = self._worker, self._context.clock()
+        with self._context.db.write() as tx:
+            return claim(tx, queue, worker=worker, now=now, limit=room, at_once=course.at_once)
 
     def _derive(self, found: Read) -> list[_Written]:
         """Make drafts; what cannot be derived fails alone, and what says nothing is skipped."""
@@ -252,15 +258,15 @@ class Enricher:
 
     # ------------------------------------------------------------------ the end
 
-    def _end(self, report: Enriched, failed: Iterable[tuple[Ticket, str]]) -> None:
+    def _end(self, course: _Course) -> None:
         """Give back what failed, and what an interruption left in hand."""
         with self._context.db.write() as tx:
             now = self._context.clock()
-            for ticket, message in failed:
+            for ticket, message in course.failed:
                 give_back(tx, ticket, message, now)
             release(tx, self._worker)
             left = depths(tx)
-        for queue, counts in report.queues.items():
+        for queue, counts in course.report.queues.items():
             counts.waiting = left.get(queue, {}).get("pending", 0)
 
 

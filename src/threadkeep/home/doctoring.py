@@ -28,7 +28,7 @@ from threadkeep.doctor.facts import (
     StoreFacts,
 )
 from threadkeep.doctor.findings import Finding, Level, worst
-from threadkeep.doctor.repairs import clear_indexes, give_back_tickets
+from threadkeep.doctor.repairs import clear_indexes, drop_twins, give_back_tickets
 from threadkeep.doctor.store_facts import Known, look_at_store
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
@@ -40,6 +40,7 @@ from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import QUERIES
 from threadkeep.knowledge.versions import SCHEMA_VERSION
 from threadkeep.mailbox import index_layout
+from threadkeep.recall.memory import Memory
 from threadkeep.state import layout as state_layout
 
 if TYPE_CHECKING:
@@ -122,15 +123,16 @@ def is_usable(store: StoreFacts) -> bool:
 
 
 def _with_capture(home: "Home", path: str | Path | None, facts: Facts) -> Facts:
-    """Add what the store and the logs say; a store that fails now has said so in its own check."""
-    with suppress(ThreadkeepError), home.history(path, read_only=True) as history:
-        seen = look_once(home, history, now=facts.now, monotonic=time.monotonic())
-        place = place_of(home, history)
-        settings = home.config
-        with history.store.context.db.read() as tx:
-            found = look_at_capture(tx, seen, place, settings)
-        return msgspec.structs.replace(facts, **found)
-    return facts
+    """Add what the store and the logs say, or why they do not."""
+    try:
+        with home.history(path, read_only=True) as history:
+            seen = look_once(home, history, now=facts.now, monotonic=time.monotonic())
+            place = place_of(home, history)
+            with history.store.context.db.read() as tx:
+                found = look_at_capture(tx, seen, place, home.config)
+    except ThreadkeepError as error:
+        return msgspec.structs.replace(facts, capture_trouble=error.message)
+    return msgspec.structs.replace(facts, **found)
 
 
 # ---------------------------------------------------------------------- files
@@ -279,16 +281,17 @@ def _deep_problems(
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """What a repair did: rows that were indexed anew, tickets that were given back."""
+    """What a repair did: rows indexed anew, tickets given back, twins taken out."""
 
     indexed: int = 0
     tickets: int = 0
+    twins: int = 0
 
 
 def repair(home: "Home", path: str | Path | None = None) -> Repaired:
     """Make the full-text indexes of the chat and the knowledge store anew, and retry lost work.
 
-    What was said and captured is not touched.
+    Nodes that are there twice go. What was said and captured is not touched.
     """
     if home.chat_path().exists():
         with home.chat(must_exist=True) as chat:
@@ -300,9 +303,9 @@ def repair(home: "Home", path: str | Path | None = None) -> Repaired:
         with history.store.context.db.write() as tx:
             indexed = clear_indexes(tx)
             tickets = give_back_tickets(tx, now_ms())
+            twins = drop_twins(tx)
         indexed += history.reindex()
         if tickets:
             enrich(home, history, at_once=True, with_model=False)
-    with home.memory(path) as memory:
-        memory.index()
-    return Repaired(indexed, tickets)
+        Memory(history.store, history.sources).index()
+    return Repaired(indexed, tickets, twins)

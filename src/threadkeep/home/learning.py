@@ -65,12 +65,13 @@ def enrich(
     *,
     limit: int | None = None,
     at_once: bool = False,
+    with_model: bool = True,
     stop: Stop = never,
     tell: Callable[[str], None],
 ) -> Enriched:
     """Make nodes of what waits; with a model, also of some that only rules have written."""
     config, context = home.config, history.store.context
-    author = make_author(config.model, context, home.environ, tell=tell)
+    author = make_author(config.model, context, home.environ, tell=tell) if with_model else None
     enricher = Enricher(
         context,
         history.sources,

@@ -173,8 +173,9 @@ def main(words: list[str]) -> int:
     from threadkeep.home.facade import Home as AnyHome  # noqa: PLC0415  (it imports the parts)
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.nice(_NICE)
     order = msgspec.json.decode(words[0].encode(), type=Order)
+    if not (order.retain or order.embed or order.catch_up):
+        os.nice(_NICE)  # a backup only reads; whoever holds the lock to write must not be slow
     done = look_after(AnyHome(order.home), order, now_ms())
     sys.stdout.write(json.dumps(msgspec.to_builtins(done)))
     return 0
@@ -209,11 +210,17 @@ def look_after(home: "Home", order: Order, now: int) -> Done:
 
 
 def _catch_up(home: "Home", order: Order, done: Done) -> None:
-    """Capture what agents wrote while nobody looked, and index it."""
-    from threadkeep.home.learning import index  # noqa: PLC0415  (loads what makes vectors)
+    """Capture what agents wrote while nobody looked, and make knowledge of it by rules alone.
+
+    A model, if there is one, writes it anew later: for a long history it takes days.
+    """
+    from threadkeep.home.learning import enrich, index  # noqa: PLC0415  (loads services)
 
     with home.history(order.db, user_home=order.user_home) as history:
         report = history.capture()
+        if home.config.enrich.enabled and home.config.serve.enrich:
+            made = enrich(home, history, with_model=False, tell=done.did.append)
+            done.did.append(f"knowledge: {made.nodes} new")
         index(history.store.context.db)
     for harness, part in report.harnesses.items():
         if part.lines:

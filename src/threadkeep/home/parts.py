@@ -59,6 +59,7 @@ class Around(msgspec.Struct, frozen=True):
     tell: Tell
     db: str | Path | None = None
     user_home: str | Path | None = None
+    caught_up: threading.Event = msgspec.field(default_factory=threading.Event)
 
     @property
     def database(self) -> Database:
@@ -133,12 +134,15 @@ def when_changed(
 def _capture(around: Around, bell: Bell) -> None:
     """Capture as logs grow; a long way behind, another process goes most of it first.
 
-    What was needed for 70 MB of logs leaves holes in the memory of a process: 8 MB for good.
+    What 70 MB of logs need leaves holes in the memory of a process: 10 MB for good.
     """
-    look = around.history.capture(dry_run=True)
-    if sum(part.changed for part in look.harnesses.values()) >= _MANY_LOGS:
-        order = order_for(around.home, around.db, around.user_home, catch_up=True)
-        _have_done(around, order, bell)
+    try:
+        look = around.history.capture(dry_run=True)
+        if sum(part.changed for part in look.harnesses.values()) >= _MANY_LOGS:
+            order = order_for(around.home, around.db, around.user_home, catch_up=True)
+            _have_done(around, order, bell)
+    finally:
+        around.caught_up.set()
     if not bell.stop.is_set():
         _watch(around, bell)
 
@@ -206,7 +210,7 @@ def _follow_ci(around: Around, bell: Bell) -> None:
 
 
 def _enrich(around: Around, stop: Stop) -> None:
-    if learning.tickets_wait(around.database):
+    if around.caught_up.is_set() and learning.tickets_wait(around.database):
         report = learning.enrich(around.home, around.history, stop=stop, tell=around.tell)
         if report.nodes:
             around.tell(f"knowledge: {report.nodes} new")

@@ -52,7 +52,8 @@ _LOOK_SECONDS: Final = 5.0
 _BEAT_SECONDS: Final = 60.0
 _SLEEP_SECONDS: Final = 30.0  # a shorter gap may be a clock that was set
 _LEAVE_SECONDS: Final = 1.2  # for parts that are in the middle of something
-_LAST_WRITE_SECONDS: Final = 0.5
+_BEAT_PATIENCE: Final = 0.5
+_LAST_PATIENCE: Final = 8.0  # as a rule a few milliseconds; more if a part is late with its writing
 _HIPPO_SOCKET: Final = "daemon.sock"
 _HIPPO_SHORT: Final = "hippo-daemon.sock"
 
@@ -110,7 +111,7 @@ def _run(around: Around, stop: threading.Event, clock: Clock) -> None:
         beating.join()
         _leave(threads)
         with suppress(ThreadkeepError):
-            release_claims(database, budget=_LAST_WRITE_SECONDS)
+            release_claims(database, budget=_LAST_PATIENCE)
         with suppress(ThreadkeepError):
             books.save()
     if pulse.trouble is not None:
@@ -174,7 +175,7 @@ class Pulse:
             if slept >= _SLEEP_SECONDS or steady - self._beat_at >= _BEAT_SECONDS:
                 self._beat_at = steady
                 give_back()
-                with self._database.write(durable=False, budget=_LAST_WRITE_SECONDS) as tx:
+                with self._database.write(durable=False, budget=_BEAT_PATIENCE) as tx:
                     note_beat(tx, my_mark(), wall)
 
 
@@ -211,7 +212,7 @@ def _announced(database: Database, version: str, clock: Clock) -> Iterator[None]
     try:
         yield
     finally:
-        with suppress(ThreadkeepError), database.write(budget=_LAST_WRITE_SECONDS) as tx:
+        with suppress(ThreadkeepError), database.write(budget=_LAST_PATIENCE) as tx:
             note_end(tx, mark, clock())
 
 

@@ -119,9 +119,9 @@ def telling_line(output: str) -> str:
 
 def generalize(line: str) -> str:
     """Write a line without what changes from time to time: names, paths, addresses, numbers."""
-    line = _QUOTED.sub("…", _COLOURS.sub("", line))
-    line = _NUMBER.sub("N", _HEX.sub("N", _PATH.sub("PATH", line)))
-    return _SPACES.sub(" ", line).strip()
+    line = _SPACES.sub(" ", _COLOURS.sub("", line[: 2 * _LONGEST_LINE])).strip()
+    line = _PATH.sub("PATH", _QUOTED.sub("…", line))
+    return _NUMBER.sub("N", _HEX.sub("N", line))
 
 
 def _lines(output: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Vectors: stored in one byte for each number, and searched by looking at all of them.
 
-100,000 vectors of 256 numbers are 26 MB, load in 20 ms and are compared in 9 ms; that is exact, and
+100,000 vectors of 256 numbers are 26 MB, load in 30 ms and are compared in 7 ms; that is exact, and
 needs no index and no extension. numpy is loaded by the first vector that is stored or searched.
 """
 
@@ -199,23 +199,22 @@ class VectorIndex:
 
         if not vector or len(vector) != 4 * self._dimensions:
             return None
-        query = np.frombuffer(vector, "<f4").astype(np.float32)
+        query = np.frombuffer(vector, "<f4").astype(np.float64)
         length = float(np.linalg.norm(query))
-        return query / np.float32(length) if np.isfinite(length) and length > 0 else None
+        usable = np.isfinite(length) and length > 0
+        return (query / length).astype(np.float32) if usable else None
 
 
 def _load(tx: Tx, number: int, kind: Kind, stamp: int, dimensions: int) -> _Loaded | None:
     import numpy as np  # noqa: PLC0415  (loaded when a vector is searched)
 
-    row = tx.one("vector_chunk", {"id": number})
-    if row is None:
-        return None
+    row = tx.one("vector_chunk", {"id": number}) or (b"", b"", b"")
+    count = len(row[0]) // 8
+    if count == 0 or [*map(len, row)] != [8 * count, 4 * count, dimensions * count]:
+        return None  # another program wrote into it: its vectors are not there for us
     ids, scales = np.frombuffer(row[0], "<i8"), np.frombuffer(row[1], "<f4")
-    numbers = np.frombuffer(row[2], np.int8)
-    if len(scales) != len(ids) or len(numbers) != len(ids) * dimensions:
-        return None  # not ours: another program wrote into it
-    shaped = numbers.reshape(len(ids), dimensions)
-    return _Loaded(kind, stamp, ids, np.argsort(ids), scales, shaped)
+    numbers = np.frombuffer(row[2], np.int8).reshape(count, dimensions)
+    return _Loaded(kind, stamp, ids, np.argsort(ids), scales, numbers)
 
 
 def _compare(chunk: _Loaded, query: "NDArray[float32]") -> "NDArray[float32]":

@@ -25,6 +25,7 @@ _LOOKED_INTO: Final = 12  # hits whose texts are read
 _ANSWERED_BY_NEXT: Final = 5  # hits whose following message may be the answer
 _BEHIND: Final = 4  # messages that are looked at for the answer
 _NEXT_WEIGHT: Final = 0.6
+_NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
 _STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
 _NOTHING: Final = "Nothing was found about this."
 _WEAK: Final = "Only weak evidence was found; it may not be about what you ask."
@@ -90,8 +91,10 @@ def confidence_of(question: str, chosen: Sequence[Chosen]) -> Confidence:
     if not chosen:
         return "none"
     enough = len(question_terms(question)) > 1 or len(chosen) > 1
-    covered = max(one.coverage for one in chosen)
-    return "strong" if covered >= _STRONG_COVERAGE and enough else "weak"
+    is_strong = any(
+        one.coverage >= (_NAMED_COVERAGE if one.is_named else _STRONG_COVERAGE) for one in chosen
+    )
+    return "strong" if is_strong and enough else "weak"
 
 
 def extractive(cited: Sequence[Citation], confidence: Confidence) -> str:

@@ -8,11 +8,12 @@ from threadkeep.knowledge.command_shapes import steps_of
 
 _SHORT: Final = 10
 _LONGEST: Final = 200
+_READ: Final = 8_192  # characters of a command
 _BRINGS: Final = frozenset({"merge", "pull", "cherry-pick", "rebase", "revert", "am"})
 _GIVEN: Final = re.compile(
     r"(?:\s-[a-zA-Z]*m|\s--message)[=\s]*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|(\S+))", re.DOTALL
 )
-_DOCUMENT: Final = re.compile(r"<<-?\s*['\"\\]?(\w+)['\"]?\n(.*?)\n\s*\1\b", re.DOTALL)
+_DOCUMENT: Final = re.compile(r"<<-?\s*['\"\\]?(\w+)['\"]?\n(.*?)\n[ \t]*\1\b", re.DOTALL)
 
 
 def commit_text(command: str) -> str | None:
@@ -20,6 +21,7 @@ def commit_text(command: str) -> str | None:
 
     None: the command makes no commit.
     """
+    command = command[:_READ]
     if "commit" not in command or not any(
         step.program == "git" and step.words[:1] == ("commit",) for step in steps_of(command)
     ):

@@ -30,6 +30,7 @@ _JOINED: Final = 1_000  # rows of the rarest clues that frequent ones are looked
 POOL: Final = 200  # candidates that are looked at more closely
 _NEWEST: Final = 1_000  # rows that are read of clues that all are frequent
 _FEW: Final = 50
+_WEAK: Final = 0.15  # of the weightiest clue: frequent ones below it change no order
 _RARE_WORD: Final = 2_000  # phrases are asked for if one of their words is no more frequent
 _RARE_PAIR: Final = 500
 
@@ -128,8 +129,10 @@ def _evidence(
     tx: Tx, side: Side, question: Question, counted: Sequence[Counted], scope: Scope
 ) -> list[Evidence]:
     main = [one for one in counted if not one.clue.extra and one.counts[side]][:MOST_MAIN]
-    whole, common = _split(side, main)
+    whole, common = _split(side, main, BUDGET)
     if whole:
+        telling = max(one.weight for one in whole) * _WEAK
+        common = [one for one in common if one.weight >= telling or len(whole) == 1]
         read = [_whole(tx, side, question, one, scope) for one in whole]
         read += _joined(tx, side, question, (whole, common), scope)
     else:
@@ -140,7 +143,7 @@ def _evidence(
 
 
 def _split(
-    side: Side, clues: Sequence[Counted], budget: int = BUDGET
+    side: Side, clues: Sequence[Counted], budget: int
 ) -> tuple[list[Counted], list[Counted]]:
     """Part the clues whose rows are read whole from those that are too frequent for that."""
     whole: list[Counted] = []
@@ -190,7 +193,9 @@ def _newest_with(
     every = " AND ".join(f"({one.clue.match})" for one in common)
     rows = postings(tx, side, question.having(every), scope, _NEWEST)
     if len(rows) >= _FEW or len(common) == 1:
-        return [Evidence(one.clue.typed, one.weight, rows) for one in common]
+        # All have all: none is better by its words, so the newest is the best.
+        alike = [(number, -number, 0) for number, _, _ in rows]
+        return [Evidence(one.clue.typed, one.weight, alike) for one in common]
     first = common[0]
     read = [_some(tx, side, question, (first, first.clue.match), scope)]
     for one in common[1:]:

@@ -20,6 +20,8 @@ from threadkeep.recall.records import Filters
 from threadkeep.recall.remembering import Remembering
 
 _HITS: Final = 30  # failures that are looked at
+_UNINDEXED: Final = 500
+_ERROR: Final = 20_000  # characters from the end of what is asked: there the error is
 _ENDED: Final = 15  # of these, failures whose end is looked for
 _WORDS: Final = 40  # of an error: a stack trace has thousands
 _SAME_KIND: Final = 0.2
@@ -57,6 +59,7 @@ def fixed(
     limit: int = 5,
 ) -> list[Fix]:
     """Find how an error was ended before, the best evidence first."""
+    error_text = error_text[-_ERROR:]
     words = error_words(error_text)
     if not words or limit <= 0:
         return []
@@ -64,7 +67,11 @@ def fixed(
     hits = memory.recall(" ".join(words), kinds, limit=_HITS).hits
     refs = [hit.ref for hit in hits]
     with memory.store.context.db.read(lenient=True) as tx:
-        archive = Archive(tx, memory.sources) if "tk_entries" in names(tx, "table") else None
+        tables = names(tx, "table")
+        archive = Archive(tx, memory.sources) if "tk_entries" in tables else None
+        if "tk_thing_words" not in tables:  # another program's file: the newest are looked through
+            newest = tx.all("newest_failures", {"limit": _UNINDEXED})
+            refs += [f"command:{number}" for (number,) in newest]
         found = [*_of_events(tx, refs), *_of_ci(tx, refs)]
         if archive is not None:
             found += failed_results(archive, words, filters, _HITS)

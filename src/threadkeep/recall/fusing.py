@@ -93,3 +93,10 @@ def fuse(
         factors = recency(one.at, now, settings), weight_of(one.kind, settings)
         ranked.append(Ranked(one, *factors, base * factors[0] * factors[1]))
     return sorted(ranked, key=lambda one: (-one.total, -(one.candidate.at or 0), one.candidate.id))
+
+
+def by_time(candidates: Sequence[Candidate], settings: RecallSettings, now: int) -> list[Ranked]:
+    """Put candidates in the order of time, the newest first."""
+    ordered = sorted(candidates, key=lambda one: (-(one.at or 0), -one.id))
+    factors = ((one, recency(one.at, now, settings)) for one in ordered)
+    return [Ranked(one, factor, 1.0, factor) for one, factor in factors]

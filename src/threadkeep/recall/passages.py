@@ -16,6 +16,7 @@ _LEAST_CHARACTERS: Final = 12
 _LEAST_WORDS: Final = 5
 _READ: Final = 60_000  # characters of one text: beyond this it is a log, and its words were found
 _PIECES: Final = 1_200
+_QUESTION: Final = 1_000  # characters
 _SHORTEST_STEM: Final = 4
 _ALIKE: Final = 0.8
 _PER_TEXT: Final = 2
@@ -87,6 +88,7 @@ class Chosen(NamedTuple):
     text: str
     score: float
     coverage: float
+    is_named: bool = False  # it has every name in code that the question has, and there is one
 
 
 def question_terms(question: str) -> tuple[str, ...]:
@@ -98,6 +100,7 @@ def question_terms(question: str) -> tuple[str, ...]:
 
 def best_passages(question: str, texts: Sequence[Text], limit: int) -> list[Chosen]:
     """Choose the passages that answer a question, the best first, none of them twice."""
+    question = question[:_QUESTION]
     terms = [_stem(term) for term in question_terms(question)]
     pieces = [piece for at, text in enumerate(texts) for piece in pieces_of(text.text, at)]
     held = [_held(piece.text, terms) for piece in pieces]
@@ -190,7 +193,8 @@ def _scored(
     if len(piece.text.split()) < _LEAST_WORDS:
         score *= 0.7  # a heading, a list of names
     text = excerpt(piece.text, sorted(found))
-    return Chosen(piece.source, text, score, coverage)
+    is_named = bool(names) and all(name in low for name in names)
+    return Chosen(piece.source, text, score, coverage, is_named)
 
 
 def _is_echo(question: str, text: str) -> bool:

@@ -15,7 +15,7 @@ from threadkeep.recall.collapsing import MOST, Kept, collapse
 from threadkeep.recall.dates import times_in
 from threadkeep.recall.explaining import explain
 from threadkeep.recall.finding import NOTHING, Pool, find, find_newest
-from threadkeep.recall.fusing import Candidate, Ranked, fuse
+from threadkeep.recall.fusing import Candidate, Ranked, by_time, fuse
 from threadkeep.recall.gathering import ByMeaning, add_meaning, by_words
 from threadkeep.recall.hits import (
     Message,
@@ -74,14 +74,20 @@ def recall_in(tx: Tx, sources: Sources, asked: Asked, meaning: Meaning | None) -
     if meaning is not None and question.clues and not question.must:
         vector = meaning.embedder.embed([asked.text])[0]
         candidates = add_meaning(tx, ByMeaning(meaning, vector), candidates, scope)
-    when = times_in(asked.text, asked.now, asked.zone)
-    ranked = fuse(candidates, asked.settings, asked.now, when, asked.zone)
+    ranked = _ordered(candidates, question, asked)
     shower = _Shower(tx, sources, marks_of(question))
     kept = collapse(shower.seen(ranked, asked.limit), asked.limit, shower.text_of)
     hits = _shown(shower, kept, (asked, pool, question))
     compared = max(pool.compared, len(candidates))
     meant = any(one.meaning is not None for one in candidates)
     return Found(asked.text, hits, compared, meant, _notes(question, asked, scope, shower))
+
+
+def _ordered(candidates: Sequence[Candidate], question: Question, asked: Asked) -> list[Ranked]:
+    if not question.clues:
+        return by_time(candidates, asked.settings, asked.now)
+    when = times_in(asked.text, asked.now, asked.zone)
+    return fuse(candidates, asked.settings, asked.now, when, asked.zone)
 
 
 def _notes(question: Question, asked: Asked, scope: Scope, shower: "_Shower") -> tuple[str, ...]:

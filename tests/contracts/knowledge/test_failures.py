@@ -134,7 +134,8 @@ def test_numbers_paths_and_names_change_no_signature(one: int, two: int, path: s
 @given(st.text())
 def test_any_output_has_a_short_rule(output: str) -> None:
     assert 0 < len(rule_of("x", output, 1)) <= 60
-    assert generalize(generalize(output)) == generalize(output)
+    assert not any(one.isdecimal() for one in generalize(output))
+    assert "\n" not in generalize(output)
 
 
 @pytest.mark.parametrize(
@@ -342,12 +343,12 @@ def test_work_in_another_project_ends_nothing(shell: Shell) -> None:
 
 def test_what_is_forgotten_teaches_nothing(shell: Shell, tx: Tx) -> None:
     for _ in range(3):
-        shell.ran("make test", 2, "error: the word was swordfish")
+        shell.ran("make test", 2, "ValueError: swordfish")
     shell.ran("make swordfish")
     shell.ran("make test")
     shell.ran("make other", 2)
     shell.learn()
-    assert "swordfish" in f"{shell.lessons()[0].summary}"
+    assert "swordfish" in shell.lessons()[0].summary
     assert shell.lessons()[0].fix_hint
     tx.execute("DELETE FROM enrichment_queue")
     tx.execute("DELETE FROM events WHERE id = 2")

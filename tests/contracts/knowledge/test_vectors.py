@@ -231,6 +231,17 @@ def test_who_is_late_with_a_vector_is_passed_over(store: KnowledgeStore) -> None
         assert near[0][2] > 0.99
 
 
+@pytest.mark.parametrize("spoil", ["ids = x''", "scales = x'00'", "numbers = x'000102'"])
+def test_a_chunk_that_is_spoiled_is_left_out(store: KnowledgeStore, spoil: str) -> None:
+    with store.context.db.write() as tx:
+        messages(tx, 1, 2)
+        put(tx, "node", (1, add_node(tx, 1), vector_of("n")))
+        tx.execute(f"UPDATE tk_vector_chunks SET {spoil} WHERE kind = 'message'")
+        index = VectorIndex(MODEL)
+        assert [near[:2] for near in index.nearest(tx, vector_of("1"))] == [("node", 1)]
+        assert index.similarities(tx, vector_of("1"), "message", [1, 2]) == {}
+
+
 # ---------------------------------------------------------------------- what is missing
 
 

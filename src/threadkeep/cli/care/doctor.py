@@ -34,7 +34,8 @@ def doctor(call: Call, *, explain: bool, deep: bool, repair: bool) -> int:
         with progress("repairing"):
             done = mend(call.home, call.db)
         said = f"indexed {counted(done.indexed, 'row')}"
-        note(f"{said}, gave back {counted(done.tickets, 'ticket')}")
+        lost = f"gave back {counted(done.tickets, 'ticket')}"
+        note(f"{said}, {lost}, took out {counted(done.twins, 'twin')}")
     with progress("looking") as advance:
 
         def show(_: str, done: int, total: int) -> None:

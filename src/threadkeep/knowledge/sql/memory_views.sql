@@ -49,6 +49,10 @@ ORDER BY e.line, e.part LIMIT :limit
 SELECT e.id, e.timestamp, e.command, e.tool_name, e.exit_code, e.cwd, e.git_repo, e.session_id
 FROM events AS e WHERE e.timestamp >= :at AND e.probe_tag IS NULL AND e.id <> :id ORDER BY e.timestamp, e.id LIMIT :limit
 
+-- For a file without an index of commands.
+-- name: newest_failures
+SELECT id FROM events WHERE exit_code <> 0 AND probe_tag IS NULL ORDER BY timestamp DESC, id DESC LIMIT :limit
+
 -- name: ci_failed_steps
 SELECT r.id, r.repo, r.head_sha, r.head_branch, coalesce(r.started_at, r.first_seen_at), j.name
 FROM workflow_runs AS r JOIN workflow_jobs AS j ON j.run_id = r.id WHERE r.id = :id AND j.conclusion IN ('failure', 'timed_out', 'startup_failure')
