@@ -21,7 +21,8 @@ HOUR = 60 * MINUTE
 def after(passed: int, counted: int, up_since: int | None = None, awake: int = 0) -> int:
     """Look again after so many milliseconds, of which the machine counted so many."""
     memory = Memory(at=NOW, monotonic_ms=5 * HOUR, awake_since=awake)
-    return awake_since(memory, NOW + passed, 5 * HOUR + counted, up_since)
+    resident = up_since is not None
+    return awake_since(memory, NOW + passed, 5 * HOUR + counted, up_since, resident=resident)
 
 
 def test_a_night_asleep_is_a_new_beginning() -> None:

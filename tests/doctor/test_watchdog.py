@@ -10,7 +10,9 @@ import pytest
 
 from tests.cli.histories import claude_log, said
 from tests.support.knowledge import ask, do
+from threadkeep.base.processes import my_mark
 from threadkeep.base.sqlite import Tx
+from threadkeep.doctor.invariants import check
 from threadkeep.doctor.snapshot import Snapshot
 from threadkeep.home import Home
 from threadkeep.home.watchdog import (
@@ -22,6 +24,7 @@ from threadkeep.home.watchdog import (
     watchdog_once,
 )
 from threadkeep.knowledge.health import count_drop, heard, heartbeat, note_probe
+from threadkeep.knowledge.service_state import Service, note_start
 
 SECOND = 1000
 MINUTE = 60 * SECOND
@@ -298,6 +301,29 @@ def test_the_watchdog_says_that_it_looked_and_is_missed_when_it_does_not(world: 
     assert beat == success == world.now
     world.later(5 * MINUTE)
     assert world.see().watchdog_at == beat
+
+
+def test_a_watchdog_that_died_is_missed_while_the_service_runs(world: World) -> None:
+    assert check(world.see()) == []
+    with world.writing() as tx:
+        note_start(tx, Service(1, my_mark(), "1.0", 18, world.now, world.now))
+    world.look()
+    world.later(MINUTE)
+    assert check(world.see()) == []
+    world.later(5 * MINUTE)
+    assert [one.key for one in check(world.see())] == [("I-7", "watchdog")]
+    assert world.look().violations == ()  # it looks again
+    world.configure("[serve]\nwatchdog = false\n")
+    world.later(5 * MINUTE)
+    assert check(world.see()) == []
+
+
+def test_a_service_knows_by_itself_since_when_it_runs(world: World) -> None:
+    claude_log(world.user, said("user", "while nobody ran"), name="made-up-2")
+    world.later(HOUR)
+    with world.writing() as tx:
+        note_start(tx, Service(1, my_mark(), "1.0", 18, world.now, world.now))
+    assert world.look().violations == ()
 
 
 def test_it_can_be_run_by_itself(world: World) -> None:

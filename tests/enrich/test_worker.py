@@ -20,7 +20,7 @@ from tests.support.tickets import (
     ticket_row,
     waiting,
 )
-from tests.support.user_homes import open_history, real_home
+from tests.support.user_homes import made_up_home, open_history, real_home
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.engine import Wanted
 from threadkeep.enrich.material import Author, Material
@@ -267,6 +267,27 @@ def test_a_store_that_may_only_be_read_is_refused(tmp_path: Path) -> None:
         pytest.raises(ReadOnly),
     ):
         enricher(read_only).run()
+
+
+def test_a_damaged_archive_fails_only_the_segments_that_need_it(tmp_path: Path) -> None:
+    with open_history(tmp_path / "home", made_up_home(tmp_path / "user")) as history:
+        history.capture()
+        with history.store.context.db.write() as tx:
+            sql = "SELECT block_id FROM tk_log_blocks JOIN tk_logs ON id = log_id WHERE harness = ?"
+            for block in column(tx, sql, "codex"):
+                tx.execute("UPDATE tk_blocks SET data = x'00' WHERE id = ?", (block,))
+        work = Enricher(history.store.context, history.sources, new_uuid=lambda: str(uuid4()))
+        report = work.run(at_once=True)
+        with history.store.context.db.read() as tx:
+            told = column(
+                tx,
+                "SELECT DISTINCT harness FROM agentic_enrichment_queue AS q"
+                " JOIN agentic_sessions AS a ON a.id = q.session_id WHERE q.retry_count = 1",
+            )
+    assert report.queues["agentic"].failed > 0
+    assert report.queues["agentic"].nodes > 0
+    assert told == ["codex"]
+    assert "of the archive is damaged" in report.errors[0]
 
 
 # ---------------------------------------------------------------------- real transcripts

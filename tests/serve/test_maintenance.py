@@ -150,6 +150,24 @@ def test_one_thing_that_fails_does_not_keep_the_others_from_being_done(world: Wo
     assert "chat" in done.failed[0]
 
 
+def test_catching_up_captures_and_learns(tmp_path: Path) -> None:
+    world = World(tmp_path / "home")
+    user = made_up_home(tmp_path / "user")
+    order = order_for(world.home, None, user, catch_up=True)
+    done = look_after(world.home, order, now_ms())
+    assert done.failed == []
+    assert any(words.startswith("claude-code +") for words in done.did)
+    ((nodes,),) = world.rows("SELECT count(*) FROM knowledge_nodes")
+    assert f"knowledge: {nodes} new" in done.did
+    assert nodes > 0
+
+
+def test_without_an_embedder_the_reason_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path / "home", '[embeddings]\nprovider = "off"\n')
+    done = look_after(world.home, order_for(world.home, None, tmp_path, embed=True), now_ms())
+    assert "switched off" in done.failed[0]
+
+
 @pytest.fixture
 def parent(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a process that starts the other one and says its number, then waits."""

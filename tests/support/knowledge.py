@@ -36,12 +36,12 @@ def do(path: Path, *statements: str) -> None:
 
 
 def objects(path: Path) -> dict[str, str]:
-    """Give what the file is made of, but for SQLite's own, the index's own, and our side tables."""
+    """Give what the file is made of, but for SQLite's own, the index's own, and our own."""
     rows = ask(path, "SELECT type, name, tbl_name, sql FROM sqlite_master")
     return {
         f"{kind}:{name}": normal(sql)
         for kind, name, table, sql in rows
-        if not name.startswith(("sqlite_", "knowledge_fts_")) and not table.startswith("tk_")
+        if not name.startswith(("sqlite_", "knowledge_fts_", "tk_")) and not table.startswith("tk_")
     }
 
 

@@ -73,15 +73,20 @@ def write_memory(memory: Memory) -> str:
     return msgspec.json.encode(memory).decode()
 
 
-def awake_since(memory: Memory, now: int, monotonic_ms: int, up_since: int | None) -> int:
-    """Tell from when on the machine was awake, and whoever captures was at work."""
+def awake_since(
+    memory: Memory, now: int, monotonic_ms: int, up_since: int | None, *, resident: bool = False
+) -> int:
+    """Tell from when on the machine was awake, and whoever captures was at work.
+
+    `resident` is who looks all the time: if it did not for long, it was stopped, capture with it.
+    """
     begun = up_since or 0
     if not memory.at:
         return min(begun, now)
     passed = now - memory.at
     slept = monotonic_ms < memory.monotonic_ms  # it was started anew
     slept = slept or passed - (monotonic_ms - memory.monotonic_ms) > _JUMP_MS
-    stopped = up_since is not None and passed > _STOPPED_MS
+    stopped = resident and passed > _STOPPED_MS
     return now if slept or stopped else min(max(memory.awake_since, begun), now)
 
 

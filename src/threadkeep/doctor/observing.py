@@ -55,6 +55,7 @@ class Place(msgspec.Struct, frozen=True):
     browser: bool = True
     model: bool = False
     embeddings: bool = True
+    watchdog: bool = True
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ def observe(tx: Tx, place: Place, moment: Moment, before: Memory) -> Observed:
     memory = Memory(
         at=now,
         monotonic_ms=moment.monotonic_ms,
-        awake_since=awake_since(before, now, moment.monotonic_ms, up_since),
+        awake_since=_awake_since(before, moment, up_since),
         logs=ground.seen,
         histories=histories,
         drops=sample_drops(before, drops, now),
@@ -110,7 +111,7 @@ def observe(tx: Tx, place: Place, moment: Moment, before: Memory) -> Observed:
         browsing=_browsing(health, running),
         lost=lost_lately(before, drops, now),
         unclear=unclear_lately(before, drops, _stored_lately(health), now),
-        watchdog_at=_heartbeat(health, WATCHDOG),
+        watchdog_at=_heartbeat(health, WATCHDOG) if place.watchdog else None,
         probes=_probes(health, place),
         waiting=_waiting(place),
         preflight=_preflight(health) if place.model else None,
@@ -166,7 +167,9 @@ def _probes(health: Mapping[str, Health], place: Place) -> tuple[Probe, ...]:
     return tuple(
         Probe(one.source, bool(one.probe_ok), one.probe_last_run_ts, one.probe_last_run_ts)
         for one in health.values()
-        if one.probe_last_run_ts is not None and (place.browser or one.source != "browser")
+        if one.probe_last_run_ts is not None
+        and one.probe_ok is not None
+        and (place.browser or one.source != "browser")
     )
 
 
@@ -203,6 +206,11 @@ def _vectors(tx: Tx, place: Place, before: Memory, tables: set[str], now: int) -
         return before.vectors
     old = {"before": now - _VECTORS_OLD_MS}
     return now, int(tx.value("count_nodes_without_vector", old))
+
+
+def _awake_since(before: Memory, moment: Moment, up_since: int | None) -> int:
+    resident = moment.up_since is not None
+    return awake_since(before, moment.now, moment.monotonic_ms, up_since, resident=resident)
 
 
 def _up_since(tx: Tx, moment: Moment) -> int | None:

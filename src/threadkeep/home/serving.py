@@ -225,7 +225,10 @@ def who_serves(home: "Home", path: str | Path | None = None) -> Serving:
         home.knowledge(path, read_only=True) as store,
         store.context.db.read() as tx,
     ):
-        return Serving(held, the_service(tx), tuple(part_states(tx)))
+        service = the_service(tx)
+        since = 0 if service is None else service.started_at
+        parts = tuple(one for one in part_states(tx) if one.started_at >= since)
+        return Serving(held, service, parts)
     return Serving(held, None)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from threadkeep.base.clock import now_ms
+from threadkeep.base.processes import my_mark
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.history import History
 from threadkeep.doctor.invariants import INVARIANTS, check
@@ -26,6 +27,7 @@ from threadkeep.knowledge.alarms import (
 from threadkeep.knowledge.health import heartbeat
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.service_state import the_service
 from threadkeep.knowledge.store import KnowledgeStore
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ def run_watchdog(
     """
     refuse_write(history.store.access)
     began = time.perf_counter()
-    seen = look_once(home, history, now=now, monotonic=monotonic, up_since=up_since)
+    since = _served_since(history) if up_since is None else up_since
+    seen = look_once(home, history, now=now, monotonic=monotonic, up_since=since)
     # It is the watchdog itself that looks: its own silence is for the doctor to notice.
     snapshot = msgspec.structs.replace(seen.snapshot, watchdog_at=None)
     violations = {one.key: one for one in check(snapshot)}
@@ -120,7 +123,15 @@ def place_of(home: "Home", history: History) -> Place:
         browser=config.browser.enabled,
         model=config.model.url is not None,
         embeddings=config.embeddings.provider != "off",
+        watchdog=config.serve.watchdog,
     )
+
+
+def _served_since(history: History) -> int | None:
+    """Tell since when this very process serves the file; None if it does not."""
+    with history.store.context.db.read() as tx:
+        service = the_service(tx)
+    return service.started_at if service is not None and service.mark == my_mark() else None
 
 
 def _remembered(tx: Tx) -> Memory:

@@ -9,6 +9,7 @@ from typing import Final, Literal, get_args
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.archive import digest
+from threadkeep.knowledge.entities import recount, ties_among
 
 Evidence = Literal["event", "segment", "legacy", "visit", "run", "lesson"]
 Kind = (
@@ -96,11 +97,13 @@ def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
     """Take nodes out, with links, vectors and the entities that only they mention."""
     numbers = list(ids)
     entities = {entity for n in numbers for entity in _column(tx, "entities_of_node", n)}
+    ties = {tie for n in numbers for tie in ties_among(tx, n)}
     steps = ("drop_vector", *_NODE_STEPS) if vectors_are(tx, "writable") else _NODE_STEPS
     for number in numbers:
         for step in steps:
             tx.run(step, {"id": number})
     _erase_bare_entities(tx, entities)
+    recount(tx, sorted(ties))
     return len(numbers)
 
 
