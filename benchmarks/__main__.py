@@ -34,6 +34,7 @@ from benchmarks import (
     stream,
 )
 from benchmarks.place import Place
+from benchmarks.recall import run as recall
 from benchmarks.report import Goal, Result, goals_text, table_text
 
 CACHE: Final = Path(__file__).parent.parent / ".cache"
@@ -58,9 +59,14 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "capture": capture.run,
     "redact": redact.run,
     "prompt": prompt.run,
+    "recall": recall.run,
+    "recall-speed": recall.run_speed,
+    "recall-large": recall.run_large,
     "ids": micro.run_ids,
     "json": micro.run_json,
 }
+# Made only when they are named: minutes of making a store come before the first figure.
+ON_REQUEST: Final = frozenset(("recall-large",))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -72,10 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = Place(CACHE / "bench", options.quick)
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
     try:
-        results = [_show(name, place) for name in options.names or BENCHMARKS]
+        results = [_show(name, place) for name in options.names or _usual()]
     finally:
         shutil.rmtree(place.folder, ignore_errors=True)
     _summarise(results)
+
+
+def _usual() -> list[str]:
+    return [name for name in BENCHMARKS if name not in ON_REQUEST]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,17 +10,21 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from threadkeep.knowledge.candidates import Scope, entries_of_sessions, narrowed
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.recall.hits import load_messages
+from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.memory import Memory
 from threadkeep.recall.records import Filters
 
 REPO: Final = Path(__file__).parents[2]
 _FIRST: Final = 10
-_DEEP: Final = 100  # hits that are asked for, so that the rank of a late one is known
+_LONGEST: Final = 5_000  # turns of one conversation
 _PLACE: Final = re.compile(r"D\d+:\d+")
 
 
@@ -107,13 +111,39 @@ def questions(data: Sequence[dict[str, Any]]) -> list[Asked]:
 
 
 def ask_all(memory: Memory, asked: Sequence[Asked]) -> Score:
-    """Ask every question; see where its evidence stands."""
+    """Ask memory every question."""
+
+    def keys(one: Asked) -> list[str]:
+        found = memory.recall(one.text, Filters(project=one.project), limit=_FIRST)
+        return [hit.key or "" for hit in found.hits]
+
+    return _scored(asked, keys)
+
+
+def ask_vectors(store: KnowledgeStore, meaning: Meaning, asked: Sequence[Asked]) -> Score:
+    """Ask the vectors alone."""
+
+    def keys(one: Asked) -> list[str]:
+        vector = meaning.embedder.embed([one.text])[0]
+        with store.context.db.read() as tx:
+            scope = narrowed(tx, Scope(project=one.project))
+            ids = entries_of_sessions(tx, scope.sessions or (), _LONGEST)
+            near = meaning.vectors.similarities(tx, vector, "message", ids)
+            best = sorted(near, key=lambda number: -near[number])[:_FIRST]
+            messages = load_messages(tx, best)
+        return [messages[number].row.key for number in best]
+
+    return _scored(asked, keys)
+
+
+def _scored(asked: Sequence[Asked], keys: Callable[[Asked], list[str]]) -> Score:
+    """See where the evidence of each question stands among its first ten hits."""
     shares, ranks, spent = [], [], []
     for one in asked:
         started = time.perf_counter()
-        found = memory.recall(one.text, Filters(project=one.project), limit=_DEEP)
+        found = keys(one)
         spent.append(time.perf_counter() - started)
-        places = [_place(hit.key or "") for hit in found.hits]
+        places = [_place(key) for key in found]
         first = next((n for n, place in enumerate(places, 1) if place in one.evidence), 0)
         shares.append(len(one.evidence & set(places[:_FIRST])) / max(1, len(one.evidence)))
         ranks.append(1 / first if first else 0.0)

@@ -19,6 +19,7 @@ class Command(msgspec.Struct, frozen=True):
     commit: str
     by_agent: bool  # False: typed by a person
     tool: str = ""  # as the agent calls it
+    told_by_session: bool = False  # the node of the agent's session is about it
 
 
 class Visit(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ def read_commands(tx: Tx, ids: Sequence[int]) -> list[Command]:
 
 
 def _command(row: tuple[Any, ...]) -> Command:
-    number, session, at, command, stdout, stderr, code, duration, *place, kind, tool = row
+    number, session, at, command, stdout, stderr, code, duration, *place, kind, tool, told = row
     cwd, repo, branch, commit = map(_text, place)
     return Command(
         id=number,
@@ -55,6 +55,7 @@ def _command(row: tuple[Any, ...]) -> Command:
         commit=commit,
         by_agent=kind != "shell",
         tool=_text(tool),
+        told_by_session=bool(told),
     )
 
 

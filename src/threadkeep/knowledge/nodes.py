@@ -135,8 +135,9 @@ def write_node(
     before = _told_before(tx, queue, targets, kind)
     node = _put(tx, queue, row, before)
     _link(tx, node, evidence)
-    forgotten = _unname(tx, evidence.events) if queue == "shell" else set()
-    _mention(tx, node, draft, evidence, now=now, roots=roots)
+    own = _own_events(tx, queue, evidence)
+    forgotten = _unname(tx, own)
+    _mention(tx, node, draft, (*evidence.events, *own), now=now, roots=roots)
     _replace(tx, queue, before - {node}, targets)
     erase(tx, "entity", [n for n in forgotten if tx.value("entity_is_linked", {"id": n}) is None])
     if queue == "agentic":
@@ -184,14 +185,22 @@ def _link(tx: Tx, node: int, evidence: Evidence) -> None:
         tx.run_bulk(f"link_to_{kind}", [(node, number) for number in _of_kind(evidence, kind)])
 
 
+def _own_events(tx: Tx, queue: Queue, evidence: Evidence) -> tuple[int, ...]:
+    """Give the commands that the node is about: of a slice of a session, its tool calls."""
+    if queue == "shell":
+        return evidence.events
+    ids = encode(list(evidence.segments)) if queue == "agentic" else "[]"
+    return tuple(row[0] for row in tx.all("calls_in_segments", {"ids": ids}))
+
+
 def _mention(
-    tx: Tx, node: int, draft: Draft, evidence: Evidence, *, now: int, roots: Sequence[str]
+    tx: Tx, node: int, draft: Draft, events: Sequence[int], *, now: int, roots: Sequence[str]
 ) -> None:
     """Store what a node mentions, which events name it, and how it belongs together."""
     entities = put_entities(tx, mentions_of(draft), now=now, roots=roots)
     is_new = not _column(tx, "entities_of_node", node)
     link_entities(tx, node, entities.values())
-    note_in_events(tx, evidence.events, entities, now)
+    note_in_events(tx, events, entities, now)
     put_ties(tx, node, ties_of(entities), now, is_new=is_new)
 
 

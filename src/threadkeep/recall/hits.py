@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
 from threadkeep.knowledge.things import run_title, strings_in
 from threadkeep.recall.records import Hit, Kind
@@ -70,10 +69,13 @@ def message_hit(tx: Tx, message: Message, text: str, marks: Marks = NO_MARKS) ->
     )
 
 
-def load_thing(tx: Tx, kind: str, number: int) -> ShownThing | None:
-    """Read a thing by its kind and its number in its own table; None if it is not to be seen."""
-    plainly = kind == "node" and "tk_things" not in names(tx, "table")
-    row = tx.one(f"shown_{kind}{'_plainly' if plainly else ''}", {"id": number})
+def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> ShownThing | None:
+    """Read a thing by its kind and its number in its own table; None if it is not to be seen.
+
+    Of a file without our index (`indexed`) less is known about nodes.
+    """
+    query = "shown_node_plainly" if kind == "node" and not indexed else f"shown_{kind}"
+    row = tx.one(query, {"id": number})
     if row is None:
         return None
     title, text = _described(tx, kind, row)

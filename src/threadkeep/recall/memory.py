@@ -118,9 +118,10 @@ class Memory:
         return context(self, query, **options)
 
     def close(self) -> None:
-        """Let go of the model, if there is one; the store stays open."""
+        """Let go of the model, if there is one, and close the store."""
         if self.meaning is not None:
             self.meaning.embedder.close()
+        self.store.close()
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ import msgspec
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.things import is_indexable
 from threadkeep.recall.archive import ArchivedTexts, Sources
 from threadkeep.recall.hits import (
     decoded,
@@ -97,7 +98,7 @@ def _message(tx: Tx, sources: Sources, number: int, around: int) -> Opened | Non
 
 def _thing(tx: Tx, sources: Sources, what: tuple[str, int], around: int) -> Opened | None:
     kind, number = what
-    thing = load_thing(tx, kind, number)
+    thing = load_thing(tx, kind, number, indexed=is_indexable(tx))
     if thing is None and kind == "segment":  # its session is archived: open it where it begins
         first = tx.value("first_entry_of_segment", {"id": number})
         return None if first is None else _message(tx, sources, int(first), around)

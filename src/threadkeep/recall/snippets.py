@@ -67,8 +67,12 @@ def cut(text: str, marks: Marks, width: int = 240) -> str:
 
 def _spans(text: str, marks: Marks) -> list[Span]:
     found: list[Span] = []
+    known: dict[str, str] = {}  # most words of a text come again and again
     for match in _WORD.finditer(text):
-        word = _marked(match[0], marks)
+        token = match[0]
+        word = known.get(token)
+        if word is None:
+            word = known[token] = _marked(token, marks)
         if word:
             found.append(Span(match.start(), match.end(), word))
             if len(found) >= _MOST_SPANS:

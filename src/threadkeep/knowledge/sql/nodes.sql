@@ -105,6 +105,11 @@ INSERT OR IGNORE INTO knowledge_node_entities (knowledge_node_id, entity_id) VAL
 -- name: texts_of_events
 SELECT id, command, cwd, git_repo, stdout, stderr FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL
 
+-- The terminal of an agent's calls is its session.
+-- name: calls_in_segments
+SELECT e.id FROM agentic_sessions AS a JOIN tk_terminals AS t ON t.terminal = a.session_id JOIN events AS e ON e.session_id = t.session_id
+WHERE a.id IN (SELECT value FROM json_each(:ids)) AND e.timestamp BETWEEN a.start_time AND a.end_time AND e.source_kind = 'claude-tool' AND e.probe_tag IS NULL
+
 -- name: put_event_entity
 INSERT OR IGNORE INTO event_entities (event_id, entity_id, role, created_at) VALUES (?, ?, ?, ?)
 

@@ -1,0 +1,116 @@
+"""`recall` and `recall-speed`: what is found, and how long it takes."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.place import Place
+from benchmarks.recall import locomo, speed
+from benchmarks.report import Goal, Result, Table, figure
+from threadkeep.base.config import EmbeddingSettings
+from threadkeep.capture.history import History
+from threadkeep.embed.choosing import choose
+from threadkeep.embed.filling import embed_pending
+from threadkeep.embed.texts import archived_texts
+from threadkeep.home import Home
+from threadkeep.knowledge.vectors import VectorIndex
+from threadkeep.recall.meaning import Meaning
+from threadkeep.recall.memory import Memory
+
+_COLUMNS = ("arm", "questions", "recall@10", "MRR", "ms")
+_TIMES = ("questions of this kind", "questions", "p50 ms", "p95 ms")
+_MESSAGES, _LARGER = 100_000, 10
+_PER_NODE = 10
+_GOALS = {"full text": (0.74, 0.45), "fused": (0.74, 0.51)}
+
+
+def run(place: Place) -> Result:
+    """Ask LoCoMo's questions with words, with vectors, and with both."""
+    path = locomo.data_file()
+    if path is None:
+        return Result([], facts=["recall: the conversations of LoCoMo are not here"])
+    data = json.loads(path.read_text("utf-8"))
+    asked = locomo.questions(data)[:: place.either(1, 10)]
+    with place.fresh() as folder, _captured(folder, data) as (history, now):
+        scores = {"full text": locomo.ask_all(_memory(history, now), asked)}
+        meaning = _meaning(history, place.folder.parent)
+        if meaning is not None:
+            scores["vectors"] = locomo.ask_vectors(history.store, meaning, asked)
+            scores["fused"] = locomo.ask_all(_memory(history, now, meaning), asked)
+    rows = [_row(arm, score) for arm, score in scores.items()]
+    note = "" if len(scores) > 1 else "no embedder is installed: words alone were measured"
+    goals = [goal for arm, score in scores.items() for goal in _goals(arm, score)]
+    return Result([Table("LoCoMo: evidence among the first ten hits", _COLUMNS, rows, note)], goals)
+
+
+def run_speed(place: Place) -> Result:
+    """Time the shipped questions over 100,000 messages and 10,000 nodes."""
+    count = place.either(_MESSAGES, _MESSAGES // 10)
+    return _timed(place, {count: f"{count:,} messages"})
+
+
+def run_large(place: Place) -> Result:
+    """Time the same questions over a store, and over one ten times as large."""
+    count = place.either(_MESSAGES, _MESSAGES // 10)
+    return _timed(place, {n: f"{n:,} messages" for n in (count, count * _LARGER)})
+
+
+def _timed(place: Place, stores: dict[int, str]) -> Result:
+    tables, goals = [], []
+    rare: list[float] = []
+    for count, name in stores.items():
+        with place.fresh() as folder:
+            timed = speed.measure(folder, count, count // _PER_NODE)
+        rows = [(t.group, str(t.questions), figure(t.p50), figure(t.p95)) for t in timed]
+        tables.append(Table(f"Recall over {name}", _TIMES, rows))
+        rare.append(next(one.p50 for one in timed if one.group == "rare"))
+        if len(rare) == 1:
+            goals.append(Goal("recall p95, all questions", 50.0, timed[-1].p95, " ms"))
+    if len(rare) > 1:
+        goals.append(Goal("rare words when the store grows tenfold", 1.5, rare[1] / rare[0]))
+    return Result(tables, goals)
+
+
+# ---------------------------------------------------------------------- LoCoMo
+
+
+@contextmanager
+def _captured(folder: Path, data: list[dict[str, object]]) -> Iterator[tuple[History, int]]:
+    user = folder / "user"
+    user.mkdir()
+    now = locomo.write_logs(data, user)
+    with Home(folder / "home").history(user_home=user) as history:
+        history.capture()
+        yield history, now
+
+
+def _memory(history: History, now: int, meaning: Meaning | None = None) -> Memory:
+    memory = Memory(history.store, history.sources, clock=lambda: now, meaning=meaning)
+    memory.index()
+    return memory
+
+
+def _meaning(history: History, cache: Path) -> Meaning | None:
+    embedder = choose(EmbeddingSettings(), cache, {}, make=True).embedder
+    if embedder is None:
+        return None
+    embed_pending(history.store.context, embedder, archived_texts(history.sources))
+    return Meaning(embedder, VectorIndex(embedder.model))
+
+
+def _row(arm: str, score: locomo.Score) -> tuple[str, ...]:
+    shown = (score.recall, 3), (score.reciprocal_rank, 3), (score.milliseconds, 1)
+    return arm, str(score.questions), *(figure(*one) for one in shown)
+
+
+def _goals(arm: str, score: locomo.Score) -> list[Goal]:
+    """Write goals as what may be missed at most: a goal is something to stay below."""
+    recall, rank = _GOALS.get(arm, (math.nan, math.nan))
+    if arm not in _GOALS:
+        return []
+    return [
+        Goal(f"LoCoMo, {arm}: evidence missed", round(1 - recall, 3), 1 - score.recall, ""),
+        Goal(f"LoCoMo, {arm}: 1 - MRR", round(1 - rank, 3), 1 - score.reciprocal_rank, ""),
+    ]
