@@ -95,7 +95,16 @@ def test_library_example_of_observations_runs(tmp_path: Path) -> None:
     assert output_of(example, tmp_path) == ["1 new", "2 /u/app make"]
 
 
-def test_the_search_that_the_readme_shows_gives_what_it_shows(tmp_path: Path) -> None:
+def test_library_example_of_recall_runs(tmp_path: Path) -> None:
+    shutil.copytree(DEMO_HISTORY, tmp_path / "home")
+    (example,) = python_blocks(REPO / "docs" / "recall.md")
+    shown = output_of(example, tmp_path)
+    assert all(line.startswith("message - ") for line in shown[:3])
+    assert any("departures page" in line for line in shown[3:])
+
+
+@pytest.mark.parametrize("command", ["search", "recall"])
+def test_what_the_readme_shows_is_what_comes(tmp_path: Path, command: str) -> None:
     def run(*arguments: str) -> list[str]:
         done = CliRunner().invoke(cli, ["--home", str(tmp_path), *arguments])
         assert done.exit_code == 0, done.stderr
@@ -103,9 +112,9 @@ def test_the_search_that_the_readme_shows_gives_what_it_shows(tmp_path: Path) ->
 
     run("capture", "--user-home", str(DEMO_HISTORY))
     readme = (REPO / "README.md").read_text("utf-8")
-    (shown,) = re.findall(r"\n\$ threadkeep (search .*?)```", readme, re.DOTALL)
-    command, *lines = shown.strip().splitlines()
-    found = [line.replace(f" --home {tmp_path}", "") for line in run(*shlex.split(command))]
+    (shown,) = re.findall(rf"\n\$ threadkeep ({command} .*?)```", readme, re.DOTALL)
+    typed, *lines = shown.strip().splitlines()
+    found = [line.replace(f" --home {tmp_path}", "") for line in run(*shlex.split(typed))]
     assert found == lines
 
 

@@ -1,8 +1,8 @@
-"""Questions with known answers over the bundled demo history: does recall find them?
+"""Questions with known answers over the bundled demo history, and whether recall finds them.
 
 Each question names the session and words of the message that answers it; `*` is any session. A
-question counts as found when one of the first ten hits is such a message, or a command or a piece of
-knowledge that has these very words.
+question counts as found when one of the first ten hits is such a message, or a command or a piece
+of knowledge that has these very words.
 """
 
 import json

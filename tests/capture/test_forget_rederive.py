@@ -27,7 +27,7 @@ from threadkeep.knowledge.logs import all_logs
 
 
 def remake(history: History, transform: Transform) -> list[Rederived]:
-    around = history._around
+    around = history.around
     places = Places(around, history.sources)
     with around.db.write() as tx:
         words: Words = []
@@ -165,7 +165,7 @@ def test_a_source_that_is_switched_off_is_named(tmp_path: Path) -> None:
     write_claude(user, "s1", [said("s1", 1, "first")])
     with masked_history(file, user) as history:
         history.capture()
-        around = history._around
+        around = history.around
         with (
             around.db.write() as tx,
             pytest.raises(Conflict, match="'claude-code' is switched off"),

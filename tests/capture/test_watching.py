@@ -99,6 +99,6 @@ def test_our_own_writing_wakes_nobody(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(said(0))
     with world.history() as history:
-        around, sources = history._around, history.sources
+        around, sources = history.around, history.sources
         own = {str(around.db.file), f"{around.db.file}-wal"}
         assert watching._touched(around, sources, own) == {}

@@ -42,13 +42,15 @@ def test_every_command_of_the_contract_is_there() -> None:
     rest += " capture watch sessions show search sources usage raw forget"
     rest += " events run shell-init import-history lessons probe"
     rest += " native-host native-messaging-host gh-poll gh-pending-notifications"
+    rest += " recall ask timeline fixed similar context open enrich embed doctor serve"
     state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
     state += " prune compact sizes check reindex"
     mail = "new ls send poll ack tail trace retry pause verify sweep serve next echo demo"
     groups = {"chat": chat, "state": state, "mail": mail}
     groups |= {"redact": "test rules rescan", "knowledge": "check migrate"}
     groups |= {"browser": "install uninstall domains", "github": "poll watch pending runs"}
-    groups |= {"send-event": "shell watchlist"}
+    groups |= {"send-event": "shell watchlist", "watchdog": "run"}
+    groups |= {"alarms": "list ack prune", "service": "install status uninstall"}
     grouped = [f"{group} {name}" for group, names in groups.items() for name in names.split()]
     named = [*grouped, *rest.split()]
     assert sorted(" ".join(path) for path in LEAVES) == sorted(named)

@@ -328,7 +328,7 @@ def test_without_masking_these_very_tests_find_them(
 
 
 def _unmasked(history: History) -> History:
-    around = msgspec.structs.replace(history._around, mask=_as_it_is)
+    around = msgspec.structs.replace(history.around, mask=_as_it_is)
     return History(history.store, around, history.sources)
 
 

@@ -162,14 +162,12 @@ def test_without_words_the_newest_is_given_and_signs_alone_find_nothing(memory: 
 
 def test_meaning_finds_what_words_do_not_and_never_overrides_them(memory: Memory) -> None:
     told = Told({1: 0.1, 3: 0.9})
-    with Memory(
-        memory.store, memory.sources, clock=lambda: NOW, meaning=Meaning(told, told)
-    ) as meant:
-        found = meant.recall("precipitation walrus", explain=True)
-        assert found.by_meaning
-        assert "message:3" in refs(found)
-        assert refs(found)[0] != "message:3"
-        near = meant.recall("precipitation", Filters(project="/u/quay"), explain=True)
+    meant = Memory(memory.store, memory.sources, clock=lambda: NOW, meaning=Meaning(told, told))
+    found = meant.recall("precipitation walrus", explain=True)
+    assert found.by_meaning
+    assert "message:3" in refs(found)
+    assert refs(found)[0] != "message:3"
+    near = meant.recall("precipitation", Filters(project="/u/quay"), explain=True)
     assert refs(near)[0] == "message:3"
     assert near.hits[0].why is not None
     assert near.hits[0].why.meaning == 0.9

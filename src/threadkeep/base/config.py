@@ -143,7 +143,7 @@ DEFAULT_TEXT: Final = f"""\
 # weights = {{ page = 0.8 }}
 
 [health]
-# A violation that goes on is told again after so many minutes, never more often.
+# A violation that ended and comes back within so many minutes is the same alarm, not a new one.
 # alarm_interval_minutes = 60
 
 [serve]

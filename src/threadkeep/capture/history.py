@@ -31,7 +31,7 @@ class History:
         self, store: KnowledgeStore, around: Surroundings, sources: Mapping[str, Source]
     ) -> None:
         self.store = store
-        self._around = around
+        self.around = around
         self._sources = sources
 
     @property
@@ -49,20 +49,20 @@ class History:
         """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
         if not dry_run:
             refuse_write(self.store.access)
-        report = capture(self._around, self._sources, wanted, dry_run=dry_run, show=show)
+        report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
         if not dry_run:
-            finish(self._around, self._sources)
+            finish(self.around, self._sources)
         return report
 
     def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
         """Capture, and go on capturing what changes, until `stop` says so."""
         refuse_write(self.store.access)
-        finish(self._around, self._sources)
-        watch(self._around, self._sources, stop, show, poll_seconds=poll_seconds)
+        finish(self.around, self._sources)
+        watch(self.around, self._sources, stop, show, poll_seconds=poll_seconds)
 
     def coverage(self) -> Coverage:
         """Compare what is on the disk with what is in the store."""
-        return cover(self._around, self._sources)
+        return cover(self.around, self._sources)
 
     def sessions(self, among: Among = ANY, **page: Any) -> list[Session]:
         """List captured sessions, the latest first (see `KnowledgeStore.list_sessions`)."""
@@ -108,18 +108,18 @@ class History:
         if not dry_run:
             refuse_write(self.store.access)
         context = self.store.context
-        return forget(context, self._around, self._sources, what, dry_run=dry_run, show=show)
+        return forget(context, self.around, self._sources, what, dry_run=dry_run, show=show)
 
     def rescan(self, *, dry_run: bool = False, show: Watcher = silent) -> Rescanned:
         """Mask what the rules of today find in what was stored before."""
         if not dry_run:
             refuse_write(self.store.access)
-        return rescan(self._around, self._sources, dry_run=dry_run, show=show)
+        return rescan(self.around, self._sources, dry_run=dry_run, show=show)
 
     def reindex(self, show: Watcher = silent) -> int:
         """Make the index of all words anew, and give free space back; tell how many entries."""
         refuse_write(self.store.access)
-        return reindex(self._around, self._sources, show)
+        return reindex(self.around, self._sources, show)
 
     def close(self) -> None:
         """Close the store."""

@@ -19,7 +19,7 @@ from threadkeep.errors import NotFound
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.drafts import BY_RULES, Draft, Evidence
 from threadkeep.knowledge.linking import evidence_of_run
-from threadkeep.knowledge.nodes import nodes_by_rules, write_node
+from threadkeep.knowledge.nodes import nodes_by_rules, note_tried, write_node
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.tickets import (
     Queue,
@@ -45,6 +45,7 @@ _FIELD: Final[dict[Queue, str]] = {
     "browser": "visits",
 }
 _MESSAGE_LIMIT: Final = 500
+_TRIED_AGAIN_MS: Final = 86_400_000
 
 
 class Counts(msgspec.Struct):
@@ -156,8 +157,9 @@ class Enricher:
             return Enriched()
         refuse_write(self._context.access)
         with self._context.db.write() as tx:
-            found = nodes_by_rules(tx, limit)
             now = self._context.clock()
+            found = nodes_by_rules(tx, limit, tried_before=now - _TRIED_AGAIN_MS)
+            note_tried(tx, [one.node for one in found], now)
             again = sum(requeue(tx, one.queue, one.targets, now) for one in found)
         return self.run(limit=again, at_once=True, stop=stop, show=show) if again else Enriched()
 

@@ -32,7 +32,7 @@ from threadkeep.doctor.repairs import clear_indexes, drop_twins, give_back_ticke
 from threadkeep.doctor.store_facts import Known, look_at_store
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
-from threadkeep.home.enriching import enrich
+from threadkeep.home.learning import enrich
 from threadkeep.home.observed_status import ask_listener
 from threadkeep.home.observing import socket_path
 from threadkeep.home.watchdog import look_once, place_of

@@ -16,10 +16,10 @@ from threadkeep.base.paths import expand
 from threadkeep.base.sqlite import Database
 from threadkeep.capture.history import History
 from threadkeep.embed.choosing import Choice, choose, choose_in_child
-from threadkeep.embed.filling import Embedded, embed_pending
+from threadkeep.embed.filling import Embedded, Show as ShowEmbedded, embed_anew, embed_pending
 from threadkeep.embed.texts import archived_texts
 from threadkeep.enrich.modelling import make_author
-from threadkeep.enrich.worker import Enriched, Enricher
+from threadkeep.enrich.worker import Enriched, Enricher, Show, silent
 from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
@@ -30,6 +30,20 @@ from threadkeep.recall.calls import archived_runs
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
+
+__all__ = [
+    "Embedded",
+    "Enriched",
+    "embed",
+    "embedder_in_child",
+    "enrich",
+    "index",
+    "learn",
+    "project_roots",
+    "release_claims",
+    "tickets_wait",
+    "vectors_missing",
+]
 
 Stop = Callable[[], bool]
 
@@ -50,7 +64,12 @@ def never() -> bool:
 
 
 def project_roots(settings: EnrichSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the folders whose names are cut off the files that knowledge mentions."""
+    """Give the folders whose names are cut off the files that knowledge mentions.
+
+    The variable that Hippo's programs know is heard as well.
+    """
+    if told := environ.get("HIPPO_PROJECT_ROOTS"):
+        return tuple(part for part in told.split(":") if part)
     if settings.project_roots is not None:
         return tuple(str(expand(one, environ)) for one in settings.project_roots)
     found: list[str] = []
@@ -66,10 +85,12 @@ def enrich(
     limit: int | None = None,
     at_once: bool = False,
     with_model: bool = True,
+    upgrade: int = _UPGRADES,
     stop: Stop = never,
-    tell: Callable[[str], None],
+    show: Show = silent,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Enriched:
-    """Make nodes of what waits; with a model, also of some that only rules have written."""
+    """Make nodes of what waits; with a model, also `upgrade` that only rules have written."""
     config, context = home.config, history.store.context
     author = make_author(config.model, context, home.environ, tell=tell) if with_model else None
     enricher = Enricher(
@@ -79,9 +100,9 @@ def enrich(
         roots=project_roots(config.enrich, home.environ),
         author=author,
     )
-    report = enricher.run(limit=limit, at_once=at_once, stop=stop)
-    if author is not None and not report.taken and not stop():
-        return enricher.upgrade(_UPGRADES, stop=stop)
+    report = enricher.run(limit=limit, at_once=at_once, stop=stop, show=show)
+    if author is not None and upgrade and not report.taken and not stop():
+        return enricher.upgrade(upgrade, stop=stop, show=show)
     return report
 
 
@@ -148,17 +169,34 @@ def vectors_missing(database: Database) -> bool:
     return bool(found.nodes or found.messages)
 
 
-def embed(home: "Home", history: History, stop: Stop = never) -> Embedded:
-    """Make the vectors that are missing, in this process; Conflict if there are another model's."""
-    choice = choose(home.config.embeddings, home.paths().cache, home.environ, make=True)
+def embed(
+    home: "Home",
+    history: History,
+    stop: Stop = never,
+    *,
+    limit: int | None = None,
+    anew: bool = False,
+    show: ShowEmbedded = lambda _: None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Embedded:
+    """Make the vectors that are missing, in this process; Conflict if there are another model's.
+
+    `anew` drops all that are there first. `progress` is told while the table of our own embedder is
+    made, which is done once.
+    """
+    settings, cache = home.config.embeddings, home.paths().cache
+    choice = choose(settings, cache, home.environ, make=True, progress=progress)
     if choice.embedder is None:
         hint = "`threadkeep doctor --explain` tells what is needed"
         raise NotFound(f"no vectors are made: {choice.reason}", hint=hint)
+    context = history.store.context
     try:
+        if anew:
+            embed_anew(context, choice.embedder)
         texts = archived_texts(history.sources)
-        done = embed_pending(history.store.context, choice.embedder, texts, stop=stop)
+        done = embed_pending(context, choice.embedder, texts, limit=limit, stop=stop, show=show)
     finally:
         choice.embedder.close()
     if done.drift:
-        raise Conflict(done.drift, hint="set the old model again, or make all vectors anew")
+        raise Conflict(done.drift, hint="`threadkeep embed --anew` makes all vectors new")
     return done

@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from threadkeep.capture.history import History
-from threadkeep.embed.choosing import Choice, choose
-from threadkeep.embed.filling import Embedded, Show, embed_anew, embed_pending
-from threadkeep.embed.texts import archived_texts
+from threadkeep.embed.choosing import choose
 from threadkeep.enrich.grounding import Answered, Passage
 from threadkeep.enrich.modelling import make_answerer
 from threadkeep.home.history import all_sources
@@ -18,8 +15,6 @@ from threadkeep.recall.memory import Memory
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
-
-__all__ = ["Embedded", "answering", "chosen_embedder", "embed_missing", "open_memory"]
 
 Tell = Callable[[str], None]
 
@@ -43,42 +38,12 @@ def _meaning(home: "Home", store: KnowledgeStore) -> Meaning | None:
         made_by = has_vectors(tx)
     if made_by is None:
         return None  # nothing to compare with: numpy is not even loaded
-    embedder = chosen_embedder(home).embedder
+    embedder = choose(home.config.embeddings, home.paths().cache, home.environ).embedder
     if embedder is None:
         return None
     from threadkeep.knowledge.vectors import VectorIndex  # noqa: PLC0415  (loads numpy)
 
     return Meaning(embedder, VectorIndex(embedder.model))
-
-
-def chosen_embedder(
-    home: "Home",
-    *,
-    make: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> Choice:
-    """Give the embedder of the configuration, or why there is none."""
-    settings, cache = home.config.embeddings, home.paths().cache
-    return choose(settings, cache, home.environ, make=make, progress=progress)
-
-
-def embed_missing(
-    history: History,
-    choice: Choice,
-    *,
-    limit: int | None = None,
-    anew: bool = False,
-    stop: Callable[[], bool] = lambda: False,
-    show: Show = lambda _: None,
-) -> Embedded:
-    """Make the vectors that are missing; `anew` drops those that are there first."""
-    context, embedder = history.store.context, choice.embedder
-    if embedder is None:
-        return Embedded(note=choice.reason)
-    if anew:
-        embed_anew(context, embedder)
-    texts = archived_texts(history.sources)
-    return embed_pending(context, embedder, texts, limit=limit, stop=stop, show=show)
 
 
 def answering(

@@ -112,7 +112,7 @@ def look_once(
 def place_of(home: "Home", history: History) -> Place:
     """Name what there is to look at in a home."""
     config, data = home.config, home.paths().data
-    around = history._around  # noqa: SLF001  (whose logs they are, as they were opened)
+    around = history.around
     return Place(
         user=around.user,
         sources=history.sources,

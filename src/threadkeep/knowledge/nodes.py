@@ -261,11 +261,21 @@ def _column(tx: Tx, query: str, number: int) -> set[int]:
 # ---------------------------------------------------------------------- what could be better
 
 
-def nodes_by_rules(tx: Tx, limit: int) -> list[ToUpgrade]:
-    """Give nodes that rules alone have written, the newest first, with the rows they are about."""
-    rows = tx.all("nodes_by_author", {"model": BY_RULES, "limit": limit})
+def nodes_by_rules(tx: Tx, limit: int, *, tried_before: int = 0) -> list[ToUpgrade]:
+    """Give nodes that rules alone have written, the newest first, with the rows they are about.
+
+    One that was tried since `tried_before` (see `note_tried`) is not among them.
+    """
+    values = {"model": BY_RULES, "limit": limit, "tried_before": tried_before}
+    rows = tx.all("nodes_by_author", values)
     homes = ((node, *_home(tx, node)) for (node,) in rows)
     return [ToUpgrade(node, queue, targets) for node, queue, targets in homes if queue is not None]
+
+
+def note_tried(tx: Tx, nodes: Iterable[int], now: int) -> None:
+    """Write down that a model is asked to write nodes better, whether or not it can."""
+    for node in nodes:
+        tx.run("node_is_tried", {"id": node, "now": now})
 
 
 def _home(tx: Tx, node: int) -> tuple[Queue | None, tuple[int, ...]]:

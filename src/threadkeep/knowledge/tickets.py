@@ -153,7 +153,7 @@ def _in_order(tx: Tx, queue: Queue, taken: Sequence[Row], now: int) -> list[Tick
         targets = [row[1] for row in taken]
         hashes = _hashes(tx, targets)
         known = [n for (n,) in tx.all("segments_without_news", {"ids": encode(targets)})]
-        _end(tx, queue, _OF_THESE_ROWS, known, now)
+        finish_targets(tx, queue, known, now)
         rows = {number: row for number, row in rows.items() if row[1] not in known}
     order = tx.all(f"claimed_{queue}", {"ids": encode(list(rows))})
     return [

@@ -1,6 +1,6 @@
 """Texts of messages out of the archive: each block that is needed is read once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.transcripts import entries_in
@@ -29,11 +29,6 @@ class ArchivedTexts:
         if row.id not in self._texts:
             self._texts[row.id] = self._read(row)
         return self._texts[row.id]
-
-    def texts_of(self, rows: Iterable[EntryRow]) -> dict[int, str]:
-        """Give the texts of many messages by id, in the order in which they lie in the archive."""
-        ordered = sorted(rows, key=lambda row: (row.log_id, row.line, row.part))
-        return {row.id: self.text_of(row) for row in ordered}
 
     def _read(self, row: EntryRow) -> str:
         if row.log_id not in self._logs:

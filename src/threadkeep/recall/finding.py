@@ -58,7 +58,6 @@ class Found(NamedTuple):
 
     side: Side
     id: int
-    place: int
     scored: Scored
 
 
@@ -98,9 +97,9 @@ def find(tx: Tx, question: Question, scope: Scope, pool: int = POOL) -> Pool:
 def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
     """Find the newest of everything that a scope allows, for a question without words."""
     found = [
-        Found(side, number, place, Scored(1.0, 0.0, 0))
+        Found(side, number, Scored(1.0, 0.0, 0))
         for side in sides(scope)
-        for number, place, _ in newest(tx, side, scope, limit)
+        for number, _, _ in newest(tx, side, scope, limit)
     ]
     return Pool(tuple(found), len(found), 1.0, {})
 
@@ -238,4 +237,4 @@ def _resolved(
     places = scores.best(pool)
     lacking = [place for place, _ in places if place not in ids]
     ids |= standing_at(tx, lacking) if lacking else {}
-    return [Found(side, ids[place], place, one) for place, one in places if place in ids]
+    return [Found(side, ids[place], one) for place, one in places if place in ids]

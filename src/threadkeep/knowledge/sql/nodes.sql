@@ -80,16 +80,21 @@ DELETE FROM knowledge_node_browser_events WHERE knowledge_node_id = ? AND browse
 -- name: take_run
 DELETE FROM knowledge_node_workflow_runs WHERE knowledge_node_id = ? AND run_id = ?
 
+-- Where a hash is missing, the last one that was learned from stays.
 -- name: learned_all
-UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id = :id
+UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id = :id AND content_hash IS NOT NULL
 
 -- name: set_learned_hash
-UPDATE agentic_sessions SET last_enriched_content_hash = :hash WHERE id = :id
+UPDATE agentic_sessions SET last_enriched_content_hash = :hash WHERE id = :id AND :hash IS NOT NULL
 
 -- ------------------------------------------------------------------ nodes that rules have written
 
+-- One that was tried since then waits: else a few that a model cannot write would keep it from all others.
 -- name: nodes_by_author
-SELECT id FROM knowledge_nodes WHERE enrichment_model = :model ORDER BY id DESC LIMIT :limit
+SELECT id FROM knowledge_nodes WHERE enrichment_model = :model AND (updated_at <= created_at OR updated_at < :tried_before) ORDER BY id DESC LIMIT :limit
+
+-- name: node_is_tried
+UPDATE knowledge_nodes SET updated_at = :now WHERE id = :id
 
 -- ------------------------------------------------------------------ entities
 

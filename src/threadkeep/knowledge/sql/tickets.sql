@@ -72,9 +72,9 @@ SELECT id, content_hash FROM agentic_sessions WHERE id IN (SELECT value FROM jso
 SELECT id FROM agentic_sessions
 WHERE id IN (SELECT value FROM json_each(:ids)) AND content_hash = last_enriched_content_hash
 
--- A segment that changed meanwhile still has something to give.
+-- A segment that changed meanwhile still has something to give; of one without a hash it cannot be told.
 -- name: note_learned
-UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id = :id AND content_hash IS :hash
+UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id = :id AND content_hash = :hash
 
 -- name: unlearn_segments
 UPDATE agentic_sessions SET last_enriched_content_hash = NULL WHERE id IN (SELECT value FROM json_each(:ids))
