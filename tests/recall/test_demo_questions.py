@@ -1,4 +1,4 @@
-"""The questions over the bundled demo history: their answers are found, before and after learning."""
+"""The questions over the bundled demo history: their answers are found, learned from or not."""
 
 from pathlib import Path
 

@@ -39,7 +39,8 @@ from threadkeep.knowledge.entities import (
     ties_among,
     ties_of,
 )
-from threadkeep.knowledge.forgetting import erase, erase_nodes
+from threadkeep.knowledge.forgetting import erase, erase_nodes, vectors_are
+from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.tickets import Queue, finish_targets, present
 
 # Queue -> what its rows are called in evidence and in named queries; in the order in which a node
@@ -164,9 +165,20 @@ def _put(tx: Tx, queue: Queue, row: Mapping[str, Any], before: Iterable[int]) ->
     else:
         same = next((n for n in _same_words(tx, row) if _home(tx, n)[0] == queue), None)
     if same is None:
-        return tx.insert("insert_node", row)
+        return tx.insert("insert_node", {**row, "id": _new_number(tx)})
     tx.run("rename_author", {**row, "id": same})
     return same
+
+
+def _new_number(tx: Tx) -> int | None:
+    """Give a number that no node had before, None for any.
+
+    Numbers are given again. Vectors that only their extension can take out outlive their nodes, and
+    must not be taken for those of another.
+    """
+    if not vectors_are(tx, "locked") or "knowledge_vectors_rowids" not in names(tx, "table"):
+        return None
+    return int(tx.value("number_above_vectors"))
 
 
 def _same_words(tx: Tx, row: Mapping[str, Any]) -> list[int]:

@@ -3,8 +3,11 @@
 -- ------------------------------------------------------------------ nodes
 
 -- name: insert_node
-INSERT INTO knowledge_nodes (uuid, content, embed_text, node_type, outcome, tags, enrichment_model, enrichment_version, created_at, updated_at)
-VALUES (:uuid, :content, :embed_text, :node_type, :outcome, :tags, :model, :version, :now, :now)
+INSERT INTO knowledge_nodes (id, uuid, content, embed_text, node_type, outcome, tags, enrichment_model, enrichment_version, created_at, updated_at)
+VALUES (:id, :uuid, :content, :embed_text, :node_type, :outcome, :tags, :model, :version, :now, :now)
+
+-- name: number_above_vectors
+SELECT max(coalesce((SELECT max(id) FROM knowledge_nodes), 0), coalesce((SELECT max(rowid) FROM knowledge_vectors_rowids), 0)) + 1
 
 -- A phrase of the summary finds the few rows that may be the same; comparing all would read the whole table.
 -- name: same_node
