@@ -8,18 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.capture.transcripts import Sources, entries_in
-from threadkeep.errors import Damaged
-from threadkeep.knowledge.archive import read_block
+from threadkeep.capture.archived import ArchivedEntries
+from threadkeep.capture.transcripts import Sources
 from threadkeep.knowledge.failures import Look, Looked
-from threadkeep.knowledge.logs import LogRow, load_log_by_id
 from threadkeep.knowledge.reading import EntryRow, to_entry
 from threadkeep.knowledge.runs import Run, is_shell_tool
 from threadkeep.sources.records import Entry
 
 _WIDTH: Final = len(EntryRow.__struct_fields__)
 _CALLS_LOOKED_AT: Final = 16  # an agent rarely starts more at once
-_BLOCKS_KEPT: Final = 8
 _OUTPUT: Final = 8_000  # characters from the end: there the error is
 # What describes a call beside the command itself.
 _BESIDE: Final = re.compile(
@@ -36,25 +33,13 @@ _PATH: Final = re.compile(
 
 
 class Archive:
-    """Reads entries from the archive within one transaction; a block is unpacked once."""
+    """Entries of the archive within one transaction, and which call belongs to which result."""
 
     def __init__(self, tx: Tx, sources: Sources) -> None:
         self.tx = tx
-        self._sources = sources
-        self._logs: dict[int, LogRow | None] = {}
-        self._blocks: dict[int, list[bytes]] = {}
-        self._line: tuple[int, int, dict[str, Entry]] = (-1, -1, {})
-
-    def entry(self, row: EntryRow) -> Entry | None:
-        """Give one entry with its text; None if its place or its source is gone."""
-        if self._line[:2] != (row.log_id, row.line):
-            self._line = (row.log_id, row.line, self._entries(row))
-        return self._line[2].get(row.key)
-
-    def text(self, row: EntryRow) -> str:
-        """Give the text of an entry, empty if it is gone."""
-        entry = self.entry(row)
-        return "" if entry is None else entry.text
+        self._entries = ArchivedEntries(tx, sources)
+        self.entry = self._entries.entry
+        self.text = self._entries.text
 
     def call_of(self, row: EntryRow) -> tuple[EntryRow, Entry] | None:
         """Find the call that a result belongs to."""
@@ -102,27 +87,6 @@ class Archive:
     def _rows(self, query: str, row: EntryRow) -> Iterator[EntryRow]:
         values = {"log": row.log_id, "line": row.line, "part": row.part, "session": row.session}
         return map(to_entry, self.tx.all(query, values | {"limit": _CALLS_LOOKED_AT}))
-
-    def _entries(self, row: EntryRow) -> dict[str, Entry]:
-        if row.log_id not in self._logs:
-            self._logs[row.log_id] = load_log_by_id(self.tx, row.log_id)
-        log = self._logs[row.log_id]
-        block = self.tx.one("block_at", {"log": row.log_id, "line": row.line})
-        if log is None or block is None:
-            return {}
-        lines = self._block(block[1])
-        at = row.line - block[0]
-        return entries_in(self._sources, log, lines[at], row.line) if at < len(lines) else {}
-
-    def _block(self, block_id: int) -> list[bytes]:
-        if block_id not in self._blocks:
-            if len(self._blocks) >= _BLOCKS_KEPT:
-                del self._blocks[next(iter(self._blocks))]
-            try:
-                self._blocks[block_id] = read_block(self.tx, block_id)
-            except Damaged:  # it is told by whoever checks the store; the others are still good
-                self._blocks[block_id] = []
-        return self._blocks[block_id]
 
 
 def archived_runs(sources: Sources) -> Look:

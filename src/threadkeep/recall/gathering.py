@@ -19,7 +19,7 @@ from threadkeep.recall.meaning import Meaning, Owner
 
 _NEAREST: Final = 100
 _WIDER: Final = 10  # inside a scope more of the nearest are asked for: most may lie outside
-_COMPARED: Final = 5_000  # messages of a few sessions are all compared
+_COMPARED: Final = 2_000  # messages of a few sessions are all compared
 
 
 class ByMeaning(NamedTuple):

@@ -220,19 +220,21 @@ SELECT t.id, -t.id, t.words FROM tk_things AS t WHERE {thing_within} ORDER BY t.
 
 -- name: entries_at_turns
 SELECT t.session, t.turn, t.entry FROM json_each(:places) AS p
-JOIN tk_turns AS t ON t.session = json_extract(p.value, '$[0]') AND t.turn = json_extract(p.value, '$[1]')
+CROSS JOIN tk_turns AS t ON t.session = json_extract(p.value, '$[0]') AND t.turn = json_extract(p.value, '$[1]')
 
 -- ------------------------------------------------------------------ what was found
 
+-- CROSS JOIN keeps the list on the outside: the other way round all nodes were read, 60 ms instead of one.
+
 -- name: found_entries
-SELECT e.id, e.at, e.kind, e.hash FROM json_each(:ids) AS i JOIN tk_entries AS e ON e.id = i.value
+SELECT e.id, e.at, e.kind, e.hash FROM json_each(:ids) AS i CROSS JOIN tk_entries AS e ON e.id = i.value
 WHERE {entry_within}
 
 -- name: found_things
-SELECT t.id, t.at, t.kind, t.hash, t.row FROM json_each(:ids) AS i JOIN tk_things AS t ON t.id = i.value
+SELECT t.id, t.at, t.kind, t.hash, t.row FROM json_each(:ids) AS i CROSS JOIN tk_things AS t ON t.id = i.value
 
 -- name: things_by_rows
-SELECT t.id, t.row FROM json_each(:rows) AS i JOIN tk_things AS t ON t.kind = :kind AND t.row = i.value WHERE {thing_within}
+SELECT t.id, t.row FROM json_each(:rows) AS i CROSS JOIN tk_things AS t ON t.kind = :kind AND t.row = i.value WHERE {thing_within}
 
 -- name: is_probe_session
 SELECT 1 FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness AND probe_tag IS NOT NULL LIMIT 1
@@ -243,7 +245,7 @@ SELECT 1 FROM agentic_sessions WHERE session_id = :session_id AND harness = :har
 SELECT e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, e.error, e.hash,
   s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.title, s.agent, s.model, s.cwd, s.project, s.git_branch,
   s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
-FROM json_each(:ids) AS i JOIN tk_entries AS e ON e.id = i.value JOIN tk_sessions AS s ON s.id = e.session
+FROM json_each(:ids) AS i CROSS JOIN tk_entries AS e ON e.id = i.value JOIN tk_sessions AS s ON s.id = e.session
 
 -- name: segment_at
 SELECT id FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness
