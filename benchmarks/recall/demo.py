@@ -6,17 +6,20 @@ of knowledge that has these very words.
 """
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from threadkeep.home import Home
+from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Hit
 
 QUESTIONS = Path(__file__).parent / "questions.json"
 _FIRST = 10
+
+Find = Callable[[str], Sequence[str]]
 
 
 class Score(NamedTuple):
@@ -26,6 +29,7 @@ class Score(NamedTuple):
     recall_at_10: float
     reciprocal_rank: float
     missed: list[str]
+    milliseconds: float
 
 
 def questions() -> list[dict[str, str]]:
@@ -43,12 +47,12 @@ def captured_demo(folder: Path) -> Home:
     return home
 
 
-def evaluate(memory: Memory, asked: Sequence[dict[str, str]]) -> Score:
-    """Ask every question and see where its answer stands."""
-    ranks, missed = [], []
+def evaluate(memory: Memory, asked: Sequence[dict[str, str]], find: Find | None = None) -> Score:
+    """Ask every question and see where its answer stands; `find` is recall unless it is given."""
+    ranks, missed, started = [], [], time.perf_counter()
     for one in asked:
-        hits = memory.recall(one["question"], limit=_FIRST).hits
-        rank = next((n for n, hit in enumerate(hits, 1) if _answers(memory, hit, one)), 0)
+        refs = _recalled(memory, one["question"]) if find is None else find(one["question"])
+        rank = next((n for n, ref in enumerate(refs, 1) if _answers(memory, ref, one)), 0)
         ranks.append(rank)
         if not rank:
             missed.append(one["question"])
@@ -57,18 +61,28 @@ def evaluate(memory: Memory, asked: Sequence[dict[str, str]]) -> Score:
         sum(rank > 0 for rank in ranks) / len(ranks),
         sum(1 / rank for rank in ranks if rank) / len(ranks),
         missed,
+        (time.perf_counter() - started) / len(ranks) * 1000,
     )
 
 
-def _answers(memory: Memory, hit: Hit, one: dict[str, str]) -> bool:
-    if hit.kind == "message" and one["session"] not in ("*", hit.session_id):
+def by_meaning(memory: Memory, meaning: Meaning) -> Find:
+    """Give a search by vectors alone."""
+
+    def find(question: str) -> list[str]:
+        (vector,) = meaning.embedder.embed([question])
+        with memory.store.context.db.read() as tx:
+            near = meaning.vectors.nearest(tx, vector, kinds=("message", "node"), limit=_FIRST)
+        return [f"{kind}:{number}" for kind, number, _ in near]
+
+    return find
+
+
+def _recalled(memory: Memory, question: str) -> list[str]:
+    return [hit.ref for hit in memory.recall(question, limit=_FIRST).hits]
+
+
+def _answers(memory: Memory, ref: str, one: dict[str, str]) -> bool:
+    opened = memory.open(ref, around=0)
+    if opened.hit.kind == "message" and one["session"] not in ("*", opened.hit.session_id):
         return False
-    return one["answer"] in memory.open(hit.ref, around=0).text
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """Measure full text alone on the demo history."""
-    with captured_demo(folder).memory() as memory:
-        memory.index()
-        score = evaluate(memory, questions())
-    return [{"set": "demo", "arm": "full text", **score._asdict()}]
+    return one["answer"] in opened.text

@@ -1,12 +1,14 @@
 """How long recall takes: a set of questions over a large made-up history."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Final, NamedTuple
 
 from benchmarks.recall.corpus import NOW, Words, make_store
+from threadkeep.capture.history import History
+from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.memory import Memory
 from threadkeep.recall.records import Filters
 
@@ -77,10 +79,14 @@ def _timed(group: str, times: Sequence[float]) -> Timed:
     return Timed(group, len(times), median(times), quantiles(times, n=20, method="inclusive")[-1])
 
 
-def measure(folder: Path, messages: int, nodes: int) -> list[Timed]:
-    """Make a history of a size and time all questions over it."""
+def measure(
+    folder: Path, messages: int, nodes: int, meaning_of: Callable[[History], Meaning | None]
+) -> tuple[list[Timed], list[Timed]]:
+    """Make a history of a size, and time all questions over it: by words, and with vectors too."""
     home = make_store(folder, messages, nodes)
     with home.history(user_home=folder / "user") as history:
         memory = Memory(history.store, history.sources, clock=lambda: NOW)
         memory.index()
-        return time_all(memory, query_set())
+        by_words = time_all(memory, query_set())
+        memory.meaning = meaning_of(history)
+        return by_words, time_all(memory, query_set()) if memory.meaning else []

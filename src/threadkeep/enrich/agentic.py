@@ -7,6 +7,7 @@ from typing import Final
 from threadkeep.enrich import identifiers as ids
 from threadkeep.enrich.commands import shown
 from threadkeep.enrich.composing import (
+    RESULT,
     counted,
     dense,
     joined,
@@ -169,7 +170,7 @@ def _sentences(piece: Slice, work: Work, requests: Sequence[str], where: str) ->
         yield "It was interrupted"
     last = _last_words(work)
     if last:
-        yield f"Result: {last}"
+        yield f"{RESULT}{last}"
 
 
 def _done(work: Work) -> Iterator[str]:

@@ -8,6 +8,7 @@ from threadkeep.enrich.identifiers import unique
 from threadkeep.enrich.wording import cut_words
 
 SUMMARY_LIMIT: Final = 1_200
+RESULT: Final = "Result: "  # behind it a summary tells how the work ended
 _WORKTREE: Final = re.compile(r"/(?:\.claude/)?\.?worktrees/|\.worktrees/")
 _THEMES: Final = (
     ("debugging", r"\b(?:fix|bugs?|broken|crash\w*|errors?|fail(?:s|ing|ure)?|debug\w*)\b"),

@@ -11,7 +11,7 @@ _SHORTEST: Final = 25
 _LONGEST: Final = 320
 _LONGEST_TEXT: Final = 3_000
 _DECIDED: Final = re.compile(
-    r"\b(?:decided (?:to|on|that|against)|going with|went with|chose|opt(?:ed)? for|agreed"
+    r"^Deci(?:ded|sion): |\b(?:[Dd]ecided (?:to|on|that|against)|going with|went with|chose|opt(?:ed)? for|agreed"
     r"|(?:I|we)(?:['’]ll| will| should) (?:go with|use|keep|switch to|avoid|stick with|drop)"
     r"|[Ll]et['’]s (?:go with|use|keep|switch to|drop|not|do)|[Ww]e prefer|I prefer"
     r"|the right (?:approach|fix|call)|out of scope|won['’]t (?:need|use|do))\b"
@@ -42,7 +42,7 @@ def telling_sentences(texts: Iterable[str]) -> list[str]:
 
 
 def _may_tell(text: str) -> bool:
-    return any(words in text for words in _COMPARED) or _DECIDED.search(text) is not None
+    return "Deci" in text or any(map(text.__contains__, _COMPARED)) or bool(_DECIDED.search(text))
 
 
 def _tells(sentence: str) -> bool:

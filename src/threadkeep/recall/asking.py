@@ -6,11 +6,12 @@ whatever goes wrong with it, the quoted passages stand.
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, tzinfo
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final, Literal
 
 import msgspec
 
+from threadkeep.enrich.composing import RESULT
 from threadkeep.enrich.grounding import Answered, Passage
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.recall.passages import Chosen, Text, best_passages, question_terms
@@ -22,9 +23,15 @@ Confidence = Literal["strong", "weak", "none"]
 Answering = Callable[[str, Sequence[Passage]], Answered | None]
 
 _LOOKED_INTO: Final = 12  # hits whose texts are read
-_ANSWERED_BY_NEXT: Final = 5  # hits whose following message may be the answer
-_BEHIND: Final = 4  # messages that are looked at for the answer
+_ANSWERED_BY_NEXT: Final = 5  # hits whose following messages may be the answer
+_BEHIND: Final = 16  # messages that are looked at for the answer; most are calls of tools
+_ANSWERS: Final = 4  # of these, what an agent said
 _NEXT_WEIGHT: Final = 0.6
+# How likely the answer stands in such a text. A prompt says what is wrong, not why; what was learned
+# says again what a message says better; a call is a file's text.
+_OF_A_PROMPT: Final = 0.7
+_OF_A_NODE: Final = 0.8
+_OF_A_CALL: Final = 0.7
 _NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
 _STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
 _NOTHING: Final = "Nothing was found about this."
@@ -69,7 +76,7 @@ def ask(
     """Answer a question from what is remembered, with quotations that open at their place."""
     found = memory.recall(question, filters, limit=max(limit, _LOOKED_INTO))
     texts, notes = _texts(memory, found)
-    chosen = best_passages(question, [Text(text, weight) for _, text, weight in texts], limit)
+    chosen = best_passages(question, [text for _, text in texts], limit)
     cited = tuple(
         _citation(number, texts[one.source][0], one.text, zone)
         for number, one in enumerate(chosen, 1)
@@ -107,36 +114,43 @@ def extractive(cited: Sequence[Citation], confidence: Confidence) -> str:
 
 # ---------------------------------------------------------------------- inside
 
-_Read = tuple[Hit, str, float]
+_Read = tuple[Hit, Text]
 
 
 def _texts(memory: Remembering, found: Found) -> tuple[list[_Read], list[str]]:
     """Read the texts of the best hits, and of the messages that answer them."""
-    read: list[_Read] = []
+    read: dict[str, _Read] = {}
     notes: list[str] = []
-    refs: set[str] = set()
     for place, hit in enumerate(found.hits[:_LOOKED_INTO]):
-        opened = _open(memory, hit, notes, _BEHIND if place < _ANSWERED_BY_NEXT else 0)
+        behind = _BEHIND if place < _ANSWERED_BY_NEXT and hit.kind == "message" else 0
+        opened = _open(memory, hit, notes, behind)
         if opened is None:
             continue
-        read.append((hit, opened.text, hit.score))
-        refs.add(hit.ref)
-        if hit.role == "user" and place < _ANSWERED_BY_NEXT:
-            answers = _answers(memory, opened, refs, notes)
-            read += [(one.hit, one.text, hit.score * _NEXT_WEIGHT) for one in answers]
-    return read, notes
+        read[hit.ref] = (hit, _own(opened))
+        for answer in _answers(memory, opened, notes):
+            said = Text(answer.text, hit.score * _NEXT_WEIGHT, about=opened.text)
+            read.setdefault(answer.hit.ref, (answer.hit, said))
+    return list(read.values()), notes
 
 
-def _answers(
-    memory: Remembering, asked: Opened, refs: set[str], notes: list[str]
-) -> Iterator[Opened]:
-    """Yield what an agent said right after something was asked."""
-    for hit in takewhile(lambda one: one.role != "user", asked.after):
-        if hit.role == "assistant" and hit.ref not in refs:
-            refs.add(hit.ref)
-            answer = _open(memory, hit, notes, 0)
-            if answer is not None:
-                yield answer
+def _own(opened: Opened) -> Text:
+    """Give the text of a hit; of what was learned only how it ended, if that is told."""
+    hit, text = opened.hit, opened.text
+    if hit.kind == "node":
+        told = text.partition(RESULT)[2]
+        return Text(told or text, hit.score, about=text, trust=_OF_A_NODE)
+    if opened.facts.get("kind") == "tool_call":
+        return Text(text, hit.score, trust=_OF_A_CALL)
+    return Text(text, hit.score, trust=_OF_A_PROMPT if hit.role == "user" else 1.0)
+
+
+def _answers(memory: Remembering, asked: Opened, notes: list[str]) -> Iterator[Opened]:
+    """Yield what an agent said right after something was said, up to the next prompt."""
+    behind = takewhile(lambda one: one.role != "user", asked.after)
+    said = [hit for hit in behind if hit.role == "assistant"]
+    opened = (_open(memory, hit, notes, 0) for hit in said)
+    texts = (one for one in opened if one is not None and one.facts.get("kind") != "tool_call")
+    return islice(texts, _ANSWERS)
 
 
 def _open(memory: Remembering, hit: Hit, notes: list[str], around: int) -> Opened | None:

@@ -14,6 +14,8 @@ from threadkeep.recall.snippets import Marks, cut
 WIDTH: Final = 240
 NO_MARKS: Final = Marks(frozenset(), (), ())
 _TITLE: Final = 120
+# Of a node's content, beside its summary: what was written as sentences.
+_SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
 _ENTRY_WIDTH: Final = len(EntryRow.__struct_fields__)
 # The names under which the contract's own programs know the agents.
 _SHORT: Final = {"claude-code": "claude"}
@@ -90,8 +92,7 @@ def thing_hit(thing: ShownThing, marks: Marks = NO_MARKS) -> Hit:
 def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
     title, text = decoded(row[2]), decoded(row[3])
     if kind == "node":
-        told = strings_in(title)
-        return summary_of(title), "\n".join([text, *told])
+        return summary_of(title), note_of(title) or text
     if kind == "ci":
         parts = tx.all("texts_of_run", {"id": row[0]})
         lines = (" ".join(filter(None, map(decoded, part))) for part in parts)
@@ -102,12 +103,29 @@ def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
 
 def summary_of(content: str) -> str:
     """Give the summary of a node's content; of content that has none, its beginning."""
+    summary = _fields(content).get("summary")
+    return summary if isinstance(summary, str) and summary else content
+
+
+def note_of(content: str) -> str:
+    """Give what a node says in sentences; the words it is only found by stay out."""
+    fields = _fields(content)
+    summary = fields.get("summary")
+    if not isinstance(summary, str) or not summary:
+        return "\n".join(strings_in(content))
+    lines = [summary]
+    for name in _SENTENCES:
+        told = strings_in(msgspec.json.encode(fields.get(name)).decode())
+        lines += [line for line in told if line not in summary]
+    return "\n".join(lines)
+
+
+def _fields(content: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError):
-        return content
-    summary = value.get("summary") if isinstance(value, dict) else None
-    return summary if isinstance(summary, str) and summary else content
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:

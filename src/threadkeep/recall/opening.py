@@ -6,9 +6,10 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.capture.archived import ArchivedEntries
+from threadkeep.capture.transcripts import Sources
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.things import is_indexable
-from threadkeep.recall.archive import ArchivedTexts, Sources
 from threadkeep.recall.hits import (
     decoded,
     evidence_of,
@@ -74,11 +75,11 @@ def _message(tx: Tx, sources: Sources, number: int, around: int) -> Opened | Non
     before = [found[0] for found in tx.all("entries_before", page)][::-1]
     after = [found[0] for found in tx.all("entries_after", page)]
     beside = load_messages(tx, [*before, *after])
-    texts = ArchivedTexts(tx, sources)
+    texts = ArchivedEntries(tx, sources)
 
     def shown(ids: list[int]) -> tuple[Hit, ...]:
         near = (beside[one] for one in ids if one in beside)
-        return tuple(message_hit(tx, one, texts.text_of(one.row)) for one in near)
+        return tuple(message_hit(tx, one, texts.text(one.row)) for one in near)
 
     facts = {
         "kind": row.kind,
@@ -88,7 +89,7 @@ def _message(tx: Tx, sources: Sources, number: int, around: int) -> Opened | Non
         "session": f"{session.harness}:{session.session_id}",
         "title": session.name,
     }
-    text = texts.text_of(row)
+    text = texts.text(row)
     hit = message_hit(tx, message, text)
     return Opened(hit, text, shown(before), shown(after), _known(facts))
 

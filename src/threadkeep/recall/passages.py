@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from threadkeep.base.fts import index_words
 
 MOST_CHARACTERS: Final = 400  # of one passage
+WIDE: Final = 320  # of a passage with the sentences beside it
 _LEAST_CHARACTERS: Final = 12
 _LEAST_WORDS: Final = 5
 _READ: Final = 60_000  # characters of one text: beyond this it is a log, and its words were found
@@ -20,6 +21,8 @@ _QUESTION: Final = 1_000  # characters
 _SHORTEST_STEM: Final = 4
 _ALIKE: Final = 0.8
 _PER_TEXT: Final = 2
+_BESIDE: Final = 0.5  # what a word counts that stands near a passage, not in it
+_LEAST_OF_BEST: Final = 0.4
 _SENTENCE: Final = re.compile(r"[^\n]*?(?:[.!?](?=\s)|[。！？]|\n|$)")
 _IDENTIFIER: Final = re.compile(
     r"[\w./:@#+-]*(?:[_./:@#]|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z])[\w./:@#+-]*\w"
@@ -53,9 +56,7 @@ _HAS_MOMENT: Final = re.compile(
     r"|july|august|september|october|november|december)\b",
     re.IGNORECASE,
 )
-_HAS_REASON: Final = re.compile(
-    r"\b(?:because|since|due to|caused?|reason|so that)\b", re.IGNORECASE
-)
+_HAS_REASON: Final = re.compile(r"\b(?:because|since|due to|caused?|reason|so)\b", re.IGNORECASE)
 _HAS_COMMAND: Final = re.compile(r"`[^`]+`|^\s*\$ |(?:^|\s)--?[a-z]|\w/\w")
 _LOOKS: Final = (
     (_QUANTITY, _HAS_NUMBER),
@@ -70,6 +71,8 @@ class Text(NamedTuple):
 
     text: str
     weight: float
+    about: str = ""  # what it was said to: an answer has other words than its question
+    trust: float = 1.0  # how likely an answer is in such a text
 
 
 class Piece(NamedTuple):
@@ -104,15 +107,16 @@ def best_passages(question: str, texts: Sequence[Text], limit: int) -> list[Chos
     terms = [_stem(term) for term in question_terms(question)]
     pieces = [piece for at, text in enumerate(texts) for piece in pieces_of(text.text, at)]
     held = [_held(piece.text, terms) for piece in pieces]
-    weights = _weights(terms, held)
-    names = tuple(name.lower() for name in _IDENTIFIER.findall(question))
+    asked = _Asked(question, _weights(terms, held), _names_in(question))
+    around = _around(texts, pieces, held, terms)
     scored = [
-        _scored(question, piece, texts[piece.source].weight, weights, found, names)
+        _scored(asked, piece, texts[piece.source], found, around[piece.source])
         for piece, found in zip(pieces, held, strict=True)
-        if found
+        if found or (around[piece.source] and texts[piece.source].about)
     ]
     ranked = sorted(scored, key=lambda one: (-one.score, one.source))
-    return _without_repeats(ranked, limit)
+    least = ranked[0].score * _LEAST_OF_BEST if ranked else 0.0
+    return _without_repeats([one for one in ranked if one.score >= least], limit)
 
 
 def pieces_of(text: str, source: int = 0) -> Iterator[Piece]:
@@ -127,6 +131,18 @@ def pieces_of(text: str, source: int = 0) -> Iterator[Piece]:
         count += 1
         if count >= _PIECES:
             return
+
+
+def widened(text: str, begin: int, end: int, most: int = WIDE) -> str:
+    """Give a sentence with the rest of its paragraph: all of it, else what follows, if it fits."""
+    first = text.rfind("\n", 0, begin) + 1
+    last = text.find("\n", end)
+    last = len(text) if last < 0 else last
+    for one in (first, begin):
+        if last - one <= most:
+            return text[one:last].strip()
+    ends = [found.end() for found in _SENTENCE.finditer(text, end, begin + most)]
+    return text[begin : max([end, *(one for one in ends[:-1] if one <= begin + most)])].strip()
 
 
 def excerpt(text: str, terms: Sequence[str], most: int = MOST_CHARACTERS) -> str:
@@ -171,30 +187,59 @@ def _weights(terms: Sequence[str], held: Sequence[frozenset[str]]) -> dict[str, 
     return {term: math.log(2 + len(held) / (1 + seen[term])) for term in terms}
 
 
+class _Asked(NamedTuple):
+    question: str
+    weights: dict[str, float]  # of its terms
+    names: tuple[str, ...]  # in code, in small letters
+
+
+def _names_in(question: str) -> tuple[str, ...]:
+    return tuple(name.lower() for name in _IDENTIFIER.findall(question))
+
+
+def _around(
+    texts: Sequence[Text],
+    pieces: Sequence[Piece],
+    held: Sequence[frozenset[str]],
+    terms: Sequence[str],
+) -> list[frozenset[str]]:
+    """Give the terms that stand beside each text's pieces: in the rest of it, in what it answers."""
+    found = [set(_held(text.about, terms)) if text.about else set[str]() for text in texts]
+    for piece, own in zip(pieces, held, strict=True):
+        found[piece.source] |= own
+    return [frozenset(one) for one in found]
+
+
 def _scored(
-    question: str,
-    piece: Piece,
-    weight: float,
-    weights: dict[str, float],
-    found: frozenset[str],
-    names: tuple[str, ...],
+    asked: _Asked, piece: Piece, text: Text, found: frozenset[str], around: frozenset[str]
 ) -> Chosen:
-    coverage = sum(weights[term] for term in found) / sum(weights.values())
+    total = sum(asked.weights.values())
+    own = sum(asked.weights[term] for term in found) / total
+    beside = sum(asked.weights[term] for term in around - found) / total
+    coverage = own + _BESIDE * beside
     low = piece.text.lower()
-    score = coverage + 0.3 * sum(name in low for name in names) + 0.4 * weight
-    score += 0.15 * (_ANSWERS.search(piece.text) is not None)
-    score += 0.25 * sum(
+    score = coverage + 0.3 * sum(name in low for name in asked.names) + 0.4 * text.weight
+    score = (score + _looks_right(asked.question, piece)) * text.trust
+    if piece.text.endswith("?") or _is_echo(asked.question, piece.text):
+        score *= 0.5  # a question asked before is no answer
+    if len(piece.text.split()) < _LEAST_WORDS and piece.text.isascii():
+        score *= 0.7  # a heading, a list of names
+    is_named = bool(asked.names) and all(name in low for name in asked.names)
+    shown = excerpt(widened(text.text, piece.begin, piece.end), sorted(found))
+    return Chosen(piece.source, shown, score, coverage, is_named)
+
+
+def _looks_right(question: str, piece: Piece) -> float:
+    """Give what a passage earns by looking like an answer to such a question."""
+    fits = sum(
         asked.search(question) is not None and given.search(piece.text) is not None
         for asked, given in _LOOKS
     )
-    score += 0.05 if piece.begin == 0 else 0.0
-    if piece.text.endswith("?") or _is_echo(question, piece.text):
-        score *= 0.5  # a question asked before is no answer
-    if len(piece.text.split()) < _LEAST_WORDS:
-        score *= 0.7  # a heading, a list of names
-    text = excerpt(piece.text, sorted(found))
-    is_named = bool(names) and all(name in low for name in names)
-    return Chosen(piece.source, text, score, coverage, is_named)
+    return (
+        0.25 * fits
+        + 0.15 * (_ANSWERS.search(piece.text) is not None)
+        + (0.05 if piece.begin == 0 else 0.0)
+    )
 
 
 def _is_echo(question: str, text: str) -> bool:

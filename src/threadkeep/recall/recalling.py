@@ -9,8 +9,10 @@ import msgspec
 
 from threadkeep.base.config import RecallSettings
 from threadkeep.base.sqlite import Tx
+from threadkeep.capture.archived import ArchivedEntries
+from threadkeep.capture.transcripts import Sources
 from threadkeep.knowledge.candidates import Scope, narrowed
-from threadkeep.recall.archive import ArchivedTexts, Sources
+from threadkeep.knowledge.reading import EntryRow
 from threadkeep.recall.collapsing import MOST, Kept, collapse
 from threadkeep.recall.dates import times_in
 from threadkeep.recall.explaining import explain
@@ -96,8 +98,8 @@ def _notes(question: Question, asked: Asked, scope: Scope, shower: "_Shower") ->
         notes.append("the question has no word that could be looked for")
     if not scope.placed:
         notes.append("the file was never opened for writing by this version: only messages count")
-    if shower.texts.damaged:
-        notes.append(f"{len(shower.texts.damaged)} blocks of the archive cannot be read")
+    if shower.archive.damaged:
+        notes.append(f"{len(shower.archive.damaged)} blocks of the archive cannot be read")
     return tuple(notes)
 
 
@@ -127,7 +129,8 @@ class _Shower:
     def __init__(self, tx: Tx, sources: Sources, marks: Marks) -> None:
         self._tx = tx
         self._marks = marks
-        self.texts = ArchivedTexts(tx, sources)
+        self.archive = ArchivedEntries(tx, sources)
+        self._texts: dict[int, str] = {}
         self._messages: dict[int, Message] = {}
         self._things: dict[int, ShownThing] = {}
         self._probes: dict[tuple[str, str], bool] = {}
@@ -141,14 +144,19 @@ class _Shower:
         one = ranked.candidate
         if one.side == "thing":
             return self._things[one.id].text
-        return self.texts.text_of(self._messages[one.id].row)
+        return self._text(self._messages[one.id].row)
 
     def hit(self, one: Candidate) -> Hit:
         """Show a candidate."""
         if one.side == "thing":
             return thing_hit(self._things[one.id], self._marks)
         message = self._messages[one.id]
-        return message_hit(self._tx, message, self.texts.text_of(message.row), self._marks)
+        return message_hit(self._tx, message, self._text(message.row), self._marks)
+
+    def _text(self, row: EntryRow) -> str:
+        if row.id not in self._texts:
+            self._texts[row.id] = self.archive.text(row)
+        return self._texts[row.id]
 
     def _visible(self, ranked: Sequence[Ranked]) -> Iterator[Ranked]:
         for at in range(0, len(ranked), MOST):
