@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from benchmarks.place import Place
@@ -97,10 +98,8 @@ def _timed(place: Place, stores: dict[int, str]) -> Result:
     for count, name in stores.items():
         first = not rare
         with place.fresh() as folder:
-            made = _meaning if first else _no_meaning
-            timed, fused = speed.measure(
-                folder, count, count // _PER_NODE, lambda h: made(h, place.folder.parent)
-            )
+            made = partial(_meaning if first else _no_meaning, cache=place.folder.parent)
+            timed, fused = speed.measure(folder, count, count // _PER_NODE, made)
         tables.append(Table(f"Recall over {name}", _TIMES, [_times(one) for one in timed]))
         rare.append(next(one.p50 for one in timed if one.group == "rare"))
         if first:
@@ -117,7 +116,8 @@ def _times(one: speed.Timed) -> tuple[str, ...]:
     return one.group, str(one.questions), figure(one.p50), figure(one.p95)
 
 
-def _no_meaning(_: History, __: Path) -> Meaning | None:
+def _no_meaning(_: History, *, cache: Path) -> Meaning | None:
+    del cache
     return None
 
 

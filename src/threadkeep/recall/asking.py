@@ -27,10 +27,11 @@ _ANSWERED_BY_NEXT: Final = 5  # hits whose following messages may be the answer
 _BEHIND: Final = 16  # messages that are looked at for the answer; most are calls of tools
 _ANSWERS: Final = 4  # of these, what an agent said
 _NEXT_WEIGHT: Final = 0.6
+_OF_EACH: Final = 1_000  # characters of a message that tell what its session is about
 # How likely the answer stands in such a text. A prompt says what is wrong, not why; what was learned
 # says again what a message says better; a call is a file's text.
-_OF_A_PROMPT: Final = 0.7
-_OF_A_NODE: Final = 0.8
+_OF_A_PROMPT: Final = 0.6
+_OF_A_NODE: Final = 0.7
 _OF_A_CALL: Final = 0.7
 _NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
 _STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
@@ -128,9 +129,22 @@ def _texts(memory: Remembering, found: Found) -> tuple[list[_Read], list[str]]:
             continue
         read[hit.ref] = (hit, _own(opened))
         for answer in _answers(memory, opened, notes):
-            said = Text(answer.text, hit.score * _NEXT_WEIGHT, about=opened.text)
+            said = Text(answer.text, hit.score * _NEXT_WEIGHT)
             read.setdefault(answer.hit.ref, (answer.hit, said))
-    return list(read.values()), notes
+    return _with_sessions(list(read.values())), notes
+
+
+def _with_sessions(read: Sequence[_Read]) -> list[_Read]:
+    """Tell of each message what its session is about: a title, and what else was found in it."""
+    about: dict[str, str] = {}
+    for hit, text in read:
+        if hit.session_id is not None:
+            known = about.setdefault(hit.session_id, hit.title)
+            about[hit.session_id] = f"{known}\n{text.text[:_OF_EACH]}"
+    return [
+        (hit, text if hit.session_id is None else text._replace(about=about[hit.session_id]))
+        for hit, text in read
+    ]
 
 
 def _own(opened: Opened) -> Text:

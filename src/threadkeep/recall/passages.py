@@ -21,7 +21,10 @@ _QUESTION: Final = 1_000  # characters
 _SHORTEST_STEM: Final = 4
 _ALIKE: Final = 0.8
 _PER_TEXT: Final = 2
-_BESIDE: Final = 0.5  # what a word counts that stands near a passage, not in it
+_FOUND: Final = 0.4  # what it counts how well the text was found
+_FITS: Final = 0.25  # it looks like an answer to just this question
+_TELLS: Final = 0.15  # it looks like an answer to something
+_BESIDE: Final = 0.3  # what a word counts that stands near a passage, not in it
 _LEAST_OF_BEST: Final = 0.4
 _SENTENCE: Final = re.compile(r"[^\n]*?(?:[.!?](?=\s)|[。！？]|\n|$)")
 _IDENTIFIER: Final = re.compile(
@@ -218,7 +221,7 @@ def _scored(
     beside = sum(asked.weights[term] for term in around - found) / total
     coverage = own + _BESIDE * beside
     low = piece.text.lower()
-    score = coverage + 0.3 * sum(name in low for name in asked.names) + 0.4 * text.weight
+    score = coverage + 0.3 * sum(name in low for name in asked.names) + _FOUND * text.weight
     score = (score + _looks_right(asked.question, piece)) * text.trust
     if piece.text.endswith("?") or _is_echo(asked.question, piece.text):
         score *= 0.5  # a question asked before is no answer
@@ -236,8 +239,8 @@ def _looks_right(question: str, piece: Piece) -> float:
         for asked, given in _LOOKS
     )
     return (
-        0.25 * fits
-        + 0.15 * (_ANSWERS.search(piece.text) is not None)
+        _FITS * fits
+        + _TELLS * (_ANSWERS.search(piece.text) is not None)
         + (0.05 if piece.begin == 0 else 0.0)
     )
 
