@@ -48,6 +48,7 @@ from threadkeep.knowledge.entries import Words, index_words
 from threadkeep.knowledge.forgetting import (
     erase,
     remember_forgotten,
+    want_cleaning,
 )
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
 from threadkeep.knowledge.reading import Session, to_session
@@ -110,7 +111,7 @@ def purge(
     with around.db.write() as tx:
         for log, picks in list(mentions(tx, waiting)):
             rederive(tx, around, sources, log, dropping(picks), [], places)
-        tx.run("want_cleaning")
+        want_cleaning(tx)
     progress = Progress(logs_total=len(waiting))
     for session in waiting:
         with around.db.write() as tx:
@@ -119,7 +120,7 @@ def purge(
             for one in there:
                 if named(one) == named(session):
                     _purge_session(tx, around, places, one)
-                    tx.run("want_cleaning")
+                    want_cleaning(tx)
         advance(progress, session.session_id, show)
 
 
@@ -202,7 +203,7 @@ def _forget_lines(
             done = rederive(tx, around, places.sources, log, dropping(picks), words, places)
             _forget_legacy(tx, done)
             index_words(tx, words)
-            tx.run("want_cleaning")
+            want_cleaning(tx)
         advance(progress, log.path, show)
 
 
@@ -219,10 +220,10 @@ def _forget_rows(around: Surroundings, what: Forget, searches: Searches) -> None
             erase(tx, kind, ids)
         if any(found.values()):
             tx.run("drop_quiet_shell_sessions", {"since": what.since, "until": what.until})
-            tx.run("want_cleaning")
+            want_cleaning(tx)
         alone = what.pattern is not None and not (what.in_sessions or what.in_time)
         if alone and _erase_matches(tx, searches):
-            tx.run("want_cleaning")
+            want_cleaning(tx)
 
 
 def _erase_matches(tx: Tx, searches: Searches) -> bool:

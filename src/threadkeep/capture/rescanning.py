@@ -12,7 +12,7 @@ from threadkeep.capture.reindexing import clean
 from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.knowledge.archive import read_block
 from threadkeep.knowledge.entries import Words, index_words
-from threadkeep.knowledge.forgetting import erase
+from threadkeep.knowledge.forgetting import erase, want_cleaning
 from threadkeep.knowledge.logs import LogRow, all_logs, load_log_by_id
 from threadkeep.knowledge.texts import TEXTS, Texts, is_json, is_there, put_texts, text_rows
 from threadkeep.redact.engine import Redactor
@@ -64,7 +64,7 @@ def rescan(
         for texts, ids in rows.items():
             _mask_rows(tx, redactor, texts, ids)
         tx.run_bulk("delete_unknown_kind", kinds)
-        tx.run("want_cleaning")
+        want_cleaning(tx)
     clean(around, sources, show)
     return done
 
@@ -109,7 +109,7 @@ def _mask_log(around: Surroundings, places: Places, log: LogRow) -> None:
 
         if rederive(tx, around, places.sources, row, masked, words, places).lines:
             index_words(tx, words)
-            tx.run("want_cleaning")
+            want_cleaning(tx)
 
 
 # ---------------------------------------------------------------------- rows

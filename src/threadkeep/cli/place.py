@@ -17,6 +17,7 @@ from threadkeep.home import (
     StoreStatus,
     iso,
 )
+from threadkeep.home.status import Learned
 
 AnyStatus = StoreStatus | StateStatus | MailStatus | KnowledgeStatus
 
@@ -64,7 +65,7 @@ def status(call: Call, *, store: str) -> int:
     if call.as_json:
         document(**as_json(found), observed=observed_json(observed))
     else:
-        facts(_words(found) | observed_words(observed))
+        facts(_words(found) | _model_words(call, found.knowledge) | observed_words(observed))
     stores: dict[str, AnyStatus] = {
         "chat": found.chat,
         "state": found.state,
@@ -165,8 +166,31 @@ def _knowledge_words(knowledge: KnowledgeStatus) -> dict[str, str]:
         "knowledge schema": f"{knowledge.schema_version}{only}",
         "knowledge sessions": f"{knowledge.sessions:,} captured, with "
         f"{counted(knowledge.messages, 'message')}",
+        "knowledge learned": _learned_words(knowledge.learned),
         "knowledge backups": _backup_words(knowledge),
     }
+
+
+def _learned_words(learned: Learned) -> str:
+    made = f"{counted(learned.nodes, 'node')}, {counted(learned.vectors, 'vector')}"
+    failed = f", {learned.failed:,} failed" if learned.failed else ""
+    return f"{made}; {learned.waiting:,} waiting{failed}"
+
+
+def _model_words(call: Call, knowledge: KnowledgeStatus) -> dict[str, str]:
+    """Tell what the model used today; nothing where there is none and never was today."""
+    settings, ledger = call.home.config.model, knowledge.learned.model
+    if not settings.url and not ledger:
+        return {}
+    calls, failures, tokens = (
+        sum(one.calls for one in ledger),
+        sum(one.failures for one in ledger),
+        sum(one.tokens for one in ledger),
+    )
+    limit = f" of {settings.daily_tokens:,}" if settings.daily_tokens else ""
+    failed = f", {failures:,} failed" if failures else ""
+    words = f"{counted(calls, 'call')}{failed}, {tokens:,}{limit} tokens today"
+    return {"model": f"{settings.name}: {words}" if settings.name else words}
 
 
 def _backup_words(store: AnyStatus) -> str:

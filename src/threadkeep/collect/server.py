@@ -119,6 +119,8 @@ class Server:
         self._worker = ThreadPoolExecutor(1, "threadkeep-store")
         self._spooler = ThreadPoolExecutor(1, "threadkeep-spool")
         self._ready, self._ended = threading.Event(), threading.Event()
+        self.asked = False  # a client asked for the end
+        self.failure: Exception | None = None  # why it ended although nobody asked for it
         self._thread = threading.Thread(target=self._run, name="threadkeep-socket", daemon=True)
 
     def start(self) -> None:
@@ -135,7 +137,7 @@ class Server:
             self._thread.join()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server has ended, by `stop` or because a client asked for it."""
+        """Wait until the server has ended: by `stop`, by a client that asked, by a failure."""
         return self._ended.wait(timeout)
 
     def counts(self) -> dict[str, int]:
@@ -150,6 +152,8 @@ class Server:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
+        except Exception as error:  # noqa: BLE001  whoever waits for the end is told
+            self.failure = error
         finally:
             self._place.close()
             self._ready.set()
@@ -315,6 +319,7 @@ class Server:
         response = await self._on(self._worker, self._respond, request)
         await self._send(response, writer)
         if isinstance(request, Shutdown):
+            self.asked = True
             self._ending.set()
         return None
 

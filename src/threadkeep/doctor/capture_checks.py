@@ -1,6 +1,8 @@
 """Checks of capture: hooks, sources, coverage, what waits, what was dropped, alarms."""
 
+import re
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from threadkeep.doctor.facts import CaptureFacts, CleanupFacts, Facts, HookFacts, SourceFacts
@@ -16,6 +18,9 @@ _OBSERVE_DOC: Final = "docs/observe.md"
 _CLAUDE_DAYS: Final = 30  # what Claude Code takes if nothing is set
 _DRIFT_DAYS: Final = 14
 _MUCH_DRIFT: Final = 20
+_LOCKED: Final = "is locked by another program"
+# Capture names the kind of an error that neither the system nor a rule of ours explains.
+_MISTAKE: Final = re.compile(r"\w+Error: ")
 _FIXES: Final = {
     "I-1": "exec $SHELL",
     "I-3": "threadkeep capture",
@@ -117,13 +122,25 @@ def _coverage(source: SourceFacts, capture: CaptureFacts, broken: set[Key]) -> F
     total = max(source.found, source.missed)
     said = f"{source.missed:,} of {total:,} logs of {source.harness} are not in the store"
     overdue = (invariant_of(source.harness), health_name(source.harness)) in broken
-    level: Level = "fail" if source.why or (overdue and capture.resident) else "warn"
+    unread = source.why or source.closed
+    level: Level = "fail" if unread or (overdue and capture.resident) else "warn"
     cause = f"nobody captured since they changed, as {source.example}"
-    if source.why:
+    if source.closed:
+        cause = f"the permissions of {source.example} keep us from reading it"
+    elif source.why:
         cause = f"{source.example} could not be read: {source.why}"
     elif capture.resident:
         cause = f"capture runs and missed them, as {source.example}"
-    return Finding(_GROUP, check, level, said, cause, "threadkeep capture", _CAPTURE_DOC)
+    return Finding(_GROUP, check, level, said, cause, _reading(source), _CAPTURE_DOC)
+
+
+def _reading(source: SourceFacts) -> str:
+    """Give the command that lets a log be read: some things no further try mends."""
+    if source.closed:
+        return f"chmod u+rX {quote(source.example)}"
+    if _LOCKED in source.why:
+        return f"fuser -v {quote(source.example)}"
+    return "threadkeep doctor --repair" if _MISTAKE.match(source.why) else "threadkeep capture"
 
 
 def _violations(capture: CaptureFacts) -> Iterator[Finding]:

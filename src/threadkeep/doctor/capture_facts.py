@@ -79,7 +79,7 @@ def _sources(seen: Observed) -> Iterator[SourceFacts]:
         missed = seen.ground.missed.get(harness, 0)
         one = behind.get(harness)
         example, why = (one.example, one.why) if one is not None else ("", "")
-        yield SourceFacts(harness, found, missed, example, why)
+        yield SourceFacts(harness, found, missed, example, why, closed=_is_closed(example))
 
 
 def _drift(tx: Tx, tables: set[str]) -> Iterator[DriftFacts]:
@@ -109,6 +109,10 @@ def _vectors(tx: Tx, settings: Config, tables: set[str], now: int) -> VectorFact
 
 
 # ---------------------------------------------------------------------- files of others
+
+
+def _is_closed(path: str) -> bool:
+    return os.path.exists(path) and not os.access(path, os.R_OK)  # noqa: PTH110  (also of bytes)
 
 
 def _spool_trouble(folder: Path) -> str:

@@ -80,7 +80,8 @@ class SourceFacts(msgspec.Struct, frozen=True):
     found: int
     missed: int
     example: str = ""
-    why: str = ""
+    why: str = ""  # what the last attempt to read the example said
+    closed: bool = False  # we may not read the example
 
 
 class DriftFacts(msgspec.Struct, frozen=True):

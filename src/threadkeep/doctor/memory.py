@@ -11,8 +11,9 @@ from threadkeep.knowledge.health import Drop
 # How much longer than the machine's own counter the clock may have gone: more is a sleep, or
 # somebody set the clock. Either way nobody could have captured anything in between.
 _JUMP_MS: Final = 30_000
-# A process that looks twice a minute and did not look for so long was stopped itself.
-_STOPPED_MS: Final = 150_000
+# A process that looks twice a minute and did not look for so long was stopped itself, and capture
+# with it: what changed meanwhile has to get its time first.
+_STOPPED_MS: Final = 45_000
 _LOST_WINDOW_MS: Final = 300_000
 _RATE_WINDOW_MS: Final = 3_600_000
 _SAMPLE_MS: Final = 60_000

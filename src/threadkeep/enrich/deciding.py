@@ -11,11 +11,13 @@ _SHORTEST: Final = 25
 _LONGEST: Final = 320
 _LONGEST_TEXT: Final = 3_000
 _DECIDED: Final = re.compile(
-    r"^Deci(?:ded|sion): |\b(?:[Dd]ecided (?:to|on|that|against)|going with|went with|chose|opt(?:ed)? for|agreed"
+    r"^(?:Decided|Decision|Chosen): |\b(?:[Dd]ecided (?:to|on|that|against)|going with|went with"
+    r"|chose|opt(?:ed)? for|agreed"
     r"|(?:I|we)(?:['’]ll| will| should) (?:go with|use|keep|switch to|avoid|stick with|drop)"
     r"|[Ll]et['’]s (?:go with|use|keep|switch to|drop|not|do)|[Ww]e prefer|I prefer"
     r"|the right (?:approach|fix|call)|out of scope|won['’]t (?:need|use|do))\b"
 )
+_LABELS: Final = ("Decided: ", "Decision: ", "Chosen: ")
 _COMPARED: Final = ("instead of", "rather than")
 _DOING: Final = re.compile(
     r"\b(?:[Uu]s(?:e|ing)|[Kk]eep(?:ing)?|[Aa]dd(?:ing)?|I['’]m|[Ww]e|[Ll]et['’]s)\b"
@@ -42,12 +44,13 @@ def telling_sentences(texts: Iterable[str]) -> list[str]:
 
 
 def _may_tell(text: str) -> bool:
-    return "Deci" in text or any(map(text.__contains__, _COMPARED)) or bool(_DECIDED.search(text))
+    return any(words in text for words in (*_COMPARED, *_LABELS)) or bool(_DECIDED.search(text))
 
 
 def _tells(sentence: str) -> bool:
-    compared = any(words in sentence for words in _COMPARED)
-    decided = _DECIDED.search(sentence) or (compared and _DOING.search(sentence))
+    at = min((sentence.find(words) for words in _COMPARED if words in sentence), default=0)
+    # What is done stands before what it is done instead of.
+    decided = _DECIDED.search(sentence) or _DOING.search(sentence[:at])
     return bool(decided) and not sentence.endswith("?")
 
 

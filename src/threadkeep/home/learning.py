@@ -21,7 +21,7 @@ from threadkeep.embed.texts import archived_texts
 from threadkeep.enrich.modelling import make_author
 from threadkeep.enrich.worker import Enriched, Enricher, Show, silent
 from threadkeep.errors import Conflict, Invalid, NotFound
-from threadkeep.knowledge.failures import learn_failures
+from threadkeep.knowledge.failures import ENTRIES, EVENTS, learn_failures
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.things import index_things, is_behind, is_indexable
 from threadkeep.knowledge.tickets import release
@@ -39,6 +39,7 @@ __all__ = [
     "enrich",
     "index",
     "learn",
+    "learn_all",
     "project_roots",
     "release_claims",
     "tickets_wait",
@@ -145,13 +146,31 @@ def index(database: Database, stop: Stop = never) -> int:
 
 
 def learn(home: "Home", history: History) -> int:
-    """Count some of the failures that nobody has counted yet; give how many."""
+    """Count some of the failures that nobody has counted yet, in one step; give how many."""
     github, context = home.config.github, history.store.context
     rules = LessonRules(github.lesson_min_occurrences, github.lesson_window_days)
     with context.db.write(durable=False) as tx:
         return learn_failures(
             *(tx, rules, context.clock(), _LESSON_ROWS), archived_runs(history.sources)
         )
+
+
+def learn_all(
+    home: "Home", history: History, stop: Stop = never, show: Callable[[int], None] = lambda _: None
+) -> int:
+    """Count all failures that nobody has counted yet, step by step; give how many."""
+    database, counted = history.store.context.db, 0
+    before, seen = None, _learned_to(database)
+    while before != seen and not stop():
+        counted += learn(home, history)
+        show(counted)
+        before, seen = seen, _learned_to(database)
+    return counted
+
+
+def _learned_to(database: Database) -> tuple[int | None, ...]:
+    with database.read() as tx:
+        return tuple(tx.value("learned_to", {"origin": origin}) for origin in (EVENTS, ENTRIES))
 
 
 # ---------------------------------------------------------------------- vectors

@@ -27,7 +27,7 @@ from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS
-from threadkeep.knowledge.forgetting import Kind, erase
+from threadkeep.knowledge.forgetting import Kind, erase, want_cleaning
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.reading import Among, Session
 
@@ -310,7 +310,7 @@ def _erase_before(database: Database, rows: _Rows, before: int) -> int:
         if found:
             erase(tx, rows.kind, found)
             tx.run("drop_quiet_shell_sessions", span)
-            tx.run("want_cleaning")
+            want_cleaning(tx)
     return len(found)
 
 

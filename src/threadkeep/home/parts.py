@@ -190,15 +190,20 @@ def _listen(around: Around, path: Path, bell: Bell) -> None:
     server.start()
     around.tell(f"listening on {server.path}")
 
-    def end_together() -> None:
+    def wake() -> None:
         server.wait()
-        bell.stop.set()
+        bell.ring()
 
-    threading.Thread(target=end_together, name="threadkeep-asked", daemon=True).start()
+    threading.Thread(target=wake, name="threadkeep-listens", daemon=True).start()
     try:
-        bell.stop.wait()
+        bell.wait_for(lambda: server.wait(0))
     finally:
         server.stop()
+    if server.asked:
+        bell.stop.set()
+    elif server.failure is not None:
+        msg = f"nobody is heard at {server.path} any more: {server.failure}"
+        raise ThreadkeepError(msg) from server.failure
 
 
 def _follow_ci(around: Around, bell: Bell) -> None:

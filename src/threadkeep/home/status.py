@@ -1,6 +1,7 @@
 """The state of a home: what its files are like, found out without changing them."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,8 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
 from threadkeep.knowledge import layout as knowledge_layout
+from threadkeep.knowledge.ledger import Spent, day_of, spent
+from threadkeep.knowledge.tickets import depths
 from threadkeep.mailbox import index_layout
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.state import layout as state_layout
@@ -76,6 +79,16 @@ class MailStatus(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class Learned(msgspec.Struct, frozen=True):
+    """What was made of what was captured, what waits for it, and what a model used today."""
+
+    nodes: int = 0
+    vectors: int = 0
+    waiting: int = 0  # tickets of all queues
+    failed: int = 0
+    model: list[Spent] = []  # the ledger of this day, in UTC
+
+
 class KnowledgeStatus(msgspec.Struct, frozen=True):
     """What a knowledge store's file is like, and how much was captured into it."""
 
@@ -87,6 +100,7 @@ class KnowledgeStatus(msgspec.Struct, frozen=True):
     writable: bool = False
     sessions: int = 0
     messages: int = 0
+    learned: Learned = Learned()
     backups: int = 0
     last_backup: Backup | None = None
     problem: str = ""
@@ -221,9 +235,25 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
             writable=store.access.finding.writable,
             sessions=sum(int(row[1]) for row in totals),
             messages=sum(int(row[2]) for row in totals),
+            learned=_learned(tx, store.context.clock()),
             backups=len(backups),
             last_backup=backups[0] if backups else None,
         )
+
+
+def _learned(tx: Tx, now: int) -> Learned:
+    tables = knowledge_layout.names(tx, "table")
+    vectors = tx.all("count_vectors") if "tk_vectors" in tables else []
+    states = Counter[str]()
+    for depth in depths(tx).values():
+        states.update(depth)
+    return Learned(
+        nodes=int(tx.execute("SELECT count(*) FROM knowledge_nodes").fetchone()[0]),
+        vectors=sum(int(row[1]) for row in vectors),
+        waiting=states["pending"] + states["processing"],
+        failed=states["failed"],
+        model=spent(tx, day_of(now)),
+    )
 
 
 def _journal_mode(tx: Tx) -> str:

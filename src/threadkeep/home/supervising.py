@@ -42,10 +42,14 @@ class Bell:
 
     def wait(self, seconds: float | None) -> bool:
         """Wait so long, or until it rings; False when it is the end."""
-        with self._condition:
-            rung = self._rung
-            self._condition.wait_for(lambda: self._rung != rung or self.stop.is_set(), seconds)
+        rung = self._rung
+        self.wait_for(lambda: self._rung != rung, seconds)
         return not self.stop.is_set()
+
+    def wait_for(self, done: Callable[[], bool], seconds: float | None = None) -> None:
+        """Wait until something is done, looked at whenever it rings, or it is the end."""
+        with self._condition:
+            self._condition.wait_for(lambda: done() or self.stop.is_set(), seconds)
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Taking rows out of the contract's tables, with all that hangs on them, by their numbers.
 
-What a node tells comes from its evidence. When evidence goes, its links go; a node that is left
-without any goes too, and with it the entities that nothing else mentions.
+What a node tells comes from its evidence. When evidence goes, every node that rests on it goes, and
+with it the entities that nothing else mentions. What else such a node told of is learned anew.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.entities import recount, ties_among
+from threadkeep.knowledge.tickets import Queue, learn_again, take_back
 
 Evidence = Literal["event", "segment", "legacy", "visit", "run", "lesson"]
 Kind = (
@@ -51,6 +52,12 @@ _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
     "watch": ("drop_watch",),
     "waiting_lesson": ("drop_waiting_lesson",),
 }
+_LEARNED: Final[dict[Queue, Evidence]] = {
+    "shell": "event",
+    "agentic": "segment",
+    "browser": "visit",
+    "workflow": "run",
+}
 _EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
 _NODE_STEPS: Final = (
     *(f"unlink_node_from_{what}" for what in ("events", "segments", "legacy", "visits")),
@@ -85,12 +92,24 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
 
 
 def forsake(tx: Tx, kind: str, ids: Iterable[int]) -> int:
-    """Take rows from the nodes that rest on them; give how many nodes had nothing else."""
-    nodes: set[int] = set()
-    for number in ids:
-        nodes.update(_column(tx, f"nodes_of_{kind}", number))
-        tx.run(f"unlink_{kind}", {"id": number})
-    return erase_nodes(tx, [n for n in nodes if tx.value("has_evidence", {"id": n}) is None])
+    """Take out the nodes that tell of rows, and have all else they told of learned anew."""
+    numbers = set(ids)
+    nodes = {node for number in numbers for node in _column(tx, f"nodes_of_{kind}", number)}
+    rest = {
+        queue: {n for node in nodes for n in _column(tx, f"{what}s_of_node", node)}
+        - (numbers if what == kind else set())
+        for queue, what in _LEARNED.items()
+    }
+    gone = erase_nodes(tx, nodes)
+    for queue, targets in rest.items():
+        learn_again(tx, queue, targets)
+    return gone
+
+
+def want_cleaning(tx: Tx) -> None:
+    """Leave word that old text must go out of the file; nobody may go on with what they read."""
+    tx.run("want_cleaning")
+    take_back(tx)
 
 
 def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
@@ -108,18 +127,14 @@ def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
 
 
 def doomed_nodes(tx: Tx, gone: Mapping[Kind, set[int]]) -> set[int]:
-    """Name the nodes that rest on nothing but these rows, or are among them."""
-    nodes = set(gone.get("node", ()))
-    touched: set[int] = set()
-    for kind in _EVIDENCE:
-        touched.update(
-            n for row in gone.get(kind, ()) for n in _column(tx, f"nodes_of_{kind}", row)
-        )
-    for node in touched - nodes:
-        rests_on = ((kind, n) for kind in _EVIDENCE for n in _column(tx, f"{kind}s_of_node", node))
-        if all(number in gone.get(kind, ()) for kind, number in rests_on):
-            nodes.add(node)
-    return nodes
+    """Name the nodes that tell of these rows, or are among them."""
+    told = (
+        node
+        for kind in _EVIDENCE
+        for row in gone.get(kind, ())
+        for node in _column(tx, f"nodes_of_{kind}", row)
+    )
+    return {*gone.get("node", ()), *told}
 
 
 def vectors_are(tx: Tx, state: Literal["writable", "locked"]) -> bool:

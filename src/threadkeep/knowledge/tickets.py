@@ -75,7 +75,8 @@ _ALL: Final[tuple[tuple[str, _Table], ...]] = (*QUEUES.items(), ("claude", _FROZ
 _THIS_CLAIM: Final = "{0.id} = :id AND (:locked_at IS NULL OR locked_at = :locked_at)"
 _THESE: Final = "{0.id} IN (SELECT value FROM json_each(:ids))"
 _OF_THESE_ROWS: Final = "{0.target} IN (SELECT value FROM json_each(:ids))"
-_TOO_OLD: Final = "coalesce(locked_at, 0) <= :stale"
+# A lock from the future is one of a clock that was put back: its time may not come for years.
+_TOO_OLD: Final = "(coalesce(locked_at, 0) <= :stale OR locked_at > :ahead)"
 _RETRY: Final = """
 UPDATE {0.name} SET retry_count = retry_count + 1, error_message = :message, updated_at = :now,
   status = CASE WHEN retry_count + 1 >= max_retries THEN 'failed' ELSE 'pending' END,
@@ -89,7 +90,10 @@ _MARK: Final = "UPDATE {0.rows} SET enriched = 1 WHERE id IN (SELECT value FROM 
 _RELEASE: Final = """
 UPDATE {0.name} SET status = 'pending', updated_at = coalesce(locked_at, updated_at),
   locked_at = NULL, locked_by = NULL
-WHERE status = 'processing' AND locked_by = :worker"""
+WHERE status = 'processing' AND {1}"""
+_AGAIN: Final = """
+UPDATE {0.name} SET status = 'pending', retry_count = 0, error_message = NULL
+WHERE {1} AND status != 'processing'"""
 _REQUEUE: Final = """
 INSERT INTO {0.name} ({0.target}, status, priority, max_retries, {0.since}, updated_at)
 SELECT id, 'pending', 5, 5, :now, :now FROM {0.rows}
@@ -217,9 +221,21 @@ def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
 
 def release(tx: Tx, worker: str) -> int:
     """Give back all that a worker has in hand, at its end; it counts as no try."""
-    return sum(
-        tx.execute(_RELEASE.format(table), {"worker": worker}).rowcount for table in QUEUES.values()
-    )
+    return _release(tx, "locked_by = :worker", {"worker": worker})
+
+
+def take_back(tx: Tx) -> int:
+    """Take every ticket from whoever has it: what was read for it may be forgotten by now.
+
+    It counts as no try. The worker finds that it holds nothing any more, and writes nothing.
+    """
+    return _release(tx, "true", {})
+
+
+def _release(tx: Tx, which: str, values: Mapping[str, str]) -> int:
+    present = names(tx, "table")
+    tables = [table for _, table in _ALL if table.name in present]
+    return sum(tx.execute(_RELEASE.format(table, which), values).rowcount for table in tables)
 
 
 # ---------------------------------------------------------------------- looking after the queues
@@ -228,23 +244,22 @@ def release(tx: Tx, worker: str) -> int:
 def reap(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> int:
     """Take tickets back from workers that never came back; give how many.
 
-    A segment whose last try ended so counts as learned from: it must not come back for ever.
+    A segment whose last try ended so counts as learned from, unless it grew meanwhile: it must not
+    come back for ever.
     """
     values = {
         "now": now,
         "stale": now - timeout_ms,
+        "ahead": now + timeout_ms,
         "message": f"stale lock reaped (>={timeout_ms // 1000}s)",
     }
     present, reaped = names(tx, "table"), 0
-    for queue, table in _ALL:
-        if table.name not in present:
-            continue
-        rows = tx.execute(_RETRY.format(table, _TOO_OLD), values).fetchall()
-        reaped += len(rows)
-        if queue == "agentic":
-            lost = [target for target, status in rows if status == "failed"]
-            for target, hashed in _hashes(tx, lost).items():
-                tx.run("note_learned", {"id": target, "hash": hashed})
+    given_up = tx.all("segments_given_up", values)
+    for _, table in _ALL:
+        if table.name in present:
+            reaped += len(tx.execute(_RETRY.format(table, _TOO_OLD), values).fetchall())
+    for target, hashed in given_up:
+        tx.run("note_learned", {"id": target, "hash": hashed})
     for each in QUEUES:
         _drop_lost(tx, each)
     return reaped
@@ -257,6 +272,14 @@ def requeue(tx: Tx, queue: Queue, targets: Iterable[int], now: int) -> int:
         tx.run("unlearn_segments", {"ids": ids})
     sql = _REQUEUE.format(QUEUES[queue], QUEUES[queue].is_real)
     return tx.execute(sql, {"ids": ids, "now": now}).rowcount
+
+
+def learn_again(tx: Tx, queue: Queue, targets: Iterable[int]) -> None:
+    """Let rows that have a ticket wait again, since the node that told of them is gone."""
+    ids = encode(list(targets))
+    if queue == "agentic":
+        tx.run("unlearn_segments", {"ids": ids})
+    tx.execute(_AGAIN.format(QUEUES[queue], _on(queue, _OF_THESE_ROWS)), {"ids": ids})
 
 
 def depths(tx: Tx) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from threadkeep.base.fts import index_words
 from threadkeep.base.sqlite import Tx
+from threadkeep.enrich.wording import plain
 from threadkeep.knowledge.command_shapes import shape_of
 from threadkeep.knowledge.error_signatures import rule_of, telling_line
 from threadkeep.knowledge.layout import names
@@ -23,6 +24,8 @@ _HITS: Final = 30  # failures that are looked at
 _UNINDEXED: Final = 500
 _ERROR: Final = 20_000  # characters from the end of what is asked: there the error is
 _ENDED: Final = 15  # of these, failures whose end is looked for
+_LINES: Final = 200
+_LINE: Final = 400
 _WORDS: Final = 40  # of an error: a stack trace has thousands
 _SAME_KIND: Final = 0.2
 _PASSED: Final = 1.0
@@ -87,7 +90,8 @@ def error_words(error_text: str) -> tuple[str, ...]:
 
 def match_of(words: Sequence[str], failed: Failed) -> float:
     """Give which part of some words stands in a failure; at most 1."""
-    held = set(index_words(f"{failed.run.command}\n{failed.run.output}"))
+    # Colours would stick to the words that they stand before.
+    held = set(index_words(plain(f"{failed.run.command}\n{failed.run.output}")))
     return sum(word in held for word in words) / max(1, len(words))
 
 
@@ -134,7 +138,7 @@ def _fix(
 ) -> Fix:
     ending = ending_of(tx, archive, failed)
     match = match_of(words, failed)
-    told = telling_line(failed.run.output)
+    told = telling_line(failed.run.output) or _line_with(words, plain(failed.run.output))
     is_same_kind = rule_of("", error_text, None) == rule_of("", failed.run.output, None)
     score = match + _SAME_KIND * is_same_kind
     if ending is not None:
@@ -148,6 +152,15 @@ def _fix(
         score=score,
         error=told,
         project=failed.project,
+    )
+
+
+def _line_with(words: Sequence[str], output: str) -> str:
+    """Give the line of an output that has most of some words, the last of these."""
+    lines = [line.strip() for line in output.splitlines()[-_LINES:] if line.strip()]
+    wanted = set(words)
+    return max(
+        reversed(lines), key=lambda line: len(wanted & set(index_words(line[:_LINE]))), default=""
     )
 
 

@@ -193,6 +193,18 @@ def test_a_segment_without_a_hash_keeps_the_last_one(tx: Tx, step: Step) -> None
     assert source_row(tx, "agentic", target)[1] == "older"
 
 
+def test_what_grew_in_the_hands_of_a_lost_worker_is_still_to_be_told(tx: Tx) -> None:
+    same, grown = waiting(tx, "agentic"), waiting(tx, "agentic")
+    tx.execute("UPDATE agentic_enrichment_queue SET max_retries = 1")
+    assert len(claim(tx, "agentic", worker="w", now=NOW)) == 2
+    change = "UPDATE agentic_sessions SET content_hash = 'more', end_time = ? WHERE id = ?"
+    tx.execute(change, (NOW + 1, grown))
+    assert reap(tx, NOW + LOCK_TIMEOUT_MS) == 2
+    assert {status_of(tx, "agentic", one) for one in (same, grown)} == {"failed"}
+    assert source_row(tx, "agentic", same)[1] is not None
+    assert source_row(tx, "agentic", grown)[1] is None
+
+
 # ---------------------------------------------------------------------- beside another program
 
 

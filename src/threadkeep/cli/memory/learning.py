@@ -39,7 +39,7 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
     themselves. With [model] in the configuration the model writes, within its tokens of the day.
     """
     with call.home.history(call.db, must_exist=True) as history:
-        from threadkeep.home.learning import enrich as work_through, learn
+        from threadkeep.home.learning import enrich as work_through, learn_all
 
         with progress(wanted=not call.as_json) as show:
             done = work_through(
@@ -52,7 +52,7 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
                 show=lambda report: show(f"{report.nodes:,} nodes"),
                 tell=warn,
             )
-            lessons = learn(call.home, history)
+            lessons = learn_all(call.home, history, show=lambda n: show(f"{n:,} failures"))
     if call.as_json:
         document(enrich={**msgspec.to_builtins(done), "nodes": done.nodes, "failures": lessons})
     else:
@@ -67,7 +67,7 @@ def learn_from_it(call: Call, *, quiet: bool) -> "Enriched | None":
 
     What goes wrong here is told and takes nothing from what was captured.
     """
-    from threadkeep.home.learning import enrich as work_through, learn
+    from threadkeep.home.learning import enrich as work_through, learn_all
 
     if not call.home.config.enrich.enabled:
         return None
@@ -79,7 +79,7 @@ def learn_from_it(call: Call, *, quiet: bool) -> "Enriched | None":
                 with_model=False,
                 show=lambda report: show(f"{report.nodes:,} nodes"),
             )
-            learn(call.home, history)
+            learn_all(call.home, history, show=lambda n: show(f"{n:,} failures"))
     except ThreadkeepError as error:
         warn(f"nothing was learned: {error.message}")
         return None

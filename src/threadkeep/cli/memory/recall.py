@@ -6,24 +6,23 @@ import click
 
 from threadkeep.cli.chat.browse import marked
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.words import Json, folded, when
+from threadkeep.cli.history.words import Json, when
 from threadkeep.cli.memory.asking import (
     filter_options,
     opening_command,
     read_filters,
     remembering,
 )
+from threadkeep.cli.memory.opened import show_opened
 from threadkeep.cli.output import document, note, one_line, write, write_pieces
 from threadkeep.cli.wrap import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from threadkeep.home.recalled import Found, Hit, Opened, Why
+    from threadkeep.home.recalled import Found, Hit, Why
 
 _TITLE = 70
-_LINES, _CHARACTERS = 60, 6_000
-_AROUND = 120
 
 limit_option = click.option("--limit", default=10, show_default=True, help="How many.")
 
@@ -73,7 +72,8 @@ def open_(call: Call, *, ref: str, around: int, full: bool) -> None:
     if call.as_json:
         document(opened=opened)
         return
-    _show_opened(call, opened, full=full)
+    write(hit_line(opened.hit), "bold")
+    show_opened(call, opened, full=full)
 
 
 def show_found(call: Call, found: "Found") -> None:
@@ -127,26 +127,3 @@ def _why(why: "Why") -> str:
         f"kind ×{why.weight:.2f}",
     ]
     return " · ".join(one for one in told if one)
-
-
-def _show_opened(call: Call, opened: "Opened", *, full: bool) -> None:
-    write(hit_line(opened.hit), "bold")
-    for before in opened.before:
-        write(f"  {_neighbour(before)}", "dim")
-    text = opened.text if full else folded(opened.text, lines=_LINES, characters=_CHARACTERS)
-    write(text)
-    for after in opened.after:
-        write(f"  {_neighbour(after)}", "dim")
-    for name, value in opened.facts.items():
-        if value not in (None, "", [], {}, ()):
-            write(f"{name}: {one_line(str(value))}", "dim")
-    if opened.hit.session_id and opened.hit.key:
-        from threadkeep.cli.history.opening import typed
-
-        shown = ("show", f"{opened.hit.harness}:{opened.hit.session_id}", "--at", opened.hit.key)
-        write(typed(call, *shown), "dim")
-
-
-def _neighbour(hit: "Hit") -> str:
-    said = one_line(hit.snippet or hit.title, _AROUND)
-    return f"{when(hit.at)} {hit.role or hit.kind} {hit.ref}: {said}"

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.history.opening import typed
 from threadkeep.cli.history.words import Json, when
 from threadkeep.cli.observed.folding import printed
 from threadkeep.cli.output import document, note, one_line, table, write
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHORT = 7
 _RUNS = ("run", "when", "result", "repository", "branch", "commit", "address")
-_LESSONS = ("times", "last", "repository", "tool", "rule", "place")
+_SUMMARY = 200
 _SHOWN = {"lines": 40, "characters": 8000}
 _ALL = 2**31
 _NO_LESSON = "nothing failed more than once, as far as is known here"
@@ -169,18 +170,28 @@ def _show_job(job: "Job", *, full: bool) -> None:
 def lessons(
     call: Call, *, repo: str | None, path: str | None, tool: str | None, limit: int
 ) -> None:
-    """List failures of CI that came back, the most frequent first."""
+    """List failures that came back, the most frequent first: of CI, in shells, of agents.
+
+    With each stands what ended it the last time, where that is known.
+    """
     with known(call) as ci:
         found = [] if ci is None else ci.lessons(repo, path=path, tool=tool, limit=_page(limit))
     if call.as_json:
         document(lessons=found)
         return
-    table(_LESSONS, [_lesson_row(one) for one in found], wide="place", spare=("repository",))
+    for one in found:
+        _show_lesson(call, one)
     if not found:
         is_chosen = repo or path or tool
         note("no lesson is like that" if is_chosen else _NO_LESSON)
 
 
-def _lesson_row(one: "Lesson") -> tuple[str, ...]:
-    last = when(one.last_seen_at)
-    return (f"{one.occurrences:,}", last, one.repo, one.tool, one.rule_id, one.path_prefix)
+def _show_lesson(call: Call, one: "Lesson") -> None:
+    what = one_line(one.summary, _SUMMARY) or f"{one.tool}: {one.rule_id} {one.path_prefix}"
+    write(f"{one.occurrences:,} times  {what}", "bold")
+    if one.fix_hint:
+        write(f"  then    {one_line(one.fix_hint, _SUMMARY)}")
+    facts = (one.repo, one.tool, one.rule_id, one.path_prefix)
+    told = " · ".join(one_line(fact) for fact in facts if fact)
+    write(f"  {told} · last {when(one.last_seen_at)}", "dim")
+    write(f"  {typed(call, 'open', f'lesson:{one.id}')}", "dim")

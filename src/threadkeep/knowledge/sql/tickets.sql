@@ -76,6 +76,12 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND content_hash = last_enriched
 -- name: note_learned
 UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id = :id AND content_hash = :hash
 
+-- The last try of these is over. One that grew in a lost worker's hands ended after it was taken: that is still to be told.
+-- name: segments_given_up
+SELECT a.id, a.content_hash FROM agentic_enrichment_queue AS q JOIN agentic_sessions AS a ON a.id = q.session_id
+WHERE q.status = 'processing' AND (coalesce(q.locked_at, 0) <= :stale OR q.locked_at > :ahead) AND q.retry_count + 1 >= q.max_retries
+  AND a.end_time <= coalesce(q.locked_at, a.end_time)
+
 -- name: unlearn_segments
 UPDATE agentic_sessions SET last_enriched_content_hash = NULL WHERE id IN (SELECT value FROM json_each(:ids))
 
