@@ -270,13 +270,16 @@ def test_legacy_rows_and_shared_nodes(tmp_path: Path) -> None:
     all_three = add_node(file, "of one alone", segment=one, event=event, legacy=9)
     shared = add_node(file, "of both", segment=one)
     rows(file, "INSERT INTO knowledge_node_agentic_sessions VALUES (?, ?)", shared, two)
+    other = add_node(file, "of the other", segment=two)
+    rows(file, "UPDATE agentic_enrichment_queue SET status = 'done'")
     with masked_history(file, user) as history:
         planned = history.forget(Forget(sessions=("s1",)), dry_run=True)
         assert history.forget(Forget(sessions=("s1",))) == planned
-        assert planned.nodes == 1
-    assert rows(file, "SELECT id FROM knowledge_nodes") == [(shared,)]
-    assert all_three != shared
-    assert rows(file, "SELECT name FROM entities") == [("of both",)]
+        assert planned.nodes == 2
+    assert rows(file, "SELECT id FROM knowledge_nodes") == [(other,)]
+    assert other not in {all_three, shared}
+    assert rows(file, "SELECT name FROM entities") == [("of the other",)]
+    assert rows(file, "SELECT status FROM agentic_enrichment_queue") == [("done",)]
     assert rows(file, "SELECT count(*) FROM claude_sessions") == [(0,)]
     assert_sound(file)
 

@@ -43,6 +43,12 @@ def add_alarm(home: Path, details: str = "x") -> None:
     )
 
 
+def break_rule(home: Path) -> None:
+    """Break the rule that the alarm is about: one whose rule is kept again is no failure."""
+    probe = "UPDATE source_health SET probe_ok = 0, probe_last_run_ts = 1 WHERE source = 'shell'"
+    do(home / "knowledge.db", probe)
+
+
 def test_a_sound_home_is_green(run: Run, user: Path) -> None:
     shown = run("doctor")
     assert "coverage claude-code: in the store: all of 1" in shown.stdout
@@ -57,6 +63,8 @@ def test_an_empty_home_is_green_and_nothing_is_made(run: Run, home: Path) -> Non
 
 def test_a_failure_is_told_with_its_fix_and_the_exit_code(run: Run, user: Path, home: Path) -> None:
     add_alarm(home)
+    assert "ended alarms: 1 stand" in run("doctor").stdout
+    break_rule(home)
     shown = run("doctor", code=1).stdout
     assert "[!!] alarms: 1 active" in shown
     assert "fix:   threadkeep alarms list" in shown
@@ -129,6 +137,7 @@ def test_the_watchdog_answers_programs(run: Run, user: Path) -> None:
 
 def test_hostile_details_do_not_reach_the_terminal(run: Run, user: Path, home: Path) -> None:
     add_alarm(home, HOSTILE.replace("\x1b", "\\u001b").replace("\x07", "\\u0007"))
+    break_rule(home)
     for words in (("alarms", "list"), ("doctor", "--explain")):
         shown = run(*words, code=1).stdout
         assert "\x1b" not in shown

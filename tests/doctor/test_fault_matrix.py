@@ -199,12 +199,25 @@ def break_config(ward: Ward) -> None:
     (ward.folder / "config.toml").write_text("[capture\n")
 
 
-def raise_alarm(ward: Ward) -> None:
+def ended_alarm(ward: Ward) -> None:
     do(
         ward.knowledge,
-        "INSERT INTO capture_alarms (invariant_id, raised_at, details_json) VALUES ('I-2', 1,"
-        ' \'{"source": "agentic-session-claude", "since_ms": 1, "details": "gone"}\')',
+        "INSERT INTO capture_alarms (invariant_id, raised_at, details_json) VALUES ('I-8', 1,"
+        ' \'{"source": "shell", "since_ms": 1, "details": "gone"}\')',
     )
+
+
+def raise_alarm(ward: Ward) -> None:
+    ended_alarm(ward)
+    fail_probe(ward)
+
+
+def break_position(ward: Ward) -> None:
+    """Damage what capture remembers of where the parser of a log stopped; then the log grows."""
+    do(ward.knowledge, "UPDATE tk_logs SET parser = x'93ff00'")
+    claude_log(ward.user, said("user", "where does the tide go"), said("assistant", "out", 2))
+    with ward.home.history(user_home=ward.user) as history:
+        assert history.capture().errors
 
 
 def fail_probe(ward: Ward) -> None:
@@ -271,13 +284,15 @@ MATRIX: list[tuple[Damage, str, str, str, str]] = [
     (newer_knowledge, "knowledge", "version", "fail", "pip install --upgrade threadkeep"),
     (newer_chat, "chat", "version", "fail", "pip install --upgrade threadkeep"),
     (foreign_chat, "chat", "version", "fail", "mv {home}/chat.db"),
-    (block_spool, "capture", "spool", "fail", "chmod 700"),
+    (block_spool, "capture", "spool", "fail", "mv {home}/spool {home}/spool.other"),
     (break_config, "machine", "config", "fail", "edit the file"),
     (raise_alarm, "capture", "alarms", "fail", "threadkeep alarms list"),
+    (ended_alarm, "capture", "ended alarms", "info", "threadkeep watchdog run"),
+    (break_position, "capture", "coverage claude-code", "fail", "threadkeep doctor --repair"),
     (fail_probe, "capture", "I-8", "fail", "threadkeep probe"),
     (old_backup, "knowledge", "backup", "warn", "threadkeep backup --store knowledge"),
-    (old_service, "work", "handshake", "warn", "threadkeep service install"),
-    (behind_service, "work", "handshake", "fail", "threadkeep service install"),
+    (old_service, "work", "handshake", "warn", "kill 7"),
+    (behind_service, "work", "handshake", "fail", "kill 7"),
     (crash_part, "work", "part watcher", "warn", "threadkeep service status"),
     (no_model, "work", "model", "warn", "curl -s http://127.0.0.1:9/v1/models"),
     (drift, "capture", "drift codex", "warn", "pip install --upgrade threadkeep"),
@@ -388,6 +403,15 @@ def test_tickets_that_failed_are_tried_again(ward: Ward) -> None:
     fail_tickets(ward)
     assert repair(ward.home).tickets == 1
     assert "queue agentic" not in {one.check for one in ward.examine().findings}
+
+
+def test_a_log_that_could_not_be_read_on_is(ward: Ward) -> None:
+    break_position(ward)
+    repair(ward.home)
+    assert ward.found("capture", "coverage claude-code").level == "ok"
+    roles = "SELECT role FROM tk_entries AS e JOIN tk_sessions AS s ON s.id = e.session"
+    roles += " WHERE harness = 'claude-code' ORDER BY role"
+    assert ask(ward.knowledge, roles) == [("assistant",), ("user",)]
 
 
 def test_a_node_that_is_there_twice_is_there_once(ward: Ward) -> None:

@@ -111,6 +111,36 @@ def test_missed_logs_are_worse_while_somebody_captures() -> None:
     assert (on_demand.level, running.level, fresh.level) == ("warn", "fail", "warn")
 
 
+@pytest.mark.parametrize(
+    "why, closed, fix",
+    [
+        ("", False, "threadkeep capture"),
+        ("[Errno 5] Input/output error", False, "threadkeep capture"),
+        ("[Errno 13] Permission denied", True, "chmod u+rX '/u/a b.jsonl'"),
+        ("/u/a b.jsonl is locked by another program: x", False, "fuser -v '/u/a b.jsonl'"),
+        ("ValidationError: no", False, "threadkeep doctor --repair"),
+    ],
+)
+def test_the_fix_of_a_log_that_cannot_be_read_is_one_that_helps(
+    why: str, *, closed: bool, fix: str
+) -> None:
+    missed = SourceFacts("pi", 3, 1, "/u/a b.jsonl", why, closed=closed)
+    found = of_capture(sources=(missed,))["coverage pi"]
+    assert found.fix == fix
+    assert found.level == ("fail" if why else "warn")
+
+
+def test_an_alarm_whose_rule_is_kept_again_is_no_failure() -> None:
+    told = '{"source": "shell", "since_ms": 1, "details": "d"}'
+    alarm = Alarm(1, "I-8", NOW, told, None, None, None, 0)
+    unclear = replace(alarm, details_json="whatever")
+    broken = Violation("I-8", "shell", 1, "d")
+    assert of_capture(alarms=(alarm,), violations=(broken,))["alarms"].level == "fail"
+    found = of_capture(alarms=(alarm,))
+    assert (found["alarms"].level, found["ended alarms"].level) == ("ok", "info")
+    assert of_capture(alarms=(unclear,))["alarms"].level == "fail"
+
+
 def test_claudes_own_cleaning_matters_only_where_something_would_be_lost() -> None:
     def level(days: int | None, missed: int) -> str:
         cleanup = CleanupFacts("/u/.claude/settings.json", days)
@@ -138,6 +168,13 @@ def test_a_service_and_a_file_are_compared() -> None:
     assert level() in {"ok", "info"}
     assert level(version="0.9") == "warn"
     assert level(schema=17) == "fail"
+
+
+def test_an_old_service_is_ended_in_the_way_in_which_it_was_started() -> None:
+    old = {"service": Service(7, "mark", "0.9", 18, NOW, NOW), "service_runs": True}
+    assert findings(**old)["handshake"].fix == "kill 7"
+    installed = findings(**old, service_installed=True)["handshake"]
+    assert installed.fix == "threadkeep service install"
 
 
 def test_vectors_of_another_model_are_told() -> None:

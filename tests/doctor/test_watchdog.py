@@ -199,7 +199,7 @@ def test_reports_that_nobody_collects_are_told_after_a_day_or_while_a_service_ru
     (spool / "1.jsonl").write_text("{}\n")
     world.later(HOUR)
     assert world.look().raised == ()
-    world.later(MINUTE)
+    world.later(30 * SECOND)
     (alarm,) = world.look(up_since=world.now - 2 * HOUR).raised
     assert (alarm.invariant, alarm.source) == ("I-9", "spool")
 

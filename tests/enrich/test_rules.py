@@ -16,12 +16,13 @@ from threadkeep.enrich.wording import (
     cut_words,
     first_request,
     plain,
+    readable,
     sentences,
-    without_recalled,
 )
 from threadkeep.knowledge.drafts import Decision
+from threadkeep.recall.fence import Item, fenced
 
-FENCED = "<<<threadkeep-memory source=x\nold secret_plan\nthreadkeep-memory>>>"
+FENCED = fenced([Item("user said", "old secret_plan\nand more of it")], "0123abcd")
 anything = st.text(st.characters(exclude_categories=()), max_size=400)
 
 # ---------------------------------------------------------------------- words
@@ -39,9 +40,10 @@ def test_what_programs_put_into_a_prompt_is_not_what_was_asked() -> None:
     assert asked("a <b> c") == "a <b> c"
 
 
-def test_what_memory_recalled_is_taken_out_also_where_its_end_is_missing() -> None:
-    assert without_recalled(f"before {FENCED} after") == "before  after"
-    assert without_recalled("before <<<threadkeep-memory never closed") == "before "
+def test_what_memory_recalled_is_not_what_was_asked() -> None:
+    assert readable(f"before\n{FENCED}\nafter", 1_000) == "before\nafter"
+    open_ended = FENCED.rpartition("\n")[0]
+    assert readable(f"before\n{open_ended}\nafter", 1_000) == "before\nafter"
     assert asked(f"{FENCED}\nFix it now please, app.py") == "Fix it now please, app.py"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from threadkeep.recall.context_block import (
+from threadkeep.recall.fence import (
     NAME,
     Item,
     defused,

@@ -7,7 +7,8 @@ from hypothesis import given, strategies as st
 
 from tests.support.remembered import Machine
 from threadkeep.errors import NotFound
-from threadkeep.recall.context_block import context, strip_context
+from threadkeep.recall.context_block import context
+from threadkeep.recall.fence import strip_context
 from threadkeep.recall.memory import Memory
 from threadkeep.recall.records import Filters
 from threadkeep.recall.similar import overlap, similar, telling_terms, words_of

@@ -4,9 +4,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.faults.collect_world import World, end
 from threadkeep.base.config import EnrichSettings
 from threadkeep.base.sqlite import Database
+from threadkeep.collect.server import Server
+from threadkeep.errors import ThreadkeepError
 from threadkeep.home.learning import (
     enrich,
     index,
@@ -16,6 +20,7 @@ from threadkeep.home.learning import (
     tickets_wait,
 )
 from threadkeep.home.parts import Around, all_parts, when_changed
+from threadkeep.home.supervising import Bell
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tickets import claim
 
@@ -42,6 +47,28 @@ def test_the_configuration_says_which_parts_run(tmp_path: Path) -> None:
     ci = names(World(tmp_path / "ci", "[github]\nenabled = true\n[enrich]\nenabled = false\n"))
     assert "ci" in ci
     assert "enrich" not in ci
+
+
+def test_a_socket_that_breaks_down_ends_its_part_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(_: Server) -> None:
+        raise OSError("out of descriptors")
+
+    monkeypatch.setattr(Server, "_listen", break_down)
+    world = World(tmp_path / "home")
+    bell, told = Bell(threading.Event()), list[str]()
+    with (
+        world.home.observations() as observations,
+        world.home.history(user_home=world.folder) as history,
+    ):
+        place = tmp_path / "daemon.sock"
+        around = Around(world.home, history, observations, "1", (place,), told.append)
+        (part,) = (one for one in all_parts(around) if one.name.startswith("socket"))
+        with pytest.raises(ThreadkeepError, match="out of descriptors"):
+            part.run(bell)
+    assert not bell.stop.is_set()
+    assert not place.exists()
 
 
 class Rounds:

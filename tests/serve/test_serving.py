@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.collect_world import end, shell_line
-from tests.support.knowledge import ask, assert_sound
+from tests.support.knowledge import ask, assert_sound, do
 from tests.support.serving import ServeProcess, serving
 from tests.support.user_homes import made_up_home
 from threadkeep import Home
@@ -16,7 +16,7 @@ from threadkeep.base.local_socket import LocalSocket
 from threadkeep.base.processes import my_mark
 from threadkeep.collect.client import Client
 from threadkeep.collect.protocol import Ack, GetStatus, Shutdown, Status
-from threadkeep.errors import Conflict, Damaged
+from threadkeep.errors import Conflict, Damaged, SchemaMismatch
 from threadkeep.home.keeping import keeping
 from threadkeep.home.observing import socket_path
 from threadkeep.home.serving import (
@@ -30,6 +30,7 @@ from threadkeep.home.supervising import Bell, Books
 from threadkeep.knowledge.observed import Command
 from threadkeep.knowledge.service_state import Service, note_start
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.versions import SCHEMA_VERSION
 
 LS = Command(
     envelope_id="11111111-0000-4000-8000-000000000002",
@@ -251,6 +252,21 @@ def test_a_store_that_is_replaced_ends_it_with_the_reason(tmp_path: Path) -> Non
         assert stop.is_set()
         (tmp_path / "k.db").unlink()
         (tmp_path / "moved.db").rename(tmp_path / "k.db")
+
+
+def test_a_file_that_a_newer_program_brought_up_is_not_written_any_more(
+    pulse: tuple[Pulse, Clocks, list[str], Callable[[], int]], tmp_path: Path
+) -> None:
+    looks, clocks, _, beat = pulse
+    looks.look()
+    assert looks.trouble is None
+    do(tmp_path / "k.db", f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    before = beat()
+    clocks.pass_by(600)
+    looks.look()
+    assert isinstance(looks.trouble, SchemaMismatch)
+    assert f"version {SCHEMA_VERSION + 1}" in str(looks.trouble)
+    assert beat() == before
 
 
 def test_serving_in_this_process_ends_when_it_is_told_to(home: Home, user: Path) -> None:

@@ -225,6 +225,16 @@ def test_systemd_is_told_in_order(tmp_path: Path) -> None:
     ]
 
 
+def test_what_runs_already_is_started_anew(tmp_path: Path) -> None:
+    """It may be of an older version, although the file is the same."""
+    unit = unit_in(tmp_path)
+    install(plan_install(unit), Tools())
+    plan, tools = plan_install(unit), Tools()
+    install(plan, tools)
+    assert plan.action == "keep"
+    assert tools.told[-1] == ("systemctl", "--user", "restart", NAME)
+
+
 def test_launchd_forgets_the_old_agent_before_it_loads_the_new_one(tmp_path: Path) -> None:
     unit = unit_in(tmp_path, "darwin")
     (again, load) = start_commands(unit, "change")

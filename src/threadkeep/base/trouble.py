@@ -76,6 +76,9 @@ _MEANINGS = {
     sqlite3.SQLITE_CORRUPT: _Meaning(
         Damaged, "is damaged", "restore a backup with `threadkeep restore`; keep the file"
     ),
+    sqlite3.SQLITE_CORRUPT_VTAB: _Meaning(
+        Damaged, "has a damaged index", "`threadkeep doctor --repair` makes it anew"
+    ),
     sqlite3.SQLITE_NOTADB: _Meaning(
         Damaged, "is not a SQLite database, or its header is damaged", "check the path"
     ),
@@ -102,6 +105,12 @@ def is_damage(error: sqlite3.Error) -> bool:
     """Tell whether an error means that the file itself is broken."""
     meaning = _meaning(error)
     return meaning is not None and meaning.kind is Damaged
+
+
+def is_of_file(error: BaseException) -> bool:
+    """Tell whether an error of SQLite is about the file or its disk, not about what was written."""
+    meaning = _meaning(error) if isinstance(error, sqlite3.Error) else None
+    return meaning is not None and meaning.kind in {Busy, Damaged, ReadOnly, StorageFull}
 
 
 def translate(error: sqlite3.Error, path: Path) -> ThreadkeepError:

@@ -1,5 +1,6 @@
 """One write transaction for many small logs, several for a big one."""
 
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
@@ -51,11 +52,12 @@ class Batches:
     def commit(self) -> None:
         """End the transaction, if one is open."""
         if self._open is not None:
-            index_words(self._open, self.words)
+            tx, self._open = self._open, None
+            with ExitStack() as end:
+                end.push(self._block)  # whatever goes wrong with the index ends it as well
+                index_words(tx, self.words)
             self.words.clear()
             self._words_before = 0
-            self._open = None
-            self._block.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
         return self

@@ -53,6 +53,7 @@ from threadkeep.knowledge.forgetting import (
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
 from threadkeep.knowledge.reading import Session, to_session
 from threadkeep.knowledge.texts import blank_texts
+from threadkeep.knowledge.vectors import unlock
 from threadkeep.sources.records import Source
 
 __all__ = ["Forget", "Forgotten", "finish", "forget", "purge"]
@@ -74,6 +75,8 @@ def forget(
     places = Places(around, sources)
     with around.db.read() as tx:
         plan = make_plan(context, tx, places, (what, searches), show)
+    if plan.done.vectors_left and unlock(context.db):
+        plan.done.vectors_left = 0
     if not dry_run:
         _name_forgotten(around, plan.whole)
         purge(around, sources, places, show)

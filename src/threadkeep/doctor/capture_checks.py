@@ -160,9 +160,16 @@ def _violation(one: Violation, capture: CaptureFacts) -> Finding:
 
 
 def _alarms(capture: CaptureFacts) -> Iterator[Finding]:
-    if capture.alarms:
-        first = capture.alarms[0]
-        said = f"{len(capture.alarms)} active; the latest is {first.invariant}: {first.details}"
+    broken = {one.key for one in capture.violations}
+    over = [one for one in capture.alarms if one.key is not None and one.key not in broken]
+    active = [one for one in capture.alarms if one not in over]
+    if over:
+        said = f"{len(over)} stand although their rules are kept again"
+        cause = "two looks of the watchdog resolve them; `threadkeep serve` has it look by itself"
+        yield Finding(_GROUP, "ended alarms", "info", said, cause, "threadkeep watchdog run")
+    if active:
+        first = active[0]
+        said = f"{len(active)} active; the latest is {first.invariant}: {first.details}"
         cause = "the watchdog saw these rules broken, and they are not kept again yet"
         yield Finding(_GROUP, "alarms", "fail", said, cause, "threadkeep alarms list", _OBSERVE_DOC)
     else:
@@ -179,7 +186,8 @@ def _alarms(capture: CaptureFacts) -> Iterator[Finding]:
 def _spool(capture: CaptureFacts) -> Iterator[Finding]:
     if capture.spool_trouble:
         cause = "reports of shells and browsers cannot be collected, nor left there"
-        fix = "chmod 700 the folder, or move what stands in its place"
+        place = quote(capture.spool)
+        fix = f"mv {place} {place}.other" if capture.spool_blocked else f"chmod 700 {place}"
         said = capture.spool_trouble
         yield Finding(_GROUP, "spool", "fail", said, cause, fix, _OBSERVE_DOC)
     for one in capture.waiting:

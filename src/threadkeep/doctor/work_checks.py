@@ -76,7 +76,7 @@ def _service(facts: Facts) -> Iterator[Finding]:
     if facts.listener_trouble:
         said = f"somebody listens at the socket and does not answer: {facts.listener_trouble}"
         cause = "the process hangs, or is of another kind"
-        yield Finding(_GROUP, "socket", "warn", said, cause, _RESTART)
+        yield Finding(_GROUP, "socket", "warn", said, cause, _renewal(facts))
     if service is not None and facts.service_runs:
         yield _handshake(facts)
     elif service is not None and service.stopped_at is None:
@@ -99,12 +99,19 @@ def _handshake(facts: Facts) -> Finding:
     if version is not None and version > service.schema:
         said = f"the file has schema version {version}, the running service knows {service.schema}"
         cause = "a newer program brought the file up while the service was running"
-        return Finding(_GROUP, "handshake", "fail", said, cause, _RESTART, _DOC)
+        return Finding(_GROUP, "handshake", "fail", said, cause, _renewal(facts), _DOC)
     if service.version != facts.version or service.schema != SCHEMA_VERSION:
         said = f"the running service is version {service.version}, this program {facts.version}"
         cause = "the program was updated after the service was started"
-        return Finding(_GROUP, "handshake", "warn", said, cause, _RESTART, _DOC)
+        return Finding(_GROUP, "handshake", "warn", said, cause, _renewal(facts), _DOC)
     return ok(_GROUP, "service", f"process {service.pid} runs, version {service.version}")
+
+
+def _renewal(facts: Facts) -> str:
+    """Give the command that ends an old service; who started it by hand starts it anew."""
+    if facts.service_installed or facts.service is None or not facts.service_runs:
+        return _RESTART
+    return f"kill {facts.service.pid}"
 
 
 def _listener(facts: Facts) -> Finding:

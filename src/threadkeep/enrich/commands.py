@@ -20,16 +20,18 @@ _VERB: Final = re.compile(r"[a-z][\w:-]{0,30}$")
 _OPTION: Final = re.compile(r"-|\d+[smh]?$")
 # These run another program: the next word is the one that counts.
 _CARRIERS: Final = words(
-    "sudo env time nohup command exec xargs nice timeout stdbuf then do else if while until !"
+    "sudo env time nohup command exec xargs nice timeout stdbuf then do else if while until ! {"
     " bunx npx pnpx doas caffeinate watch"
 )
+_QUESTIONS: Final = (["command", "-v"], ["command", "-V"])  # is there such a program?
 _RUNS: Final = (["uv", "run"], ["poetry", "run"], ["pipenv", "run"], ["bundle", "exec"])
 # Too common to tell anything: they are part of every command line.
 _DULL: Final = words(
     "cd echo ls cat head tail wc pwd sleep printf test true false which export source set unset for"
     " done fi exit return clear read shift local eval type alias pushd popd sort uniq cut tr tee"
     " xargs mkdir touch rm cp mv basename dirname date wait esac case select function in let"
-    " break continue trap grep find sed awk less more man history foreach ; [ [[ { }"
+    " break continue trap grep find sed awk less more man history foreach ; [ [[ } try catch"
+    " finally param nl mktemp rmdir chmod file tree du df stat realpath readlink seq tac rev od xxd"
 )
 _WITH_VERB: Final = words(
     "git go cargo npm pnpm yarn bun uv pip docker kubectl gh make mise poetry dotnet terraform helm"
@@ -101,6 +103,7 @@ def without_documents(command: str) -> str:
 def parts_of(command: str) -> list[list[str]]:
     """Give the words of each simple command of a command line, quotes and all."""
     parts: list[list[str]] = [[]]
+    here, outside = parts[0], list[list[str]]()
     glue = False
     for token in _TOKEN.findall(without_documents(command)):
         if token in {"'", '"'}:  # it is never closed: what follows is text
@@ -108,16 +111,33 @@ def parts_of(command: str) -> list[list[str]]:
         if token[0] == "#":
             continue
         if token[0] in "|&;\n()":
-            parts.append([])
-            glue = False
+            here = _behind(token, here, outside, parts)
+            glue = token[-1] == ")" and bool(here)
         elif token.isspace():
             glue = False
         elif glue:
-            parts[-1][-1] += token
+            here[-1] += token
         else:
-            parts[-1].append(token)
+            here.append(token)
             glue = True
     return [part for part in parts if part]
+
+
+def _behind(
+    token: str, here: list[str], outside: list[list[str]], parts: list[list[str]]
+) -> list[str]:
+    """Give the command that goes on behind a sign: a new one, or that around closed brackets."""
+    if token.startswith("()"):  # the name of a function that is written here
+        here.clear()
+    for sign in token:
+        if sign == ")" and outside:
+            here = outside.pop()
+            continue
+        if sign == "(":
+            outside.append(here)
+        here = []
+        parts.append(here)
+    return here
 
 
 class Line(NamedTuple):
@@ -174,6 +194,8 @@ def _without_carriers(part: list[str]) -> list[str]:
     at = 0
     carried = False
     while at < len(part):
+        if part[at : at + 2] in _QUESTIONS:
+            return []
         if part[at] in _CARRIERS:
             carried = True
         elif part[at : at + 2] in _RUNS:

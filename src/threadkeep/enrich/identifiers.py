@@ -109,7 +109,7 @@ _LONGEST_LINE: Final = 2_000
 _ZERO_ERRORS: Final = re.compile(r"\b(?:0|no|No|zero) (?:errors?|failures?|failed)\b|\b0 failed\b")
 # Lines of code and of reports that speak of errors without being one.
 _CODE_LINE: Final = re.compile(
-    r"^\s*(?:\d+[:|→\t]|//|#|\*|/\*|[-+<>|]\s|import |from |func |def |class |return |if |catch"
+    r"^\s*(?:\d+[:|→\t]|===|//|#|\*|/\*|[-+<>|]\s|import |from |func |def |class |return |if |catch"
     r"|throw |except|raise |const |let |var |type |export |t\.|fmt\.|assert|case |\w+\()"
 )
 
@@ -175,7 +175,14 @@ def files_in(text: str) -> Iterator[str]:
             continue
         found = as_file(token)
         if found is not None and not found.startswith(_PASSING):
-            yield found
+            yield from _apart(found)
+
+
+def _apart(name: str) -> list[str]:
+    """Give two files that are written with a slash between them, `A.md/B.md`, each by itself."""
+    parts = name.split("/")
+    is_list = len(parts) > 1 and all(as_file(part) is not None for part in parts)
+    return parts if is_list else [name]
 
 
 def distinct_files(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
+from threadkeep.recall.fence import strip_context
+
 
 def words(text: str) -> frozenset[str]:
     """Give the words of a list that is written as one text."""
@@ -30,8 +32,6 @@ _UNREADABLE: Final = re.compile(
 )
 _BLANKS: Final = re.compile(r"\s+")
 
-# What recall gave to a prompt is not said again: it would be learned from for ever.
-_RECALLED: Final = ("<<<threadkeep-memory", "threadkeep-memory>>>")
 # Blocks that programs put into prompts: their notices, files, instructions, output.
 _INJECTED: Final = (
     *("system-reminder", "system_reminder", "local-command-stdout", "local-command-stderr"),
@@ -91,7 +91,7 @@ def plain(text: str, limit: int = FIELD_LIMIT) -> str:
 
 def readable(text: str, limit: int) -> str:
     """Make text readable, without what memory itself had put into it."""
-    return plain(without_recalled(text), limit)
+    return plain(strip_context(text), limit)
 
 
 def cut_middle(text: str, limit: int) -> str:
@@ -120,18 +120,6 @@ def cut_words(text: str, limit: int = SENTENCE_LIMIT) -> str:
     return (head[:space] if space > 0 else head).rstrip(" ,;:-([{\"'`") + "…"
 
 
-def without_recalled(text: str) -> str:
-    """Take out what memory itself had put into a text, to the end where a block is open."""
-    begin, end = _RECALLED
-    pieces = []
-    at = 0
-    while (start := text.find(begin, at)) >= 0:
-        pieces.append(text[at:start])
-        stop = text.find(end, start)
-        at = stop + len(end) if stop >= 0 else len(text)
-    return "".join([*pieces, text[at:]]) if pieces else text
-
-
 def without_injected(text: str) -> str:
     """Take out the blocks that programs put into what people write."""
     pieces = []
@@ -149,7 +137,7 @@ def without_injected(text: str) -> str:
 
 def asked(prompt: str) -> str:
     """Give what a person asked in a prompt; empty if a program wrote it."""
-    text = without_injected(without_recalled(prompt[:_PROMPT_LIMIT])).strip()
+    text = without_injected(strip_context(prompt[:_PROMPT_LIMIT])).strip()
     if text.startswith(_FIRST_WORDS_OF_PROGRAMS):
         return ""
     return "\n".join(line for line in text.split("\n") if not _MARKER_LINE.match(line)).strip()

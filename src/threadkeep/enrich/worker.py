@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.base.trouble import is_of_file
 from threadkeep.capture.transcripts import Sources
 from threadkeep.enrich.evidence import RunDone
 from threadkeep.enrich.material import Author, Material
@@ -19,7 +20,7 @@ from threadkeep.errors import NotFound
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.drafts import BY_RULES, Draft, Evidence
 from threadkeep.knowledge.linking import evidence_of_run
-from threadkeep.knowledge.nodes import nodes_by_rules, note_tried, write_node
+from threadkeep.knowledge.nodes import forget_tries, nodes_by_rules, note_tried, write_node
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.tickets import (
     Queue,
@@ -33,6 +34,7 @@ from threadkeep.knowledge.tickets import (
     requeue,
     skip,
 )
+from threadkeep.knowledge.vectors import unlock
 
 # Commands of one session belong together, so that more of them are taken at once. A model may take
 # minutes for each piece, and a lock is good for ten.
@@ -134,6 +136,7 @@ class Enricher:
         not tried five times within a second.
         """
         refuse_write(self._context.access)
+        unlock(self._context.db)  # what a new node replaces takes its vector along
         course = _Course(limit, at_once, Enriched({queue: Counts() for queue in BATCH}), [], set())
         try:
             with self._context.db.write() as tx:
@@ -158,6 +161,7 @@ class Enricher:
         refuse_write(self._context.access)
         with self._context.db.write() as tx:
             now = self._context.clock()
+            forget_tries(tx, now - _TRIED_AGAIN_MS)
             found = nodes_by_rules(tx, limit, tried_before=now - _TRIED_AGAIN_MS)
             note_tried(tx, [one.node for one in found], now)
             again = sum(requeue(tx, one.queue, one.targets, now) for one in found)
@@ -234,14 +238,16 @@ class Enricher:
     def _store_one(self, tx: Tx, queue: Queue, one: _Written, now: int) -> str | None:
         """Write a node with all that belongs to it, or nothing of it; give what went wrong."""
         tx.execute("SAVEPOINT node")
+        problem = None
         try:
             self._put_node(tx, queue, one, now)
-        except Exception as error:  # noqa: BLE001  (one node must not stop the others)
+        except Exception as error:
+            if is_of_file(error):
+                raise  # no node can be written: that is no fault of this one, and counts as no try
             tx.execute("ROLLBACK TO node")
-            return _told(error)
-        finally:
-            tx.execute("RELEASE node")
-        return None
+            problem = _told(error)
+        tx.execute("RELEASE node")
+        return problem
 
     def _put_node(self, tx: Tx, queue: Queue, one: _Written, now: int) -> None:
         tickets, subject = one.piece

@@ -13,6 +13,7 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.base.engine import engine
 from threadkeep.base.files import wal_allowed
+from threadkeep.capture.rederiving import Places
 from threadkeep.chat import layout as chat_layout
 from threadkeep.collect.shell_init import SHELLS, Action, install, start_up_files
 from threadkeep.doctor.capture_facts import look_at_capture
@@ -28,13 +29,19 @@ from threadkeep.doctor.facts import (
     StoreFacts,
 )
 from threadkeep.doctor.findings import Finding, Level, worst
-from threadkeep.doctor.repairs import clear_indexes, drop_twins, give_back_tickets
+from threadkeep.doctor.repairs import (
+    clear_indexes,
+    drop_twins,
+    give_back_tickets,
+    remake_positions,
+)
 from threadkeep.doctor.store_facts import Known, look_at_store
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
 from threadkeep.home.learning import enrich
 from threadkeep.home.observed_status import ask_listener
 from threadkeep.home.observing import socket_path
+from threadkeep.home.units import is_installed, unit_for
 from threadkeep.home.watchdog import look_once, place_of
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import QUERIES
@@ -112,6 +119,7 @@ def gather(home: "Home", path: str | Path | None = None, *, version: str, now: i
         hooks=tuple(_hooks(home)),
         enriches=home.config.enrich.enabled,
         model=_model(home),
+        service_installed=_service_installed(home),
         **_listening(home),
     )
     return _with_capture(home, path, facts) if usable else facts
@@ -215,6 +223,12 @@ def _listening(home: "Home") -> dict[str, str | None]:
     return {"listener": said, "listener_trouble": found.trouble}
 
 
+def _service_installed(home: "Home") -> bool:
+    with suppress(ThreadkeepError):
+        return is_installed(unit_for(sys.platform, home.environ, (), user=os.getuid()))
+    return False
+
+
 # ---------------------------------------------------------------------- deep
 
 
@@ -291,7 +305,8 @@ class Repaired(msgspec.Struct, frozen=True):
 def repair(home: "Home", path: str | Path | None = None) -> Repaired:
     """Make the full-text indexes of the chat and the knowledge store anew, and retry lost work.
 
-    Nodes that are there twice go. What was said and captured is not touched.
+    Nodes that are there twice go, and logs that could not be read on are. What was said and
+    captured is not touched.
     """
     if home.chat_path().exists():
         with home.chat(must_exist=True) as chat:
@@ -304,6 +319,9 @@ def repair(home: "Home", path: str | Path | None = None) -> Repaired:
             indexed = clear_indexes(tx)
             tickets = give_back_tickets(tx, now_ms())
             twins = drop_twins(tx)
+            positions = remake_positions(tx, Places(history.around, history.sources))
+        if positions:
+            history.capture()
         indexed += history.reindex()
         if tickets:
             enrich(home, history, at_once=True, with_model=False)

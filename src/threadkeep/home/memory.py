@@ -4,16 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from threadkeep.embed.choosing import choose
-from threadkeep.enrich.grounding import Answered, Passage
-from threadkeep.enrich.modelling import make_answerer
 from threadkeep.home.history import all_sources
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.vector_rows import has_vectors
+from threadkeep.knowledge.vector_rows import vector_model
 from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.memory import Memory
 
 if TYPE_CHECKING:
+    from threadkeep.enrich.grounding import Answered, Passage
     from threadkeep.home.facade import Home
 
 Tell = Callable[[str], None]
@@ -35,9 +33,11 @@ def open_memory(home: "Home", store: KnowledgeStore) -> Memory:
 def _meaning(home: "Home", store: KnowledgeStore) -> Meaning | None:
     """Give what compares by meaning, where the file has vectors and their model can be had."""
     with store.context.db.read() as tx:
-        made_by = has_vectors(tx)
+        made_by = vector_model(tx)
     if made_by is None:
         return None  # nothing to compare with: numpy is not even loaded
+    from threadkeep.embed.choosing import choose  # noqa: PLC0415  (loads a client of HTTP)
+
     embedder = choose(home.config.embeddings, home.paths().cache, home.environ).embedder
     if embedder is None:
         return None
@@ -48,6 +48,10 @@ def _meaning(home: "Home", store: KnowledgeStore) -> Meaning | None:
 
 def answering(
     home: "Home", memory: Memory, tell: Tell = lambda _: None
-) -> Callable[[str, Sequence[Passage]], Answered | None] | None:
+) -> "Callable[[str, Sequence[Passage]], Answered | None] | None":
     """Give the model that answers from passages, None where none is configured or ready."""
+    if not home.config.model.url:
+        return None
+    from threadkeep.enrich.modelling import make_answerer  # noqa: PLC0415  (loads a client of HTTP)
+
     return make_answerer(home.config.model, memory.store.context, home.environ, tell=tell)

@@ -23,13 +23,14 @@ from threadkeep.base.processes import my_mark
 from threadkeep.base.sqlite import Database
 from threadkeep.collect.observing import FALLBACK, Observations
 from threadkeep.collect.visits import rules_of
-from threadkeep.errors import Conflict, NotFound, ThreadkeepError
+from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.home.keeping import serve_lock, served_already, shake_hands
 from threadkeep.home.learning import release_claims
 from threadkeep.home.observing import fallback_folders, open_observations, socket_path
 from threadkeep.home.parts import Around, all_parts
 from threadkeep.home.supervising import Bell, Books, Tell, slept_for, start_all
 from threadkeep.home.thrift import give_back, share_one_arena
+from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.service_state import (
     PartState,
@@ -110,12 +111,12 @@ def _run(around: Around, stop: threading.Event, clock: Clock) -> None:
         beating.start()
         beating.join()
         _leave(threads)
+        if pulse.trouble is not None:
+            raise pulse.trouble
         with suppress(ThreadkeepError):
             release_claims(database, budget=_LAST_PATIENCE)
         with suppress(ThreadkeepError):
             books.save()
-    if pulse.trouble is not None:
-        raise pulse.trouble
 
 
 def _leave(threads: list[threading.Thread]) -> None:
@@ -158,9 +159,8 @@ class Pulse:
 
     def look(self) -> None:
         """Look once."""
-        if self._database.wal.lost:
-            # Whatever is written now would go nowhere; only a new process opens the new file.
-            self.trouble = _lost(self._database)
+        self.trouble = _lost(self._database) or _outgrown(self._database)
+        if self.trouble is not None:
             self._bell.stop.set()
             return
         wall, steady = self._clock(), self._monotonic()
@@ -179,12 +179,24 @@ class Pulse:
                     note_beat(tx, my_mark(), wall)
 
 
-def _lost(database: Database) -> ThreadkeepError:
+def _lost(database: Database) -> ThreadkeepError | None:
+    """Whatever is written now would go nowhere; only a new process opens the new file."""
     try:
         database.wal.refuse_lost()
     except ThreadkeepError as error:
         return error
-    return ThreadkeepError(f"{database.path} was replaced", hint="start it again")
+    return None
+
+
+def _outgrown(database: Database) -> ThreadkeepError | None:
+    """A newer program brought the file up while this one has it open: it must not write on."""
+    with suppress(ThreadkeepError), database.read() as tx:
+        version = user_version(tx)
+        if version > SCHEMA_VERSION:
+            told = f"a newer program brought {database.path} to schema version {version}"
+            msg = f"{told}; this one writes {SCHEMA_VERSION}"
+            return SchemaMismatch(msg, hint="pip install --upgrade threadkeep, then start it again")
+    return None
 
 
 # ---------------------------------------------------------------------- one process for each store

@@ -2,6 +2,6 @@
 
 from threadkeep.knowledge.drafts import Outcome
 from threadkeep.knowledge.records import Kind, Role
-from threadkeep.recall.records import Kind as HitKind
+from threadkeep.recall.records import Filters, Kind as HitKind
 
-__all__ = ["HitKind", "Kind", "Outcome", "Role"]
+__all__ = ["Filters", "HitKind", "Kind", "Outcome", "Role"]

@@ -171,8 +171,14 @@ def start_commands(unit: Unit, action: Action) -> list[Words]:
         again = [] if action == "create" else [("launchctl", "bootout", _target(unit))]
         return [*again, ("launchctl", "bootstrap", f"gui/{unit.user}", str(unit.path))]
     control = ("systemctl", "--user")
-    begin = "start" if action == "keep" else "restart"
-    return [(*control, "daemon-reload"), (*control, "enable", NAME), (*control, begin, NAME)]
+    # Restarted in any case: what runs may be of an older version than the file that starts it.
+    return [(*control, "daemon-reload"), (*control, "enable", NAME), (*control, "restart", NAME)]
+
+
+def is_installed(unit: Unit) -> bool:
+    """Tell whether the file of a unit is there, and ours."""
+    there = _content(unit.path)
+    return there is not None and _made(there) is not None
 
 
 def stop_commands(unit: Unit) -> list[Words]:
@@ -219,8 +225,7 @@ def install(plan: Plan, run: Run) -> list[Ran]:
 
 def plan_uninstall(unit: Unit) -> Plan:
     """Look what has to be undone; a file that is not ours is left alone."""
-    there = _content(unit.path)
-    if there is None or _made(there) is None:
+    if not is_installed(unit):
         return Plan(unit, "nothing")
     aside = _aside(unit.path)
     return Plan(unit, "remove", aside if aside.exists() else None)
@@ -311,8 +316,7 @@ def _run_all(commands: Sequence[Words], run: Run) -> list[Ran]:
 
 def unit_state(unit: Unit, run: Run) -> UnitState:
     """Ask what the system knows of a unit."""
-    there = _content(unit.path)
-    installed = there is not None and _made(there) is not None
+    installed = is_installed(unit)
     if unit.system == "launchd":
         found = run(("launchctl", "print", _target(unit)))
         state = "loaded" if found.done else None

@@ -59,6 +59,11 @@ class Alarm(msgspec.Struct, frozen=True):
         return found if isinstance(found, str) else None
 
     @property
+    def key(self) -> Key | None:
+        """What it is about; None if nobody can tell, so that it is left alone."""
+        return None if self.source is None else (self.invariant, self.source)
+
+    @property
     def since_ms(self) -> int | None:
         """Since when the rule is broken, as far as its details tell."""
         found = _details(self.details_json).get("since_ms")
@@ -98,10 +103,9 @@ def settle_alarms(
     A violation that comes back within `interval_ms` after its alarm was raised opens that alarm
     again: no row is added more often than that.
     """
-    standing = {_key(alarm): alarm for alarm in _alarms(tx, "unresolved_alarms")}
+    standing = {alarm.key: alarm for alarm in _alarms(tx, "unresolved_alarms")}
     recent = {
-        _key(alarm): alarm
-        for alarm in _alarms(tx, "alarms_resolved_after", after=now - interval_ms)
+        alarm.key: alarm for alarm in _alarms(tx, "alarms_resolved_after", after=now - interval_ms)
     }
     raised, reopened = [], []
     for key, violation in violations.items():
@@ -168,12 +172,6 @@ def _tick(tx: Tx, alarm: Alarm, now: int) -> Alarm | None:
 def _count_ticks(tx: Tx, alarm: Alarm, ticks: int) -> None:
     if alarm.clean_ticks != ticks:
         tx.run("set_clean_ticks", {"id": alarm.id, "ticks": ticks})
-
-
-def _key(alarm: Alarm) -> Key | None:
-    """Give what an alarm is about; None if nobody can tell, so that it is left alone."""
-    source = alarm.source
-    return None if source is None else (alarm.invariant, source)
 
 
 def _details(text: object) -> dict[str, object]:

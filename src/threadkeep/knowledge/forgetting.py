@@ -52,11 +52,11 @@ _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
     "watch": ("drop_watch",),
     "waiting_lesson": ("drop_waiting_lesson",),
 }
-_LEARNED: Final[dict[Queue, Evidence]] = {
-    "shell": "event",
-    "agentic": "segment",
-    "browser": "visit",
-    "workflow": "run",
+_QUEUES: Final[dict[Evidence, Queue]] = {
+    "event": "shell",
+    "segment": "agentic",
+    "visit": "browser",
+    "run": "workflow",
 }
 _EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
 _NODE_STEPS: Final = (
@@ -78,7 +78,7 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
     if kind == "entity":
         _erase_entities(tx, numbers)
         return 0
-    nodes = forsake(tx, kind, numbers) if kind in _EVIDENCE else 0
+    nodes = forsake(tx, kind, numbers)
     beside = _beside_events(tx, numbers) if kind == "event" else (set(), set())
     if kind == "event":
         _remember_commands(tx, numbers)
@@ -91,19 +91,26 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
     return nodes
 
 
-def forsake(tx: Tx, kind: str, ids: Iterable[int]) -> int:
-    """Take out the nodes that tell of rows, and have all else they told of learned anew."""
+def forsake(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
+    """Take out the nodes that tell of rows; what nobody tells of then is learned anew."""
     numbers = set(ids)
-    nodes = {node for number in numbers for node in _column(tx, f"nodes_of_{kind}", number)}
+    nodes = {node for number in numbers for node in _tellers(tx, kind, number)}
     rest = {
-        queue: {n for node in nodes for n in _column(tx, f"{what}s_of_node", node)}
-        - (numbers if what == kind else set())
-        for queue, what in _LEARNED.items()
+        what: {n for node in nodes for n in _column(tx, f"{what}s_of_node", node)}
+        for what in _QUEUES
     }
     gone = erase_nodes(tx, nodes)
-    for queue, targets in rest.items():
-        learn_again(tx, queue, targets)
+    for what, queue in _QUEUES.items():
+        left = rest[what] - numbers if what == kind else rest[what]
+        learn_again(tx, queue, [n for n in left if not _column(tx, f"nodes_of_{what}", n)])
     return gone
+
+
+def _tellers(tx: Tx, kind: Kind, number: int) -> list[int]:
+    if kind not in _EVIDENCE:
+        return []
+    beside = _column(tx, "nodes_beside_visit", number) if kind == "visit" else []
+    return _column(tx, f"nodes_of_{kind}", number) + beside
 
 
 def want_cleaning(tx: Tx) -> None:
@@ -129,10 +136,7 @@ def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
 def doomed_nodes(tx: Tx, gone: Mapping[Kind, set[int]]) -> set[int]:
     """Name the nodes that tell of these rows, or are among them."""
     told = (
-        node
-        for kind in _EVIDENCE
-        for row in gone.get(kind, ())
-        for node in _column(tx, f"nodes_of_{kind}", row)
+        node for kind in _EVIDENCE for row in gone.get(kind, ()) for node in _tellers(tx, kind, row)
     )
     return {*gone.get("node", ()), *told}
 

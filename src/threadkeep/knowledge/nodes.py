@@ -290,6 +290,11 @@ def note_tried(tx: Tx, nodes: Iterable[int], now: int) -> None:
         tx.run("node_is_tried", {"id": node, "now": now})
 
 
+def forget_tries(tx: Tx, before: int) -> None:
+    """Forget which nodes were tried before a moment."""
+    tx.run("forget_tries", {"before": before})
+
+
 def _home(tx: Tx, node: int) -> tuple[Queue | None, tuple[int, ...]]:
     """Give the queue that a node came from, and the rows that it is about."""
     for queue, about in _ABOUT.items():

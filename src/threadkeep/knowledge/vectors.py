@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.knowledge.forgetting import vectors_are
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.vector_rows import (
     KINDS,
@@ -305,6 +306,14 @@ def load_extension(database: Database) -> str:
     if not loaded:
         return "this Python cannot load extensions of SQLite, so knowledge_vectors is left alone"
     return ""
+
+
+def unlock(database: Database) -> bool:
+    """Make the contract's vectors writable, where a file has some; tell whether they are."""
+    with database.read() as tx:
+        if not vectors_are(tx, "locked"):
+            return True
+    return not load_extension(database)
 
 
 def open_contract_vectors(tx: Tx, model: str) -> str:

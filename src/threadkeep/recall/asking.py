@@ -28,8 +28,8 @@ _BEHIND: Final = 16  # messages that are looked at for the answer; most are call
 _ANSWERS: Final = 4  # of these, what an agent said
 _NEXT_WEIGHT: Final = 0.6
 _OF_EACH: Final = 1_000  # characters of a message that tell what its session is about
-# How likely the answer stands in such a text. A prompt says what is wrong, not why; what was learned
-# says again what a message says better; a call is a file's text.
+# How likely the answer stands in such a text. A prompt says what is wrong, not why; a node says
+# again what a message says better; a call is a file's text.
 _OF_A_PROMPT: Final = 0.6
 _OF_A_NODE: Final = 0.7
 _OF_A_CALL: Final = 0.7

@@ -31,6 +31,8 @@ _SAME_KIND: Final = 0.2
 _PASSED: Final = 1.0
 _SAME_SESSION: Final = 0.2
 _CHANGED: Final = 0.2
+_FEW_WORDS: Final = 6
+_LEAST_OF_FEW: Final = 0.75  # of a short error, a word that is not there may be all of it
 _LEAST_MATCH: Final = 0.34
 
 Evidence = Literal["same session", "later session", "not fixed yet"]
@@ -125,7 +127,8 @@ def _of_ci(tx: Tx, refs: Sequence[str]) -> list[Failed]:
 
 def _matching(found: Sequence[Failed], words: Sequence[str]) -> list[Failed]:
     by_match = [(match_of(words, one), one) for one in found]
-    enough = [pair for pair in by_match if pair[0] >= _LEAST_MATCH]
+    least = _LEAST_OF_FEW if len(words) <= _FEW_WORDS else _LEAST_MATCH
+    enough = [pair for pair in by_match if pair[0] >= least]
     enough.sort(key=lambda pair: (-pair[0], -pair[1].run.at))
     tries: dict[tuple[str, str], Failed] = {}
     for _, one in enough:  # tries of one session end together: the last of them is told

@@ -11,7 +11,7 @@ from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.things import BATCH, index_things, is_behind, is_indexable
 from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.opening import open_ref
-from threadkeep.recall.recalling import Asked, recall_in
+from threadkeep.recall.recalling import Asked, meant, recall_in
 from threadkeep.recall.records import Filters, Found, Opened
 from threadkeep.sources.records import Source
 
@@ -24,6 +24,7 @@ ANYTHING: Final = Filters()
 DEFAULTS: Final = RecallSettings()
 # A question does not wait for a writer: what is not indexed yet is found without its neighbours.
 _PATIENCE: Final = 0.2
+_MOST: Final = 100_000  # hits; no question has more candidates
 
 
 class Memory:
@@ -59,9 +60,11 @@ class Memory:
         """
         self._catch_up()
         now = self.clock()
-        asked = Asked(text, filters, max(0, limit), explain, self.settings, now, self.zone)
+        most = min(max(0, limit), _MOST)
+        asked = Asked(text, filters, most, explain, self.settings, now, self.zone)
+        compared = meant(self.meaning, text)
         with self.store.context.db.read() as tx:
-            return recall_in(tx, self.sources, asked, self.meaning)
+            return recall_in(tx, self.sources, asked, compared)
 
     def open(self, ref: str, around: int = 3) -> Opened:
         """Open a hit at its place, with so many neighbours on each side."""

@@ -9,6 +9,7 @@ import msgspec
 
 from threadkeep.base.config import RecallSettings
 from threadkeep.base.sqlite import Tx
+from threadkeep.errors import ThreadkeepError
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
 from threadkeep.knowledge.candidates import Scope, narrowed
@@ -33,6 +34,7 @@ from threadkeep.recall.snippets import Marks, marks_of
 from threadkeep.recall.terms import Question, read_question
 
 _SOURCES: Final = frozenset(("shell", "agent", "browser", "ci"))
+_MEANT: Final = 8_000  # characters of a question that its vector is made of
 _HARNESSES: Final = {"claude": "claude-code", "workflow": "ci"}
 
 
@@ -67,22 +69,44 @@ def scope_of(filters: Filters) -> Scope:
     )
 
 
-def recall_in(tx: Tx, sources: Sources, asked: Asked, meaning: Meaning | None) -> Found:
+class Meant(NamedTuple):
+    """A question compared by its vector, or the reason why it is not."""
+
+    by: ByMeaning | None = None
+    note: str = ""
+
+
+def meant(meaning: Meaning | None, text: str) -> Meant:
+    """Make the vector of a question, outside of any transaction: a server may take its time.
+
+    A model that fails is told of; the words of the question are looked for all the same.
+    """
+    question = read_question(text)
+    if meaning is None or not question.clues or question.must:
+        return Meant()
+    said = text[:_MEANT].encode("utf-8", "replace").decode()
+    try:
+        return Meant(ByMeaning(meaning, meaning.embedder.embed([said])[0]))
+    except ThreadkeepError as error:
+        return Meant(note=f"only words were compared: {error.message}")
+
+
+def recall_in(tx: Tx, sources: Sources, asked: Asked, meant: Meant) -> Found:
     """Answer a question inside one transaction."""
     question = read_question(asked.text)
     scope = narrowed(tx, scope_of(asked.filters))
     pool = find(tx, question, scope) if question.clues else _without_words(tx, asked, scope)
     candidates = by_words(tx, pool, scope)
-    if meaning is not None and question.clues and not question.must:
-        vector = meaning.embedder.embed([asked.text])[0]
-        candidates = add_meaning(tx, ByMeaning(meaning, vector), candidates, scope)
+    if meant.by is not None:
+        candidates = add_meaning(tx, meant.by, candidates, scope)
     ranked = _ordered(candidates, question, asked)
     shower = _Shower(tx, sources, marks_of(question))
     kept = collapse(shower.seen(ranked, asked.limit), asked.limit, shower.text_of)
     hits = _shown(shower, kept, (asked, pool, question))
     compared = max(pool.compared, len(candidates))
-    meant = any(one.meaning is not None for one in candidates)
-    return Found(asked.text, hits, compared, meant, _notes(question, asked, scope, shower))
+    compared_by_it = any(one.meaning is not None for one in candidates)
+    notes = (*_notes(question, asked, scope, shower), *filter(None, [meant.note]))
+    return Found(asked.text, hits, compared, compared_by_it, notes)
 
 
 def _ordered(candidates: Sequence[Candidate], question: Question, asked: Asked) -> list[Ranked]:

@@ -89,7 +89,8 @@ def span_of(day: date | None, since: int | None, until: int | None, zone: tzinfo
     if since is not None or until is not None:
         msg = "a day and a span of time were both given"
         raise Invalid(msg, hint="give the day alone, or when to begin and to end")
-    return Span(_midnight(day, zone), _midnight(day + _ONE_DAY, zone))
+    after = _END_OF_TIME if day == date.max else _midnight(day + _ONE_DAY, zone)
+    return Span(_midnight(day, zone), after)
 
 
 def in_time(moments: Iterable[Moment]) -> list[Moment]:

@@ -10,21 +10,32 @@ from threadkeep.cli.command import Call, Function
 from threadkeep.cli.history.opening import read_times, typed
 from threadkeep.cli.output import warn
 from threadkeep.errors import Busy, ReadOnly
-from threadkeep.home.spoken import HitKind, Outcome, Role
+from threadkeep.home.spoken import Filters, HitKind, Outcome, Role
 
 if TYPE_CHECKING:
-    from threadkeep.home.recalled import Filters, Hit, Memory
+    from threadkeep.home.recalled import Hit, Memory
 
 
 @contextmanager
 def remembering(call: Call) -> Iterator["Memory"]:
-    """Open memory; what came since the last look is indexed where the store can be written."""
+    """Open memory; what came since the last look is collected and indexed where that can be."""
+    _collect(call)
     with _opened(call) as memory:
         try:
             memory.index()
         except (Busy, ReadOnly) as error:
             warn(f"what came last may be missing: {error.message}")
         yield memory
+
+
+def _collect(call: Call) -> None:
+    """Take in what shells and browsers have left for the home's own store."""
+    from threadkeep.home.observed import collected, reports_waiting
+
+    if call.db is None and reports_waiting(call.home):
+        with collected(call.home) as (_, trouble):
+            if trouble is not None:
+                warn(f"commands and visits that wait are missing: {trouble.message}")
 
 
 def _opened(call: Call) -> "Memory":
@@ -66,10 +77,8 @@ def filter_options(function: Function) -> Function:
     return function
 
 
-def read_filters(*, since: str | None, until: str | None, **chosen: Any) -> "Filters":
+def read_filters(*, since: str | None, until: str | None, **chosen: Any) -> Filters:
     """Read the options that say what a hit must be."""
-    from threadkeep.home.recalled import Filters
-
     first, last = read_times(since, until)
     return Filters(since=first, until=last, **chosen)
 

@@ -53,13 +53,15 @@ def _note(content: dict[str, Any]) -> Iterator[str]:
     yield one_line(content["summary"])
     for name, word in _LISTS:
         yield from (f"{word}: {one_line(one)}" for one in _texts(content.get(name)))
-    for one in content.get("design_decisions") or ():
+    weighed = content.get("design_decisions")
+    for one in weighed if isinstance(weighed, list) else ():
         if isinstance(one, dict):
             chosen, other, why = (one_line(str(one.get(name) or "?")) for name in _CHOICE)
             yield f"chosen: {chosen}, not {other}: {why}"
     mentioned = content.get("entities")
-    for name in _MENTIONS if isinstance(mentioned, dict) else ():
-        if names := _texts(mentioned.get(name)):
+    known = mentioned if isinstance(mentioned, dict) else {}
+    for name in _MENTIONS:
+        if names := _texts(known.get(name)):
             yield f"{name.replace('_', ' ')}: {', '.join(map(one_line, names))}"
     if tags := _texts(content.get("tags")):
         yield f"tags: {', '.join(map(one_line, tags))}"

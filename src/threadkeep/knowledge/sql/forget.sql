@@ -5,46 +5,29 @@
 -- name: nodes_of_event
 SELECT knowledge_node_id FROM knowledge_node_events WHERE event_id = :id
 
--- name: unlink_event
-DELETE FROM knowledge_node_events WHERE event_id = :id
-
 -- name: nodes_of_segment
 SELECT knowledge_node_id FROM knowledge_node_agentic_sessions WHERE agentic_session_id = :id
-
--- name: unlink_segment
-DELETE FROM knowledge_node_agentic_sessions WHERE agentic_session_id = :id
 
 -- name: nodes_of_legacy
 SELECT knowledge_node_id FROM knowledge_node_claude_sessions WHERE claude_session_id = :id
 
--- name: unlink_legacy
-DELETE FROM knowledge_node_claude_sessions WHERE claude_session_id = :id
-
--- What a shell did is told with the pages that were looked at up to five minutes before and after, and meanwhile:
--- such a node is not linked to them. A command that ran for more than six hours is not thought of.
 -- name: nodes_of_visit
 SELECT knowledge_node_id FROM knowledge_node_browser_events WHERE browser_event_id = :id
-UNION
+
+-- What a shell did is told with the pages that were looked at meanwhile, and five minutes before and after, without a
+-- link to them. A command that ran for more than six hours is not thought of.
+-- name: nodes_beside_visit
 SELECT l.knowledge_node_id FROM browser_events AS v
 JOIN events AS e ON e.timestamp BETWEEN v.timestamp - 21600000 AND v.timestamp + 21600000 AND e.source_kind = 'shell'
 JOIN knowledge_node_events AS l ON l.event_id = e.id
 WHERE v.id = :id GROUP BY l.knowledge_node_id
 HAVING min(e.timestamp) <= v.timestamp + 300000 AND max(e.timestamp) >= v.timestamp - 300000
 
--- name: unlink_visit
-DELETE FROM knowledge_node_browser_events WHERE browser_event_id = :id
-
 -- name: nodes_of_run
 SELECT knowledge_node_id FROM knowledge_node_workflow_runs WHERE run_id = :id
 
--- name: unlink_run
-DELETE FROM knowledge_node_workflow_runs WHERE run_id = :id
-
 -- name: nodes_of_lesson
 SELECT knowledge_node_id FROM knowledge_node_lessons WHERE lesson_id = :id
-
--- name: unlink_lesson
-DELETE FROM knowledge_node_lessons WHERE lesson_id = :id
 
 -- name: events_of_node
 SELECT event_id FROM knowledge_node_events WHERE knowledge_node_id = :id

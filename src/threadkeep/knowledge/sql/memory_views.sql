@@ -3,6 +3,10 @@
 -- piece: place
 e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, e.error, e.hash
 
+-- Conversations of probes are in the archive like all others.
+-- piece: no_probe
+NOT EXISTS (SELECT 1 FROM agentic_sessions AS p WHERE p.session_id = s.session_id AND p.harness = s.harness AND p.probe_tag IS NOT NULL)
+
 -- ------------------------------------------------------------------ archived tool calls
 
 -- name: entries_to
@@ -11,7 +15,7 @@ SELECT max(id) FROM (SELECT id FROM tk_entries WHERE id > :after ORDER BY id LIM
 -- Claude Code's calls are events, too, and are counted there.
 -- name: results_between
 SELECT {place}, s.session_id, s.harness, s.cwd FROM tk_entries AS e JOIN tk_sessions AS s ON s.id = e.session
-WHERE e.id > :after AND e.id <= :upto AND e.kind = 'tool_result' AND s.harness <> 'claude-code' ORDER BY e.id
+WHERE e.id > :after AND e.id <= :upto AND e.kind = 'tool_result' AND s.harness <> 'claude-code' AND {no_probe} ORDER BY e.id
 
 -- name: calls_before
 SELECT {place} FROM tk_entries AS e
@@ -25,7 +29,7 @@ ORDER BY e.line, e.part LIMIT :limit
 -- name: failed_results
 SELECT {place}, s.session_id, s.harness, s.cwd, s.project, f.rank FROM tk_entry_words AS f
 JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
-WHERE tk_entry_words MATCH :match AND e.kind = 'tool_result' AND e.error = 1
+WHERE tk_entry_words MATCH :match AND e.kind = 'tool_result' AND e.error = 1 AND {no_probe}
   AND (CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
   AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
   AND (CAST(:branch AS TEXT) IS NULL OR s.git_branch = :branch)
@@ -36,6 +40,7 @@ ORDER BY f.rank LIMIT :limit
 SELECT {place}, s.session_id, s.harness, s.cwd, s.project FROM tk_entry_words AS f
 JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
 WHERE tk_entry_words MATCH :match AND e.kind = 'tool_call' AND e.at > :at AND (s.project = :project OR s.cwd = :cwd) AND e.session <> :session
+  AND {no_probe}
 ORDER BY e.at LIMIT :limit
 
 -- name: result_behind
@@ -66,7 +71,7 @@ UNION ALL SELECT excerpt FROM workflow_log_excerpts WHERE job_id IN (SELECT id F
 
 -- name: sessions_in_span
 SELECT s.id, s.harness, s.session_id, s.project, s.ended_at FROM tk_sessions AS s
-WHERE coalesce(s.ended_at, 0) >= :since AND coalesce(s.started_at, 0) < :until AND s.hidden = 0 AND s.is_subagent = 0 AND s.entries > 0
+WHERE coalesce(s.ended_at, 0) >= :since AND coalesce(s.started_at, 0) < :until AND s.hidden = 0 AND s.is_subagent = 0 AND s.entries > 0 AND {no_probe}
   AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
 ORDER BY s.ended_at DESC LIMIT :limit
 

@@ -94,10 +94,15 @@ UPDATE agentic_sessions SET last_enriched_content_hash = :hash WHERE id = :id AN
 
 -- One that was tried since then waits: else a few that a model cannot write would keep it from all others.
 -- name: nodes_by_author
-SELECT id FROM knowledge_nodes WHERE enrichment_model = :model AND (updated_at <= created_at OR updated_at < :tried_before) ORDER BY id DESC LIMIT :limit
+SELECT id FROM knowledge_nodes WHERE enrichment_model = :model
+  AND NOT EXISTS (SELECT 1 FROM tk_model_tried AS t WHERE t.node = knowledge_nodes.id AND t.at >= :tried_before)
+ORDER BY id DESC LIMIT :limit
 
 -- name: node_is_tried
-UPDATE knowledge_nodes SET updated_at = :now WHERE id = :id
+INSERT INTO tk_model_tried (node, at) VALUES (:id, :now) ON CONFLICT (node) DO UPDATE SET at = excluded.at
+
+-- name: forget_tries
+DELETE FROM tk_model_tried WHERE at < :before
 
 -- ------------------------------------------------------------------ entities
 

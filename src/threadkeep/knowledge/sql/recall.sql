@@ -94,6 +94,7 @@ SELECT id, created_at, CAST(content AS BLOB), CAST(embed_text AS BLOB), CAST(tag
 FROM knowledge_nodes WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
 
 -- What a node rests on: the latest of each kind; a probe is told apart.
+-- A node about a run of CI is about the run, whatever sessions were at work then.
 -- name: grounds_of_node
 SELECT source, at, harness, CAST(cwd AS BLOB), CAST(repo AS BLOB), CAST(branch AS BLOB), probe FROM (
   SELECT 'shell' AS source, e.timestamp AS at, NULL AS harness, e.cwd AS cwd, e.git_repo AS repo, e.git_branch AS branch,
@@ -111,7 +112,7 @@ SELECT source, at, harness, CAST(cwd AS BLOB), CAST(repo AS BLOB), CAST(branch A
   UNION ALL
   SELECT 'ci', coalesce(r.completed_at, r.started_at, r.first_seen_at), NULL, NULL, r.repo, r.head_branch, 0
   FROM knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id WHERE l.knowledge_node_id = :id
-) ORDER BY at DESC LIMIT 50
+) ORDER BY source = 'ci' DESC, at DESC LIMIT 50
 
 -- name: things_ci
 SELECT id, coalesce(completed_at, started_at, first_seen_at), CAST(repo AS BLOB), CAST(head_branch AS BLOB), head_sha, event, status,

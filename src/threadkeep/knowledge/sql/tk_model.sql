@@ -29,3 +29,9 @@ CREATE TABLE IF NOT EXISTS tk_model_refused (
   at INTEGER NOT NULL, -- epoch milliseconds; rows of a quarter ago are dropped
   PRIMARY KEY (digest, model)
 ) WITHOUT ROWID;
+
+-- Nodes that a model was asked to write better, whether or not it could; rows go after a while.
+CREATE TABLE IF NOT EXISTS tk_model_tried (
+  node INTEGER PRIMARY KEY,          -- row of knowledge_nodes
+  at INTEGER NOT NULL
+);
