@@ -1,6 +1,5 @@
 """recall, ask, fixed, timeline, context, open, enrich and others: memory as a person asks it."""
 
-import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -14,6 +13,7 @@ from tests.cli.histories import claude_log, said
 from tests.conftest import REPO
 from threadkeep.home import Home
 from threadkeep.home.learning import enrich, learn_all
+from threadkeep.knowledge.versions import NEWEST_READABLE
 
 DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
 BROKER = "which message broker did we choose"
@@ -84,12 +84,13 @@ def test_filters_choose_and_wrong_ones_are_refused(demo: Run) -> None:
     hits = document(demo("recall", "--json", "test", "--project", "harbor", "--role", "user"))
     assert {(hit["project"], hit["role"]) for hit in hits["hits"]} == {("harbor", "user")}
     assert "--kind" in demo("recall", "x", "--kind", "nonsense", code=2).stderr
-    assert "since" in demo("recall", "x", "--since", "soonish", code=2).stderr
+    assert "'soonish' is no point" in demo("recall", "x", "--since", "soonish", code=2).stderr
     assert "nothing found" in demo("recall", "zzzunheardof").stderr
 
 
 def test_a_node_opens_as_a_note_that_leads_to_its_session(demo: Run) -> None:
-    ref = document(demo("recall", "--json", BROKER, "--kind", "node"))["hits"][0]["ref"]
+    found = document(demo("recall", "--json", "fog horn sensors mosquitto", "--kind", "node"))
+    ref = found["hits"][0]["ref"]
     shown = lines(demo("open", ref))
     assert shown[1].startswith("Asked: ")
     assert any(line.startswith("decided: Decided: mosquitto") for line in shown)
@@ -141,7 +142,9 @@ def test_every_quotation_stands_at_its_place(demo: Run) -> None:
 
 
 def test_ask_says_when_it_knows_little_or_nothing(demo: Run) -> None:
-    assert demo("ask", "who won the regatta of stone boats").stdout.startswith("Only weak evidence")
+    assert demo("ask", "who paints the tide tables of Lisbon").stdout.startswith(
+        "Only weak evidence"
+    )
     assert demo("ask", "zzzunheardof").stdout == "Nothing was found about this.\n"
 
 
@@ -225,7 +228,7 @@ def test_status_tells_nodes_vectors_queue_and_what_the_model_used_today(
 
 def test_embed_says_what_is_missing(own: Run, home: Path) -> None:
     (home / "config.toml").write_text('[embeddings]\nprovider = "off"\n')
-    assert "switched off" in own("embed", code=2).stderr
+    assert "switched off" in own("embed", code=3).stderr
 
 
 # ---------------------------------------------------------------------- other stores
@@ -252,13 +255,14 @@ def test_an_empty_store_has_an_answer_for_each(
     assert document(run(*words, "--json"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write")
 def test_a_store_that_can_only_be_read_answers_all_the_same(own: Run, home: Path) -> None:
     with closing(sqlite3.connect(home / "knowledge.db")) as database, database:
-        database.execute("PRAGMA user_version = 999")  # of a later version: it is not written to
+        database.execute(f"PRAGMA user_version = {NEWEST_READABLE}")  # only read, never written
     for words in ASKING.values():
         own(*words)
     assert "mosquitto" in own("recall", "mosquitto").stdout
+    for words in LEARNING.values():
+        assert "a newer Hippo" in own(*words, code=5).stderr
 
 
 def test_what_waits_in_the_spool_is_found_at_once(own: Run) -> None:
@@ -267,10 +271,15 @@ def test_what_waits_in_the_spool_is_found_at_once(own: Run) -> None:
 
 
 def test_hostile_text_does_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": HOSTILE, "input": {"command": HOSTILE}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": HOSTILE, "is_error": True}
     claude_log(
         tmp_path / "user",
-        said("user", f"needle {HOSTILE}", 1),
-        said("assistant", [{"type": "text", "text": f"needle because {HOSTILE}"}], 2),
+        said("user", f"find the needle {HOSTILE}", 1),
+        said("assistant", [call], 2),
+        said("user", [result], 3),
+        said("assistant", [{"type": "text", "text": f"needle found because {HOSTILE}"}], 4),
+        said("user", "thanks, now find the other needle in the hay", 5),
     )
     run("capture", "--quiet", "--user-home", str(tmp_path / "user"))
     node = document(run("recall", "--json", "needle", "--kind", "node"))["hits"][0]["ref"]

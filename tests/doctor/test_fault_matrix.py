@@ -189,6 +189,15 @@ def foreign_chat(ward: Ward) -> None:
     do(ward.chat, "CREATE TABLE theirs (x)")
 
 
+def break_schema(ward: Ward) -> None:
+    """Damage the name of a table: SQLite then quotes bytes that are no UTF-8."""
+    data = ward.knowledge.read_bytes()
+    row = b"sessionssessions\x03CREATE TABLE sessions"  # name, table, first page, statement
+    assert row in data
+    damaged = b"\xcc\xccssionssessions\x03CREATE TABLE (essions"
+    ward.knowledge.write_bytes(data.replace(row, damaged))
+
+
 def block_spool(ward: Ward) -> None:
     spool = ward.folder / "spool"
     spool.rmdir()
@@ -284,6 +293,7 @@ MATRIX: list[tuple[Damage, str, str, str, str]] = [
     (newer_knowledge, "knowledge", "version", "fail", "pip install --upgrade threadkeep"),
     (newer_chat, "chat", "version", "fail", "pip install --upgrade threadkeep"),
     (foreign_chat, "chat", "version", "fail", "mv {home}/chat.db"),
+    (break_schema, "knowledge", "file", "fail", "sqlite3 {home}/knowledge.db .recover"),
     (block_spool, "capture", "spool", "fail", "mv {home}/spool {home}/spool.other"),
     (break_config, "machine", "config", "fail", "edit the file"),
     (raise_alarm, "capture", "alarms", "fail", "threadkeep alarms list"),
@@ -374,6 +384,11 @@ def test_a_deep_check_finds_what_no_page_shows_and_it_is_remembered(
     assert finding.level == "fail"
     assert fix in finding.fix
     assert ward.found(store, "deep check") == finding
+
+
+def test_a_schema_that_cannot_be_read_is_told_by_a_deep_check(ward: Ward) -> None:
+    break_schema(ward)
+    assert ward.found("knowledge", "file", deep=True).level == "fail"
 
 
 def test_the_age_of_a_deep_check_is_shown(ward: Ward) -> None:

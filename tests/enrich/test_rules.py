@@ -165,6 +165,18 @@ def test_commits_are_read_from_what_git_prints() -> None:
     ]
 
 
+def test_the_line_that_says_what_failed_is_told_before_the_one_that_says_that_it_did() -> None:
+    said = "state_test.go:186:2: Error return value is not checked (errcheck)"
+    output = f"[lint] ERROR task failed\n{said}\n=== CONT  TestBufferedError\n1 issues:"
+    assert ids.error_lines(output) == [said]
+    assert ids.error_lines("[lint] ERROR task failed") == ["[lint] ERROR task failed"]
+
+
+def test_two_files_with_a_slash_between_them_are_two() -> None:
+    assert list(ids.files_in("see AGENTS.md/CLAUDE.md")) == ["AGENTS.md", "CLAUDE.md"]
+    assert list(ids.files_in("see docs.md/a/b.py")) == ["docs.md/a/b.py"]
+
+
 @given(anything)
 def test_every_name_found_stands_in_the_text(text: str) -> None:
     for find in (ids.files_in, ids.variables_in, ids.domains_in, ids.services_in, ids.dense_words):
@@ -187,6 +199,14 @@ def test_every_name_found_stands_in_the_text(text: str) -> None:
         ("# what's this\nls -la", (), (), ()),
         ("python3 - <<'EOF'\nimport pytest\nEOF", ("python3",), ("python3",), ()),
         ("./run.sh --fast", ("run.sh",), ("run.sh",), ()),
+        ("command -v entire || command -V tox", (), (), ()),
+        ("cat $(go env GOPATH)/posthog.go", ("go",), ("go env",), ()),
+        ("V=$(git describe) make build", ("make", "git"), ("make build",), ("building",)),
+        ("(cd a && make test) && git push", ("make", "git"), ("make test", "git push"),
+         ("testing", "publishing")),
+        ("cleanup() { git stash pop; }\ntrap cleanup EXIT", ("git",), ("git stash",), ()),
+        ("case $1 in a) npm test;; esac", ("npm",), ("npm test",), ("testing",)),
+        ("try { Get-Item x } catch { }", (), (), ()),
         ("echo 'pytest", (), (), ()),
         ("", (), (), ()),
     ],
@@ -259,6 +279,10 @@ def test_decisions_are_kept_word_for_word() -> None:
     assert found == ["We will use zstd instead of zlib because it is three times faster."]
     assert weighed_in(found) == (Decision("zlib", "zstd", "it is three times faster"),)
     assert telling_sentences(["we decided to drop it. " * 500]) == []
+    labelled = "Decided: mosquitto with QoS 1, on the loopback only."
+    assert telling_sentences([f"It works.\n{labelled}"]) == [labelled]
+    described = "The file has an old implementation with chalk instead of using the theme."
+    assert telling_sentences([described]) == []
 
 
 def test_projects_are_named_by_their_folder() -> None:

@@ -11,6 +11,7 @@ from threadkeep.enrich.rules import Chunk, Pages, Silent, Subject, make_material
 from threadkeep.enrich.shell import MOST, chunks_of, cleaned
 from threadkeep.enrich.verbatim import EMBED_LIMIT, is_code_like, occurs
 from threadkeep.knowledge.drafts import Decision, Draft, Mentions
+from threadkeep.recall.fence import Item, fenced
 
 AT = 1_800_000_000_000
 
@@ -210,11 +211,11 @@ def test_what_nobody_said_and_what_memory_wrote_itself_gives_no_node(subject: Sl
 
 
 def test_recalled_memory_is_not_learned_again() -> None:
-    fenced = "<<<threadkeep-memory x\nuse old_table in legacy.py\nthreadkeep-memory>>>"
+    block = fenced([Item("user said", "use old_table in legacy.py")], "0123abcd")
     said = [
-        Said("user", "prompt", f"{fenced}\nFix new_table in fresh.py, please."),
+        Said("user", "prompt", f"{block}\nFix new_table in fresh.py, please."),
         Said("assistant", "tool_call", "recall.sh", "Bash", "c"),
-        Said("tool", "tool_result", f"{fenced} error: TypeError", "", "c", error=True),
+        Said("tool", "tool_result", f"{block}\nerror: TypeError", "", "c", error=True),
     ]
     material = make_material(piece(*said))
     assert isinstance(material, Material)

@@ -11,11 +11,13 @@ from threadkeep.errors import Busy, Damaged, NotFound
 from threadkeep.recall.asking import Answer, ask, confidence_of
 from threadkeep.recall.passages import (
     MOST_CHARACTERS,
+    WIDE,
     Text,
     best_passages,
     excerpt,
     pieces_of,
     question_terms,
+    widened,
 )
 from threadkeep.recall.records import Filters, Found, Hit, Opened
 
@@ -127,6 +129,35 @@ def test_what_is_asked_for_decides() -> None:
 def test_names_in_code_are_worth_more_than_words() -> None:
     texts = ["The parser handles dates in a file.", "Call parse_iso_date in src/dates.py there."]
     assert best("where is parse_iso_date in the parser file", *texts) == texts[1]
+
+
+def test_a_reason_is_found_by_what_it_was_said_to() -> None:
+    asked, reason = "zsh takes two seconds to start.", "nvm_auto takes half of it, so it is slow."
+    texts = [Text("The ferry is slow to start.", 1.0), Text(reason, 1.0, about=asked)]
+    assert best_passages("why was zsh slow to start", texts, 1)[0].text == reason
+
+
+def test_a_choice_is_answered_by_a_decision() -> None:
+    texts = ["The broker is on board A, says the broker.", "Decided: the broker is mosquitto."]
+    assert best("which broker did we choose", *texts) == texts[1]
+
+
+def test_a_sentence_stands_with_the_rest_of_its_paragraph() -> None:
+    said = "The firewall accepts one address. Board B has another, so it is dropped."
+    assert best("why is board B dropped", f"Well.\n{said}\nThat is all.") == said
+    long = "Board B is dropped because it has another address. " + "It goes on and on. " * 40
+    cut = best("why is board B dropped", f"{'Before it. ' * 40}{long}")
+    assert cut.startswith("Board B is dropped")
+    assert len(cut) <= WIDE
+
+
+@given(st.text(max_size=200), st.integers(0, 200), st.integers(0, 50), st.integers(5, 60))
+def test_a_widened_piece_is_a_part(text: str, begin: int, length: int, most: int) -> None:
+    begin = min(begin, len(text))
+    end = min(begin + length, len(text))
+    wide = widened(text, begin, end, most)
+    assert wide in text
+    assert text[begin:end].strip() in wide
 
 
 def test_the_same_thing_is_told_once_and_no_text_fills_the_answer() -> None:

@@ -54,6 +54,30 @@ def test_a_command_that_failed_passed_after_something_was_done(machine: Machine)
     assert (fix.failure.ref, fix.match) == ("command:1", 1.0)
 
 
+@pytest.mark.parametrize(
+    "line, ended",
+    [("tsc --noEmit && npm run build", True), ("tsc --noEmit; npm run build", False)],
+)
+def test_it_may_have_passed_among_others(machine: Machine, line: str, *, ended: bool) -> None:
+    machine.shell(1, "npx tsc --noEmit", 1, "a.ts(1,2): error TS2304: Cannot find name 'x'.")
+    machine.shell(2, line)
+    (fix,) = found(machine, "TS2304 cannot find name")
+    assert (fix.success is not None) == ended
+
+
+def test_a_coloured_error_is_known_and_a_short_one_must_be_the_same(machine: Machine) -> None:
+    machine.shell(1, "npm test", 1, "\x1b[31mTestingLibraryElementError\x1b[39m: no such button")
+    (fix,) = found(machine, "TestingLibraryElementError")
+    assert fix.error == "TestingLibraryElementError: no such button"
+    assert found(machine, "no such frobnicator") == []
+
+
+def test_a_failure_without_a_telling_line_shows_the_line_with_the_words(machine: Machine) -> None:
+    machine.shell(1, "npm run check", 1, "checked 3 files\nneeds formatting: a.ts\nbye")
+    (fix,) = found(machine, "needs formatting")
+    assert fix.error == "needs formatting: a.ts"
+
+
 @pytest.mark.parametrize("agent", ["pi", "claude"])
 def test_an_agent_that_failed_shows_how_it_went_on(machine: Machine, agent: str) -> None:
     getattr(machine, agent)(

@@ -12,12 +12,13 @@ from threadkeep.capture.reindexing import clean
 from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.knowledge.archive import read_block
 from threadkeep.knowledge.entries import Words, index_words
-from threadkeep.knowledge.forgetting import erase, want_cleaning
+from threadkeep.knowledge.forgetting import drop_vectors, erase, want_cleaning
 from threadkeep.knowledge.logs import LogRow, all_logs, load_log_by_id
 from threadkeep.knowledge.texts import TEXTS, Texts, is_json, is_there, put_texts, text_rows
 from threadkeep.redact.engine import Redactor
 from threadkeep.sources.records import Source
 
+_LEARNED = [texts for texts in TEXTS if texts.kind in {"node", "entity"}]
 _PRIVATE = "private"  # a part that was marked so; no rule finds it
 
 
@@ -61,10 +62,10 @@ def rescan(
         _mask_log(around, places, log)
         _advance(progress, log, show)
     with around.db.write() as tx:
-        for texts, ids in rows.items():
-            _mask_rows(tx, redactor, texts, ids)
+        _mask_tables(tx, redactor, rows)
         tx.run_bulk("delete_unknown_kind", kinds)
         want_cleaning(tx)
+    _mask_late(around, redactor)
     clean(around, sources, show)
     return done
 
@@ -132,6 +133,23 @@ def _changed_rows(tx: Tx, redactor: Redactor, texts: Texts, found: Counter[str])
     return ids
 
 
+def _mask_tables(tx: Tx, redactor: Redactor, rows: Mapping[Texts, set[int]]) -> None:
+    for texts, ids in rows.items():
+        _mask_rows(tx, redactor, texts, ids)
+
+
+def _mask_late(around: Surroundings, redactor: Redactor) -> None:
+    """Mask what was learned from rows between the look at them and their masking.
+
+    There it ends: since then nobody holds a ticket for what they read before.
+    """
+    with around.db.read() as tx:
+        late = {texts: _changed_rows(tx, redactor, texts, Counter()) for texts in _LEARNED}
+    if any(late.values()):
+        with around.db.write() as tx:
+            _mask_tables(tx, redactor, late)
+
+
 def _mask_rows(tx: Tx, redactor: Redactor, texts: Texts, ids: set[int]) -> None:
     """Mask rows as they are now; those made anew from the archive have changed already."""
     for number, values in text_rows(tx, texts) if ids else ():
@@ -140,3 +158,5 @@ def _mask_rows(tx: Tx, redactor: Redactor, texts: Texts, ids: set[int]) -> None:
             erase(tx, texts.kind, [number])  # what was taken for a thing with a name is a secret
         elif changed:
             put_texts(tx, texts, number, changed)
+            if texts.kind == "node":
+                drop_vectors(tx, number)

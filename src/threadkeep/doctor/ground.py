@@ -70,17 +70,17 @@ def _look(
     before: Mapping[str, SeenLog],
     now: int,
 ) -> tuple[int, list[_Missing]]:
-    known = all_looks(tx, reader)
-    try:
-        logs = list(source.find(user))
-    except TROUBLES as error:
-        return 0, [_unreadable(reader, f"source {reader}: {error}", before, now)]
+    known, count = all_looks(tx, reader), 0
     missing = list(_closed(reader, source, user, known, before, now))
-    for log in logs:
-        looks = known.get(log.path)
-        if looks is None or looks.failed or not _looks_the_same(looks, log, source):
-            missing.append(_missing(reader, log, looks, before, now))
-    return len(logs), missing
+    try:
+        for log in source.find(user):  # one at a time: thousands would stay in our memory
+            count += 1
+            looks = known.get(log.path)
+            if looks is None or looks.failed or not _looks_the_same(looks, log, source):
+                missing.append(_missing(reader, log, looks, before, now))
+    except TROUBLES as error:
+        missing.append(_unreadable(reader, f"source {reader}: {error}", before, now))
+    return count, missing
 
 
 def _looks_the_same(looks: Looks, log: Log, source: Source) -> bool:

@@ -114,7 +114,7 @@ def _soundness(store: StoreFacts) -> Finding:
     if store.problems:
         more = f" and {len(store.problems) - 1} more" if len(store.problems) > 1 else ""
         cause = "pages of the file were torn or overwritten: a disk, a crash, or a plain copy of it"
-        said = f"{store.problems[0]}{more}"
+        said = " ".join(f"{store.problems[0]}{more}".split())  # SQLite says it in several lines
         return Finding(store.name, "integrity", "fail", said, cause, _restoring(store), _DOC)
     said = "every page is sound" if store.whole else "header and small tables are sound"
     return ok(store.name, "integrity", f"{said}, {store.bytes / _MB:,.1f} MB")

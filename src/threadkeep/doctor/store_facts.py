@@ -97,6 +97,8 @@ def _look_inside(known: Known, file: Path, facts: StoreFacts, *, ours: bool) -> 
             )
     except ThreadkeepError as error:
         return replace(facts, trouble=_kind(error), said=error.message)
+    except UnicodeDecodeError:  # SQLite quotes damaged bytes of the schema in its own message
+        return replace(facts, trouble="damaged", said=f"the schema of {file} is damaged")
 
 
 def _strange(tx: Tx, known: Known, file: Path) -> dict[str, Any]:

@@ -86,7 +86,7 @@ _ERROR_LINE: Final = re.compile(
     r"|command not found|No such file or directory|[Pp]ermission denied|[Cc]annot find|not found:"
     r"|[Cc]onnection refused|timed out|[Uu]ndefined (?:reference|symbol|name)|Traceback \(most"
     r"|Segmentation fault|CONFLICT \(|--- FAIL|\bpanicked at\b|unresolved import"
-    r"|^(?:E  +\S|ERROR\b|FAILED |FAIL |✗|✖|×|❌)"
+    r"|^(?:E  +\S|ERROR\b|FAILED |FAIL |✗|✖|×|❌)|:\d+:\d+: [Ee]rror\b"
 )
 # Something of this is in each of them, and it is quick to look for.
 _HINT: Final = re.compile(
@@ -106,6 +106,11 @@ _OF_THE_PROGRAM: Final = (
 _FEW_LINES: Final = 2
 _SHORTEST_LINE: Final = 12
 _LONGEST_LINE: Final = 2_000
+# Says that something failed, not what: it counts where nothing else is said.
+_SAYS_NOTHING: Final = re.compile(
+    r"\btask failed$|exited with code \d+$|^npm error command failed|^Tool execution aborted"
+    r"|^Files with errors: \d|^\[?Operation [Cc]ancel|status code \d{3}$"
+)
 _ZERO_ERRORS: Final = re.compile(r"\b(?:0|no|No|zero) (?:errors?|failures?|failed)\b|\b0 failed\b")
 # Lines of code and of reports that speak of errors without being one.
 _CODE_LINE: Final = re.compile(
@@ -256,7 +261,8 @@ def error_lines(text: str, limit: int = 5) -> list[str]:
         if _tells_of_error(line):
             shown = cut_words(one_line(line), 240)
             found.setdefault("".join(c for c in shown if not c.isdigit()), shown)
-    return list(found.values())
+    telling = [line for line in found.values() if not _SAYS_NOTHING.search(line)]
+    return telling or list(found.values())
 
 
 def _tells_of_error(line: str) -> bool:

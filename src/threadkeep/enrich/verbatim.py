@@ -35,7 +35,11 @@ def verbatim(draft: Draft, source: str) -> Draft:
         field: _names(getattr(draft.entities, field), stands)
         for field in Mentions.__struct_fields__
     }
-    embed = " ".join(_words(draft.embed_text, stands))
+    given = (
+        name for field in Mentions.__struct_fields__ for name in getattr(draft.entities, field)
+    )
+    made_up = {name for name in map(_tidy, given) if name and not stands(name)}
+    embed = " ".join(word for word in _words(draft.embed_text, stands) if word not in made_up)
     return msgspec.structs.replace(
         draft,
         entities=Mentions(**found),

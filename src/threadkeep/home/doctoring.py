@@ -66,6 +66,8 @@ _NEWEST: Final = {
 # The words of this many entries are compared with the entries in a tenth of a second.
 _COMPARED_BYTES: Final = 256 << 20
 _MODEL_SECONDS: Final = 2.0
+# The second: SQLite quotes damaged bytes of the schema in its own message.
+_UNREADABLE: Final = (ThreadkeepError, UnicodeDecodeError)
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -258,7 +260,7 @@ def check_deeply(
             place = home.store_path(name, path if name == "knowledge" else None)
             if place.exists():
                 done.append(_check_one(home, name, place, now, show))
-    with suppress(ThreadkeepError), home.knowledge(path, must_exist=True) as store:
+    with suppress(*_UNREADABLE), home.knowledge(path, must_exist=True) as store:
         refuse_write(store.access)
         with store.context.db.write() as tx:
             for check in done:
@@ -276,8 +278,8 @@ def _check_one(home: "Home", name: str, place: Path, now: int, show: Show | None
     tell(0, 0)
     try:
         problems = _deep_problems(home, name, place, tell)
-    except ThreadkeepError as error:
-        problems = [error.message]
+    except _UNREADABLE as error:
+        problems = [f"{place} cannot be read: {error}"]
     took = round((time.perf_counter() - began) * 1000)
     return DeepCheck(os.path.realpath(place), now, took, tuple(problems))
 

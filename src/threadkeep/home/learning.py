@@ -23,6 +23,7 @@ from threadkeep.enrich.worker import Enriched, Enricher, Show, silent
 from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.knowledge.failures import ENTRIES, EVENTS, learn_failures
 from threadkeep.knowledge.lessons import LessonRules
+from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.things import index_things, is_behind, is_indexable
 from threadkeep.knowledge.tickets import release
 from threadkeep.knowledge.vector_rows import missing
@@ -92,6 +93,7 @@ def enrich(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Enriched:
     """Make nodes of what waits; with a model, also `upgrade` that only rules have written."""
+    refuse_write(history.store.access)
     config, context = home.config, history.store.context
     author = make_author(config.model, context, home.environ, tell=tell) if with_model else None
     enricher = Enricher(
@@ -147,6 +149,7 @@ def index(database: Database, stop: Stop = never) -> int:
 
 def learn(home: "Home", history: History) -> int:
     """Count some of the failures that nobody has counted yet, in one step; give how many."""
+    refuse_write(history.store.access)
     github, context = home.config.github, history.store.context
     rules = LessonRules(github.lesson_min_occurrences, github.lesson_window_days)
     with context.db.write(durable=False) as tx:
@@ -203,6 +206,7 @@ def embed(
     `anew` drops all that are there first. `progress` is told while the table of our own embedder is
     made, which is done once.
     """
+    refuse_write(history.store.access)
     settings, cache = home.config.embeddings, home.paths().cache
     choice = choose(settings, cache, home.environ, make=True, progress=progress)
     if choice.embedder is None:

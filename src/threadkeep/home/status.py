@@ -20,7 +20,6 @@ from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
 from threadkeep.knowledge import layout as knowledge_layout
 from threadkeep.knowledge.ledger import Spent, day_of, spent
-from threadkeep.knowledge.tickets import depths
 from threadkeep.mailbox import index_layout
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.state import layout as state_layout
@@ -242,6 +241,8 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
 
 
 def _learned(tx: Tx, now: int) -> Learned:
+    from threadkeep.knowledge.tickets import depths  # noqa: PLC0415  (every command loads this file)
+
     tables = knowledge_layout.names(tx, "table")
     vectors = tx.all("count_vectors") if "tk_vectors" in tables else []
     states = Counter[str]()

@@ -133,6 +133,13 @@ def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
     return len(numbers)
 
 
+def drop_vectors(tx: Tx, node: int) -> None:
+    """Take out the vectors of a node whose text has changed: they tell something of the old one."""
+    tx.run("drop_vector_of_node", {"id": node})
+    if vectors_are(tx, "writable"):
+        tx.run("drop_vector", {"id": node})
+
+
 def doomed_nodes(tx: Tx, gone: Mapping[Kind, set[int]]) -> set[int]:
     """Name the nodes that tell of these rows, or are among them."""
     told = (

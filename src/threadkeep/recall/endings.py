@@ -47,6 +47,16 @@ def ending_of(tx: Tx, archive: Archive | None, failed: Failed) -> Ending | None:
     return min(endings, key=lambda one: one.success.at, default=None)
 
 
+def is_try(command: str, shape: str) -> bool:
+    """Tell whether a line that passed ran a command again: alone, or among others that passed."""
+    tried = shape_of(command)
+    if tried == shape:
+        return True
+    # Behind `;` and `||` a step may fail while the line passes.
+    all_passed = not any(sign in command for sign in (";", "||", "\n"))
+    return all_passed and f" && {shape} && " in f" && {tried} && "
+
+
 # ---------------------------------------------------------------------- the archive
 
 
@@ -56,7 +66,7 @@ def _in_its_session(archive: Archive, failed: Failed, row: EntryRow, shape: str)
         ref = f"message:{one.id}"
         if run is None:
             between.append(Step(ref, one.at or 0, one_line(archive.text(one)), "prompt"))
-        elif run.exit_code == 0 and shape_of(run.command) == shape:
+        elif run.exit_code == 0 and is_try(run.command, shape):
             return Ending(step_of(run, ref), _last(between), same_session=True)
         elif is_change(run):
             between.append(step_of(run, ref))
@@ -90,7 +100,7 @@ def _in_other_sessions(archive: Archive, failed: Failed, shape: str) -> Ending |
     rows = archive.tx.all("later_calls", {**values, "session": session, "limit": _CALLS})
     for row in rows:
         run = _answered(archive, row)
-        if run is not None and run.exit_code == 0 and shape_of(run.command) == shape:
+        if run is not None and run.exit_code == 0 and is_try(run.command, shape):
             return Ending(step_of(run, f"message:{run.id}"), (), same_session=False)
     return None
 
@@ -114,13 +124,13 @@ def _among_events(tx: Tx, failed: Failed, shape: str) -> Ending | None:
     for run in _runs_since(tx, failed.run.at, failed.run.id if is_event else 0):
         if not _same_project(project_of(run.repo, run.cwd), failed.project):
             continue
-        is_try = program in run.command and shape_of(run.command) == shape
-        if is_try and run.exit_code == 0:
+        is_same = program in run.command and is_try(run.command, shape)
+        if is_same and run.exit_code == 0:
             changes = [step_of(one, f"command:{one.id}") for one in between if is_change(one)]
             success = step_of(run, f"command:{run.id}")
             same = is_event and run.session == failed.run.session
             return Ending(success, _last(changes), same_session=same)
-        if not is_try:
+        if not is_same:
             between.append(run)
     return None
 

@@ -116,7 +116,7 @@ def note_of(content: str) -> str:
     lines = [summary]
     for name in _SENTENCES:
         told = strings_in(msgspec.json.encode(fields.get(name)).decode())
-        lines += [line for line in told if line not in summary]
+        lines += [line for line in told if line.rstrip(".…") not in summary]
     return "\n".join(lines)
 
 
@@ -135,7 +135,7 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
     if kind == "node":
         source = next(iter(evidence_of(tx, number, 1)), source)
     folder = decoded(cwd) or None
-    place = decoded(repo) or folder
+    place = (decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
     return Hit(
         ref=f"{kind}:{number}",
         kind=cast("Kind", "message" if kind == "segment" else kind),
@@ -145,7 +145,7 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         snippet="",
         source=source,
         harness=harness,
-        project=None if place is None else place.rstrip("/").rpartition("/")[2] or place,
+        project=place.rpartition("/")[2] or None,
         cwd=folder,
         branch=decoded(branch) or None,
         session_id=session,

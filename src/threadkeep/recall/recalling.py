@@ -9,9 +9,9 @@ import msgspec
 
 from threadkeep.base.config import RecallSettings
 from threadkeep.base.sqlite import Tx
-from threadkeep.errors import ThreadkeepError
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
+from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.candidates import Scope, narrowed
 from threadkeep.knowledge.reading import EntryRow
 from threadkeep.recall.collapsing import MOST, Kept, collapse

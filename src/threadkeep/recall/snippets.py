@@ -54,7 +54,7 @@ def marks_of(question: Question) -> Marks:
 def cut(text: str, marks: Marks, width: int = 240) -> str:
     """Cut about `width` characters out of a text and mark the words; a cut end shows as `...`."""
     text = text[:_LOOKED_INTO]
-    spans = _spans(text, marks)
+    spans = _spans(text, marks) if any(marks) else []
     start, end = _window(text, spans, width)
     pieces = ["..." if start else ""]
     at = start
