@@ -210,3 +210,14 @@ def test_no_question_is_too_odd(memory: Memory, text: str) -> None:
     found = memory.recall(text, explain=True)
     assert all(0 <= hit.score <= 1 for hit in found.hits)
     assert len(set(refs(found))) == len(found.hits)
+
+
+def test_a_name_is_a_better_answer_than_its_parts(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    said = ["the kanban board has a card", "a card", "see KanbanCard.tsx", "nothing", "kanban card"]
+    world.write(talk([("text", text) for text in said]))
+    world.capture()
+    with world.history() as history:
+        found = Memory(history.store, history.sources, clock=lambda: NOW).recall("KanbanCard")
+    assert found.hits[0].key in {"m2", "m4"}  # as it stands, or with a space in it
+    assert {hit.key for hit in found.hits[:2]} == {"m2", "m4"}

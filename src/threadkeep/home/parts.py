@@ -223,8 +223,8 @@ def _enrich(around: Around, stop: Stop) -> None:
             around.tell(f"enrich: {problem}")
 
 
-def _learn(around: Around, _: Stop) -> None:
-    learning.learn(around.home, around.history)
+def _learn(around: Around, stop: Stop) -> None:
+    learning.learn_all(around.home, around.history, stop)
 
 
 def _embed(around: Around, bell: Bell) -> None:

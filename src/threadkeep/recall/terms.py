@@ -109,7 +109,8 @@ def _clues(term: Term) -> Iterator[Clue]:
     if len(term.words) == 1:
         yield Clue(term.typed, _word(term))
         inner = _CAMEL.findall(term.words[0]) if _INNER_CAPITAL.search(term.words[0]) else []
-        yield from _parts(inner)
+        # Who has the name has its parts: else two who have one part each would be better answers.
+        yield from (one._replace(match=f"{one.match} OR {_word(term)}") for one in _parts(inner))
     elif _is_quoted(term):
         yield Clue(term.typed, _phrase(term))
     elif contains_unspaced(term.typed):

@@ -77,7 +77,7 @@ WHERE s.harness = 'claude-code' AND e.kind = 'tool_call' AND e.at BETWEEN :since
 SELECT count(*), coalesce(max(id), 0) FROM knowledge_nodes
 
 -- name: duplicate_groups
--- Most segments have one node: only those with several are read. On 1 GB that is 0.1 s and not 1.6 s.
+-- Most segments have one node: only those with several are read. With 5,000 nodes that is 3 ms and not 0.4 s.
 SELECT count(*) FROM (
   SELECT 1 FROM knowledge_node_agentic_sessions AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
   WHERE l.agentic_session_id IN (SELECT agentic_session_id FROM knowledge_node_agentic_sessions GROUP BY 1 HAVING count(*) > 1)
