@@ -107,8 +107,11 @@ def _listen(
     tell(f"listening on {server.path}")
 
     def end_together() -> None:
-        server.wait()  # a client may ask for the end
-        stop.set()
+        server.wait()
+        if server.asked:  # a client wants the end
+            stop.set()
+        elif server.failure is not None:
+            tell(f"nobody is heard at {server.path} any more: {server.failure}")
 
     threading.Thread(target=end_together, daemon=True).start()
 

@@ -27,6 +27,7 @@ from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS
+from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forgetting import Kind, erase, want_cleaning
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.reading import Among, Session
@@ -43,6 +44,7 @@ _NICE: Final = 10
 # Small enough that whoever wants to write waits some milliseconds.
 _MERGE_PAGES: Final = 64
 _MERGES: Final = 8
+_TIES: Final = 200
 _FREE_PAGES: Final = 256
 _PAGE: Final = 500
 _INDEXES: Final = ("tk_entry_words", "tk_thing_words", "knowledge_fts")
@@ -331,6 +333,7 @@ def tidy(database: Database) -> None:
                 tx.execute(sql, (_MERGE_PAGES,))
     database.give_back(_FREE_PAGES)
     with database.write(durable=False) as tx:
+        recount_some(tx, _TIES)
         tx.execute("PRAGMA optimize")
     database.truncate_log(budget=_LOOK_SECONDS)
 

@@ -218,6 +218,11 @@ def put_ties(tx: Tx, node: int, ties: Iterable[Tie], now: int, *, is_new: bool) 
         _weigh(tx, tie, int(tx.value("strength_of_tie", tie._asdict())) + 1)
 
 
+def recount_some(tx: Tx, limit: int) -> None:
+    """Count some ties anew: a program that knows nothing of them may have dropped their nodes."""
+    recount(tx, [Tie(*row) for row in tx.all("some_ties", {"limit": limit})])
+
+
 def recount(tx: Tx, ties: Iterable[Tie]) -> None:
     """Count anew how many nodes mention both ends; a tie that none knows of is dropped."""
     for tie in ties:

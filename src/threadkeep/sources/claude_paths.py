@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from threadkeep.sources.common import files_below
+from threadkeep.sources.common import paths_below
 from threadkeep.sources.records import Log, Stamp, UserHome
 
 _DESKTOP: Final = Path("Claude", "local-agent-mode-sessions")
 _DESKTOP_DEPTH: Final = 8
+_DEPTH: Final = 12
 # The agent's workspaces lie beside its transcripts; these two are deep and never hold any.
 _NOT_WORTH_A_LOOK: Final = frozenset({".git", "node_modules"})
 _NO_TRANSCRIPTS: Final = frozenset({"memory", "tool-results"})
@@ -47,8 +48,9 @@ def find_logs(user: UserHome) -> Iterator[Log]:
             continue
         if (status.st_dev, status.st_ino) not in seen:
             seen.add((status.st_dev, status.st_ino))
-            for path, stamp in files_below(folder, ".jsonl"):
-                yield from _log(path, stamp, path.relative_to(folder).parts)
+            place = str(folder)
+            for path, stamp in paths_below(place, (".jsonl",), _DEPTH):
+                yield from _log(path, stamp, path[len(place) + 1 :].split("/"))
 
 
 def is_journal(log: Log) -> bool:
@@ -62,18 +64,19 @@ def is_loose_agent(log: Log) -> bool:
     return not log.is_subagent and log.session_id.startswith("agent-")
 
 
-def _log(path: Path, stamp: Stamp, parts: tuple[str, ...]) -> Iterator[Log]:
+def _log(path: str, stamp: Stamp, parts: list[str]) -> Iterator[Log]:
     """Read a path: `project/session.jsonl`, or below `project/session/subagents/`."""
     if not _NO_TRANSCRIPTS.isdisjoint(parts[1:-1]):
         return
-    stem, folders = readable(path.stem), [readable(part) for part in parts[:-1]]
+    stem = readable(parts[-1].removesuffix(".jsonl"))
+    folders = [readable(part) for part in parts[:-1]]
     if "subagents" not in folders[2:]:
-        yield Log(str(path), stamp, stem, folders[-1] if folders else "projects")
+        yield Log(path, stamp, stem, folders[-1] if folders else "projects")
         return
     at = folders.index("subagents", 2)
     if stem == _JOURNAL:
         stem = f"{_JOURNAL}-{folders[-1]}"  # the bare name would be that of all journals
-    yield Log(str(path), stamp, stem, folders[at - 2], folders[at - 1], is_subagent=True)
+    yield Log(path, stamp, stem, folders[at - 2], folders[at - 1], is_subagent=True)
 
 
 def readable(name: str) -> str:

@@ -25,6 +25,7 @@ from tests.support.tickets import (
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.drafts import BY_RULES, Decision, Draft, Evidence, Mentions
+from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forgetting import erase
 from threadkeep.knowledge.linking import AROUND_MS, evidence_of_run, in_project
 from threadkeep.knowledge.nodes import ToUpgrade, content_of, nodes_by_rules, note_tried, write_node
@@ -466,3 +467,17 @@ def test_rows_of_other_programs_are_no_hindrance(tx: Tx) -> None:
     write(tx, "agentic", [target])
     assert summaries(tx) == [DRAFT.summary]
     assert json.loads(column(tx, "SELECT content FROM knowledge_nodes")[0])["intent"] == "debugging"
+
+
+def test_ties_of_nodes_that_another_program_dropped_are_counted_anew(tx: Tx) -> None:
+    both = saying("1", entities=Mentions(projects=("harbor",), tools=("make",)))
+    again = saying("2", entities=Mentions(projects=("harbor",), tools=("make",)))
+    one = write(tx, "shell", [waiting(tx, "shell")], both)
+    two = write(tx, "shell", [waiting(tx, "shell")], again)
+    for node in (one, two):
+        for table in ("knowledge_node_entities", "knowledge_node_events"):
+            tx.execute(f"DELETE FROM {table} WHERE knowledge_node_id = ?", (node,))
+        tx.execute("DELETE FROM knowledge_nodes WHERE id = ?", (node,))
+        recount_some(tx, 10)
+        left = tx.execute("SELECT evidence_count FROM relationships").fetchall()
+        assert left == ([(1,)] if node == one else [])

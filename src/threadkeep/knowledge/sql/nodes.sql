@@ -144,6 +144,10 @@ CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = a.knowledge_nod
 WHERE a.knowledge_node_id = :id AND r.relationship IN ('part_of', 'used_in', 'occurred_in')
 
 -- From the more special end, which fewer nodes mention.
+-- name: some_ties
+SELECT from_entity_id, to_entity_id, relationship FROM relationships WHERE relationship IN ('part_of', 'used_in', 'occurred_in')
+ORDER BY random() LIMIT :limit
+
 -- name: count_tie
 SELECT count(*) FROM knowledge_node_entities AS a
 CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = a.knowledge_node_id AND b.entity_id = ?
