@@ -27,7 +27,7 @@ Tell = Callable[[Report], None]
 
 _FULL_LOOK_SECONDS: Final = 30.0
 _DEBOUNCE_MS: Final = 400
-_STEP_MS: Final = 400  # with the package's own 50 it wakes up twenty times a second
+_STEP_MS: Final = 200  # with the package's own 50 it wakes up twenty times a second
 _TICK_MS: Final = 500
 _TICKS_BETWEEN_PLACES: Final = 20
 # Their logs lie among the user's own files, in trees too large to be watched; twice a minute does.
