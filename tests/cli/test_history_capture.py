@@ -149,7 +149,7 @@ def test_where_there_is_a_log_it_is_shown(run: Run, user: Path, home: Path) -> N
     result = run("capture", "--or-demo")
     assert "DEMO" not in result.stderr
     assert "What was said about “lighthouse”:" in result.stdout
-    assert "watch" in result.stderr
+    assert "serve" in result.stderr
     assert not (home / "demo-knowledge.db").exists()
     told = document(run("capture", "--or-demo", "--json"))
     assert (told["demo"], told["db"]) == (False, str(home / "knowledge.db"))

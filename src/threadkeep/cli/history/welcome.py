@@ -23,8 +23,12 @@ DEMO_FILE: Final = "demo-knowledge.db"
 _LATEST: Final = 5
 _HITS: Final = 3
 _WORD: Final = re.compile(r"[^\W\d_]{5,20}")
-_NEXT: Final = (("sessions",), ("show", "last"), ("search", "some words"), ("usage",))
-_NEXT_HERE: Final = (("sources",), ("watch",))  # about this machine, which a demo is not
+_NEXT: Final = (
+    *(("sessions",), ("show", "last"), ("recall", "how was it fixed")),
+    *(("ask", "what did we decide"), ("search", "some words"), ("usage",)),
+)
+# About this machine, which a demo is not.
+_NEXT_HERE: Final = (("sources",), ("timeline", "--since", "7d"), ("doctor",), ("serve",))
 # So common in what people ask that a search for them shows nothing.
 _COMMON: Final = frozenset(
     (
@@ -49,7 +53,7 @@ def without_history(call: Call) -> Call:
     """Say that no agent was found here, and give the call that works on the demo's own store."""
     path = call.home.paths().data / DEMO_FILE
     note("No agent has left a log on this machine. This is a DEMO: a small made-up history of")
-    note(f"several agents on one project, captured into {path}.\n")
+    note(f"several agents on a few projects, captured into {path}.\n")
     return call._replace(db=str(path))
 
 
