@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 @pytest.mark.parametrize(
     "run",
     [
-        tools.kill9(6, mode="own", seed=511, store=CAPTURE),
+        tools.kill9(5, mode="own", seed=511, store=CAPTURE),
         tools.kill9(3, writers=4, mode="shared", seed=512, store=CAPTURE),
     ],
     ids=["one writer", "one of four"],
@@ -51,4 +51,4 @@ def test_hostile_logs_are_kept_as_they_are(check: Check) -> None:
 
 
 def test_damaged_files_are_never_read_as_sound(check: Check) -> None:
-    check(tools.tear(18, mode="own", seed=515, store=CAPTURE))
+    check(tools.tear(9, mode="own", seed=515, store=CAPTURE))

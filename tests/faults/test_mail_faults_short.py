@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 @pytest.mark.parametrize(
     "run",
     [
-        tools.kill9(10, mode="both", seed=301, store=MAIL),
-        tools.kill9(5, writers=4, mode="both", seed=302, store=MAIL),
+        tools.kill9(6, mode="both", seed=301, store=MAIL),
+        tools.kill9(4, writers=4, mode="both", seed=302, store=MAIL),
     ],
     ids=["one writer", "one of four"],
 )
@@ -60,5 +60,5 @@ def test_hostile_input_comes_back_unchanged_or_is_refused(check: Check) -> None:
 
 @pytest.mark.parametrize("mode", ["ordered", "ordered-in"])
 def test_damaged_files_are_never_read_as_sound(check: Check, mode: str) -> None:
-    output = check(tools.tear(27, mode=mode, seed=305, store=MAIL))
+    output = check(tools.tear(14, mode=mode, seed=305, store=MAIL))
     assert "main flip" in output, output

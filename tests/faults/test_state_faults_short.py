@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 @pytest.mark.parametrize(
     "run",
     [
-        tools.kill9(10, mode="turns", seed=201, store=STATE),
-        tools.kill9(5, writers=4, mode="turns", seed=202, store=STATE),
+        tools.kill9(6, mode="turns", seed=201, store=STATE),
+        tools.kill9(4, writers=4, mode="turns", seed=202, store=STATE),
     ],
     ids=["one writer", "one of four"],
 )
@@ -74,4 +74,4 @@ def test_hostile_input_comes_back_unchanged_or_is_refused(check: Check) -> None:
 
 
 def test_damaged_files_are_never_read_as_sound(check: Check) -> None:
-    check(tools.tear(27, mode="say", seed=205, store=STATE))
+    check(tools.tear(14, mode="say", seed=205, store=STATE))

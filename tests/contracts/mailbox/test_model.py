@@ -436,4 +436,4 @@ def _die() -> None:
 
 
 TestMailbox = Mailbox.TestCase
-TestMailbox.settings = settings(max_examples=50, stateful_step_count=30, derandomize=True)
+TestMailbox.settings = settings(max_examples=30, stateful_step_count=30, derandomize=True)
