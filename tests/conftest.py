@@ -14,10 +14,10 @@ REPO = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 # Timing never decides a test: no deadlines, and a slow machine is not an unhealthy strategy.
-# Forty examples: what hundreds of properties get in one run is new in the next.
+# Thirty examples: what hundreds of properties get in one run is new in the next.
 settings.register_profile(
     "threadkeep",
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
