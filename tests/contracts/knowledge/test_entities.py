@@ -1,11 +1,9 @@
 """Entities: one row for all spellings, which events name them, and what ties them together."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.tickets import NOW, add_event, column, undone
+from tests.support.tickets import NOW, add_event, column
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.drafts import Draft, Mentions
 from threadkeep.knowledge.entities import (
@@ -20,22 +18,9 @@ from threadkeep.knowledge.entities import (
     strip_worktrees,
     ties_of,
 )
-from threadkeep.knowledge.store import KnowledgeStore
 
 HOME = "/home/me"
 ROOTS = ("/home/me/app", "~/Other")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path_factory.mktemp("knowledge") / "knowledge.db") as store:
-        yield store
-
-
-@pytest.fixture
-def tx(store: KnowledgeStore) -> Iterator[Tx]:
-    with undone(store) as tx:
-        yield tx
 
 
 # ---------------------------------------------------------------------- names

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -57,18 +56,6 @@ LINKS = {
 }
 every_queue = pytest.mark.parametrize("queue", list(KINDS))
 _uuids = iter(range(10**9))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path_factory.mktemp("knowledge") / "knowledge.db") as store:
-        yield store
-
-
-@pytest.fixture
-def tx(store: KnowledgeStore) -> Iterator[Tx]:
-    with undone(store) as tx:
-        yield tx
 
 
 def write(tx: Tx, queue: Queue, targets: list[int], draft: Draft = DRAFT, **options: Any) -> int:

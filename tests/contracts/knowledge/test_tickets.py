@@ -1,6 +1,5 @@
 """Queues: who gets which ticket, and what becomes of it."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import get_args
@@ -51,18 +50,6 @@ from threadkeep.knowledge.tickets import (
 
 ALL: tuple[Queue, ...] = get_args(Queue)
 every_queue = pytest.mark.parametrize("queue", ALL)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path_factory.mktemp("knowledge") / "knowledge.db") as store:
-        yield store
-
-
-@pytest.fixture
-def tx(store: KnowledgeStore) -> Iterator[Tx]:
-    with undone(store) as tx:
-        yield tx
 
 
 def take(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.conftest import REPO
+from tests.conftest import REPO, cannot_run
 from tests.embed.embedders import floats, vector_of
 from tests.support.knowledge import NOW, clock
 from threadkeep.base.sqlite import Tx
@@ -324,7 +324,7 @@ def python_that_loads_extensions() -> str:
             )
             if shown.stdout.startswith(str(sys.version_info[:2])):
                 return python
-    pytest.skip("no Python of this version here can load SQLite's extensions")
+    return cannot_run("no Python of this version here can load SQLite's extensions")
 
 
 def test_nodes_get_the_contracts_own_vectors_where_sqlite_vec_can_be_loaded(tmp_path: Path) -> None:
