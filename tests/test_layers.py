@@ -28,6 +28,7 @@ SERVICES = {
     "embed",
     "recall",
     "doctor",
+    "browse",
     "export",
 }
 SURFACES = {"cli", "web", "mcp", "service"}
@@ -45,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": BELOW_HOME | {"home", "aio"},
     "__init__": BELOW_HOME | {"home", "aio"},
     **{room: {"home", "__init__"} for room in SURFACES},
+    "cli": {"home", "__init__", "web", "mcp"},  # the command line starts the other surfaces
     "__main__": {"cli"},
 }
 
@@ -58,6 +60,9 @@ FENCES: dict[str, str | tuple[str, ...]] = {
     "rich": "cli/",
     "starlette": "web/",
     "jinja2": "web/",
+    "markdown_it": "web/",
+    "nh3": "web/",
+    "uvicorn": "web/",
     "mcp": "mcp/",
     "openai": "enrich/",
     "numpy": ("knowledge/vectors.py", "embed/"),
@@ -78,6 +83,7 @@ MAY_OPEN_FILES = {
     "base/presence.py": "touches the heartbeat and opens lock files, never a database",
     "base/processes.py": "reads what /proc says about a process",
     "base/shared_file.py": "looks at the end of a journal before SQLite does, never at a database",
+    "base/tokens.py": "makes and reads the file of a token",
     "base/spool.py": "leaves, reads and removes reports, never a database",
     "base/sql.py": "reads the packaged .sql files",
     "collect/browsers.py": "reads and writes browsers' manifests, copies the packaged extension",

@@ -39,10 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.getLevelNamesMapping().get(wanted, logging.WARNING)
     logging.basicConfig(level=level, format="%(levelname)s: %(message)s")
     try:
-        code = _root(words).main(words, prog_name=PROGRAM, standalone_mode=False)
+        from threadkeep.cli.root import cli
+
+        code = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else PROGRAM
-        fail(error.format_message(), f"`{where} --help` shows how")
+        fail(*_told(error))
         return error.exit_code
     except click.ClickException as error:
         fail(error.format_message())
@@ -52,15 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _root(words: list[str]) -> click.Group:
-    """Load every command; not for reports, which come with each prompt: 300 ms instead of 335."""
-    if words[:1] == ["send-event"]:
-        from threadkeep.cli.observed.sending import send_event
-
-        return click.Group(PROGRAM, commands={"send-event": send_event})
-    from threadkeep.cli.root import cli
-
-    return cli
+def _told(error: click.UsageError) -> tuple[str, str]:
+    """Say what was not understood, and what was perhaps meant."""
+    where = error.ctx.command_path if error.ctx is not None else PROGRAM
+    shown = f"`{where} --help` shows how"
+    near = getattr(error, "possibilities", None)
+    if not near:
+        return error.format_message(), shown
+    meant = " or ".join(f"`{name}`" for name in near)
+    return error.message, f"did you mean {meant}? {shown}"
 
 
 def _prepare_streams() -> None:

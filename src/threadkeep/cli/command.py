@@ -5,19 +5,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from threadkeep import ChatStore
 from threadkeep.cli.complete import complete_session
-from threadkeep.cli.output import fail, note
+from threadkeep.cli.groups import Commands
+from threadkeep.cli.output import document, fail, json_line, note
 from threadkeep.errors import Invalid, ReadOnly, ThreadkeepError
-from threadkeep.home import Home
+
+if TYPE_CHECKING:
+    from threadkeep import ChatStore
+    from threadkeep.home import Home
 
 INTERRUPTED = 130
 PROBLEMS = 1
 NOT_FOUND = 3
+SECONDS = click.FloatRange(min=0.01)
 
 # What the library calls it, and what one types here.
 _TYPED = {
@@ -37,23 +41,33 @@ Function = Callable[..., int | None]
 class Call(NamedTuple):
     """What every command is given: the home, the file that was named, and how to answer."""
 
-    home: Home
+    home: "Home"
     db: str | None
     as_json: bool
+    as_lines: bool = False  # one JSON object for each thing that is listed
+    pager: bool = True
 
-    def reading(self) -> ChatStore:
+    def answer(self, **content: Any) -> None:
+        """Answer in JSON: one document, or with --jsonl its first value, a list, line by line."""
+        if not self.as_lines:
+            document(**content)
+            return
+        for one in next(iter(content.values())):
+            json_line(one)
+
+    def reading(self) -> "ChatStore":
         """Open the chat store without changing it."""
         return self.home.chat(self.db, read_only=True)
 
-    def writing(self) -> ChatStore:
+    def writing(self) -> "ChatStore":
         """Open the chat store, and begin one if there is none."""
         return self.home.chat(self.db)
 
-    def changing(self) -> ChatStore:
+    def changing(self) -> "ChatStore":
         """Open a chat store that is there, to change it."""
         return self.home.chat(self.db, must_exist=True)
 
-    def following(self) -> ChatStore:
+    def following(self) -> "ChatStore":
         """Open an existing store as a full member where that is possible.
 
         Searching brings the index up to date, and following asks writers to keep what it has
@@ -66,29 +80,74 @@ class Call(NamedTuple):
             return self.reading()
 
 
-def command(name: str, *examples: str) -> Callable[[Function], click.Command]:
-    """Make a function a command with `--json`; it is given a Call, then its own options."""
+def command(
+    name: str, *examples: str, lists: bool = False, pages: bool = False
+) -> Callable[[Function], click.Command]:
+    """Make a function a command with `--json`; it is given a Call, then its own options.
+
+    One that `lists` things has `--jsonl` as well, and one that `pages` has `--no-pager`.
+    """
 
     def decorate(function: Function) -> click.Command:
-        @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+        @_shaping(lists=lists, pages=pages)
         @click.pass_context
         @wraps(function)
         def run(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
             db = options.pop("db", None) or db_of(ctx)
+            lines, plain = options.pop("as_lines", False), options.pop("no_pager", False)
             with exit_codes(ctx):
-                ctx.exit(function(Call(home_of(ctx), db, as_json), **options) or 0)
+                call = Call(home_of(ctx), db, as_json or lines, lines, not plain)
+                ctx.exit(function(call, **options) or 0)
 
         return click.command(name, epilog=example_text(*examples))(run)
 
     return decorate
 
 
-def store_command(name: str, *examples: str) -> Callable[[Function], click.Command]:
+def _shaping(*, lists: bool, pages: bool) -> Callable[[Function], Function]:
+    """Add the options that say how to answer."""
+    help_ = "Answer in one JSON document." if lists else "Answer in JSON."
+    options = [click.option("--json", "as_json", is_flag=True, help=help_)]
+    if lists:
+        told = "Answer in JSON, an object to a line."
+        options.append(click.option("--jsonl", "as_lines", is_flag=True, help=told))
+    if pages:
+        options.append(click.option("--no-pager", is_flag=True, help="Print all at once."))
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def store_command(
+    name: str, *examples: str, lists: bool = False, pages: bool = False
+) -> Callable[[Function], click.Command]:
     """Make a function a command that works on a file of a store, which `--db` may name."""
 
     def decorate(function: Function) -> click.Command:
         option = click.option("--db", metavar="PATH", help="Use this file.")
-        return command(name, *examples)(option(function))
+        return command(name, *examples, lists=lists, pages=pages)(option(function))
+
+    return decorate
+
+
+def group(name: str, *examples: str) -> Callable[[Callable[[], None]], Commands]:
+    """Make a function the group that its docstring tells of; alone it shows its help page."""
+
+    def decorate(function: Callable[[], None]) -> Commands:
+        @click.pass_context
+        @wraps(function)
+        def run(ctx: click.Context, /, **_: Any) -> None:
+            if ctx.invoked_subcommand is None:
+                click.echo(ctx.get_help())
+
+        made = click.group(
+            name, cls=Commands, invoke_without_command=True, epilog=example_text(*examples)
+        )
+        return made(run)
 
     return decorate
 
@@ -103,8 +162,10 @@ def session_argument(function: Function) -> Function:
     return click.argument("session", shell_complete=complete_session)(function)
 
 
-def home_of(ctx: click.Context) -> Home:
+def home_of(ctx: click.Context) -> "Home":
     """Give the home that the command line names."""
+    from threadkeep.home import Home
+
     return Home(ctx.find_root().params.get("home"))
 
 

@@ -8,7 +8,6 @@ from click.shell_completion import CompletionItem
 
 from threadkeep.cli.output import one_line
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home import Home
 
 _OFFERED = 200
 _TITLE = 60

@@ -117,9 +117,8 @@ def order_for(
     catch_up: bool = False,
 ) -> Order:
     """Write down what has to be done; `retain` where what is too old may have to go."""
-    named = None if _is_default(home) else str(home.paths().data)
     return Order(
-        *(named, _text(db), _text(user_home), backups),
+        *(named_home(home), _text(db), _text(user_home), backups),
         retain=retain and home.config.retention != RetentionSettings(),
         embed=embed,
         catch_up=catch_up,
@@ -128,6 +127,11 @@ def order_for(
 
 def _text(path: str | Path | None) -> str | None:
     return None if path is None else os.path.abspath(path)
+
+
+def named_home(home: "Home") -> str | None:
+    """Give the folder of a home, None for the one that the environment names anyway."""
+    return None if _is_default(home) else str(home.paths().data)
 
 
 def _is_default(home: "Home") -> bool:

@@ -59,6 +59,7 @@ class Around(msgspec.Struct, frozen=True):
     tell: Tell
     db: str | Path | None = None
     user_home: str | Path | None = None
+    more: tuple[Part, ...] = ()  # what a surface brings: the web server
     caught_up: threading.Event = msgspec.field(default_factory=threading.Event)
 
     @property
@@ -86,7 +87,7 @@ def all_parts(around: Around) -> list[Part]:
         parts.append(Part("watchdog", regularly(_WATCH_SECONDS, partial(_look, around))))
     if wanted.maintenance:
         parts.append(Part("maintenance", partial(_maintain, around), 600.0, 6 * 3600.0))
-    return parts
+    return [*parts, *around.more]
 
 
 def _knowing(around: Around) -> list[Part]:

@@ -28,7 +28,7 @@ from threadkeep.home.keeping import serve_lock, served_already, shake_hands
 from threadkeep.home.learning import release_claims
 from threadkeep.home.observing import fallback_folders, open_observations, socket_path
 from threadkeep.home.parts import Around, all_parts
-from threadkeep.home.supervising import Bell, Books, Tell, slept_for, start_all
+from threadkeep.home.supervising import Bell, Books, Part, Tell, slept_for, start_all
 from threadkeep.home.thrift import give_back, share_one_arena
 from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.opening import refuse_write
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from threadkeep.capture.history import History
     from threadkeep.home.facade import Home
 
-__all__ = ["PartState", "Service", "Serving", "hippo_folder", "serve", "who_serves"]
+__all__ = ["Bell", "Part", "PartState", "Service", "Serving", "hippo_folder", "serve", "who_serves"]
 
 _LOOK_SECONDS: Final = 5.0
 _BEAT_SECONDS: Final = 60.0
@@ -77,12 +77,13 @@ def serve(
     user_home: str | Path | None = None,
     hippo_dir: Path | None = None,
     socket: bool = True,
+    more: tuple[Part, ...] = (),
     clock: Clock = now_ms,
 ) -> None:
     """Keep a home current until `stop` is set, or a client on the socket asks for the end.
 
     With `hippo_dir` it also listens where Hippo's own programs expect their daemon, and takes
-    what they could not deliver from there.
+    what they could not deliver from there. `more` are parts of a surface that run beside ours.
     """
     shake_hands(home, tell)
     share_one_arena()
@@ -93,7 +94,7 @@ def serve(
         refuse_write(history.store.access)
         observations = _observations(home, hippo_dir, history)
         sockets = _sockets(home, hippo_dir) if socket else ()
-        around = Around(home, history, observations, version, sockets, tell, path, user_home)
+        around = Around(home, history, observations, version, sockets, tell, path, user_home, more)
         _run(around, stop, clock)
 
 

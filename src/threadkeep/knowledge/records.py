@@ -1,6 +1,6 @@
 """What is captured of a conversation, before it becomes rows."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,6 +14,14 @@ Kind = Literal[
     "summary",  # what a compaction left
     "note",  # context, notices and errors that the program itself put in
 ]
+
+
+class Image(msgspec.Struct, frozen=True):
+    """A picture in a conversation: its bytes as base64, or where it is."""
+
+    media_type: str
+    data: str = ""
+    url: str = ""
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -30,6 +38,9 @@ class Entry(msgspec.Struct, gc=False):
     call_id: str = ""
     error: bool = False
     model: str = ""
+    input: Any = None  # the arguments of a tool call, as the program gave them
+    images: tuple[Image, ...] = ()
+    parent: str = ""  # the record it goes on from, where the program keeps a tree of them
 
 
 class Usage(msgspec.Struct, gc=False):

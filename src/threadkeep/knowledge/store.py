@@ -23,6 +23,7 @@ QUERIES = load_queries(
     *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
     "evidence.sql",
     "memory_views.sql",
+    "agent_views.sql",
 )
 
 

@@ -201,10 +201,12 @@ def _console(key: str, at: int | None, raw: str) -> list[Entry]:
             if line.startswith(begin):
                 done = line.removeprefix(begin)
                 found.append(Entry(f"{key}#{place}", "assistant", "tool_call", at, done, tool=tool))
+                found[-1].input = {_GIVEN[tool]: done}
     return found
 
 
 _DEEDS: Final = {"Applied edit to ": "edit", "Commit ": "commit", "Running ": "run"}
+_GIVEN: Final = {"edit": "path", "commit": "message", "run": "command"}
 
 
 def _answer(key: str, at: int | None, raw: str) -> list[Entry]:

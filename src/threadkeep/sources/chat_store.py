@@ -14,7 +14,7 @@ import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.chat.wire.names import normalize_part
-from threadkeep.sources.common import describe_input, number, table, text
+from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.own import (
     Reading,
     Row,
@@ -29,6 +29,7 @@ from threadkeep.sources.own import (
     said,
     table_rows,
 )
+from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Facts, Item, Kind, Log, Parser, Role, Usage, UserHome
 
 _TABLES: Final = {"chat_sessions", "chat_messages", "chat_parts"}
@@ -248,7 +249,7 @@ def _entries(kind: str, part: Row, entry: Entry) -> list[Entry] | None:
     elif kind == _COMPACTION:
         entry.kind, entry.text = "summary", _summary(part)
     elif kind == "file":
-        entry.text = _file(part)
+        entry.text, entry.images = _file(part), pictures([part])
     elif kind in ("source-url", "source-document"):
         entry.text = " ".join(filter(None, (text(part.get("title")), text(part.get("url")))))
     elif kind.startswith("data-") or kind in _SILENT:
@@ -261,13 +262,17 @@ def _entries(kind: str, part: Row, entry: Entry) -> list[Entry] | None:
 def _tool(kind: str, part: Row, entry: Entry) -> list[Entry]:
     name = text(part.get("toolName")) if kind == "dynamic-tool" else kind.removeprefix("tool-")
     entry.kind, entry.tool, entry.call_id = "tool_call", name, text(part.get("toolCallId"))
-    entry.text = describe_input(part.get("input", part.get("rawInput")))
+    entry.input = part.get("input", part.get("rawInput"))
+    entry.text = describe_input(entry.input)
     state = text(part.get("state"))
     if state not in _ENDED:
         return [entry]
     result = Entry(f"{entry.key}#1", "tool", "tool_result", entry.at, "", entry.session_id)
     result.tool, result.call_id, result.error = name, entry.call_id, state != "output-available"
-    result.text = text(part.get("errorText")) if result.error else said(part.get("output"))
+    output = part.get("output")
+    result.text = text(part.get("errorText")) if result.error else said(output)
+    inside = table(output)
+    result.images = pictures(rows(output) or inside.get("content", inside.get("value")))
     return [entry, result]
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from threadkeep.sources.claude_tools import result_text
 from threadkeep.sources.common import describe_input
-from threadkeep.sources.records import Entry, Kind, Role
+from threadkeep.sources.pictures import picture, pictures
+from threadkeep.sources.records import Entry, Image, Kind, Role
 
 SYNTHETIC: Final = "<synthetic>"
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
@@ -51,10 +52,11 @@ class _Origin(NamedTuple):
     key: str
     at: int | None
     unknown: dict[str, int]
+    parent: str = ""
 
     def entry(self, place: int, role: Role, kind: Kind, text: str) -> Entry:
         key = f"{self.key}#{place}" if place else self.key
-        return Entry(key, role, kind, self.at, text)
+        return Entry(key, role, kind, self.at, text, parent=self.parent)
 
 
 def entries_of(
@@ -63,7 +65,8 @@ def entries_of(
     """Read the entries of one record; types of blocks nobody knows are counted in `unknown`."""
     uuid = record.get("uuid")
     key = uuid if isinstance(uuid, str) and uuid else f"line-{number}"
-    origin = _Origin(key, at, unknown)
+    parent = record.get("parentUuid")
+    origin = _Origin(key, at, unknown, parent if isinstance(parent, str) else "")
     if kind == "assistant":
         return _assistant(record, origin)
     if kind == "user":
@@ -145,6 +148,7 @@ def _call(block: dict[str, Any], place: int, origin: _Origin) -> Entry:
     name, call_id = block.get("name"), block.get("id")
     entry.tool = name if isinstance(name, str) else ""
     entry.call_id = call_id if isinstance(call_id, str) else ""
+    entry.input = block.get("input")
     return entry
 
 
@@ -153,20 +157,23 @@ def _call(block: dict[str, Any], place: int, origin: _Origin) -> Entry:
 
 def _user(record: dict[str, Any], origin: _Origin) -> list[Entry]:
     content = message_content(record)
+    images: list[Image] = []
     if isinstance(content, list):
-        found, said = _blocks(content, record, origin)
+        found, said = _blocks(content, record, origin, images)
     else:
         found, said = [], [content] if isinstance(content, str) else []
     for kind, text in _sorted_out(said, record):
         if not _is_blank(text):
             found.append(origin.entry(len(found), "user", kind, text))
+    if images and found:
+        found[-1].images = tuple(images)  # where the words are that it was shown with
     return found
 
 
 def _blocks(
-    content: list[Any], record: dict[str, Any], origin: _Origin
+    content: list[Any], record: dict[str, Any], origin: _Origin, images: list[Image]
 ) -> tuple[list[Entry], list[str]]:
-    """Part the results of tools from what was said."""
+    """Part the results of tools from what was said and from what was shown."""
     results: list[Entry] = []
     said: list[str] = []
     for block in content:
@@ -180,6 +187,8 @@ def _blocks(
             said.append(text if isinstance(text, str) else "")
         elif kind in {"image", "document"}:
             said.append(f"[{kind}]")
+            if (image := picture(block)) is not None:
+                images.append(image)
         else:
             count(origin.unknown, f"user/{kind or type(block).__name__}")
     return results, said
@@ -190,7 +199,10 @@ def _failed(result: object) -> bool:
 
 
 def _result(block: dict[str, Any], place: int, origin: _Origin) -> Entry:
-    entry = origin.entry(place, "tool", "tool_result", _result_text(block.get("content")))
+    content = block.get("content")
+    entry = origin.entry(place, "tool", "tool_result", _result_text(content))
+    if isinstance(content, list):
+        entry.images = pictures(content)
     call_id = block.get("tool_use_id")
     entry.call_id = call_id if isinstance(call_id, str) else ""
     entry.error = block.get("is_error") is True

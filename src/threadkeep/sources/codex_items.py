@@ -14,13 +14,15 @@ import msgspec
 
 from threadkeep.sources.codex_outputs import output_of
 from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
-from threadkeep.sources.records import Entry, Kind, Role
+from threadkeep.sources.pictures import pictures
+from threadkeep.sources.records import Entry, Image, Kind, Role
 
 Body = dict[str, Any]
 
 # Some providers count their calls from zero in every turn. Ids this long are random.
 _UNIQUE_LENGTH: Final = 16
 _HEAD: Final = 200
+_PICTURE: Final = "[image]"
 
 # How a text begins that Codex itself puts into the user's mouth, where the log does not say so.
 _INJECTED: Final = (
@@ -129,7 +131,7 @@ def _piece(block: object) -> str:
     found = table(block)
     said = text(found.get("text"))
     if not said:
-        return "[image]" if "image" in text(found.get("type")) else ""
+        return _PICTURE if "image" in text(found.get("type")) else ""
     # Codex frames a picture with the two halves of a tag, each a block of its own.
     if said.startswith(("<image", "</image")) and len(said) < _HEAD and said.endswith(">"):
         return ""
@@ -151,10 +153,20 @@ def _message(seen: Seen, line: bytes) -> list[Entry]:
     role = seen.body.get("role")
     if role == "user":
         return _from_user(seen, line)
-    said = _joined(seen.body.get("content"))
+    content = seen.body.get("content")
+    said = _joined(content)
     if role == "assistant":
-        return _one(seen, line, "assistant", "text", said)
-    return _one(seen, line, "system", "note", said)
+        found = _one(seen, line, "assistant", "text", said)
+    else:
+        found = _one(seen, line, "system", "note", said)
+    return _illustrated(found, said, content)
+
+
+def _illustrated(found: list[Entry], said: str, content: object) -> list[Entry]:
+    """Put pictures to the last entry of a message, if its text says that there are any."""
+    if found and _PICTURE in said:
+        found[-1].images = pictures(content)
+    return found
 
 
 def _from_user(seen: Seen, line: bytes) -> list[Entry]:
@@ -173,7 +185,7 @@ def _from_user(seen: Seen, line: bytes) -> list[Entry]:
     found += _one(seen, line, "user", "prompt", "\n".join(asked))
     if len(found) > 1:
         found[1].key += "#1"
-    return found
+    return _illustrated(found, found[-1].text if found else "", body.get("content"))
 
 
 def _is_injected(piece: str, named: str) -> bool:
@@ -220,10 +232,16 @@ def _described(given: object) -> str:
         return ""  # nested deeper than anything that was meant
 
 
-def _call(seen: Seen, line: bytes, tool: str, said: str) -> list[Entry]:
+def _call(
+    seen: Seen, line: bytes, tool: str, given: object, said: str | None = None
+) -> list[Entry]:
+    """Make a call of its input; `said` is what is shown of it, if not all."""
     call_id = text(seen.body.get("call_id"))
     key = _key(seen, line, call_id or seen.body.get("id"))
-    return [Entry(key, "assistant", "tool_call", seen.at, said, tool=tool, call_id=call_id)]
+    shown = _described(given) if said is None else said
+    entry = Entry(key, "assistant", "tool_call", seen.at, shown, tool=tool, call_id=call_id)
+    entry.input = given
+    return [entry]
 
 
 def _result(seen: Seen, line: bytes, said: str, *, error: bool = False) -> list[Entry]:
@@ -236,20 +254,25 @@ def _function_call(seen: Seen, line: bytes) -> list[Entry]:
     body = seen.body
     name, namespace = text(body.get("name")), text(body.get("namespace"))
     tool = f"{namespace}.{name}" if namespace else name
-    return _call(seen, line, tool, _described(arguments_of(body.get("arguments"))))
+    return _call(seen, line, tool, arguments_of(body.get("arguments")))
 
 
 def _custom_tool_call(seen: Seen, line: bytes) -> list[Entry]:
-    return _call(seen, line, text(seen.body.get("name")), _described(seen.body.get("input")))
+    return _call(seen, line, text(seen.body.get("name")), seen.body.get("input"))
 
 
 def _call_output(seen: Seen, line: bytes) -> list[Entry]:
-    said, error = output_of(seen.body.get("output"))
-    return _result(seen, line, said, error=error)
+    output = seen.body.get("output")
+    said, error = output_of(output)
+    found = _result(seen, line, said, error=error)
+    if isinstance(output, list):
+        found[0].images = pictures(output)
+    return found
 
 
 def _local_shell_call(seen: Seen, line: bytes) -> list[Entry]:
-    return _call(seen, line, "local_shell", shell_command(seen.body))
+    body = seen.body
+    return _call(seen, line, "local_shell", body.get("action"), shell_command(body))
 
 
 def shell_command(body: Body) -> str:
@@ -260,11 +283,11 @@ def shell_command(body: Body) -> str:
 
 def _web_search_call(seen: Seen, line: bytes) -> list[Entry]:
     action = {key: value for key, value in table(seen.body.get("action")).items() if key != "type"}
-    return _call(seen, line, "web_search", _described(action))
+    return _call(seen, line, "web_search", action)
 
 
 def _tool_search_call(seen: Seen, line: bytes) -> list[Entry]:
-    return _call(seen, line, "tool_search", _described(seen.body.get("arguments")))
+    return _call(seen, line, "tool_search", seen.body.get("arguments"))
 
 
 def _tool_search_output(seen: Seen, line: bytes) -> list[Entry]:
@@ -277,9 +300,11 @@ def _tool_search_output(seen: Seen, line: bytes) -> list[Entry]:
 
 
 def _image_generation_call(seen: Seen, line: bytes) -> list[Entry]:
-    made = "[image]" if seen.body.get("result") else ""
-    said = "\n".join(filter(None, [text(seen.body.get("revised_prompt")), made]))
-    return _call(seen, line, "image_generation", said)
+    made, prompt = text(seen.body.get("result")), text(seen.body.get("revised_prompt"))
+    said = "\n".join(filter(None, [prompt, _PICTURE if made else ""]))
+    found = _call(seen, line, "image_generation", {"prompt": prompt} if prompt else {}, said)
+    found[0].images = (Image("image/png", data=made),) if made else ()
+    return found
 
 
 # ---------------------------------------------------------------------- events

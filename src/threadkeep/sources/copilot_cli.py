@@ -86,7 +86,9 @@ def _answer(event: _Event) -> list[Entry]:
 def _call(role: Role, asked: dict[str, Any], name: str, at: int | None) -> Entry:
     given = describe_input(asked.get("arguments"))
     tool, own = text(asked.get(name)), text(asked.get("toolCallId"))
-    return Entry("", role, "tool_call", at, given, tool=tool, call_id=own)
+    return Entry(
+        "", role, "tool_call", at, given, tool=tool, call_id=own, input=asked.get("arguments")
+    )
 
 
 def _own_call(event: _Event) -> list[Entry]:
@@ -166,7 +168,11 @@ _SILENT_FAMILIES: Final = ("hook.", "permission.")
 
 def _entries(record: object, event: _Event) -> list[Entry]:
     reader = _READERS.get(text(table(record).get("type")))
-    return reader(event) if reader else []
+    found = reader(event) if reader else []
+    parent = text(table(record).get("parentId"))
+    for entry in found:
+        entry.parent = parent
+    return found
 
 
 # What the end of a run sums up for each model; the input is with the cache.

@@ -16,6 +16,7 @@ from threadkeep.sources.cursor_messages import (
     tool_summary,
 )
 from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.pictures import linked
 from threadkeep.sources.records import Entry, Facts, Harvest, Log, Usage
 from threadkeep.sources.segments import Segmenter
 
@@ -147,11 +148,14 @@ def _numbered(said: list[Said], key: str, at: int | None) -> Reading:
 
 def _asked(bubble: dict[str, Any], at: int | None) -> list[Said]:
     turn = split_user_text(text(bubble.get("text")), marked=False)
-    pictures = "\n".join("[image]" for _ in rows(bubble.get("images")))
+    given = rows(bubble.get("images"))
+    paths = (text(table(one).get("path")) for one in given)
+    shown = Entry("", "user", "note", at, "\n".join("[image]" for _ in given))
+    shown.images = tuple(linked(path) for path in paths if path)
     return [
         Said(Entry("", "user", "prompt", at, turn.prompt)),
         Said(Entry("", "user", "note", at, turn.note)),
-        Said(Entry("", "user", "note", at, pictures)),
+        Said(shown),
     ]
 
 
@@ -185,7 +189,7 @@ def _tool_run(run: dict[str, Any], at: int | None) -> list[Said]:
     call_id = text(run.get("toolCallId"))
     failed = run.get("status") == "error" or bool(run.get("error"))
     call = Entry("", "assistant", "tool_call", at, describe_input(given), tool=tool)
-    call.call_id = call_id
+    call.call_id, call.input = call_id, given
     outcome = run.get("result") if run.get("result") not in (None, "") else run.get("error")
     result = Entry("", "tool", "tool_result", at, result_text(outcome), tool=tool, error=failed)
     result.call_id = call_id

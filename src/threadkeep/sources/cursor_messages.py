@@ -4,7 +4,8 @@ import re
 from typing import Any, Final, NamedTuple
 
 from threadkeep.sources.common import block_text, describe_input, iso_ms, number, rows, table, text
-from threadkeep.sources.records import Entry, Kind, Role
+from threadkeep.sources.pictures import pictures
+from threadkeep.sources.records import Entry, Image, Kind, Role
 
 HARNESS: Final = "cursor"
 LABEL: Final = "Cursor"
@@ -121,6 +122,7 @@ class _Piece(NamedTuple):
     given: object = None
     unknown: str = ""
     at: int | None = None
+    images: tuple[Image, ...] = ()
 
 
 def _reading(pieces: list[_Piece], key: str) -> Reading:
@@ -135,6 +137,7 @@ def _reading(pieces: list[_Piece], key: str) -> Reading:
             name = f"{key}#{len(said)}" if said else key
             entry = Entry(name, piece.role, piece.kind, at, piece.text, tool=piece.tool)
             entry.call_id, entry.error = piece.call_id, piece.error
+            entry.input, entry.images = piece.given, piece.images
             said.append(Said(entry, piece.given))
     return Reading(said, at, tuple(unknown))
 
@@ -174,7 +177,8 @@ def _other_block(block: object, role: str) -> _Piece:
         thought = text(inside.get("thinking")) or text(inside.get("text"))
         return _Piece("assistant", "reasoning", _without_redacted(thought))
     if kind in {"image", "file"}:
-        return _Piece("user" if role == "user" else "assistant", "note", f"[{kind}]")
+        whose: Role = "user" if role == "user" else "assistant"
+        return _Piece(whose, "note", f"[{kind}]", images=pictures([inside]))
     return _Piece("assistant", "note", "", unknown=f"block/{kind}"[:80])
 
 
@@ -198,7 +202,8 @@ def _result(block: dict[str, Any]) -> _Piece:
     tool = text(block.get("name")) or text(block.get("toolName")) or "tool"
     call_id = text(block.get("tool_use_id")) or text(block.get("toolCallId"))
     failed = block.get("is_error") is True or block.get("isError") is True
-    return _Piece("tool", "tool_result", result_text(given), tool, call_id, failed)
+    shown = pictures(given)
+    return _Piece("tool", "tool_result", result_text(given), tool, call_id, failed, images=shown)
 
 
 def result_text(given: object) -> str:

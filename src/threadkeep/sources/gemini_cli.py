@@ -33,6 +33,7 @@ from threadkeep.sources.gathering import (
     plain,
     strange_name,
 )
+from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Harvest, Item, Kind, Log, Stamp, Usage, UserHome
 from threadkeep.sources.segments import (
     PROMPT_CHARACTERS,
@@ -78,7 +79,10 @@ def _user(fields: dict[str, Any], key: str, at: int | None) -> list[Entry]:
     parts = _parts(fields.get("content"))
     cut = next((i for i, part in enumerate(parts) if part.strip() == _REFERENCED), len(parts))
     typed = "".join(_parts(fields.get("displayContent"))) or "".join(parts[:cut])
-    found = [Entry(key, "user", _kind_of(typed), at, typed)] if typed.strip() else []
+    images = pictures(fields.get("content"))
+    found = []
+    if typed.strip():
+        found.append(Entry(key, "user", _kind_of(typed), at, typed, images=images))
     referenced = "".join(parts[cut:])
     if referenced:
         found.append(Entry(f"{key}#context", "user", "note", at, referenced))
@@ -100,7 +104,8 @@ def _answer(fields: dict[str, Any], key: str, at: int | None) -> list[Entry]:
     if thoughts:
         found.append(Entry(f"{key}#thoughts", "assistant", "reasoning", at, thoughts, model=model))
     if said.strip():
-        found.append(Entry(key, "assistant", "text", at, said, model=model))
+        images = pictures(fields.get("content"))
+        found.append(Entry(key, "assistant", "text", at, said, model=model, images=images))
     for place, call in enumerate(map(table, rows(fields.get("toolCalls")))):
         found += _call(call, f"{key}#{text(call.get('id')) or place}", at, model)
     return found
@@ -118,6 +123,7 @@ def _call(call: dict[str, Any], key: str, at: int | None, model: str) -> list[En
     tool, own, when = text(call.get("name")), text(call.get("id")), iso_ms(call.get("timestamp"))
     given = describe_input(call.get("args"))
     asked = Entry(key, "assistant", "tool_call", at, given, tool=tool, call_id=own, model=model)
+    asked.input = call.get("args")
     result = call.get("result")
     shown = _result_text(result) or text(call.get("resultDisplay"))
     if result is None and not shown:
@@ -126,6 +132,7 @@ def _call(call: dict[str, Any], key: str, at: int | None, model: str) -> list[En
     came = Entry(
         f"{key}:out", "tool", "tool_result", when or at, shown, tool=tool, call_id=own, error=failed
     )
+    came.images = pictures(result)
     return [asked, came]
 
 

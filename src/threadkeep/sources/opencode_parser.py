@@ -12,6 +12,7 @@ import msgspec
 
 from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.opencode_segment import SessionRow
+from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Facts, Harvest, Kind, Log, Role, Usage
 from threadkeep.sources.segments import compact
 
@@ -162,7 +163,9 @@ def _part(record: dict[str, Any], part: dict[str, Any], key: str) -> tuple[list[
     if kind == "subtask":
         return [Entry(key, role, "prompt", at, text(part.get("prompt")))], ""
     if kind in _NOTED:
-        return [Entry(key, role, "note", at, _notice(part), error=kind == "retry")], ""
+        entry = Entry(key, role, "note", at, _notice(part), error=kind == "retry")
+        entry.images = pictures([part])
+        return [entry], ""
     return [], f"part/{kind}"[:80]
 
 
@@ -188,14 +191,15 @@ def _tool(part: dict[str, Any], key: str, at: int | None, model: str) -> list[En
     given = describe_input(state.get("input"))
     started = number(times.get("start")) or at
     call = Entry(key, "assistant", "tool_call", started, given, tool=tool, model=model)
-    call.call_id = call_id
+    call.call_id, call.input = call_id, state.get("input")
     if state.get("status") not in ("completed", "error") and "output" not in state:
         return [call]
-    pictures = ["[image]" for _ in rows(state.get("attachments"))]
+    attached = rows(state.get("attachments"))
     shown = text(state.get("output")) or text(state.get("error"))
     ended = number(times.get("end")) or at
-    result = Entry(f"{key}#1", "tool", "tool_result", ended, "\n".join([shown, *pictures]))
-    result.tool, result.call_id = tool, call_id
+    shown = "\n".join([shown, *("[image]" for _ in attached)])
+    result = Entry(f"{key}#1", "tool", "tool_result", ended, shown)
+    result.tool, result.call_id, result.images = tool, call_id, pictures(attached)
     # A command that fails has done its work as far as the program is concerned.
     left = table(state.get("metadata")).get("exit")
     failed = state.get("status") == "error" or tool == "invalid"

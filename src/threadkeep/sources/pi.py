@@ -28,6 +28,7 @@ from threadkeep.sources.gathering import (
     plain,
     strange_name,
 )
+from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Usage, UserHome
 from threadkeep.sources.segments import last_component
 
@@ -49,7 +50,8 @@ _Reader = Callable[[dict[str, Any], str, int | None, list[str]], list[Entry]]
 
 def _user(fields: dict[str, Any], key: str, at: int | None, _strange: list[str]) -> list[Entry]:
     shown = content_text(fields.get("content"))
-    return [Entry(key, "user", "prompt", at, shown)] if shown else []
+    images = pictures(fields.get("content"))
+    return [Entry(key, "user", "prompt", at, shown, images=images)] if shown else []
 
 
 def _assistant(fields: dict[str, Any], key: str, at: int | None, strange: list[str]) -> list[Entry]:
@@ -81,9 +83,12 @@ def _block(fields: dict[str, Any], at: int | None, model: str, strange: list[str
                 tool=text(fields.get("name")),
                 call_id=text(fields.get("id")),
                 model=model,
+                input=fields.get("arguments"),
             )
         case "image":
-            return Entry("", "assistant", "text", at, "[image]", model=model)
+            entry = Entry("", "assistant", "text", at, "[image]", model=model)
+            entry.images = pictures([fields])
+            return entry
         case other:
             strange.append(strange_name(fields, "message", "assistant", other))
             return None
@@ -102,6 +107,7 @@ def _tool_result(
             tool=text(fields.get("toolName")),
             call_id=text(fields.get("toolCallId")),
             error=fields.get("isError") is True,
+            images=pictures(fields.get("content")),
         )
     ]
 
@@ -111,7 +117,7 @@ def _bash(fields: dict[str, Any], key: str, at: int | None, _strange: list[str])
     failed = count(fields.get("exitCode")) != 0 or fields.get("cancelled") is True
     command, output = text(fields.get("command")), text(fields.get("output"))
     return [
-        Entry(key, "user", "tool_call", at, command, tool="bash"),
+        Entry(key, "user", "tool_call", at, command, tool="bash", input={"command": command}),
         Entry(f"{key}#1", "tool", "tool_result", at, output, tool="bash", error=failed),
     ]
 
@@ -172,7 +178,11 @@ def _entries(record: object, number: int, strange: list[str]) -> list[Entry]:
     if reader is None:
         strange.append(strange_name(record, fields.get("type")))
         return []
-    return reader(fields, _key(fields, number), iso_ms(fields.get("timestamp")), strange)
+    found = reader(fields, _key(fields, number), iso_ms(fields.get("timestamp")), strange)
+    parent = text(fields.get("parentId"))
+    for entry in found:
+        entry.parent = parent
+    return found
 
 
 def _key(fields: dict[str, Any], number: int) -> str:

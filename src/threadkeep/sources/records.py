@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from threadkeep.knowledge.records import Entry, Facts, Kind, Role, Segment, ToolRun, Usage
+from threadkeep.knowledge.records import Entry, Facts, Image, Kind, Role, Segment, ToolRun, Usage
 
-__all__ = ["Entry", "Facts", "Harvest", "Item", "Kind", "Log", "Parser", "Role", "Segment"]
-__all__ += ["Source", "Stamp", "ToolRun", "Usage", "UserHome"]
+__all__ = ["Entry", "Facts", "Harvest", "Image", "Item", "Kind", "Log", "Parser", "Role"]
+__all__ += ["Segment", "Source", "Stamp", "ToolRun", "Usage", "UserHome"]
 
 
 class Harvest(msgspec.Struct):

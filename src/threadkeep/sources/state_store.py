@@ -29,6 +29,7 @@ from threadkeep.sources.own import (
     said,
     table_rows,
 )
+from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Facts, Item, Log, Parser, Usage, UserHome
 from threadkeep.state.offload import checked_text, read_pieces, rebuild
 
@@ -289,7 +290,7 @@ def _read_message(session_id: str, row: Row, whole: Row) -> Reading:
 
 
 def _entries(role: str, row: Row, entry: Entry) -> list[Entry] | None:
-    entry.text = said(row.get("content"))
+    entry.text, entry.images = said(row.get("content")), pictures(row.get("content"))
     if role == "assistant":
         return _assistant(row, entry)
     if role == "user":
@@ -334,7 +335,8 @@ def _call(call: Row, entry: Entry) -> Entry:
     found = Entry("", "assistant", "tool_call", entry.at, "", entry.session_id)
     found.tool = text(function.get("name")) or text(call.get("name"))
     found.call_id = text(call.get("id")) or text(call.get("call_id"))
-    found.text = describe_input(_arguments(function.get("arguments", call.get("arguments"))))
+    found.input = _arguments(function.get("arguments", call.get("arguments")))
+    found.text = describe_input(found.input)
     return found
 
 

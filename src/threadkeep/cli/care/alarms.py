@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from threadkeep.cli.command import PROBLEMS, Call, example_text, store_command
+from threadkeep.cli.command import PROBLEMS, Call, group, store_command
 from threadkeep.cli.history.words import when
 from threadkeep.cli.output import counted, document, note, table
 
@@ -12,16 +12,9 @@ if TYPE_CHECKING:
     from threadkeep.home.watchdog import Alarm, WatchdogReport
 
 
-@click.group(
-    "alarms",
-    invoke_without_command=True,
-    epilog=example_text("threadkeep alarms list", "threadkeep alarms ack 3 --note 'disk replaced'"),
-)
-@click.pass_context
-def alarms(ctx: click.Context) -> None:
+@group("alarms", "threadkeep alarms list", "threadkeep alarms ack 3 --note 'disk replaced'")
+def alarms() -> None:
     """Recorded gaps in capture: list them, say that you have seen one, put old ones away."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @store_command("list", "threadkeep alarms list", "threadkeep alarms list --all --json")
@@ -74,14 +67,9 @@ for _command in (list_, ack, prune):
     alarms.add_command(_command)
 
 
-@click.group(
-    "watchdog", invoke_without_command=True, epilog=example_text("threadkeep watchdog run")
-)
-@click.pass_context
-def watchdog(ctx: click.Context) -> None:
+@group("watchdog", "threadkeep watchdog run")
+def watchdog() -> None:
     """Check capture against what is on the disk; `threadkeep serve` does so twice a minute."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @store_command("run", "threadkeep watchdog run", "threadkeep watchdog run --json")

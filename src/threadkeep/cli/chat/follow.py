@@ -1,11 +1,7 @@
 """`threadkeep chat tail`: a session as it happens, from whatever process."""
 
-import select
-import signal
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from io import UnsupportedOperation
+from contextlib import closing
 
 import click
 
@@ -13,6 +9,7 @@ from threadkeep import ChatStore, Event
 from threadkeep.cli.chat.live import Live
 from threadkeep.cli.chat.parts import Json, header, message_pieces
 from threadkeep.cli.command import Call, session_argument, store_command
+from threadkeep.cli.ending import need_reader, stopped_by_signals
 from threadkeep.cli.output import json_line, wrapped
 from threadkeep.cli.wrap import Piece
 from threadkeep.home import follow
@@ -27,9 +24,15 @@ def tail(call: Call, *, session: str, after: int, until_idle: bool) -> None:
 
     With --json every event is one line, numbered by `seq`; go on later with --after.
     """
-    with call.following() as store, stopped_by_signals():
+    with call.following() as store, stopped_by_signals() as goes_on:
         found = store.find_session(session)
-        live = follow(store, found.id, after, until_idle=until_idle, wanted=need_reader)
+        live = follow(
+            store,
+            found.id,
+            after,
+            until_idle=until_idle,
+            wanted=lambda: goes_on() and need_reader(),
+        )
         # Closed before the store is: following ends with a word to the writers.
         with closing(live) as events:
             if call.as_json:
@@ -40,31 +43,6 @@ def tail(call: Call, *, session: str, after: int, until_idle: bool) -> None:
             with wrapped() as show:
                 for pieces in readable(store, found.id, events, {m["id"] for m in known}):
                     show(pieces)
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """Let `kill`, and a terminal that goes away, end the command as Ctrl-C does."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def need_reader() -> bool:
-    """Make sure that somebody still reads stdout: waiting alone would never find out."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except UnsupportedOperation:
-        return True  # no file: it is kept in memory
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    if any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0)):
-        raise BrokenPipeError
-    return True
 
 
 def readable(

@@ -8,13 +8,12 @@ import click
 import msgspec
 
 from threadkeep import __version__
-from threadkeep.cli.chat.follow import need_reader
-from threadkeep.cli.command import PROBLEMS, Call, store_command
+from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command
+from threadkeep.cli.ending import ended_by_signals, need_reader
 from threadkeep.cli.history.live import progress_bar, speed_text, without_log
 from threadkeep.cli.history.opening import comparing, read_times, short_id
 from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
 from threadkeep.cli.history.words import one_name, project_of
-from threadkeep.cli.mail.echo import SECONDS, ended_by_signals
 from threadkeep.cli.memory.learning import learn_from_it, tell_learned
 from threadkeep.cli.observed.collecting import Collected, collect_reports, tell_collected
 from threadkeep.cli.output import (

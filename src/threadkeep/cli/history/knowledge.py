@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from threadkeep.cli.command import PROBLEMS, Call, example_text, store_command
+from threadkeep.cli.command import PROBLEMS, Call, group, store_command
 from threadkeep.cli.output import counted, document, facts, fail, note, progress, table, warn, write
 from threadkeep.errors import SchemaMismatch
 
@@ -13,19 +13,13 @@ if TYPE_CHECKING:
     from threadkeep.home.knowledge_files import KnowledgeCheck, Migration
 
 
-@click.group(
+@group(
     "knowledge",
-    invoke_without_command=True,
-    epilog=example_text(
-        "threadkeep knowledge check",
-        "threadkeep knowledge migrate ~/.local/share/hippo/hippo.db --dry-run",
-    ),
+    "threadkeep knowledge check",
+    "threadkeep knowledge migrate ~/.local/share/hippo/hippo.db --dry-run",
 )
-@click.pass_context
-def knowledge(ctx: click.Context) -> None:
+def knowledge() -> None:
     """Knowledge files, in Hippo's format: check one, bring an older one up."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @store_command("check", "threadkeep knowledge check", "threadkeep knowledge check ./copy.db --json")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from threadkeep.cli.command import Call, command, example_text, store_command
+from threadkeep.cli.command import Call, command, group, store_command
 from threadkeep.cli.history.live import progress_bar
 from threadkeep.cli.history.opening import looking
 from threadkeep.cli.output import counted, document, note, one_line, table, warn, write
@@ -16,20 +16,14 @@ if TYPE_CHECKING:
 _SHOWN = 4  # letters of a secret that are repeated, so that one knows which is meant
 
 
-@click.group(
+@group(
     "redact",
-    invoke_without_command=True,
-    epilog=example_text(
-        'threadkeep redact test "password = hunter2hunter2"',
-        "threadkeep redact rules",
-        "threadkeep redact rescan --dry-run",
-    ),
+    'threadkeep redact test "password = hunter2hunter2"',
+    "threadkeep redact rules",
+    "threadkeep redact rescan --dry-run",
 )
-@click.pass_context
-def redact(ctx: click.Context) -> None:
+def redact() -> None:
     """Secrets: they are masked before anything is stored."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @command("test", 'threadkeep redact test "token: ghp_…"', "threadkeep redact test - < .env --json")

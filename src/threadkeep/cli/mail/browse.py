@@ -1,14 +1,14 @@
 """`threadkeep mail ls`, `tail` and `trace`."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import click
 import msgspec
 
-from threadkeep.cli.chat.follow import need_reader, stopped_by_signals
 from threadkeep.cli.command import Call, command
+from threadkeep.cli.ending import need_reader, stopped_by_signals
 from threadkeep.cli.mail.group import looking, message_ref, optional_session, session_argument
 from threadkeep.cli.mail.words import (
     Json,
@@ -166,15 +166,16 @@ def tail(call: Call, *, session: str, follow: bool, lines: int) -> None:
     With --json every line is a message as it is then; it comes again when its state changes.
     """
     ctx = looking(call, session)
-    with stopped_by_signals():
-        for letter, known in _watch(ctx, max(lines, 0), follow=follow):
+    with stopped_by_signals() as goes_on:
+        letters = _watch(ctx, max(lines, 0), lambda: follow and goes_on() and need_reader())
+        for letter, known in letters:
             if call.as_json:
                 json_line(letter)
             else:
                 write_pieces(state_pieces(letter) if known else letter_pieces(letter))
 
 
-def _watch(ctx: Context, lines: int, *, follow: bool) -> Iterator[tuple[Letter, bool]]:
+def _watch(ctx: Context, lines: int, wanted: Callable[[], bool]) -> Iterator[tuple[Letter, bool]]:
     """Give letters, and again those of which something became; the latter are marked."""
     newest = {"in": 0, "out": 0}
     begin = _noted(incoming(ctx, limit=lines + 1), outgoing(ctx, limit=lines + 1), newest)
@@ -184,7 +185,7 @@ def _watch(ctx: Context, lines: int, *, follow: bool) -> Iterator[tuple[Letter, 
             yield letter, False
         open_ |= {letter.id: letter for letter in new}
         open_ = {key: one for key, one in open_.items() if one.state not in FINAL}
-        if not (follow and need_reader()):
+        if not wanted():
             return
         time.sleep(_EVERY)
         for letter in again(ctx, open_.values()):

@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from threadkeep import Home, Mailroom
-from threadkeep.cli.chat.follow import stopped_by_signals
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.demo import program
+from threadkeep.cli.ending import stopped_by_signals
 from threadkeep.cli.mail.words import words_of
 from threadkeep.cli.output import document, note, one_line, write
 from threadkeep.errors import ThreadkeepError

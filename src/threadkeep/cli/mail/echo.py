@@ -2,13 +2,11 @@
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 
-from threadkeep.cli.command import Call, command
+from threadkeep.cli.command import SECONDS, Call, command
+from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.mail.group import containing, optional_session
 from threadkeep.cli.mail.words import Json
 from threadkeep.cli.output import document, note
@@ -16,7 +14,6 @@ from threadkeep.home import now_ms
 from threadkeep.home.mail import Container, Mail, open_here, run_agent
 
 _LATER_MS = 1000
-SECONDS = click.FloatRange(min=0.01)
 
 
 @command(
@@ -42,19 +39,6 @@ def echo(call: Call, *, session: str | None, every: float) -> None:
         run_agent(container, told.answer, stop=stop, every=every, provider="echo")
     if call.as_json:
         document(folder=container.context.folder.path, answered=told.count)
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[threading.Event]:
-    """Give an event that is set when somebody wants the command to end: Ctrl-C, kill, hang-up."""
-    stop = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Told:

@@ -2,31 +2,25 @@
 
 import click
 
-from threadkeep.cli.command import Call, Function, example_text
+from threadkeep.cli.command import Call, Function, group
 from threadkeep.cli.complete import complete_mail_session
 from threadkeep.home.mail import Container, Context, Host, is_folder, look_at
 
 
-@click.group(
+@group(
     "mail",
-    invoke_without_command=True,
-    epilog=example_text(
-        "threadkeep mail demo",
-        "threadkeep mail new helper --channel cli --chat me",
-        'threadkeep mail send last "Good morning"',
-        'threadkeep mail serve --agent "threadkeep mail echo"',
-        "threadkeep mail ls ./data/v2-sessions/ag-1/sess-1",
-    ),
+    "threadkeep mail demo",
+    "threadkeep mail new helper --channel cli --chat me",
+    'threadkeep mail send last "Good morning"',
+    'threadkeep mail serve --agent "threadkeep mail echo"',
+    "threadkeep mail ls ./data/v2-sessions/ag-1/sess-1",
 )
-@click.pass_context
-def mail(ctx: click.Context) -> None:
+def mail() -> None:
     """Mail between a host and an agent in a sandbox, over two SQLite files in a folder.
 
     Where a SESSION is asked for, the beginning of its id will do, the name of an agent with one
     session, `last`, or the path of any session folder, also of one that NanoClaw made.
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 def session_argument(function: Function) -> Function:

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 import click
 
 from threadkeep import Mailroom
-from threadkeep.cli.command import PROBLEMS, Call, command
+from threadkeep.cli.command import PROBLEMS, SECONDS, Call, command
+from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.mail.care import swept_text
-from threadkeep.cli.mail.echo import SECONDS, ended_by_signals
 from threadkeep.cli.output import fail, json_line, note, warn, write
 from threadkeep.home.mail import Adapter, Drained, FileAdapter, ProcessRunner, Report, Swept
 

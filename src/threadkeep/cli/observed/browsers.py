@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from threadkeep.cli.command import Call, command, example_text
+from threadkeep.cli.command import Call, command, group
 from threadkeep.cli.output import document, note, write
 
 if TYPE_CHECKING:
@@ -23,16 +23,9 @@ _WORDS = {
 }
 
 
-@click.group(
-    "browser",
-    invoke_without_command=True,
-    epilog=example_text("threadkeep browser install firefox", "threadkeep browser domains"),
-)
-@click.pass_context
-def browser(ctx: click.Context) -> None:
+@group("browser", "threadkeep browser install firefox", "threadkeep browser domains")
+def browser() -> None:
     """Keep the pages that are read, of sites for developers alone."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @command(

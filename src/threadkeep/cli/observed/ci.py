@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, example_text, store_command
+from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, group, store_command
+from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.history.words import when
-from threadkeep.cli.mail.echo import ended_by_signals
 from threadkeep.cli.observed.ci_listing import pending, runs
 from threadkeep.cli.output import counted, document, note, one_line, warn, write
 from threadkeep.errors import Busy, Invalid
@@ -21,20 +21,14 @@ _SHORT = 7  # so many characters of a commit are shown
 _LONGEST_TTL = 30 * 86_400  # seconds
 
 
-@click.group(
+@group(
     "github",
-    invoke_without_command=True,
-    epilog=example_text(
-        "threadkeep github poll --repo owner/name",
-        "threadkeep github watch --wait",
-        "threadkeep github pending --ack",
-    ),
+    "threadkeep github poll --repo owner/name",
+    "threadkeep github watch --wait",
+    "threadkeep github pending --ack",
 )
-@click.pass_context
-def github(ctx: click.Context) -> None:
+def github() -> None:
     """What GitHub Actions did: runs, failed jobs, failures to know about."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @store_command("poll", "threadkeep github poll", "threadkeep github poll --repo owner/name --json")

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import click
 
-from threadkeep.cli.command import Call, command, example_text
+from threadkeep.cli.command import Call, command, group
 from threadkeep.cli.output import document
 from threadkeep.errors import Invalid
 from threadkeep.home import now_ms
@@ -21,19 +21,13 @@ _LONGEST_TTL: Final = 30 * 86_400  # seconds
 _TOOL = "claude-tool"
 
 
-@click.group(
+@group(
     "send-event",
-    invoke_without_command=True,
-    epilog=example_text(
-        'threadkeep send-event shell --cmd "make" --exit 0 --cwd /tmp --duration-ms 12',
-        "threadkeep send-event watchlist --sha 4f2a9c1 --repo owner/name",
-    ),
+    'threadkeep send-event shell --cmd "make" --exit 0 --cwd /tmp --duration-ms 12',
+    "threadkeep send-event watchlist --sha 4f2a9c1 --repo owner/name",
 )
-@click.pass_context
-def send_event(ctx: click.Context) -> None:
+def send_event() -> None:
     """Report a command, or a commit to wait for, from a script; Hippo's own flags."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @command(

@@ -6,8 +6,8 @@ import click
 
 from threadkeep import __version__
 from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.history.capture import user_home_option
-from threadkeep.cli.mail.echo import ended_by_signals
 from threadkeep.cli.output import json_line, note
 
 DEFAULT = "(default)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from threadkeep.cli.command import PROBLEMS, Call, command, example_text, store_command
+from threadkeep.cli.command import PROBLEMS, Call, command, group, store_command
 from threadkeep.cli.output import document, note, table, warn, write
 from threadkeep.cli.service.serve import hippo_option, hippo_place
 from threadkeep.home import iso
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
 
 
-@click.group(
-    "service",
-    epilog=example_text("threadkeep service install", "threadkeep service status"),
-)
+@group("service", "threadkeep service install", "threadkeep service status")
 def service() -> None:
     """Have the system run `threadkeep serve` at each log-in: systemd on Linux, launchd on macOS.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 
 from threadkeep import SessionDB
-from threadkeep.cli.command import Call, Function, command, example_text
+from threadkeep.cli.command import Call, Function, command, group
 from threadkeep.cli.complete import complete_state_session
 from threadkeep.cli.output import counted, note
 from threadkeep.errors import ReadOnly, SchemaMismatch
@@ -15,25 +15,18 @@ from threadkeep.home import is_adopted
 _LARGE = 50_000
 
 
-@click.group(
+@group(
     "state",
-    invoke_without_command=True,
-    epilog=example_text(
-        "threadkeep state ls --by-activity",
-        'threadkeep state search "error: timeout" --since 7d',
-        "threadkeep state --db ~/.hermes/state.db stats",
-    ),
+    "threadkeep state ls --by-activity",
+    'threadkeep state search "error: timeout" --since 7d',
+    "threadkeep state --db ~/.hermes/state.db stats",
 )
 @click.option("--db", metavar="PATH", help="Use this state file.")
-@click.pass_context
-def state(ctx: click.Context, db: str | None) -> None:
+def state() -> None:
     """Session history, in Hermes Agent's own file format: list, read, search and keep it.
 
     Where a SESSION is asked for, the beginning of its id will do, its title, or `last`.
     """
-    del db  # every command asks the context for it
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 def state_command(name: str, *examples: str) -> Callable[[Function], click.Command]:

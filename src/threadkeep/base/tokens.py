@@ -1,0 +1,125 @@
+"""A secret in a private file, and short-lived signs that are made with it.
+
+The secret itself never leaves the file but in a header. What stands in an address is a sign: it
+says what it is for and how long it holds, and only somebody who has the secret can make one.
+"""
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from threadkeep.base.files import PRIVATE_FILE, make_private_dir
+from threadkeep.base.trouble import translate_os
+from threadkeep.errors import Invalid, NotFound
+
+_LENGTH: Final = 43  # 32 random bytes in base64
+_MOST: Final = 256
+_NONCE_BYTES: Final = 12
+_FLAGS: Final = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+
+
+def make_secret(path: Path) -> str:
+    """Give the secret of a file; it is made the first time, readable by its owner alone."""
+    make_private_dir(path.parent)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, PRIVATE_FILE)
+    except FileExistsError:
+        return read_secret(path)
+    except OSError as error:
+        raise translate_os(error, path, "cannot create the file of the token") from error
+    secret = secrets.token_urlsafe(32)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secret + "\n")
+    return secret
+
+
+def read_secret(path: Path) -> str:
+    """Read the secret of a file; one that others may read, or that is no secret, is refused."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no token in {path}", hint="`threadkeep up` makes one") from error
+    except OSError as error:
+        raise translate_os(error, path, "cannot read the token") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_mode & 0o077:
+            msg = f"others may read the token in {path}"
+            raise Invalid(msg, hint="delete the file: a new token is made")
+        secret = file.read(_MOST).decode("ascii", "replace").strip()
+    if len(secret) < _LENGTH:
+        raise Invalid(f"{path} holds no token", hint="delete the file: a new one is made")
+    return secret
+
+
+def sign(secret: str, purpose: str, until_ms: int, nonce: bytes) -> str:
+    """Make a sign for one purpose that holds until a moment."""
+    head = f"{_text(nonce)}.{until_ms}"
+    return f"{head}.{_mark(secret, purpose, head)}"
+
+
+def new_sign(secret: str, purpose: str, until_ms: int) -> str:
+    """Make a sign that nobody made before."""
+    return sign(secret, purpose, until_ms, secrets.token_bytes(_NONCE_BYTES))
+
+
+def holds(secret: str, purpose: str, given: str, now_ms: int) -> bool:
+    """Tell whether a sign was made with the secret for this purpose, and still holds."""
+    head, _, mark = given.rpartition(".")
+    made = hmac.compare_digest(mark.encode(), _mark(secret, purpose, head).encode())
+    until = head.rpartition(".")[2]
+    return made and until.isascii() and until.isdigit() and now_ms < int(until)
+
+
+def use_once(folder: Path, given: str, now_ms: int) -> bool:
+    """Note in a folder that a sign was used; False if it was used before."""
+    make_private_dir(folder)
+    _sweep(folder, now_ms)
+    nonce, until, _ = given.split(".")
+    try:
+        name = folder / f"{nonce}.{until}"
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, PRIVATE_FILE))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _sweep(folder: Path, now_ms: int) -> None:
+    for name in os.listdir(folder):  # noqa: PTH208  (names alone are needed)
+        until = name.rpartition(".")[2]
+        if until.isascii() and until.isdigit() and int(until) < now_ms:
+            with suppress(OSError):
+                os.unlink(folder / name)  # noqa: PTH108  (the same)
+
+
+def _mark(secret: str, purpose: str, head: str) -> str:
+    text = f"{purpose}\n{head}".encode()
+    return _text(hmac.new(secret.encode(), text, hashlib.sha256).digest())
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def write_note(path: Path, text: str) -> None:
+    """Keep a short text in a private file; whoever reads it finds the old one or the new one."""
+    make_private_dir(path.parent)
+    spare = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, PRIVATE_FILE)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.replace(spare, path)  # noqa: PTH105  (as everywhere here)
+
+
+def read_note(path: Path) -> str | None:
+    """Give what was kept in a private file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_MOST).decode("utf-8", "replace")

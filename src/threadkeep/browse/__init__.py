@@ -1,0 +1,1 @@
+"""What surfaces read: lists, windows of a transcript, sums, and views of memory."""

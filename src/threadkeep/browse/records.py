@@ -1,0 +1,201 @@
+"""What surfaces ask of the captured history, and what they get back."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.records import Image
+
+Field = Literal["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]
+Op = Literal[">", ">=", "<", "<=", "="]
+Mark = Literal["live", "subagent", "hidden", "failed"]
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A limit for one number of a session; cost is in dollars."""
+
+    field: Field
+    op: Op
+    value: float
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Which sessions are meant; of several values of one key any will do."""
+
+    words: str = ""  # must occur in what was said or done, quotes kept
+    agent: tuple[str, ...] = ()  # harness
+    project: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    branch: tuple[str, ...] = ()
+    without: tuple[tuple[str, str], ...] = ()  # key and value that it must not have
+    since: int | None = None  # epoch milliseconds
+    until: int | None = None
+    bounds: tuple[Bound, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A session in a list."""
+
+    session: Session
+    ref: str  # harness:session_id, what `find` and addresses take
+    tokens: int
+    cost: int | None  # microdollars; None: no price is known for one of its models
+    live: bool  # something was written in the last minutes
+    children: int
+    snippet: str = ""  # where the words of the query stand, marked >>> and <<<
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """One page of a list; `next` is given back to have the following one."""
+
+    items: tuple[Listed, ...]
+    next: str | None
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One entry of a transcript, whole."""
+
+    position: int  # from 0, in the order that is shown
+    ref: str  # message:12, as recall names it
+    key: str
+    role: str
+    kind: str
+    at: int | None
+    text: str
+    tool: str = ""
+    call_id: str = ""
+    error: bool = False
+    model: str = ""
+    input: Any = None  # the arguments of a tool call, as the program gave them
+    images: tuple[Image, ...] = ()
+    branches: int = 0  # more than one: the conversation was continued here so many times
+    turn: int = 0  # which prompt it belongs to, from 0
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Some consecutive blocks of a transcript."""
+
+    blocks: tuple[Block, ...]
+    total: int  # blocks in the whole session
+
+
+class TurnSum(msgspec.Struct, frozen=True):
+    """What one turn took: from a prompt to the last entry before the next one."""
+
+    turn: int
+    position: int  # of its prompt
+    key: str
+    prompt: str  # its beginning
+    at: int | None
+    ended_at: int | None
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cost: int | None
+    tools: int
+    errors: int
+
+
+class SessionDetail(msgspec.Struct, frozen=True):
+    """A session with all that is known around it."""
+
+    listed: Listed
+    turns: tuple[TurnSum, ...]
+    children: tuple[Listed, ...]
+    parent: Listed | None
+    newer: str | None  # refs of the sessions before and after it in the list
+    older: str | None
+    log_path: str | None  # where its log is, or was
+    resume: str | None  # the command that goes on with it in its own program
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """A place in one session where words were found."""
+
+    position: int
+    key: str
+    kind: str
+    snippet: str
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """Tokens and their price."""
+
+    answers: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost: int = 0  # microdollars, of what has a known price
+    unpriced: int = 0  # answers without a known price
+
+
+class UsageReport(msgspec.Struct, frozen=True):
+    """Tokens and cost of what a query means, summed up in the ways that are drawn."""
+
+    total: Sum
+    by_day: dict[str, dict[str, Sum]]  # day -> model -> sum
+    by_model: dict[str, Sum]
+    by_project: dict[str, Sum]
+    by_agent: dict[str, Sum]
+    by_hour: tuple[tuple[int, ...], ...]  # [weekday from Monday][hour] -> tokens
+    priced: bool  # False: no price list is installed
+
+
+class Today(msgspec.Struct, frozen=True):
+    """What happened since midnight."""
+
+    sessions: int
+    messages: int
+    commands: int
+    pages: int
+    runs: int
+    tokens: int
+    cost: int
+    live: tuple[Listed, ...]
+    recent: tuple[Listed, ...]
+
+
+class NodeRow(msgspec.Struct, frozen=True):
+    """A piece of knowledge in a list."""
+
+    id: int
+    uuid: str
+    summary: str
+    outcome: str | None
+    tags: tuple[str, ...]
+    entities: tuple[str, ...]
+    project: str | None
+    at: int | None
+
+
+class EntityRow(msgspec.Struct, frozen=True):
+    """Something that knowledge mentions."""
+
+    id: int
+    type: str
+    name: str
+    canonical: str | None
+    nodes: int
+    first_seen: int | None
+    last_seen: int | None
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """Two entities that are mentioned together, or related."""
+
+    a: int
+    b: int
+    kind: str
+    weight: int
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """Entities and what ties them."""
+
+    entities: tuple[EntityRow, ...]
+    edges: tuple[Edge, ...]

@@ -1,0 +1,59 @@
+"""Who may use the web server of a home: its token, and one-time links to the page."""
+
+import hmac
+from typing import TYPE_CHECKING, Final
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.tokens import holds, make_secret, new_sign, read_secret, use_once
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from threadkeep.home.facade import Home
+
+_FILE: Final = "web.token"
+_LINK: Final = "link"
+_COOKIE: Final = "cookie"
+_LINK_MS: Final = 10 * 60_000
+COOKIE_SECONDS: Final = 30 * 86_400
+
+
+def token_path(home: "Home") -> "Path":
+    """Give the file of the token."""
+    return home.paths().data / _FILE
+
+
+def make_token(home: "Home") -> str:
+    """Give the token of a home, and make it the first time."""
+    return make_secret(token_path(home))
+
+
+def read_token(home: "Home") -> str:
+    """Give the token of a home; NotFound where there is none yet."""
+    return read_secret(token_path(home))
+
+
+def is_token(token: str, given: str) -> bool:
+    """Compare in a time that tells nothing."""
+    return hmac.compare_digest(token.encode(), given.encode("utf-8", "replace"))
+
+
+def one_time_link(home: "Home", address: str) -> str:
+    """Give a link to the page that works once, within ten minutes; the token is not in it."""
+    return f"{address}/open?link={new_sign(make_token(home), _LINK, now_ms() + _LINK_MS)}"
+
+
+def redeem(home: "Home", token: str, link: str) -> bool:
+    """Tell whether a link is good; it is used up by that."""
+    now = now_ms()
+    return holds(token, _LINK, link, now) and use_once(home.paths().state / "links", link, now)
+
+
+def new_cookie(token: str) -> str:
+    """Make what a browser shows instead of the token."""
+    return new_sign(token, _COOKIE, now_ms() + COOKIE_SECONDS * 1000)
+
+
+def is_cookie(token: str, given: str) -> bool:
+    """Tell whether a browser was let in."""
+    return holds(token, _COOKIE, given, now_ms())

@@ -1,0 +1,204 @@
+"""What agents ask of the contract's tables, in the shapes that the contract's own server gives."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.base.json import encode
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.workflows import RunDetails, run_details
+
+MOST_ANNOTATIONS: Final = 10  # of each job
+_MOST_LINKS: Final = 200
+_MOST_NAMES: Final = 20
+_NAME_LENGTH: Final = 200
+# The names under which the contract's own programs know the sources.
+_SOURCES: Final = {"event": "shell", "visit": "browser", "run": "workflow"}
+_HARNESSES: Final = {"claude-code": "claude"}
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A piece of knowledge with what it says and what it rests on."""
+
+    id: int
+    uuid: str
+    content: dict[str, Any]
+    embed_text: str
+    outcome: str
+    tags: tuple[str, ...]
+    created_at: int
+    events: tuple[int, ...]
+    segments: tuple[int, ...]
+    visits: tuple[int, ...]
+    sources: tuple[str, ...]  # shell-1, claude-5, browser-2, workflow-9
+    entities: tuple[str, ...]
+
+
+class EventView(msgspec.Struct, frozen=True):
+    """A command, a slice of an agent's session, or a visit to a page."""
+
+    id: int
+    source: str  # shell, claude, browser
+    timestamp: int
+    summary: str
+    cwd: str
+    detail: str
+    git_branch: str
+
+
+class EntityView(msgspec.Struct, frozen=True):
+    """Something that knowledge mentions."""
+
+    type: str
+    name: str
+    canonical: str
+    first_seen: int
+    last_seen: int
+
+
+class ProjectView(msgspec.Struct, frozen=True):
+    """A place where something was done."""
+
+    git_repo: str
+    cwd_root: str
+    last_seen: int
+
+
+class Narrowed(msgspec.Struct, frozen=True):
+    """What is asked for; None means anything. Texts and projects are parts of what they match."""
+
+    text: str | None = None
+    project: str | None = None
+    since: int | None = None
+    branch: str | None = None
+    limit: int = 20
+
+    def params(self) -> dict[str, Any]:
+        """Give the values for the queries."""
+        parts = {"text": _within(self.text), "project": _within(self.project)}
+        return {**msgspec.structs.asdict(self), **parts}
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def node_views(tx: Tx, ids: Iterable[int]) -> dict[int, NodeView]:
+    """Read nodes by their numbers."""
+    rows = tx.all("viewed_nodes", {"ids": encode(list(ids))})
+    return {row[0]: _node(tx, row) for row in rows}
+
+
+def _node(tx: Tx, row: Sequence[Any]) -> NodeView:
+    number, uuid, content, embed_text, outcome, tags, created_at = row
+    links = tx.all("viewed_links", {"id": number, "limit": _MOST_LINKS})
+    names = tx.all("viewed_entities", {"id": number, "limit": _MOST_NAMES})
+    return NodeView(
+        id=number,
+        uuid=uuid,
+        content=_object(content),
+        embed_text=_text(embed_text),
+        outcome=_text(outcome),
+        tags=_strings(tags),
+        created_at=created_at,
+        events=tuple(n for kind, _, n in links if kind == "event"),
+        segments=tuple(n for kind, _, n in links if kind == "segment"),
+        visits=tuple(n for kind, _, n in links if kind == "visit"),
+        sources=tuple(_source(kind, harness, n) for kind, harness, n in links),
+        entities=tuple(_text(name)[:_NAME_LENGTH] for (name,) in names),
+    )
+
+
+def _source(kind: str, harness: str, number: int) -> str:
+    return f"{_SOURCES.get(kind) or _HARNESSES.get(harness, harness)}-{number}"
+
+
+# ---------------------------------------------------------------------- events
+
+
+def event_views(tx: Tx, source: str, wanted: Narrowed) -> list[EventView]:
+    """Give what happened, the latest first: `shell`, `claude` (any agent), `browser`, or `all`."""
+    values = wanted.params()
+    found: list[EventView] = []
+    if source in {"shell", "all"}:
+        found += [_command(row) for row in tx.all("viewed_commands", values)]
+    if source in {"claude", "all"}:
+        found += [_segment(row) for row in tx.all("viewed_segments", values)]
+    if source in {"browser", "all"}:  # a page has no project and no branch
+        found += [_visit(row) for row in tx.all("viewed_visits", values)]
+    found.sort(key=lambda one: one.timestamp, reverse=True)
+    return found[: wanted.limit]
+
+
+def _command(row: Sequence[Any]) -> EventView:
+    number, at, command, code, took, cwd, branch = row
+    told = f"exit={code} duration={took}ms"
+    return EventView(number, "shell", at, _text(command), _text(cwd), told, _text(branch))
+
+
+def _segment(row: Sequence[Any]) -> EventView:
+    number, at, summary, messages, tools, cwd, branch = row
+    told = f"messages={messages} tools={tools}"
+    return EventView(number, "claude", at, _text(summary), _text(cwd), told, _text(branch))
+
+
+def _visit(row: Sequence[Any]) -> EventView:
+    number, at, url, title, domain, dwell, scroll = row
+    told = f"dwell={dwell}ms scroll={int((scroll or 0) * 100)}%"
+    summary = f"{domain} — {_text(title) or _text(url)}"
+    return EventView(number, "browser", at, summary, "", told, "")
+
+
+# ---------------------------------------------------------------------- entities, projects, CI
+
+
+def entity_views(tx: Tx, kind: str | None, wanted: Narrowed) -> list[EntityView]:
+    """Give what knowledge mentions, seen last first."""
+    rows = tx.all("viewed_all_entities", {**wanted.params(), "type": kind})
+    return [EntityView(t, _text(name), _text(same), a, b) for t, name, same, a, b in rows]
+
+
+def project_views(tx: Tx, limit: int) -> list[ProjectView]:
+    """Give the places where something was done, the latest first."""
+    rows = tx.all("viewed_projects", {"limit": limit})
+    return [ProjectView(_text(repo), _text(root), seen or 0) for repo, root, seen in rows]
+
+
+def latest_run(tx: Tx, repo: str, sha: str | None, branch: str | None) -> RunDetails | None:
+    """Give the latest run of a commit or a branch, or of the repository; None if there is none."""
+    values = {"repo": repo, "sha": sha, "branch": None if sha else branch}
+    found = tx.value("viewed_run", values)
+    return None if found is None else run_details(tx, int(found))
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def _within(text: str | None) -> str | None:
+    if not text:
+        return None
+    plain = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{plain}%"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def _decoded(value: Any) -> Any:
+    try:
+        return msgspec.json.decode(_text(value))
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
+def _object(value: Any) -> dict[str, Any]:
+    found = _decoded(value)
+    return found if isinstance(found, dict) else {"summary": _text(value)}
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    found = _decoded(value)
+    return tuple(map(str, found)) if isinstance(found, list) else ()

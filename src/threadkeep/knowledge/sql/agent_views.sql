@@ -1,0 +1,78 @@
+-- What agents ask of the contract's tables in the contract's own shapes; probes are never among it.
+
+-- piece: in_project
+(CAST(:project AS TEXT) IS NULL OR e.cwd LIKE :project ESCAPE '\' OR e.git_repo LIKE :project ESCAPE '\')
+
+-- piece: session_in_project
+(CAST(:project AS TEXT) IS NULL OR a.cwd LIKE :project ESCAPE '\' OR a.project_dir LIKE :project ESCAPE '\')
+
+-- ------------------------------------------------------------------ nodes
+
+-- name: viewed_nodes
+SELECT id, uuid, CAST(content AS BLOB), CAST(embed_text AS BLOB), CAST(outcome AS BLOB), CAST(tags AS BLOB), created_at
+FROM knowledge_nodes WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: viewed_links
+SELECT 'event', '', event_id FROM knowledge_node_events WHERE knowledge_node_id = :id
+UNION ALL
+SELECT 'segment', a.harness, a.id FROM knowledge_node_agentic_sessions AS l JOIN agentic_sessions AS a ON a.id = l.agentic_session_id
+WHERE l.knowledge_node_id = :id
+UNION ALL
+SELECT 'visit', '', browser_event_id FROM knowledge_node_browser_events WHERE knowledge_node_id = :id
+UNION ALL
+SELECT 'run', '', run_id FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
+ORDER BY 1, 3 LIMIT :limit
+
+-- name: viewed_entities
+SELECT CAST(e.name AS BLOB) FROM knowledge_node_entities AS l JOIN entities AS e ON e.id = l.entity_id
+WHERE l.knowledge_node_id = :id AND e.type IN ('tool', 'file', 'service', 'project', 'env_var') ORDER BY e.id LIMIT :limit
+
+-- ------------------------------------------------------------------ events
+
+-- name: viewed_commands
+SELECT e.id, e.timestamp, CAST(e.command AS BLOB), e.exit_code, e.duration_ms, CAST(e.cwd AS BLOB), CAST(e.git_branch AS BLOB) FROM events AS e
+WHERE e.probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR e.command LIKE :text ESCAPE '\')
+  AND (CAST(:since AS INTEGER) IS NULL OR e.timestamp >= :since) AND {in_project}
+  AND (CAST(:branch AS TEXT) IS NULL OR e.git_branch = :branch)
+ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit
+
+-- name: viewed_segments
+SELECT a.id, a.start_time, CAST(substr(a.summary_text, 1, 4000) AS BLOB), a.message_count,
+  CASE WHEN json_valid(a.tool_calls_json) THEN json_array_length(a.tool_calls_json) ELSE 0 END, CAST(a.cwd AS BLOB), CAST(a.git_branch AS BLOB)
+FROM agentic_sessions AS a
+WHERE a.probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR a.summary_text LIKE :text ESCAPE '\')
+  AND (CAST(:since AS INTEGER) IS NULL OR a.start_time >= :since) AND {session_in_project}
+  AND (CAST(:branch AS TEXT) IS NULL OR a.git_branch = :branch)
+ORDER BY a.start_time DESC, a.id DESC LIMIT :limit
+
+-- name: viewed_visits
+SELECT id, timestamp, CAST(url AS BLOB), CAST(title AS BLOB), domain, dwell_ms, scroll_depth FROM browser_events
+WHERE probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR url LIKE :text ESCAPE '\' OR title LIKE :text ESCAPE '\')
+  AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since)
+ORDER BY timestamp DESC, id DESC LIMIT :limit
+
+-- ------------------------------------------------------------------ entities, projects, CI
+
+-- name: viewed_all_entities
+SELECT n.type, CAST(n.name AS BLOB), CAST(n.canonical AS BLOB), n.first_seen, n.last_seen FROM entities AS n
+WHERE (CAST(:type AS TEXT) IS NULL OR n.type = :type) AND (CAST(:text AS TEXT) IS NULL OR n.name LIKE :text ESCAPE '\')
+  AND (CAST(:since AS INTEGER) IS NULL OR n.last_seen >= :since)
+  AND (CAST(:project AS TEXT) IS NULL OR EXISTS (
+    SELECT 1 FROM knowledge_node_entities AS l WHERE l.entity_id = n.id AND (
+      EXISTS (SELECT 1 FROM knowledge_node_events AS k JOIN events AS e ON e.id = k.event_id
+        WHERE k.knowledge_node_id = l.knowledge_node_id AND {in_project})
+      OR EXISTS (SELECT 1 FROM knowledge_node_agentic_sessions AS k JOIN agentic_sessions AS a ON a.id = k.agentic_session_id
+        WHERE k.knowledge_node_id = l.knowledge_node_id AND {session_in_project}))))
+ORDER BY n.last_seen DESC, n.id DESC LIMIT :limit
+
+-- name: viewed_projects
+SELECT CAST(repo AS BLOB), CAST(root AS BLOB), max(seen) FROM (
+  SELECT git_repo AS repo, cwd AS root, max(timestamp) AS seen FROM events WHERE cwd != '' AND probe_tag IS NULL GROUP BY git_repo, cwd
+  UNION ALL
+  SELECT NULL, project_dir, max(start_time) FROM agentic_sessions WHERE project_dir != '' AND probe_tag IS NULL GROUP BY project_dir
+) GROUP BY repo, root ORDER BY 3 DESC, root LIMIT :limit
+
+-- name: viewed_run
+SELECT id FROM workflow_runs
+WHERE repo = :repo AND (CAST(:sha AS TEXT) IS NULL OR head_sha = :sha) AND (CAST(:branch AS TEXT) IS NULL OR head_branch = :branch)
+ORDER BY coalesce(started_at, last_seen_at) DESC, id DESC LIMIT 1

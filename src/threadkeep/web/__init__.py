@@ -1,0 +1,1 @@
+"""The page and the HTTP API: server-rendered, on loopback, behind a token."""

@@ -1,0 +1,85 @@
+"""Answers: JSON, problems, and tags by which a client knows that nothing has changed."""
+
+import hashlib
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from threadkeep.errors import ThreadkeepError
+from threadkeep.home import json
+from threadkeep.web.guard import Refused
+
+JSON_TYPE: Final = "application/json"
+_WORDS: Final = {
+    400: "invalid",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "too_large",
+    415: "media_type",
+    421: "wrong_host",
+    422: "unprocessable",
+    429: "too_many",
+    503: "busy",
+    507: "full",
+}
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What went wrong, as every failed call of the API says it."""
+
+    error: str  # a word for programs
+    message: str  # for people
+    hint: str = ""
+
+
+def problem(status: int, message: str, hint: str = "") -> Response:
+    """Say what went wrong, for programs."""
+    body = Problem(_WORDS.get(status, "failed"), message, hint)
+    return Response(msgspec.json.encode(body), status, media_type=JSON_TYPE)
+
+
+def problem_of(error: ThreadkeepError) -> Response:
+    """Say what a store refused."""
+    return problem(error.http_status, error.message, error.hint)
+
+
+def as_json(value: Any) -> bytes:
+    """Write records and plain values as JSON, whatever text is in them."""
+    return json.encode(msgspec.to_builtins(value)).encode()
+
+
+def json_answer(request: Request, value: Any, status: int = 200) -> Response:
+    """Answer with JSON and its tag; 304 to who has it already."""
+    return tagged(request, as_json(value), JSON_TYPE, status)
+
+
+def tagged(request: Request, body: bytes, media_type: str, status: int = 200) -> Response:
+    """Answer with a tag made of the content."""
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    if request.method in {"GET", "HEAD"} and status == HTTPStatus.OK:
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(None, 304, headers={"etag": tag})
+        return Response(body, status, headers={"etag": tag}, media_type=media_type)
+    return Response(body, status, media_type=media_type)
+
+
+def wants_page(headers: dict[str, str]) -> bool:
+    """Tell a browser that shows a page from a program."""
+    return "text/html" in headers.get("accept", "")
+
+
+def refusal(refused: Refused, headers: dict[str, str]) -> Response:
+    """Say that a request is not let in; a browser gets a page without anything to load."""
+    if not wants_page(headers):
+        return problem(refused.status, refused.message, refused.hint)
+    text = (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>threadkeep</title>"
+        f"<h1>threadkeep</h1><p>{refused.message}</p><p>{refused.hint}</p>"
+    )
+    return HTMLResponse(text, refused.status)

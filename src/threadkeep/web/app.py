@@ -1,0 +1,145 @@
+"""The application: pages, API, live events and files, behind the gate."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from threadkeep.errors import ThreadkeepError
+from threadkeep.home import Home
+from threadkeep.home.web_token import COOKIE_SECONDS, new_cookie, redeem
+from threadkeep.web.answers import problem, problem_of, refusal, wants_page
+from threadkeep.web.api import api_routes
+from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name
+from threadkeep.web.guard import Place, Refused
+from threadkeep.web.live import live_routes
+from threadkeep.web.page import HTML, PIECE, page_routes
+from threadkeep.web.pages import PAGE_ROUTES, PAGES
+from threadkeep.web.rendering import Renderer
+from threadkeep.web.stores import Stores
+
+_TYPES: Final = {
+    "css": "text/css",
+    "js": "text/javascript",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "webmanifest": "application/manifest+json",
+}
+_KEPT: Final = "private, max-age=31536000, immutable"
+
+
+def make_app(home: Home, token: str, place: Place, db: str | None = None) -> Gate:
+    """Put the application of a home together."""
+    stores = Stores(home, db)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            stores.close()
+
+    app = Starlette(
+        routes=list(_routes()),
+        exception_handlers={
+            ThreadkeepError: _store_said_no,
+            HTTPException: _no_such_page,
+            BodyTooLarge: _too_large,
+            Exception: _failed,
+        },
+        lifespan=lifespan,
+    )
+    app.state.stores = stores
+    app.state.renderer = Renderer(ZoneInfo(home.zone))
+    app.state.place = place
+    app.state.token = token
+    return Gate(app, home, token, place)
+
+
+def _routes() -> Iterable[BaseRoute]:
+    yield Route("/alive", _alive)
+    yield Route("/open", _open)
+    yield Route("/static/{name}", _static)
+    yield from live_routes()
+    yield Mount("/api", routes=api_routes())
+    yield from PAGE_ROUTES
+    yield from page_routes(PAGES)
+
+
+async def _alive(_: Request) -> Response:
+    """Say that somebody is there, and nothing else."""
+    return Response(None, 204)
+
+
+def _open(request: Request) -> Response:
+    """Let a browser in that comes with a one-time link."""
+    place: Place = request.app.state.place
+    stores: Stores = request.app.state.stores
+    if not redeem(stores.home, request.app.state.token, request.query_params.get("link", "")):
+        told = Refused(403, "this link was used, or is too old", "`threadkeep up` gives a new one")
+        return refusal(told, dict(request.headers))
+    answer = RedirectResponse("/", 303)
+    answer.set_cookie(
+        cookie_name(place),
+        new_cookie(request.app.state.token),
+        max_age=COOKIE_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=place.scheme == "https",
+    )
+    return answer
+
+
+def _static(request: Request) -> Response:
+    """Give a file of the page; only names that are there, nothing below or above."""
+    name = request.path_params["name"]
+    folder = files("threadkeep.web").joinpath("static")
+    if name not in {entry.name for entry in folder.iterdir()}:
+        raise HTTPException(404)
+    kind = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+    content = folder.joinpath(name).read_bytes()
+    return Response(content, media_type=kind, headers={"cache-control": _KEPT})
+
+
+# ---------------------------------------------------------------------- what goes wrong
+
+
+def _store_said_no(request: Request, error: Exception) -> Response:
+    if isinstance(error, ThreadkeepError):
+        return _said(request, error.http_status, error.message, error.hint, problem_of(error))
+    raise error
+
+
+def _no_such_page(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    told = {404: "there is nothing at this address", 405: "that cannot be done here"}
+    message = told.get(status, "that did not work")
+    return _said(request, status, message, "", problem(status, message))
+
+
+def _too_large(_: Request, __: Exception) -> Response:
+    return problem(413, "the body is too large")
+
+
+def _failed(request: Request, _: Exception) -> Response:
+    """Say little: what went wrong stands in the log of the server."""
+    message = "something went wrong; the server's own log says what"
+    return _said(request, 500, message, "", problem(500, message))
+
+
+def _said(request: Request, status: int, message: str, hint: str, plain: Response) -> Response:
+    headers: dict[str, Any] = dict(request.headers)
+    if not wants_page(headers) or request.url.path.startswith("/api/"):
+        return plain
+    renderer: Renderer = request.app.state.renderer
+    values = {"title": message, "path": request.url.path, "query": {}, "hint": hint}
+    piece = headers.get(PIECE) == "true"
+    text = renderer.render("problem.html", {**values, "status": status}, piece=piece)
+    return Response(text.encode("utf-8", "replace"), status, media_type=HTML)

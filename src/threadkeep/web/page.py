@@ -1,0 +1,104 @@
+"""A page: an address, a function that gives its data, and the template that shows them.
+
+The same data are its JSON twin, at the same address with `.json` behind it. A template has a block
+`content`; a request that wants a piece only (it says so in a header) is given that block alone.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from threadkeep.home import now_ms
+from threadkeep.web.answers import json_answer, tagged
+from threadkeep.web.rendering import Renderer
+from threadkeep.web.stores import Stores
+
+PIECE: Final = "hx-request"  # the header of a request that wants a piece of a page
+HTML: Final = "text/html; charset=utf-8"
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """What a page is made of: the stores, and what the address says."""
+
+    stores: Stores
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    now: int
+    zone: ZoneInfo
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """Give a number of the query; anything else is the default."""
+        text = self.query.get(name, "")
+        return min(int(text), most) if text.isascii() and text.isdigit() else default
+
+
+class Elsewhere(Exception):
+    """The page is at another address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of the site."""
+
+    path: str
+    template: str
+    load: Callable[[Visit], Any]  # a Struct or a dict; what is in it is in the template, too
+    title: str = ""
+
+
+def page_routes(pages: Iterable[Page]) -> list[Route]:
+    """Give the routes of pages and of their twins."""
+    routes = []
+    for page in pages:
+        twin = "/index.json" if page.path == "/" else f"{page.path}.json"
+        routes.append(Route(twin, _twin(page)))  # before: a parameter may have a dot
+        routes.append(Route(page.path, _shown(page)))
+    return routes
+
+
+def _visit(request: Request) -> Visit:
+    stores: Stores = request.app.state.stores
+    zone = ZoneInfo(stores.home.zone)
+    return Visit(stores, request.path_params, request.query_params, now_ms(), zone)
+
+
+def _twin(page: Page) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        data = await run_in_threadpool(page.load, _visit(request))
+        return await run_in_threadpool(json_answer, request, data)
+
+    return answer
+
+
+def _shown(page: Page) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        try:
+            return await run_in_threadpool(_render, page, request)
+        except Elsewhere as found:
+            return RedirectResponse(found.address, 303)
+
+    return answer
+
+
+def _render(page: Page, request: Request) -> Response:
+    began = time.perf_counter()
+    data = page.load(_visit(request))
+    renderer: Renderer = request.app.state.renderer
+    values = data if isinstance(data, dict) else msgspec.structs.asdict(data)
+    around = {"title": page.title, "path": request.url.path, "query": dict(request.query_params)}
+    piece = request.headers.get(PIECE) == "true"
+    text = renderer.render(page.template, {**around, **values}, piece=piece)
+    answer = tagged(request, text.encode("utf-8", "replace"), HTML)
+    answer.headers["server-timing"] = f"page;dur={(time.perf_counter() - began) * 1000:.1f}"
+    answer.headers["vary"] = PIECE
+    return answer

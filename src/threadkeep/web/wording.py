@@ -1,0 +1,89 @@
+"""How numbers and times are said on the pages."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from threadkeep.home import now_ms
+
+_THOUSAND: Final = 1000
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
+
+
+def filters(zone: ZoneInfo) -> dict[str, Callable[..., Any]]:
+    """Give the filters of the templates."""
+    return {
+        "ago": ago,
+        "tokens": tokens,
+        "money": money,
+        "span": span,
+        "when": lambda at: when(at, zone),
+        "day": lambda at: when(at, zone)[:10],
+        "clock": lambda at: when(at, zone)[11:16],
+        "iso": lambda at: iso_of(at, zone),
+    }
+
+
+def when(at: int | None, zone: ZoneInfo) -> str:
+    """Say a moment."""
+    return "" if at is None else _moment(at, zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def iso_of(at: int | None, zone: ZoneInfo) -> str:
+    """Say a moment for programs."""
+    return "" if at is None else _moment(at, zone).isoformat(timespec="seconds")
+
+
+def _moment(at: int, zone: ZoneInfo) -> datetime:
+    try:
+        return datetime.fromtimestamp(at / 1000, zone)
+    except (ValueError, OverflowError, OSError):  # a log may say anything
+        return datetime.fromtimestamp(0, zone)
+
+
+def ago(at: int | None) -> str:
+    """Say how long ago something was."""
+    if at is None:
+        return "at an unknown time"
+    seconds = (now_ms() - at) / 1000
+    if seconds < _MINUTE:
+        return "just now"
+    if seconds < _HOUR:
+        return f"{seconds / _MINUTE:.0f} min ago"
+    if seconds < _DAY:
+        return f"{seconds / _HOUR:.0f} h ago"
+    days = seconds / _DAY
+    return f"{days:.0f} d ago" if days < 60 else f"{days / 30.4:.0f} months ago"  # noqa: PLR2004
+
+
+def tokens(count: float) -> str:
+    """Say a number shortly: 950, 12.3k, 4.56M."""
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(count) >= limit:
+            return f"{count / limit:.3g}{suffix}"
+    return f"{count:.0f}"
+
+
+def money(microdollars: int | None) -> str:
+    """Say a price; without one a dash."""
+    if microdollars is None:
+        return "–"
+    dollars = microdollars / 1e6
+    return f"${dollars:,.2f}" if dollars >= 0.01 or not dollars else "<$0.01"  # noqa: PLR2004
+
+
+def span(milliseconds: float | None) -> str:
+    """Say how long something took."""
+    if milliseconds is None or milliseconds < 0:
+        return ""
+    if milliseconds < _THOUSAND:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    if seconds < _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.1f} h"
