@@ -60,6 +60,7 @@ FENCES: dict[str, str | tuple[str, ...]] = {
     "rich": "cli/",
     "starlette": "web/",
     "jinja2": "web/",
+    "markupsafe": "web/",
     "markdown_it": "web/",
     "nh3": "web/",
     "uvicorn": "web/",

@@ -16,7 +16,7 @@ store_option = click.option(
 )
 
 
-@store_command("backup", "threadkeep backup", "threadkeep backup --store state --list")
+@store_command("backup", "threadkeep backup", "threadkeep backup --store state --list", lists=True)
 @click.argument("target", required=False)
 @store_option
 @click.option("--list", "listing", is_flag=True, help="List the backups instead of making one.")
@@ -39,7 +39,7 @@ def backup(call: Call, *, target: str | None, store: str, listing: bool) -> None
 def _list(call: Call, store: str) -> None:
     found = call.home.backups(call.db, store=store)
     if call.as_json:
-        document(backups=found)
+        call.answer("backups", backups=found)
         return
     rows = [(one.at, one.reason, size_text(one.bytes), str(one.path)) for one in found]
     table(("made", "reason", "size", "path"), rows, wide="path")

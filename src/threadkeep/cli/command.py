@@ -47,12 +47,12 @@ class Call(NamedTuple):
     as_lines: bool = False  # one JSON object for each thing that is listed
     pager: bool = True
 
-    def answer(self, **content: Any) -> None:
-        """Answer in JSON: one document, or with --jsonl its first value, a list, line by line."""
+    def answer(self, listed: str, **content: Any) -> None:
+        """Answer in JSON: one document, or with --jsonl only what is listed, line by line."""
         if not self.as_lines:
             document(**content)
             return
-        for one in next(iter(content.values())):
+        for one in content[listed]:
             json_line(one)
 
     def reading(self) -> "ChatStore":

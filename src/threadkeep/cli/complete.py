@@ -1,7 +1,9 @@
-"""What the shell offers after a tab: session ids, with titles beside them."""
+"""What the shell offers after a tab: sessions by id and by title, projects, programs, files."""
 
 import os
 from collections.abc import Iterable
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -9,61 +11,57 @@ from click.shell_completion import CompletionItem
 from threadkeep.cli.output import one_line
 from threadkeep.errors import ThreadkeepError
 
+if TYPE_CHECKING:
+    from threadkeep.home import Home
+    from threadkeep.home.captured import Session
+
 _OFFERED = 200
+_LOOKED_AT = 1000  # sessions, for the names of projects and programs
 _TITLE = 60
 
+Items = list[CompletionItem]
 
-def complete_session(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+
+def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
     """Offer the newest sessions whose id begins as typed; a shell never sees an error."""
     try:
-        home = Home(ctx.find_root().params.get("home"))
-        with home.chat(_db_of(ctx), read_only=True) as store:
+        with _home(ctx).chat(_db_of(ctx), read_only=True) as store:
             found = store.sessions(archived=None, limit=_OFFERED).items
     except ThreadkeepError:
         return []
     return _items(((one.id, one.title or one.agent) for one in found), incomplete)
 
 
-def complete_state_session(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Offer the newest sessions of the state store in the same way."""
+def complete_state_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the newest sessions of the state store in the same way, by title as well."""
     try:
-        home = Home(ctx.find_root().params.get("home"))
-        with home.state(_db_of(ctx), read_only=True) as store:
+        with _home(ctx).state(_db_of(ctx), read_only=True) as store:
             found = store.list_sessions_rich(
                 limit=_OFFERED, include_children=True, include_archived=True
             )
     except ThreadkeepError:
         return []
-    named = ((one["id"], one["title"] or one["preview"] or one["source"]) for one in found)
-    return _items(named, incomplete)
+    named = [(one["id"], one["title"] or one["preview"] or one["source"]) for one in found]
+    titles = ((one["title"], one["id"]) for one in found if one["title"])
+    return _items(named, incomplete) or _items(titles, incomplete)
 
 
-def complete_captured(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Offer the latest captured sessions in the same way."""
-    try:
-        home = Home(ctx.find_root().params.get("home"))
-        with home.knowledge(_db_of(ctx), read_only=True) as store:
-            found = store.list_sessions(limit=_OFFERED)
-    except ThreadkeepError:
-        return []
-    return _items(((one.session_id, one.name) for one in found), incomplete)
+def complete_captured(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the latest captured sessions by id; by title where no id begins as typed."""
+    found = _captured(ctx, _OFFERED)
+    ids = _items(((one.session_id, one.name) for one in found), incomplete)
+    if not incomplete:
+        return [CompletionItem("last", help="the latest session"), *ids] if ids else []
+    titles = ((one_line(one.name), f"{one.harness} {one.session_id}") for one in found)
+    return ids or _items(titles, incomplete)
 
 
-def complete_mail_session(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def complete_mail_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
     """Offer the newest sessions with a mailbox, and folders where a path is being typed."""
     if os.sep in incomplete or incomplete.startswith("."):
         return [CompletionItem(incomplete, type="dir")]
     try:
-        home = Home(ctx.find_root().params.get("home"))
-        with home.mail_index() as index:
+        with _home(ctx).mail_index() as index:
             names = {group.id: group.name for group in index.agent_groups()}
             found = index.sessions()[-_OFFERED:][::-1]
     except ThreadkeepError:
@@ -71,12 +69,51 @@ def complete_mail_session(
     return _items(((one.id, names.get(one.agent_group_id, "")) for one in found), incomplete)
 
 
-def _items(sessions: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the last names of the folders that captured sessions were in, the latest first."""
+    if os.sep in incomplete:
+        return [CompletionItem(incomplete, type="dir")]
+    places = [one.cwd or one.project for one in _captured(ctx, _LOOKED_AT)]
+    named = {PurePath(place).name: place for place in reversed(places) if place}
+    return _items(reversed(named.items()), incomplete)
+
+
+def complete_harness(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the programs that something was captured of."""
+    found = sorted({one.harness for one in _captured(ctx, _LOOKED_AT)})
+    return _items(((name, "") for name in found), incomplete)
+
+
+def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Let the shell offer files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_folder(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Let the shell offer folders."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _captured(ctx: click.Context, limit: int) -> list["Session"]:
+    try:
+        with _home(ctx).knowledge(_db_of(ctx), read_only=True) as store:
+            return store.list_sessions(limit=limit)
+    except ThreadkeepError:
+        return []
+
+
+def _items(named: Iterable[tuple[str, str]], incomplete: str) -> Items:
     return [
-        CompletionItem(session_id, help=one_line(title, _TITLE))
-        for session_id, title in sessions
-        if session_id.startswith(incomplete) and session_id.isprintable()
+        CompletionItem(value, help=one_line(told, _TITLE))
+        for value, told in named
+        if value.startswith(incomplete) and value.isprintable() and value
     ]
+
+
+def _home(ctx: click.Context) -> "Home":
+    from threadkeep.home import Home
+
+    return Home(ctx.find_root().params.get("home"))
 
 
 def _db_of(ctx: click.Context) -> str | None:

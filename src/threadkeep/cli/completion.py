@@ -1,23 +1,62 @@
-"""`threadkeep completion`: the script that teaches a shell our commands and session ids."""
+"""`threadkeep completion`: teach a shell our commands, sessions, projects and programs."""
+
+import os
+from importlib import resources
+from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 
 from threadkeep.cli.command import Call, command
-from threadkeep.cli.output import document
+from threadkeep.cli.output import document, note
 
-_SHELLS = ("bash", "zsh", "fish")
+_PLACES = {  # where a shell looks by itself, below a folder of the user's
+    "bash": ("XDG_DATA_HOME", ".local/share", "bash-completion/completions/threadkeep"),
+    "zsh": ("XDG_DATA_HOME", ".local/share", "zsh/site-functions/_threadkeep"),
+    "fish": ("XDG_CONFIG_HOME", ".config", "fish/completions/threadkeep.fish"),
+}
+_THEN = {
+    "bash": "a new shell has it, where the package bash-completion is installed",
+    "zsh": "put `fpath+=({folder})` before `compinit` in ~/.zshrc, then start a new shell",
+    "fish": "a new shell has it",
+}
 
 
-@command("completion", 'eval "$(threadkeep completion zsh)"')
-@click.argument("shell", type=click.Choice(_SHELLS))
-def completion(call: Call, *, shell: str) -> None:
-    """Print the completion script of a shell."""
-    found = get_completion_class(shell)
-    assert found is not None  # noqa: S101  (click brings these three)
-    root = click.get_current_context().find_root()
-    script = found(root.command, {}, "threadkeep", "_THREADKEEP_COMPLETE").source()
+@command(
+    "completion",
+    'eval "$(threadkeep completion zsh)"',
+    "threadkeep completion bash --install",
+)
+@click.argument("shell", type=click.Choice(tuple(_PLACES)))
+@click.option("--install", is_flag=True, help="Write it where the shell finds it by itself.")
+def completion(call: Call, *, shell: str, install: bool) -> None:
+    """Print the completion script of a shell, or install it.
+
+    Sessions complete by id and by title, with a description in zsh and fish; projects, programs
+    and stores complete as well.
+    """
+    script = script_of(shell)
+    place = place_of(shell) if install else None
+    if place is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(script, "utf-8")
     if call.as_json:
-        document(shell=shell, script=script)
+        document(shell=shell, script=script, installed=place)
+    elif place is None:
+        click.echo(script, nl=False)
     else:
-        click.echo(script)
+        note(f"wrote {place}")
+        note(_THEN[shell].format(folder=place.parent))
+
+
+def script_of(shell: str) -> str:
+    """Give the script that teaches a shell."""
+    folder = resources.files("threadkeep").joinpath("cli", "scripts")
+    return folder.joinpath(f"completion.{shell}").read_text("utf-8")
+
+
+def place_of(shell: str) -> Path:
+    """Give the file in which a shell looks for the completion of one command."""
+    variable, usual, rest = _PLACES[shell]
+    base = os.environ.get(variable)
+    home = Path(os.environ.get("HOME") or Path.home())
+    return (Path(base) if base else home / usual) / rest

@@ -71,12 +71,34 @@ def write_pieces(pieces: Iterable[Piece]) -> None:
         show(pieces)
 
 
-def paged(pieces: Iterable[Piece]) -> None:
+def paged(pieces: Iterable[Piece], *, wanted: bool = True) -> None:
     """Print pieces; on a terminal in the user's pager, which asks for more as it is read."""
-    if sys.stdout.isatty() and sys.stdin.isatty():
-        click.echo_via_pager(_painted(pieces))
+    if wanted and _has_pager():
+        _to_pager(_painted(pieces))
     else:
         write_pieces(pieces)
+
+
+@contextmanager
+def paging(*, wanted: bool = True) -> Iterator[None]:
+    """Show what is written in the block in the user's pager, where a terminal has one."""
+    if not (wanted and _has_pager()):
+        yield
+        return
+    with _console(err=False).capture() as held:
+        yield
+    if shown := held.get():
+        _to_pager([shown])
+
+
+def _has_pager() -> bool:
+    return sys.stdout.isatty() and sys.stdin.isatty()
+
+
+def _to_pager(texts: Iterable[str]) -> None:
+    """Hand text to PAGER; `less` ends at once with what fits the screen, unless LESS says else."""
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager(texts)
 
 
 def _painted(pieces: Iterable[Piece]) -> Iterator[str]:
@@ -125,8 +147,10 @@ def _harmless(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Say something that is not data."""
-    write(text, "dim", err=True)
+    """Say something that is not data, unless --quiet asks for data alone."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None or not ctx.find_root().params.get("quiet"):
+        write(text, "dim", err=True)
 
 
 def warn(text: str) -> None:

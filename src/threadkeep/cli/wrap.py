@@ -15,6 +15,15 @@ class Piece(NamedTuple):
     style: str = ""
 
 
+def marked(snippet: str) -> list[Piece]:
+    """Show what was found in a snippet, between >>> and <<<, in another colour."""
+    pieces = []
+    for place, half in enumerate(snippet.split(">>>")):
+        found, mark, rest = half.partition("<<<")
+        pieces += [Piece(found, "bold yellow"), Piece(rest)] if place and mark else [Piece(half)]
+    return pieces
+
+
 class Wrap:
     """Takes pieces of text, gives them back with lines no longer than `width` where blanks allow.
 

@@ -16,7 +16,7 @@ HEAD: Final = load_text(PACKAGE, "head.sql")
 # The archive first; then what recall, vectors, models and health keep of their own.
 SIDE: Final = "\n".join(
     load_text(PACKAGE, f"tk{part}.sql")
-    for part in ("", "_recall", "_vectors", "_model", "_health", "_service", "_lessons")
+    for part in ("", "_recall", "_vectors", "_model", "_health", "_service", "_lessons", "_browse")
 )
 FILL_INDEX: Final = load_text(PACKAGE, "fill_index.sql")
 

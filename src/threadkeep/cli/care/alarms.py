@@ -17,7 +17,7 @@ def alarms() -> None:
     """Recorded gaps in capture: list them, say that you have seen one, put old ones away."""
 
 
-@store_command("list", "threadkeep alarms list", "threadkeep alarms list --all --json")
+@store_command("list", "threadkeep alarms list", "threadkeep alarms list --all --json", lists=True)
 @click.option("--all", "every", is_flag=True, help="Also those that were seen or went away.")
 def list_(call: Call, *, every: bool) -> int:
     """List alarms, the latest first. Exit code 1 if one is active."""
@@ -26,7 +26,7 @@ def list_(call: Call, *, every: bool) -> int:
     with call.home.knowledge(call.db, read_only=True) as store:
         found = alarms_of(store, active=not every)
     if call.as_json:
-        document(alarms=[_as_json(one) for one in found])
+        call.answer("alarms", alarms=[_as_json(one) for one in found])
     else:
         columns = ("id", "rule", "source", "raised", "state", "details")
         table(columns, map(_row, found), wide="details", spare=("state",))

@@ -7,7 +7,7 @@ import click
 
 from threadkeep import __version__
 from threadkeep.cli.command import PROBLEMS, Call, store_command
-from threadkeep.cli.output import counted, document, note, progress, write
+from threadkeep.cli.output import counted, note, progress, write
 
 if TYPE_CHECKING:
     from threadkeep.home.doctoring import Diagnosis, Finding
@@ -17,7 +17,11 @@ _STYLES = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
 
 
 @store_command(
-    "doctor", "threadkeep doctor", "threadkeep doctor --explain", "threadkeep doctor --deep --json"
+    "doctor",
+    "threadkeep doctor",
+    "threadkeep doctor --explain",
+    "threadkeep doctor --deep --json",
+    lists=True,
 )
 @click.option("--explain", is_flag=True, help="Say why, and what helps, for every finding.")
 @click.option("--deep", is_flag=True, help="Also compare every hash and every index; takes longer.")
@@ -44,7 +48,13 @@ def doctor(call: Call, *, explain: bool, deep: bool, repair: bool) -> int:
 
         found = diagnose(call.home, call.db, version=__version__, deep=deep, show=show)
     if call.as_json:
-        document(level=found.level, took_ms=found.took_ms, deep=found.deep, findings=found.findings)
+        call.answer(
+            "findings",
+            level=found.level,
+            took_ms=found.took_ms,
+            deep=found.deep,
+            findings=found.findings,
+        )
     else:
         _tell(found, explain=explain)
     return PROBLEMS if found.level == "fail" else 0

@@ -17,13 +17,13 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import Piece, marked
 from threadkeep.home import iso, now_ms, parse_duration
 
 _NAME = 16  # a terminal shows so much of the name of an agent or a model
 
 
-@store_command("ls", "threadkeep chat ls --agent build --title release")
+@store_command("ls", "threadkeep chat ls --agent build --title release", lists=True, pages=True)
 @click.option("--agent", help="Only sessions of this agent.")
 @click.option("--workspace", metavar="DIR", help="Only sessions rooted in this folder.")
 @click.option("--parent", shell_complete=complete_session, help="Only branches of this session.")
@@ -57,7 +57,7 @@ def ls(
             cursor=cursor,
         )
     if call.as_json:
-        document(sessions=page.items, next_cursor=page.next_cursor)
+        call.answer("sessions", sessions=page.items, next_cursor=page.next_cursor)
         return
     columns = ("id", "updated", "agent", "model", "tokens", "cost", "title")
     spare = ("cost", "model", "tokens", "agent", "updated")
@@ -81,7 +81,9 @@ def _row(session: Session) -> tuple[str, ...]:
     )
 
 
-@store_command("search", 'threadkeep chat search "connection refused" --since 7d')
+@store_command(
+    "search", 'threadkeep chat search "connection refused" --since 7d', lists=True, pages=True
+)
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", shell_complete=complete_session, help="Only in this session.")
 @click.option("--agent", help="Only in sessions of this agent.")
@@ -113,7 +115,7 @@ def search(
             limit=limit,
         )
     if call.as_json:
-        document(hits=hits)
+        call.answer("hits", hits=hits)
         return
     for hit in hits:
         _show_hit(hit)
@@ -126,15 +128,6 @@ def _show_hit(hit: Hit) -> None:
     title = f" · {one_line(hit.title, 60)}" if hit.title else ""
     write(f"{iso(hit.at)} {hit.role} {one_line(hit.type)}{title}", "dim")
     write_pieces([Piece("  "), *marked(one_line(hit.snippet)), Piece("\n")])
-
-
-def marked(snippet: str) -> list[Piece]:
-    """Show what was found in a snippet, between >>> and <<<, in another colour."""
-    pieces = []
-    for place, half in enumerate(snippet.split(">>>")):
-        found, mark, rest = half.partition("<<<")
-        pieces += [Piece(found, "bold yellow"), Piece(rest)] if place and mark else [Piece(half)]
-    return pieces
 
 
 @store_command("size", "threadkeep chat size --json")

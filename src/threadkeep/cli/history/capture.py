@@ -135,6 +135,23 @@ def _with_a_look_around(
         return _captured_and_shown(demo, (), None, str(folder), demo=True)
 
 
+def capture_or_demo(call: Call, user_home: str | None) -> Call:
+    """Capture, or the demo where there is nothing; give the call that works on what came of it."""
+    with without_log(), comparing(call, user_home) as history:
+        look = history.capture(dry_run=True)
+    found = any(part.found for part in look.harnesses.values())
+    with demo_folder() as demo:
+        call, user_home = (call, user_home) if found else (without_history(call), str(demo))
+        with call.home.history(call.db, user_home=user_home) as history:
+            report = _run(history, _wanted(history, (), None), quiet=call.as_json)
+    learned = learn_from_it(call, quiet=call.as_json)
+    if not call.as_json:
+        tell_report(report)
+        tell_learned(learned)
+        tell_errors(report)
+    return call
+
+
 def _captured_and_shown(
     call: Call,
     sources: tuple[str, ...],

@@ -8,7 +8,7 @@ import click
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import among_options, looking, read_among, short_id
 from threadkeep.cli.history.words import one_name, project_of, session_json, when
-from threadkeep.cli.output import document, is_terminal, note, one_line, table
+from threadkeep.cli.output import (is_terminal, note, one_line, paging, table)
 
 if TYPE_CHECKING:
     from threadkeep.home.captured import History, Session
@@ -25,6 +25,8 @@ _ALL = 2**31
     "sessions",
     "threadkeep sessions --project harbor --since 7d",
     "threadkeep sessions --harness codex --limit 5 --json",
+    lists=True,
+    pages=True,
 )
 @among_options
 @click.option("--branch", metavar="B", help="Only on this git branch.")
@@ -42,9 +44,10 @@ def sessions(
         page = _ALL if limit < 0 else limit
         found = history.sessions(among, everything=everything, limit=page)
         if call.as_json:
-            document(sessions=[session_json(one) for one in found])
+            call.answer("sessions", sessions=[session_json(one) for one in found])
             return
-        session_table(session_rows(history, found))
+        with paging(wanted=call.pager):
+            session_table(session_rows(history, found))
     if not found:
         note("no session is like that; --all lists subagents, `threadkeep capture` brings in more")
     elif len(found) == limit:

@@ -52,14 +52,14 @@ def _hint_of(text: str, found: "Finding") -> str:
     return f"{one_line(text[found.start : found.end])[:_SHOWN]}…"
 
 
-@command("rules", "threadkeep redact rules", "threadkeep redact rules --json")
+@command("rules", "threadkeep redact rules", "threadkeep redact rules --json", lists=True)
 def rules(call: Call) -> None:
     """List the rules for secrets: our own, and those of the files that the configuration names."""
     from threadkeep.home.redacting import rule_book
 
     book = rule_book(call.home)
     if call.as_json:
-        document(rules=book.rules, refused=book.refused)
+        call.answer("rules", rules=book.rules, refused=book.refused)
         return
     rows = [(rule.id, rule.origin, ", ".join(rule.keywords)) for rule in book.rules]
     table(("rule", "from", "looks at"), rows, wide="looks at", spare=("from",))

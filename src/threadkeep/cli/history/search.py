@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from threadkeep.cli.chat.browse import marked
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.complete import complete_captured
 from threadkeep.cli.history.opening import (
@@ -16,8 +15,8 @@ from threadkeep.cli.history.opening import (
     typed,
 )
 from threadkeep.cli.history.words import Json, one_name, project_of, session_json, when
-from threadkeep.cli.output import document, note, one_line, write, write_pieces
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.output import (note, one_line, paging, write, write_pieces)
+from threadkeep.cli.wrap import Piece, marked
 from threadkeep.home.spoken import Kind, Role
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ _TITLE = 60
     "search",
     'threadkeep search "slow query" --project harbor',
     "threadkeep search board.py --kind tool_call --since 30d --newest",
+    lists=True,
+    pages=True,
 )
 @click.argument("words", nargs=-1, required=True)
 @among_options
@@ -67,10 +68,11 @@ def search(
             limit=max(limit, 0),
         )
         if call.as_json:
-            document(hits=[hit_json(call, history, hit) for hit in hits])
+            call.answer("hits", hits=[hit_json(call, history, hit) for hit in hits])
             return
-        for hit in hits:
-            show_hit(call, history, hit)
+        with paging(wanted=call.pager):
+            for hit in hits:
+                show_hit(call, history, hit)
     if not hits:
         note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
 

@@ -58,6 +58,8 @@ class View:
     "threadkeep show last",
     "threadkeep show 5f0c2a7e --no-tools",
     "threadkeep show 5f0c2a7e --full --reasoning --json",
+    lists=True,
+    pages=True,
 )
 @session_argument
 @click.option("--no-tools", is_flag=True, help="Without tool calls and their results.")
@@ -86,9 +88,9 @@ def show(
         if at is not None:
             entries = _around(found, list(entries), at)
         if call.as_json:
-            document(**_as_json(history, found, entries))
+            call.answer("entries", **_as_json(history, found, entries))
             return
-        paged(_pieces(history, found, entries, view))
+        paged(_pieces(history, found, entries, view), wanted=call.pager)
 
 
 @store_command("raw", "threadkeep raw last > session.jsonl", "threadkeep raw codex:019caf10")

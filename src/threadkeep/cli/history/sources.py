@@ -10,7 +10,6 @@ from threadkeep.cli.history.opening import comparing
 from threadkeep.cli.history.words import when
 from threadkeep.cli.output import (
     counted,
-    document,
     is_terminal,
     note,
     size_text,
@@ -26,7 +25,7 @@ _DISK = ("source", "program", "logs", "captured", "size", "gone", "kept out", "p
 _STORE = ("program", "sessions", "messages", "lines", "size", "bad lines", "failed", "last")
 
 
-@store_command("sources", "threadkeep sources", "threadkeep sources --json")
+@store_command("sources", "threadkeep sources", "threadkeep sources --json", lists=True)
 @user_home_option
 def sources(call: Call, *, user_home: str | None) -> None:
     """Show which agents were found, how much of each is captured, and what was not understood.
@@ -37,7 +36,7 @@ def sources(call: Call, *, user_home: str | None) -> None:
     with comparing(call, user_home) as history:
         found = history.coverage()
     if call.as_json:
-        document(**_as_json(found))
+        call.answer("sources", **_as_json(found))
         return
     below = user_home or os.environ.get("HOME", "")
     table(_DISK, list(_disk(found, below)), wide="places", spare=("program", "size"))

@@ -10,7 +10,9 @@ from threadkeep.errors import Invalid
 from threadkeep.home.mail import Container, Mail, poll as poll_mail
 
 
-@command("poll", "threadkeep mail poll last", "threadkeep mail poll ./box --claim --json")
+@command(
+    "poll", "threadkeep mail poll last", "threadkeep mail poll ./box --claim --json", lists=True
+)
 @session_argument
 @click.option("--claim", is_flag=True, help="Take the mail in hand; then `ack` says how it went.")
 @click.option("--first", is_flag=True, help="As at a start: with mail for the moment of waking.")
@@ -22,7 +24,9 @@ def poll(call: Call, *, session: str, claim: bool, first: bool, limit: int) -> N
     claimed = containing(call, session).claim(found) if claim else []
     shown = [mail for mail in found if not claim or mail.id in claimed]
     if call.as_json:
-        document(session=ctx.session, mail=[mail_json(mail) for mail in shown], claimed=claimed)
+        call.answer(
+            "mail", session=ctx.session, mail=[mail_json(mail) for mail in shown], claimed=claimed
+        )
         return
     columns = ("number", "id", "kind", "place", "text")
     table(columns, [_row(mail) for mail in shown], wide="text", spare=("place", "kind"))

@@ -19,7 +19,7 @@ from threadkeep.cli.mail.words import (
     state_pieces,
     when,
 )
-from threadkeep.cli.output import document, json_line, note, one_line, table, warn, write_pieces
+from threadkeep.cli.output import json_line, note, one_line, table, warn, write_pieces
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import now_ms
 from threadkeep.home.mail import (
@@ -53,6 +53,8 @@ _STATES = (
     "threadkeep mail ls",
     "threadkeep mail ls last --status failed",
     "threadkeep mail ls ./data/v2-sessions/ag-1/sess-1 --out --json",
+    lists=True,
+    pages=True,
 )
 @optional_session
 @click.option("--status", type=click.Choice(_STATES), help="Only mail that is in this state.")
@@ -82,7 +84,7 @@ def ls(
     direction: Direction | None = None if both else "in" if only_in else "out"
     found = letters(ctx, direction=direction, state=status, limit=limit if limit >= 0 else _ALL)
     if call.as_json:
-        document(session=ctx.session, folder=ctx.folder.path, mail=found)
+        call.answer("mail", session=ctx.session, folder=ctx.folder.path, mail=found)
         return
     columns = ("in", "out", "when", "kind", "state", "place", "text")
     spare = ("place", "when", "kind")
@@ -112,7 +114,7 @@ def _list_sessions(call: Call, *, closed: bool) -> None:
         known = index.sessions(status=None if closed else "active")
         rows = [_described(call, index, one) for one in known]
     if call.as_json:
-        document(sessions=rows)
+        call.answer("sessions", sessions=rows)
         return
     now = now_ms()
     columns = ("id", "agent", "chat", "pending", "due", "waiting", "failed", "heartbeat")
@@ -210,7 +212,9 @@ def _noted(coming: list[Letter], going: list[Letter], newest: dict[str, int]) ->
 # ---------------------------------------------------------------------- trace
 
 
-@command("trace", "threadkeep mail trace last 4", "threadkeep mail trace ./box msg-17 --json")
+@command(
+    "trace", "threadkeep mail trace last 4", "threadkeep mail trace ./box msg-17 --json", lists=True
+)
 @session_argument
 @click.argument("message")
 def trace(call: Call, *, session: str, message: str) -> None:
@@ -218,7 +222,7 @@ def trace(call: Call, *, session: str, message: str) -> None:
     ctx = looking(call, session)
     events = trace_mail(ctx, message_ref(message))
     if call.as_json:
-        document(session=ctx.session, message=message, events=events)
+        call.answer("events", session=ctx.session, message=message, events=events)
         return
     rows = [(when(one.at), one.what, one.where, one_line(str(one.detail or ""))) for one in events]
     table(("when", "what", "where", "detail"), rows, wide="detail", spare=("where",))

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from threadkeep.cli.command import Call, command
-from threadkeep.cli.output import document, table
+from threadkeep.cli.output import table
 from threadkeep.errors import Invalid
 from threadkeep.home import iso, now_ms
 from threadkeep.home.mail import next_times, parse_moment
@@ -18,6 +18,7 @@ _MOST = 1000
     "next",
     'threadkeep mail next "0 9 * * 1-5" --tz Europe/Madrid',
     'threadkeep mail next "@daily" --after 2026-03-28T12:00Z -n 5 --json',
+    lists=True,
 )
 @click.argument("expr", metavar="EXPR")
 @click.option("--tz", metavar="ZONE", help="The time zone EXPR is meant in; else this machine's.")
@@ -35,7 +36,7 @@ def next_(call: Call, *, expr: str, tz: str | None, after: str | None, count: in
     found = next_times(expr, start, zone, count)
     if call.as_json:
         due = [_utc(one) for one in found]
-        document(**{"expr": expr, "tz": zone, "from": iso(start), "next": due})
+        call.answer("next", **{"expr": expr, "tz": zone, "from": iso(start), "next": due})
         return
     rows = [(_utc(one), one.astimezone(ZoneInfo(zone)).isoformat()) for one in found]
     table(("UTC", zone), rows)

@@ -66,6 +66,7 @@ def _place(one: "Citation") -> str:
     "fixed",
     'threadkeep fixed "ModuleNotFoundError: No module named tide"',
     "make 2>&1 | tail -20 | threadkeep fixed -",
+    lists=True,
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
@@ -80,7 +81,7 @@ def fixed(call: Call, *, words: tuple[str, ...], limit: int, **chosen: Any) -> N
     with remembering(call) as memory:
         fixes = memory.fixed(error, filters=filters, limit=max(limit, 0))
     if call.as_json:
-        document(fixes=fixes)
+        call.answer("fixes", fixes=fixes)
         return
     for fix in fixes:
         _show_fix(call, fix)

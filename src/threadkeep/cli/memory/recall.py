@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from threadkeep.cli.chat.browse import marked
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.words import Json, when
 from threadkeep.cli.memory.asking import (
@@ -14,8 +13,8 @@ from threadkeep.cli.memory.asking import (
     remembering,
 )
 from threadkeep.cli.memory.opened import show_opened
-from threadkeep.cli.output import document, note, one_line, write, write_pieces
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.output import (document, note, one_line, paging, write, write_pieces)
+from threadkeep.cli.wrap import Piece, marked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +31,8 @@ limit_option = click.option("--limit", default=10, show_default=True, help="How 
     'threadkeep recall "how did we fix the flaky departures test"',
     "threadkeep recall E0425 --project lighthouse --explain",
     'threadkeep recall "too many clients" --kind command --kind message --since 30d',
+    lists=True,
+    pages=True,
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
@@ -49,7 +50,13 @@ def recall(call: Call, *, words: tuple[str, ...], limit: int, explain: bool, **c
     show_found(call, found)
 
 
-@store_command("similar", "threadkeep similar message:512", "threadkeep similar node:17 --limit 5")
+@store_command(
+    "similar",
+    "threadkeep similar message:512",
+    "threadkeep similar node:17 --limit 5",
+    lists=True,
+    pages=True,
+)
 @click.argument("ref")
 @filter_options
 @limit_option
@@ -79,9 +86,10 @@ def open_(call: Call, *, ref: str, around: int, full: bool) -> None:
 def show_found(call: Call, found: "Found") -> None:
     """Print an answer: the hits, or what to do where there are none."""
     if call.as_json:
-        document(**found_json(call, found))
+        call.answer("hits", **found_json(call, found))
         return
-    show_hits(call, found.hits)
+    with paging(wanted=call.pager):
+        show_hits(call, found.hits)
     for said in found.notes:
         note(said)
     if not found.hits:

@@ -10,19 +10,22 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import read_times, typed
 from threadkeep.cli.history.words import when
 from threadkeep.cli.memory.asking import remembering
-from threadkeep.cli.output import document, note, one_line, table
+from threadkeep.cli.output import (note, one_line, paging, table)
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
     from threadkeep.home.recalled import Moment
 
 _TEXT = 100
+_COLUMNS = ("when", "what", "text", "ref")
 
 
 @store_command(
     "timeline",
     "threadkeep timeline --day yesterday",
     "threadkeep timeline --project harbor --since 3d",
+    lists=True,
+    pages=True,
 )
 @click.option("--project", metavar="P", help="Only of this folder, or of its last name.")
 @click.option("--day", metavar="DATE", help="One day: 2026-03-01, today or yesterday.")
@@ -56,9 +59,10 @@ def timeline(
             limit=max(limit, 0),
         )
     if call.as_json:
-        document(timeline=moments)
+        call.answer("timeline", timeline=moments)
         return
-    table(("when", "what", "", "ref"), [_row(one) for one in moments], wide="", spare=("ref",))
+    with paging(wanted=call.pager):
+        table(_COLUMNS, [_row(one) for one in moments], wide="text", spare=("ref", "what"))
     if moments:
         note(f"`{typed(call, 'open', 'REF')}` opens one of them")
     else:

@@ -93,14 +93,14 @@ def uninstall(call: Call, *, name: str, dry_run: bool) -> None:
     note(done if paths else f"nothing is installed for {name}")
 
 
-@command("domains", "threadkeep browser domains")
+@command("domains", "threadkeep browser domains", lists=True)
 def domains(call: Call) -> None:
     """List the domains whose pages are kept, with all their sub-domains."""
     from threadkeep.home.browsers import visit_rules
 
     rules = visit_rules(call.home)
     if call.as_json:
-        document(enabled=rules.enabled, domains=rules.domains, exclude=rules.exclude)
+        call.answer("domains", enabled=rules.enabled, domains=rules.domains, exclude=rules.exclude)
         return
     for name in rules.domains:
         write(name)

@@ -11,7 +11,7 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import typed
 from threadkeep.cli.history.words import Json, when
 from threadkeep.cli.observed.folding import printed
-from threadkeep.cli.output import document, note, one_line, table, write
+from threadkeep.cli.output import note, one_line, table, write
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def known(call: Call) -> Iterator["Ci | None"]:
     "pending",
     "threadkeep github pending",
     "threadkeep github pending --repo owner/name --ack",
+    lists=True,
 )
 @click.option("--repo", metavar="R", help="Only of this one: owner/name.")
 @click.option("--ack", is_flag=True, help="These were told; do not tell them again.")
@@ -53,7 +54,7 @@ def pending(call: Call, *, repo: str | None, ack: bool) -> None:
     """
     found = _pending(call, repo, ack=ack)
     if call.as_json:
-        document(pending=[_pending_json(one) for one in found])
+        call.answer("pending", pending=[_pending_json(one) for one in found])
         return
     for one in found:
         for line in pending_lines(one):
@@ -88,7 +89,9 @@ def pending_lines(one: "Pending") -> Iterator[str]:
 # ---------------------------------------------------------------------- runs
 
 
-@store_command("runs", "threadkeep github runs --repo owner/name", "threadkeep github runs 8123456")
+@store_command(
+    "runs", "threadkeep github runs --repo owner/name", "threadkeep github runs 8123456", lists=True
+)
 @click.argument("run", required=False, type=int)
 @click.option("--repo", metavar="R", help="Only of this one: owner/name.")
 @click.option("--limit", default=20, show_default=True, help="How many; -1 for all.")
@@ -101,7 +104,7 @@ def runs(call: Call, *, run: int | None, repo: str | None, limit: int, full: boo
             return
         found = [] if ci is None else ci.runs(repo, limit=_page(limit))
     if call.as_json:
-        document(runs=found)
+        call.answer("runs", runs=found)
         return
     table(_RUNS, [_row(one) for one in found], wide="address", spare=("commit", "branch"))
     if not found:
@@ -129,7 +132,7 @@ def _show_run(call: Call, run_id: int, found: "RunDetails | None", *, full: bool
         raise NotFound(f"run {run_id} is not known", hint="`threadkeep github runs` lists them")
     if call.as_json:
         jobs = [_job_json(job) for job in found.jobs]
-        document(run=found.run, jobs=jobs)
+        call.answer("jobs", run=found.run, jobs=jobs)
         return
     run = found.run
     named = f"{run.repo} run {run.id}: {run.conclusion or run.status}"
@@ -162,6 +165,8 @@ def _show_job(job: "Job", *, full: bool) -> None:
     "lessons",
     "threadkeep lessons --repo owner/name",
     "threadkeep lessons --path src/parser.py --tool ruff --json",
+    lists=True,
+    pages=True,
 )
 @click.option("--repo", metavar="R", help="Only of this one: owner/name.")
 @click.option("--path", metavar="P", help="Only about this file or folder.")
@@ -177,7 +182,7 @@ def lessons(
     with known(call) as ci:
         found = [] if ci is None else ci.lessons(repo, path=path, tool=tool, limit=_page(limit))
     if call.as_json:
-        document(lessons=found)
+        call.answer("lessons", lessons=found)
         return
     for one in found:
         _show_lesson(call, one)

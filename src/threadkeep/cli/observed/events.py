@@ -11,7 +11,7 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import read_times
 from threadkeep.cli.history.words import Json, folded, when
 from threadkeep.cli.observed.folding import printed
-from threadkeep.cli.output import document, is_terminal, note, one_line, table, warn, write
+from threadkeep.cli.output import is_terminal, note, one_line, table, warn, write
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class _Detail(NamedTuple):
     "threadkeep events --since 2h",
     "threadkeep events cargo --failed --project harbor",
     "threadkeep events --visits sqlite --limit 5 --json",
+    lists=True,
+    pages=True,
 )
 @click.argument("text", required=False)
 @click.option("--session", metavar="ID", help="Of this session: its number or how its id begins.")
@@ -88,7 +90,8 @@ def events(
 
 def _tell_none(call: Call, *, visits: bool) -> None:
     if call.as_json:
-        document(**{"visits" if visits else "events": []})
+        name = "visits" if visits else "events"
+        call.answer(name, **{name: []})
     else:
         note(_NONE_YET)
 
@@ -108,7 +111,7 @@ def _show_events(
 ) -> int:
     found = observations.events(_wanted(**chosen), limit=page)[::-1]
     if call.as_json:
-        document(events=[event_json(one, output=detail.output) for one in found])
+        call.answer("events", events=[event_json(one, output=detail.output) for one in found])
     elif detail.output:
         for one in found:
             _show_whole(one, full=detail.full)
@@ -200,7 +203,7 @@ def _show_visits(
     text = chosen["text"]
     found = observations.visits(since=first, until=last, text=text, limit=page)[::-1]
     if call.as_json:
-        document(visits=[visit_json(one, output=detail.output) for one in found])
+        call.answer("visits", visits=[visit_json(one, output=detail.output) for one in found])
     elif detail.output:
         for one in found:
             _show_page(one, full=detail.full)

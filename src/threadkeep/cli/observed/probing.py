@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from threadkeep.cli.command import PROBLEMS, Call, store_command
-from threadkeep.cli.output import document, table
+from threadkeep.cli.output import table
 
 if TYPE_CHECKING:
     from threadkeep.home.observed import Probed
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SOURCES = ("shell", "claude-tool", "browser")
 
 
-@store_command("probe", "threadkeep probe", "threadkeep probe --source browser --json")
+@store_command("probe", "threadkeep probe", "threadkeep probe --source browser --json", lists=True)
 @click.option("--source", type=click.Choice(_SOURCES), help="Only this one.")
 def probe(call: Call, *, source: str | None) -> int:
     """Send a synthetic event of each source the whole way into the store; nobody gets to see it.
@@ -23,7 +23,7 @@ def probe(call: Call, *, source: str | None) -> int:
     with call.home.observations(call.db) as observations:
         done = [observations.probe(name) for name in ([source] if source else _SOURCES)]
     if call.as_json:
-        document(probes=[_as_json(one) for one in done])
+        call.answer("probes", probes=[_as_json(one) for one in done])
     else:
         table(("source", "arrived", "after"), [_row(one) for one in done])
     return PROBLEMS if any(one.lag_ms is None for one in done) else 0

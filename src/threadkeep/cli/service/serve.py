@@ -1,6 +1,9 @@
 """`threadkeep serve`: one small process that keeps everything current."""
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +12,10 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.history.capture import user_home_option
 from threadkeep.cli.output import json_line, note
+from threadkeep.cli.up.page import bind_page, missing_packages, page_part, port_option
+
+if TYPE_CHECKING:
+    from threadkeep.home.serving import Part
 
 DEFAULT = "(default)"
 
@@ -25,12 +32,23 @@ hippo_option = click.option(
 @user_home_option
 @hippo_option
 @click.option("--no-socket", is_flag=True, help="Do not listen for Hippo's programs.")
-def serve(call: Call, *, user_home: str | None, hippo_dir: str | None, no_socket: bool) -> None:
+@port_option
+@click.option("--no-web", is_flag=True, help="Without the page and the HTTP API.")
+def serve(
+    call: Call,
+    *,
+    user_home: str | None,
+    hippo_dir: str | None,
+    no_socket: bool,
+    port: int | None,
+    no_web: bool,
+) -> None:
     """Capture, collect, listen, learn and look after the stores, until it is ended.
 
     One process does it all, and one for each store: a second one says who is there. A part of it
     that fails is named, and started again. `threadkeep service install` starts it at each log-in.
-    With --json every line is a document.
+    With --json every line is a document. The page and the HTTP API are answered as well; the
+    process that does it runs only while somebody is connected. `threadkeep up --link` gives a link.
     """
     from threadkeep.home.serving import serve as serve_home
 
@@ -40,7 +58,9 @@ def serve(call: Call, *, user_home: str | None, hippo_dir: str | None, no_socket
         else:
             note(text)
 
-    with ended_by_signals() as stop:
+    with ExitStack() as stack:
+        more = () if no_web else _page(call, port, tell, stack)
+        stop = stack.enter_context(ended_by_signals())
         serve_home(
             call.home,
             stop,
@@ -50,8 +70,29 @@ def serve(call: Call, *, user_home: str | None, hippo_dir: str | None, no_socket
             user_home=user_home,
             hippo_dir=hippo_place(call, hippo_dir),
             socket=not no_socket,
+            more=more,
         )
         tell("ended")
+
+
+def _page(
+    call: Call, port: int | None, tell: Callable[[str], None], stack: ExitStack
+) -> "tuple[Part, ...]":
+    """Bind the page; without its packages, or where it is switched off, there is none."""
+    if not call.home.config.web.enabled and port is None:
+        return ()
+    missing = missing_packages()
+    if missing:
+        tell(f"no page: {', '.join(missing)} not installed; pip install 'threadkeep[web]'")
+        return ()
+    from threadkeep.home.serving import who_serves
+
+    if who_serves(call.home, call.db).running:
+        return ()  # whoever is there has the page; that we are the second is said in a moment
+    listener, address = bind_page(call, port)
+    stack.enter_context(listener)
+    tell(f"the page is at {address}; `threadkeep up --link` gives a link that lets a browser in")
+    return (page_part(call, listener),)
 
 
 def hippo_place(call: Call, given: str | None) -> Path | None:

@@ -4,11 +4,9 @@ import time
 
 import click
 
-from threadkeep.cli.chat.browse import marked
 from threadkeep.cli.command import Call
 from threadkeep.cli.complete import complete_state_session
 from threadkeep.cli.output import (
-    document,
     is_terminal,
     note,
     one_line,
@@ -18,14 +16,20 @@ from threadkeep.cli.output import (
 )
 from threadkeep.cli.state.group import reading, searching, state_command
 from threadkeep.cli.state.words import Json, cost_of, moment, plain, when
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import Piece, marked
 from threadkeep.home import find_state_session, flags_of
 
 _NAME = 16  # a terminal shows so much of the name of a source or a model
 _TITLE = 60
 
 
-@state_command("ls", "threadkeep state ls --by-activity", "threadkeep state ls --source telegram")
+@state_command(
+    "ls",
+    "threadkeep state ls --by-activity",
+    "threadkeep state ls --source telegram",
+    lists=True,
+    pages=True,
+)
 @click.option("--source", help="Only sessions of this source, such as cli or telegram.")
 @click.option("--exclude-source", "excluded", multiple=True, help="None of this source.")
 @click.option("--children", is_flag=True, help="Continuations, branches and delegates, too.")
@@ -63,7 +67,7 @@ def ls(
         )
         flags = flags_of(store, [one["id"] for one in found])
     if call.as_json:
-        document(sessions=[_listed(one, flags[one["id"]]) for one in found])
+        call.answer("sessions", sessions=[_listed(one, flags[one["id"]]) for one in found])
         return
     columns = ("id", "last active", "source", "model", "messages", "cost", "title")
     spare = ("cost", "model", "messages", "source", "last active")
@@ -99,6 +103,8 @@ def _row(session: Json, flags: Json) -> tuple[str, ...]:
     "search",
     "threadkeep state search gateway/run.py --since 7d",
     "threadkeep state search '\"connection refused\" OR timeout' --role tool",
+    lists=True,
+    pages=True,
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option("--source", "sources", multiple=True, help="Only in sessions of this source.")
@@ -151,7 +157,9 @@ def search(
         owners = {hit["session_id"] for hit in hits}
         titles = {owner: store.get_session_title(owner) for owner in owners}
     if call.as_json:
-        document(hits=[plain({**hit, "title": titles[hit["session_id"]]}) for hit in hits])
+        call.answer(
+            "hits", hits=[plain({**hit, "title": titles[hit["session_id"]]}) for hit in hits]
+        )
         return
     for hit in hits:
         _show_hit(hit, titles[hit["session_id"]])

@@ -29,12 +29,14 @@ def state() -> None:
     """
 
 
-def state_command(name: str, *examples: str) -> Callable[[Function], click.Command]:
+def state_command(
+    name: str, *examples: str, lists: bool = False, pages: bool = False
+) -> Callable[[Function], click.Command]:
     """Make a function a command that works on a state file, which `--db` may name."""
 
     def decorate(function: Function) -> click.Command:
         option = click.option("--db", metavar="PATH", help="Use this state file.")
-        return command(name, *examples)(option(function))
+        return command(name, *examples, lists=lists, pages=pages)(option(function))
 
     return decorate
 

@@ -9,7 +9,7 @@ from threadkeep import SessionDB
 from threadkeep.cli.chat.parts import LIMIT, cut, header, indented, value_text
 from threadkeep.cli.command import Call
 from threadkeep.cli.complete import complete_state_session
-from threadkeep.cli.output import counted, document, one_line, write, write_pieces
+from threadkeep.cli.output import counted, one_line, write, write_pieces
 from threadkeep.cli.state.group import reading, session_argument, state_command
 from threadkeep.cli.state.words import Json, cost_of, plain, readable, when
 from threadkeep.cli.wrap import Piece
@@ -28,7 +28,10 @@ _COUNTERS = {
 
 
 @state_command(
-    "show", "threadkeep state show last --last 10", "threadkeep state show --around 4711"
+    "show",
+    "threadkeep state show last --last 10",
+    "threadkeep state show --around 4711",
+    lists=True,
 )
 @click.argument("session", required=False, shell_complete=complete_state_session)
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N messages.")
@@ -56,7 +59,7 @@ def show(
         facts = _facts(store, session_id)
         if call.as_json:
             whole = store.get_messages(session_id) if chosen is None else chosen
-            document(session=plain(facts), messages=plain(whole))
+            call.answer("messages", session=plain(facts), messages=plain(whole))
             return
         messages = store.iter_messages(session_id) if chosen is None else chosen
         write_pieces(_pieces(facts, messages, prompt=prompt, full=full, marked=around))
@@ -168,7 +171,7 @@ def _call_pieces(call: Any, limit: int) -> Iterator[Piece]:
 # ---------------------------------------------------------------------- lineage
 
 
-@state_command("lineage", "threadkeep state lineage last")
+@state_command("lineage", "threadkeep state lineage last", lists=True)
 @session_argument
 def lineage(call: Call, *, session: str) -> None:
     """Show the family of a session: continuations after compression, branches, delegates.
@@ -179,7 +182,7 @@ def lineage(call: Call, *, session: str) -> None:
         session_id = find_state_session(store, session)
         family = store.get_lineage(session_id)
     if call.as_json:
-        document(session_id=session_id, lineage=plain(family))
+        call.answer("lineage", session_id=session_id, lineage=plain(family))
         return
     for lead, node in zip(branches([one["depth"] for one in family]), family, strict=True):
         here = node["id"] == session_id

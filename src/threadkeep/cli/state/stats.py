@@ -9,7 +9,6 @@ import click
 
 from threadkeep.cli.command import Call
 from threadkeep.cli.output import (
-    document,
     facts,
     is_terminal,
     note,
@@ -33,7 +32,9 @@ _LABEL: Final = 32
 _LEAST: Final = 10
 
 
-@state_command("stats", "threadkeep state stats", "threadkeep state stats --by model --since 7d")
+@state_command(
+    "stats", "threadkeep state stats", "threadkeep state stats --by model --since 7d", lists=True
+)
 @click.option(
     "--by",
     type=click.Choice(["day", "model", "source", "session"]),
@@ -78,7 +79,7 @@ def stats(
         everything = store.usage("source", source=source)
     totals = _totals(everything)
     if call.as_json:
-        document(file=path, **counts, totals=totals, by=by, usage=plain(used))
+        call.answer("usage", file=path, **counts, totals=totals, by=by, usage=plain(used))
         return
     facts(
         {

@@ -1,0 +1,126 @@
+"""Write the reference pages from what they describe: commands, settings, tables, the HTTP API.
+
+`python scripts/reference.py` writes them; a test fails when a page is not what this would write.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+REPO = Path(__file__).resolve().parent.parent
+PAGES = REPO / "docs" / "reference"
+SQL = REPO / "src" / "threadkeep"
+
+HEAD = "<!-- Written by scripts/reference.py; change what it describes, then run it. -->\n\n"
+STORES = {
+    "Chat (`chat.db`)": ("chat/sql/head.sql", "chat/sql/side.sql"),
+    "State (`state.db`)": ("state/sql/head.sql", "state/sql/side.sql"),
+    "Mailbox, inbound (`inbound.db`)": ("mailbox/sql/inbound.sql", "mailbox/sql/inbound_side.sql"),
+    "Mailbox, outbound (`outbound.db`)": (
+        "mailbox/sql/outbound.sql",
+        "mailbox/sql/outbound_side.sql",
+    ),
+    "Mailbox, index (`mailbox.db`)": ("mailbox/sql/index.sql",),
+    "Knowledge (`knowledge.db`)": ("knowledge/sql/head.sql", "knowledge/sql/tk*.sql"),
+}
+_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)\n\)[^;]*;", re.DOTALL)
+_VIRTUAL = re.compile(r"CREATE VIRTUAL TABLE (?:IF NOT EXISTS )?(\w+) USING (\w+)")
+_COLUMN = re.compile(r"^  (\w+) ([A-Z]+)\b([^-]*?),?\s*(?:--\s*(.*))?$")
+_NO_COLUMN = frozenset({"PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT"})
+
+
+def pages() -> dict[str, str]:
+    """Give every page of the reference by its name."""
+    return {
+        "cli.md": HEAD + cli_page(),
+        "configuration.md": HEAD + configuration_page(),
+        "http.md": HEAD + http_page(),
+        "schema.md": HEAD + schema_page(),
+    }
+
+
+def cli_page() -> str:
+    """Show the help of every command."""
+    from threadkeep.cli.root import cli  # noqa: PLC0415  (loads every command)
+
+    parts = ["# Commands\n\nEvery command with its options, as `--help` shows it.\n"]
+    for words, _ in _commands(cli, ()):
+        shown = CliRunner().invoke(cli, [*words, "--help"], prog_name="threadkeep", color=False)
+        name = " ".join(("threadkeep", *words))
+        level = "#" * min(len(words) + 2, 4)
+        parts.append(f"{level} {name}\n\n```text\n{shown.output.rstrip()}\n```\n")
+    return "\n".join(parts)
+
+
+def _commands(
+    command: click.Command, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        with click.Context(command) as ctx:
+            for name in sorted(command.list_commands(ctx)):
+                found = command.get_command(ctx, name)
+                if found is not None and not found.hidden:
+                    yield from _commands(found, (*words, name))
+
+
+def configuration_page() -> str:
+    """Show the commented default of the configuration file."""
+    from threadkeep.base.config_text import DEFAULT_TEXT  # noqa: PLC0415  (with the rest)
+
+    words = "`threadkeep paths` says where the file is. Every setting, with its default:"
+    return f"# Configuration\n\n{words}\n\n```toml\n{DEFAULT_TEXT.rstrip()}\n```\n"
+
+
+def schema_page() -> str:
+    """Show every table of every store; `tk_` marks what is ours alone."""
+    parts = ["# Tables\n\nWhat `tk_` begins is ours alone; the rest is the contract's.\n"]
+    for title, patterns in STORES.items():
+        parts.append(f"## {title}\n")
+        files = [path for pattern in patterns for path in sorted(SQL.glob(pattern))]
+        for text in (path.read_text("utf-8") for path in files):
+            parts += [_table(name, body) for name, body in _TABLE.findall(text)]
+            parts += [f"### {name}\n\nA `{kind}` index.\n" for name, kind in _VIRTUAL.findall(text)]
+    return "\n".join(parts)
+
+
+def _table(name: str, body: str) -> str:
+    rows = [
+        f"| `{found[1]}` | {found[2]} | {(found[4] or '').replace('|', chr(92) + '|')} |"
+        for line in body.split("\n")
+        if (found := _COLUMN.match(line)) and found[1] not in _NO_COLUMN
+    ]
+    return "\n".join([f"### {name}\n", "| column | type | |", "|---|---|---|", *rows, ""])
+
+
+def http_page() -> str:
+    """Show every verb of the HTTP API."""
+    from threadkeep.web.api import openapi_document  # noqa: PLC0415  (loads the server)
+
+    document = openapi_document()
+    parts = ["# HTTP API\n\nThe same as `GET /api/openapi.json`, for people.\n"]
+    by_tag: dict[str, list[str]] = {}
+    for path, verbs in sorted(document["paths"].items()):
+        for method, verb in verbs.items():
+            tag = verb.get("tags", ["other"])[0]
+            line = f"| `{method.upper()}` | `{path}` | {verb.get('summary', '')} |"
+            by_tag.setdefault(tag, []).append(line)
+    for tag, lines in sorted(by_tag.items()):
+        parts += [f"## {tag}\n", "| | | |", "|---|---|---|", *lines, ""]
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """Write the pages."""
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (PAGES / name).write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

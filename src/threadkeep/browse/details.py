@@ -1,0 +1,124 @@
+"""One session with all that is known around it: its turns, its family, its neighbours."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.base.text import from_sql
+from threadkeep.browse.listing import Around, listed
+from threadkeep.browse.outlines import Outline, Prompt, times_of
+from threadkeep.browse.prices import step_of
+from threadkeep.browse.records import SessionDetail, TurnSum
+from threadkeep.browse.resuming import resume_command
+from threadkeep.browse.sums import Adding, cost_known, pico_of
+from threadkeep.errors import NotFound
+from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.reading import Session, children_of, find_session, to_session
+
+PROMPT_WIDTH: Final = 200
+
+
+def find(context: Context, tx: Tx, tables: set[str], ref: str) -> Session:
+    """Find a session by `harness:session_id`, or by a beginning of its id that only one has."""
+    if "tk_sessions" not in tables:
+        msg = f"there is no session {ref!r}: nothing was captured into {context.db.path} yet"
+        raise NotFound(msg, hint="`threadkeep capture` does it")
+    harness, colon, session_id = ref.partition(":")
+    if colon:
+        values = {"harness": harness, "session_id": session_id}
+        row = tx.one("browse_session", values)
+        if row is not None:
+            return to_session(row)
+    return find_session(context, tx, ref)
+
+
+def read_detail(
+    context: Context, around: Around, session: Session, outline: Outline, prompts: Sequence[Prompt]
+) -> SessionDetail:
+    """Put together what is known around a session."""
+    tx = around.tx
+    children = children_of(context, tx, session)
+    parent = _parent(tx, session)
+    shown = listed(around, [session, *children, *([parent] if parent else [])])
+    usage = tx.all("browse_usage_of_session", {"session": session.id})
+    return SessionDetail(
+        listed=shown[0],
+        turns=sum_turns(outline, prompts, usage),
+        children=tuple(shown[1 : len(children) + 1]),
+        parent=shown[-1] if parent else None,
+        newer=_neighbour(tx, "browse_newer", session),
+        older=_neighbour(tx, "browse_older", session),
+        log_path=_log_path(tx, session),
+        resume=resume_command(session.harness, session.session_id, session.cwd),
+    )
+
+
+def _parent(tx: Tx, session: Session) -> Session | None:
+    if not session.parent_session_id or session.parent_session_id == session.session_id:
+        return None
+    values = {"harness": session.harness, "session_id": session.parent_session_id}
+    row = tx.one("browse_session", values)
+    return None if row is None else to_session(row)
+
+
+def _neighbour(tx: Tx, query: str, session: Session) -> str | None:
+    row = tx.one(query, {"at": session.ended_at, "id": session.id})
+    return None if row is None else f"{row[0]}:{row[1]}"
+
+
+def _log_path(tx: Tx, session: Session) -> str | None:
+    values = {"harness": session.harness, "session_id": session.session_id}
+    path = tx.value("browse_log_path", values)
+    if path is None:
+        path = tx.value("browse_log_of_entries", {"session": session.id})
+    return None if path is None else from_sql(path)
+
+
+# ---------------------------------------------------------------------- turns
+
+
+def sum_turns(
+    outline: Outline, prompts: Sequence[Prompt], usage: Iterable[Sequence[Any]]
+) -> tuple[TurnSum, ...]:
+    """Sum up each turn; an answer belongs to the last prompt before it."""
+    spent = _spent_by_turn(outline, usage)
+    ends = [*outline.starts[1:], len(outline.rows)]
+    turns = []
+    for turn, (start, end) in enumerate(zip(outline.starts, ends, strict=True)):
+        rows = outline.rows[0 if turn == 0 else start : end]
+        total = spent[turn].done()
+        turns.append(
+            TurnSum(
+                turn=turn,
+                position=start,
+                key=outline.rows[start].key,
+                prompt=prompts[turn].text,
+                at=outline.rows[start].at,
+                ended_at=times_of(rows)[1],
+                input=total.input,
+                output=total.output,
+                cache_read=total.cache_read,
+                cache_write=total.cache_write,
+                cost=cost_known(total),
+                tools=sum(row.kind == "tool_call" for row in rows),
+                errors=sum(row.error for row in rows),
+            )
+        )
+    return tuple(turns)
+
+
+def _spent_by_turn(outline: Outline, usage: Iterable[Sequence[Any]]) -> list[Adding]:
+    spent = [Adding() for _ in outline.starts]
+    begins: list[int] = []
+    for start in outline.starts:
+        at = outline.rows[start].at
+        begins.append(max([*begins[-1:], at or 0]))
+    for at, harness, model, *counts in usage:
+        if spent:
+            turn = max(0, bisect_right(begins, at or 0) - 1)
+            input_, output, read, write, hour = counts
+            answer = (1, input_, output, read, write, hour, 0)
+            step = step_of(input_ + read + write)
+            spent[turn].add(answer, pico_of(harness, model, step, at, answer))
+    return spent

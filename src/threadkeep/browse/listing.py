@@ -1,0 +1,221 @@
+"""Lists of sessions, page by page, with what each took and where the words of the query stand."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.fts import literal_terms, match_query, snippet
+from threadkeep.base.sqlite import Tx
+from threadkeep.browse.records import Bound, Listed, Query, SessionPage, Sum
+from threadkeep.browse.selecting import (
+    COLUMNS,
+    LIVE_MS,
+    Cursor,
+    Where,
+    count_sql,
+    facet_sql,
+    like,
+    read_cursor,
+    read_page,
+    where,
+)
+from threadkeep.browse.sums import cost_known, sums_of, tokens_of
+from threadkeep.capture.archived import ArchivedEntries
+from threadkeep.capture.transcripts import Sources
+from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
+
+MOST_ON_A_PAGE: Final = 500
+_MOST_MATCHES: Final = 50_000  # entries, the newest; a word that more have is no help in a list
+_CHUNK: Final = 250
+_MOST_LOOKED_AT: Final = 5_000  # sessions in one call, where each must be summed up
+_FACET_VALUES: Final = 20
+_SNIPPET: Final = 160
+_SUMMED: Final = frozenset(("cost", "tokens"))
+
+
+class Around(NamedTuple):
+    """What a list is made with: the transaction, its tables, its sources, the time."""
+
+    tx: Tx
+    tables: set[str]
+    sources: Sources
+    now: int
+
+
+Matches = dict[int, int]  # session -> the newest entry with the words; 0: they are in its title
+
+
+def is_slow(query: Query) -> bool:
+    """Tell whether sessions must be looked at one by one."""
+    return "failed" in query.marks or any(bound.field in _SUMMED for bound in query.bounds)
+
+
+def ref_of(session: Session) -> str:
+    """Give the name under which a session is found."""
+    return f"{session.harness}:{session.session_id}"
+
+
+def cursor_of(session: Session) -> Cursor:
+    """Give the place of a session in the list."""
+    return Cursor(session.ended_at, session.id)
+
+
+# ---------------------------------------------------------------------- words
+
+
+def find_matches(tx: Tx, tables: set[str], words: str) -> Matches:
+    """Find the sessions in which words occur, in what was said or done or in the title."""
+    found: Matches = dict.fromkeys(_titled(tx, literal_terms(words)), 0)
+    match = match_query(words)
+    if match is not None and "tk_entry_words" in tables:
+        found.update(tx.all("browse_matches", {"match": match, "limit": _MOST_MATCHES}))
+    return found
+
+
+def _titled(tx: Tx, terms: Sequence[str]) -> list[int]:
+    if not terms:
+        return []
+    conditions = " AND ".join(f"title LIKE :t{n} ESCAPE '\\'" for n in range(len(terms)))
+    sql = f"SELECT id FROM tk_sessions WHERE title <> '' AND {conditions}"  # noqa: S608
+    values = {f"t{n}": f"%{like(term)}%" for n, term in enumerate(terms)}
+    return [row[0] for row in tx.execute(sql, values)]
+
+
+def _snippets(
+    around: Around, sessions: Iterable[Session], words: str, matches: Matches
+) -> dict[int, str]:
+    shown = list(sessions)
+    rows = _entries(around.tx, [matches.get(one.id, 0) for one in shown])
+    texts = ArchivedEntries(around.tx, around.sources)
+    found = {}
+    for one in shown:
+        row = rows.get(matches.get(one.id, 0))
+        text = one.title if row is None else texts.text(row)
+        found[one.id] = snippet(text, words, _SNIPPET)
+    return found
+
+
+def _entries(tx: Tx, ids: Iterable[int]) -> dict[int, EntryRow]:
+    rows = tx.all("shown_entries", {"ids": msgspec.json.encode(list(ids)).decode()})
+    return {row[0]: to_entry(row) for row in rows}
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def list_page(
+    around: Around, query: Query, matches: Matches | None, after: str | None, limit: int
+) -> SessionPage:
+    """Give one page of the sessions that a query means, the latest first."""
+    size = max(1, min(limit, MOST_ON_A_PAGE))
+    cursor = None if after is None else read_cursor(after)
+    found = None if matches is None else sorted(matches)
+    chosen = where(around.tx, query, around.tables, around.now, found)
+    kept, following = _walk(around.tx, query, chosen, cursor, size)
+    snippets = {} if matches is None else _snippets(around, kept, query.words, matches)
+    items = listed(around, kept, snippets)
+    return SessionPage(tuple(items), None if following is None else following.text())
+
+
+def _walk(
+    tx: Tx, query: Query, chosen: Where, cursor: Cursor | None, size: int
+) -> tuple[list[Session], Cursor | None]:
+    """Read on until a page is full, nothing is left, or enough was looked at."""
+    slow = is_slow(query)
+    chunk = _CHUNK if slow else size + 1
+    kept: list[Session] = []
+    looked = 0
+    while True:
+        sessions = [to_session(row) for row in read_page(tx, chosen, cursor, chunk)]
+        kept += _fitting(tx, query, sessions) if slow else sessions
+        looked += len(sessions)
+        if len(kept) > size:
+            return kept[:size], cursor_of(kept[size - 1])
+        if len(sessions) < chunk:
+            return kept, None
+        cursor = cursor_of(sessions[-1])
+        if looked >= _MOST_LOOKED_AT:
+            return kept, cursor
+
+
+def _fitting(tx: Tx, query: Query, sessions: list[Session]) -> list[Session]:
+    ids = [one.id for one in sessions]
+    if "failed" in query.marks:
+        values = {"ids": msgspec.json.encode(ids).decode()}
+        ids = [row[0] for row in tx.all("browse_ended_badly", values)]
+    bounds = [bound for bound in query.bounds if bound.field in _SUMMED]
+    sums = sums_of(tx, ids) if bounds else {}
+    fitting = {one for one in ids if all(_fits(sums.get(one, Sum()), b) for b in bounds)}
+    return [one for one in sessions if one.id in fitting]
+
+
+def _fits(total: Sum, bound: Bound) -> bool:
+    value = tokens_of(total) if bound.field == "tokens" else total.cost / 1_000_000
+    return {
+        ">": value > bound.value,
+        ">=": value >= bound.value,
+        "<": value < bound.value,
+        "<=": value <= bound.value,
+        "=": value == bound.value,
+    }[bound.op]
+
+
+def listed(
+    around: Around, sessions: Sequence[Session], snippets: dict[int, str] | None = None
+) -> list[Listed]:
+    """Add to sessions what a list says of them."""
+    sums = sums_of(around.tx, [one.id for one in sessions]) if "tk_usage" in around.tables else {}
+    children = _children(around.tx, sessions)
+    return [
+        Listed(
+            session=one,
+            ref=ref_of(one),
+            tokens=tokens_of(sums.get(one.id, Sum())),
+            cost=cost_known(sums.get(one.id, Sum())),
+            live=is_live(one, around.now),
+            children=children.get((one.harness, one.session_id), 0),
+            snippet=(snippets or {}).get(one.id, ""),
+        )
+        for one in sessions
+    ]
+
+
+def is_live(session: Session, now: int) -> bool:
+    """Tell whether something was written in a session in the last minutes."""
+    return session.ended_at is not None and session.ended_at >= now - LIVE_MS
+
+
+def _children(tx: Tx, sessions: Sequence[Session]) -> dict[tuple[str, str], int]:
+    values = {"ids": msgspec.json.encode([one.session_id for one in sessions]).decode()}
+    rows = tx.all("browse_children", values)
+    return {(harness, parent): count for harness, parent, count in rows}
+
+
+# ---------------------------------------------------------------------- counts
+
+
+def count_of(around: Around, query: Query, matches: Matches | None) -> int | None:
+    """Count what a query means; None where sessions would have to be looked at one by one."""
+    if is_slow(query):
+        return None
+    found = None if matches is None else sorted(matches)
+    chosen = where(around.tx, query, around.tables, around.now, found)
+    return int(around.tx.execute(count_sql(chosen), chosen.params).fetchone()[0])
+
+
+def facets_of(
+    around: Around, query: Query, matches: Matches | None
+) -> dict[str, list[tuple[str, int]]]:
+    """Count what a query means by agent, project, model and branch, the most frequent first.
+
+    A key's own filter does not count for it, so that another value can be chosen; nor do bounds
+    of cost and tokens.
+    """
+    found = None if matches is None else sorted(matches)
+    chosen = where(around.tx, query, around.tables, around.now, found)
+    values: dict[str, Any] = {**chosen.params, "limit": _FACET_VALUES}
+    return {
+        key: [(row[0], row[1]) for row in around.tx.execute(facet_sql(chosen, key), values)]
+        for key in COLUMNS
+    }

@@ -1,0 +1,246 @@
+"""From a query to SQL: which rows of `tk_sessions` are meant, and in which order they are read.
+
+The text of a statement depends on what is asked for: a condition that is always there, true or not,
+would keep SQLite from using the index of the filter.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.sqlite import Row, Tx
+from threadkeep.browse.query import NAMED
+from threadkeep.browse.records import Bound, Query
+from threadkeep.errors import Invalid
+
+LIVE_MS: Final = 5 * 60_000
+COLUMNS: Final = {"agent": "harness", "project": "project", "model": "model", "branch": "git_branch"}
+SHOWN: Final = "s.hidden = 0 AND s.is_subagent = 0 AND s.entries > 0"
+_SESSION: Final = ", ".join(
+    f"s.{name}"
+    for name in (
+        *("id", "harness", "session_id", "parent_session_id", "is_subagent", "hidden", "title"),
+        *("agent", "model", "cwd", "project", "git_branch", "slug", "version", "first_prompt"),
+        *("started_at", "ended_at", "entries", "prompts", "tool_calls", "errors"),
+    )
+)
+# Conversations of probes are in the archive like all others. To look for their few among 100,000
+# takes 200 ms: counts leave it out.
+PROBE: Final = "probe"
+_NO_PROBE: Final = (
+    "NOT EXISTS (SELECT 1 FROM agentic_sessions AS p WHERE p.session_id = s.session_id"
+    " AND p.harness = s.harness AND p.probe_tag IS NOT NULL)"
+)
+_NUMBERS: Final = {
+    "messages": "s.entries",
+    "prompts": "s.prompts",
+    "tools": "s.tool_calls",
+    "errors": "s.errors",
+    "minutes": "(s.ended_at - s.started_at) / 60000.0",
+}
+_ORDER: Final = "ORDER BY s.ended_at DESC, s.id DESC"
+_FEW: Final = 2_000  # found by words; so many are fetched and sorted sooner than the index is walked
+
+
+class Where(NamedTuple):
+    """Conditions on `tk_sessions AS s`, by the key they come from, and their values."""
+
+    conditions: tuple[tuple[str, str], ...]
+    params: Mapping[str, Any]
+
+    def sql(self, *without: str) -> str:
+        """Give the conditions as SQL, but for those of some keys."""
+        return " AND ".join(text for key, text in self.conditions if key not in without)
+
+
+class Cursor(NamedTuple):
+    """The last session of a page: what comes next is older."""
+
+    at: int | None
+    id: int
+
+    def text(self) -> str:
+        """Write it as the text that is given to callers."""
+        return f"{'' if self.at is None else self.at}.{self.id}"
+
+
+def read_cursor(text: str) -> Cursor:
+    """Read what `Cursor.text` wrote; anything else is refused."""
+    at, dot, number = text.partition(".")
+    try:
+        if not dot or len(text) > 40:  # noqa: PLR2004  (two numbers of 64 bits)
+            raise ValueError
+        return Cursor(int(at) if at else None, int(number))
+    except ValueError:
+        hint = "give the one that came with the page before, or none to begin anew"
+        raise Invalid(f"{text[:40]!r} is no cursor of this list", hint=hint) from None
+
+
+def resolve(given: str, known: Iterable[str]) -> list[str]:
+    """Give the known values that are meant: the same but for case, else those that contain it."""
+    wanted = given.casefold()
+    values = list(known)
+    same = [one for one in values if one.casefold() == wanted]
+    return same or [one for one in values if one and wanted in one.casefold()]
+
+
+def where(
+    tx: Tx, query: Query, tables: set[str], now: int, sessions: Sequence[int] | None = None
+) -> Where:
+    """Turn a query into conditions; `sessions` are those in which its words were found."""
+    params: dict[str, Any] = {}
+    parts = [("", _shown(query))]
+    if "agentic_sessions" in tables:
+        parts.append((PROBE, _NO_PROBE))
+    for key in NAMED:
+        wanted = getattr(query, key)
+        if wanted:
+            parts.append((key, _named(tx, query, key, wanted, params)))
+    for number, (key, value) in enumerate(query.without):
+        found = _values(tx, query, key, [value])
+        if found:
+            params[f"not{number}"] = _json(found)
+            column = COLUMNS[key]
+            inside = f"s.{column} IN (SELECT value FROM json_each(:not{number}))"
+            parts.append(("", f"NOT {inside}"))
+    parts += [("", text) for text in _times(query, now, params)]
+    parts += [("", text) for text in _bounds(query.bounds, params)]
+    if sessions is not None:
+        params["sessions"] = _json(sessions)
+        # The plus keeps the index of the order: of many sessions found, most pages are soon full.
+        column = "s.id" if len(sessions) <= _FEW else "+s.id"
+        parts.append(("words", f"{column} IN (SELECT value FROM json_each(:sessions))"))
+    return Where(tuple(parts), params)
+
+
+def _shown(query: Query) -> str:
+    """Say which kinds of sessions are meant: those of a mark alone, or those of a person."""
+    marked = [f"s.{_MARKED[mark]} = 1" for mark in query.marks if mark in _MARKED]
+    return f"({' OR '.join(marked)}) AND s.entries > 0" if marked else SHOWN
+
+
+_MARKED: Final = {"subagent": "is_subagent", "hidden": "hidden"}
+
+
+def _named(
+    tx: Tx, query: Query, key: str, wanted: Sequence[str], params: dict[str, Any]
+) -> str:
+    folders = [one for one in wanted if key == "project" and "/" in one]
+    values = _values(tx, query, key, [one for one in wanted if one not in folders])
+    column = f"s.{COLUMNS[key]}"
+    choices = []
+    if len(values) == 1:
+        params[key] = values[0]
+        choices.append(f"{column} = :{key}")
+    elif values:
+        params[key] = _json(values)
+        choices.append(f"+{column} IN (SELECT value FROM json_each(:{key}))")
+    for number, folder in enumerate(folders):
+        place = folder.rstrip("/") or "/"
+        params[f"in{number}"] = place
+        params[f"below{number}"] = f"{like(place.rstrip('/'))}/%"
+        choices.append(f"(s.cwd = :in{number} OR s.cwd LIKE :below{number} ESCAPE '\\')")
+    return f"({' OR '.join(choices)})" if choices else "0"
+
+
+def like(text: str) -> str:
+    """Escape a text for LIKE with the escape character backslash."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _values(tx: Tx, query: Query, key: str, wanted: Sequence[str]) -> list[str]:
+    if not wanted:
+        return []
+    known = values_of(tx, key, everything=any(mark in _MARKED for mark in query.marks))
+    return list(dict.fromkeys(value for one in wanted for value in resolve(one, known)))
+
+
+def values_of(tx: Tx, key: str, *, everything: bool = False) -> list[str]:
+    """Give the values of a key that occur; the index is asked for the next one each time."""
+    column = COLUMNS[key]
+    if everything:
+        sql = f"SELECT DISTINCT s.{column} FROM tk_sessions AS s"  # noqa: S608  (our own names)
+        return [row[0] for row in tx.execute(sql)]
+    sql = (
+        "WITH RECURSIVE v (x) AS ("  # noqa: S608  (our own names)
+        f" SELECT (SELECT min(s.{column}) FROM tk_sessions AS s WHERE {SHOWN}) UNION ALL"
+        f" SELECT (SELECT min(s.{column}) FROM tk_sessions AS s WHERE {SHOWN} AND s.{column} > x)"
+        " FROM v WHERE x IS NOT NULL) SELECT x FROM v WHERE x IS NOT NULL"
+    )
+    return [row[0] for row in tx.execute(sql)]
+
+
+def _times(query: Query, now: int, params: dict[str, Any]) -> list[str]:
+    texts = []
+    since = query.since
+    if "live" in query.marks:
+        since = max(now - LIVE_MS, since or 0)
+    if since is not None:
+        params["since"] = since
+        texts.append("s.ended_at >= :since")
+    if query.until is not None:
+        params["until"] = query.until
+        texts.append("s.started_at < :until")
+    if "failed" in query.marks:
+        texts.append("s.errors > 0")
+    return texts
+
+
+def _bounds(bounds: Sequence[Bound], params: dict[str, Any]) -> list[str]:
+    texts = []
+    for number, bound in enumerate(bounds):
+        column = _NUMBERS.get(bound.field)
+        if column is not None:
+            params[f"bound{number}"] = bound.value
+            texts.append(f"{column} {bound.op} :bound{number}")
+    return texts
+
+
+def _json(values: Iterable[Any]) -> str:
+    return msgspec.json.encode(list(values)).decode()
+
+
+# ---------------------------------------------------------------------- statements
+
+
+def page_sql(where_: Where, after: Cursor | None) -> list[tuple[str, dict[str, Any]]]:
+    """Give the statements that read on behind a cursor, the latest first, each with its values.
+
+    Sessions without a time come last, and need a statement of their own: NULL is behind nothing.
+    """
+    start = f"SELECT {_SESSION} FROM tk_sessions AS s WHERE {where_.sql()}"  # noqa: S608
+    values = dict(where_.params)
+    if after is None:
+        return [(f"{start} {_ORDER} LIMIT :limit", values)]
+    undated = f"{start} AND s.ended_at IS NULL"
+    if after.at is None:
+        sql = f"{undated} AND s.id < :after_id {_ORDER} LIMIT :limit"
+        return [(sql, {**values, "after_id": after.id})]
+    place = {"after_at": after.at, "after_id": after.id}
+    dated = f"{start} AND (s.ended_at, s.id) < (:after_at, :after_id) {_ORDER} LIMIT :limit"
+    return [(dated, {**values, **place}), (f"{undated} {_ORDER} LIMIT :limit", values)]
+
+
+def read_page(tx: Tx, where_: Where, after: Cursor | None, limit: int) -> list[Row]:
+    """Read the rows of the sessions behind a cursor, at most so many."""
+    rows: list[Row] = []
+    for sql, values in page_sql(where_, after):
+        if len(rows) < limit:
+            rows += tx.execute(sql, {**values, "limit": limit - len(rows)}).fetchall()
+    return rows
+
+
+def count_sql(where_: Where) -> str:
+    """Give the statement that counts all that is meant."""
+    return f"SELECT count(*) FROM tk_sessions AS s WHERE {where_.sql(PROBE)}"  # noqa: S608
+
+
+def facet_sql(where_: Where, key: str) -> str:
+    """Give the statement that counts by one key, whatever the query says of that key."""
+    column = COLUMNS[key]
+    conditions = where_.sql(key, PROBE)
+    return (
+        f"SELECT s.{column}, count(*) FROM tk_sessions AS s WHERE {conditions}"  # noqa: S608
+        f" AND s.{column} <> '' GROUP BY s.{column} ORDER BY count(*) DESC, s.{column} LIMIT :limit"
+    )

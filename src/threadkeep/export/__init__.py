@@ -1,0 +1,1 @@
+"""Hand-off: captured sessions in the formats of other programs."""

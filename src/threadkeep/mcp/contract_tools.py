@@ -1,0 +1,270 @@
+"""The nine tools of the contract's own server, with its arguments, defaults and shapes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.home.desk import EventView, Narrowed
+from threadkeep.home.fenced import Item
+from threadkeep.home.memory import answering
+from threadkeep.home.recalled import Citation, Filters, Hit
+from threadkeep.mcp import telling
+from threadkeep.mcp.arguments import clamped, younger_than
+from threadkeep.mcp.contract_answers import (
+    CiStatus,
+    EntityList,
+    EventList,
+    KnowledgeList,
+    LessonList,
+    ProjectList,
+    RankedList,
+    knowledge_of,
+    ranked_of,
+    status_of,
+)
+from threadkeep.mcp.contract_arguments import (
+    AskArguments,
+    CiArguments,
+    ContextArguments,
+    EntityArguments,
+    EventArguments,
+    HybridArguments,
+    KnowledgeArguments,
+    LessonArguments,
+    ProjectArguments,
+)
+from threadkeep.mcp.replies import Reply, cut, kept
+from threadkeep.mcp.telling import NOTHING, SHOWN, told
+from threadkeep.mcp.tools import Room, Tool
+
+_CONTEXT: Final = 900  # characters for each thing in a context block
+_LONGEST_CONTEXT: Final = 50_000
+
+
+def ask(room: Room, given: AskArguments) -> Reply:
+    """Answer a question with passages, each with the place it stands at."""
+    memory = room.desk.memory
+    answer = memory.ask(
+        given.question,
+        filters=_filters(room, given, branch=given.branch),
+        limit=clamped(given.limit),
+        answer_with=answering(room.desk.home, memory),
+        zone=room.zone,
+    )
+    if not answer.citations:
+        return Reply(answer.text)
+    sources = [Item(_place(one), one.quote) for one in answer.citations]
+    written = [Item("answer, written by a model from the passages below", answer.text)]
+    notes = [Item("notes", "\n".join(answer.notes))] if answer.notes else []
+    lead = f"Evidence: {answer.confidence}.\n\nSources:"
+    return Reply(lead, [*(written if answer.by_model else ()), *sources, *notes])
+
+
+def _place(one: Citation) -> str:
+    return told(one.label, one.day, one.title, one.source, one.ref)
+
+
+def search_knowledge(room: Room, given: KnowledgeArguments) -> Reply:
+    """Find pieces of knowledge."""
+    by_words = given.mode == "lexical"
+    hits = _hits(room, given, given.query, by_words=by_words, branch=given.branch)
+    nodes = room.desk.nodes([number for _, number in hits])
+    rows = [
+        knowledge_of(hit, nodes[number], scored=not by_words)
+        for hit, number in hits
+        if number in nodes
+    ]
+    return _listing(room, rows, telling.of_node, KnowledgeList)
+
+
+def search_hybrid(room: Room, given: HybridArguments) -> Reply:
+    """Find pieces of knowledge, ranked by words and meaning together."""
+    query = "" if given.mode == "recent" else given.query
+    narrowed = {"branch": given.branch, "entity": given.entity}
+    hits = _hits(room, given, query, by_words=given.mode == "lexical", **narrowed)
+    nodes = room.desk.nodes([number for _, number in hits])
+    rows = [ranked_of(hit, nodes[number]) for hit, number in hits if number in nodes]
+    return _listing(room, rows, telling.of_node, RankedList)
+
+
+def _hits(
+    room: Room, given: Any, query: str, *, by_words: bool, **more: str
+) -> list[tuple[Hit, int]]:
+    """Recall nodes alone, each with its number."""
+    memory = room.desk.words_only if by_words else room.desk.memory
+    filters = msgspec.structs.replace(_filters(room, given, **more), kinds=("node",))
+    found = memory.recall(query, filters, limit=clamped(given.limit)).hits
+    return [(hit, int(hit.ref.partition(":")[2])) for hit in found]
+
+
+def search_events(room: Room, given: EventArguments) -> Reply:
+    """Find commands, sessions and pages by a part of their text."""
+    wanted = _narrowed(room, given, branch=given.branch or None)
+    rows = [_short(one) for one in room.desk.events(given.source, wanted)]
+    return _listing(room, rows, telling.of_event, EventList)
+
+
+def get_entities(room: Room, given: EntityArguments) -> Reply:
+    """List what knowledge mentions."""
+    rows = room.desk.entities(given.type or None, _narrowed(room, given))
+    return _listing(room, rows, telling.of_entity, EntityList)
+
+
+def list_projects(room: Room, given: ProjectArguments) -> Reply:
+    """List the places where something was done."""
+    return _listing(room, room.desk.projects(clamped(given.limit)), telling.of_project, ProjectList)
+
+
+def get_context(room: Room, given: ContextArguments) -> Reply:
+    """Give a block for a prompt."""
+    limit = clamped(given.limit)
+    room_for = min(_LONGEST_CONTEXT, 400 + limit * _CONTEXT)
+    filters = _filters(room, given)
+    block = room.desk.memory.context(
+        given.query, filters=filters, limit=limit, max_chars=room_for, new_id=room.fence_id
+    )
+    return Reply(f"# Context from threadkeep\n\n{block}" if block else NOTHING)
+
+
+def get_ci_status(room: Room, given: CiArguments) -> Reply:
+    """Tell how the latest run of CI went."""
+    run = room.desk.latest_run(given.repo, given.sha or None, given.branch or None)
+    if run is None:
+        known = "CI is followed when [github] watched_repos names the repository."
+        return Reply(f"No such run is known. {known}", data=CiStatus())
+    status = status_of(run)
+    jobs = status.jobs if isinstance(status.jobs, list) else []
+    found = kept(jobs, telling.of_job)
+    data = msgspec.structs.replace(status, jobs=found.rows)
+    items = [telling.of_run(run.run), *found.items]
+    return Reply(telling.lead(items, telling.left(found.left_out)), items, data)
+
+
+def get_lessons(room: Room, given: LessonArguments) -> Reply:
+    """List what went wrong more than once."""
+    named = (given.repo or None, given.path or None, given.tool or None)
+    rows = room.desk.lessons(*named, clamped(given.limit))
+    return _listing(room, rows, telling.of_lesson, LessonList)
+
+
+# ---------------------------------------------------------------------- asking
+
+
+def _filters(room: Room, given: Any, **more: str) -> Filters:
+    """Read the filters that nearly all of these tools have; `claude` means any agent."""
+    source = {"claude": "agent", "workflow": "ci"}.get(given.source, given.source)
+    named = {name: value for name, value in more.items() if value}
+    return Filters(
+        project=given.project or None,
+        source=source or None,
+        since=younger_than(given.since, room.now()),
+        **named,
+    )
+
+
+def _narrowed(room: Room, given: Any, branch: str | None = None) -> Narrowed:
+    return Narrowed(
+        text=given.query or None,
+        project=given.project or None,
+        since=younger_than(given.since, room.now()),
+        branch=branch,
+        limit=clamped(given.limit),
+    )
+
+
+def _listing(
+    room: Room, rows: Sequence[Any], tell: Callable[[Any, int], Item], shape: Callable[..., Any]
+) -> Reply:
+    """Answer with a list, as much of it as fits."""
+    now = room.now()
+    found = kept(rows, lambda row: tell(row, now))
+    left_out = telling.left(found.left_out)
+    data = shape(found.rows, left_out=left_out)
+    return Reply(telling.lead(found.rows, left_out), found.items, data)
+
+
+def _short(one: EventView) -> EventView:
+    return msgspec.structs.replace(one, summary=cut(one.summary, SHOWN))
+
+
+TOOLS: Final = (
+    Tool(
+        "ask",
+        "Ask the history",
+        "Answer a question about past work on this machine (any agent, shell, browser, CI) from"
+        " quoted passages with their sources. Use it for 'why', 'how did we', 'what did I do'.",
+        AskArguments,
+        ask,
+    ),
+    Tool(
+        "search_knowledge",
+        "Search knowledge",
+        "Search short summaries of past work, by meaning or by words. Gives uuid, summary, outcome,"
+        " tags and what it rests on. For exact words of a conversation use recall.",
+        KnowledgeArguments,
+        search_knowledge,
+        KnowledgeList,
+    ),
+    Tool(
+        "search_hybrid",
+        "Search knowledge, ranked",
+        "Search summaries of past work by words and meaning together, with filters for branch and"
+        " for an entity (a file, tool or name). mode=recent lists the newest.",
+        HybridArguments,
+        search_hybrid,
+        RankedList,
+    ),
+    Tool(
+        "search_events",
+        "Search raw events",
+        "Search single events by a part of their text: shell commands, agents' sessions, pages."
+        " Newest first. Use it for 'which command did I run'.",
+        EventArguments,
+        search_events,
+        EventList,
+    ),
+    Tool(
+        "get_entities",
+        "List entities",
+        "List files, tools, services, errors and other names that past work mentions, seen last"
+        " first.",
+        EntityArguments,
+        get_entities,
+        EntityList,
+    ),
+    Tool(
+        "list_projects",
+        "List projects",
+        "List the repositories and folders in which something was done, the latest first. Use it to"
+        " find the right value for a project filter.",
+        ProjectArguments,
+        list_projects,
+        ProjectList,
+    ),
+    Tool(
+        "get_context",
+        "Get context for a task",
+        "Give what is remembered about a task as one block to read before you begin it.",
+        ContextArguments,
+        get_context,
+    ),
+    Tool(
+        "get_ci_status",
+        "CI status",
+        "Tell how the latest CI run of a repository went, for a commit or a branch: jobs with their"
+        " errors. Use it after a push.",
+        CiArguments,
+        get_ci_status,
+        CiStatus,
+    ),
+    Tool(
+        "get_lessons",
+        "Lessons",
+        "List failures that came back more than once, with what ended them. Use it before"
+        " you change a file or run a tool that failed before.",
+        LessonArguments,
+        get_lessons,
+        LessonList,
+    ),
+)

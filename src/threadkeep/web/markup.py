@@ -1,0 +1,94 @@
+"""Text of a transcript as markup: Markdown that was made harmless, and found words marked.
+
+Nothing that an agent or a tool wrote reaches a page as markup but through `markdown`: HTML in it is
+text, links lead to http and https only, pictures become links that nobody loads, and what comes out
+is cleaned once more by a second program that knows only the tags below.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
+from markupsafe import Markup, escape
+
+_TAGS: Final = {
+    *("a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li"),
+    *("ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+}
+_ATTRIBUTES: Final = {"a": {"href", "title"}, "ol": {"start"}}
+_SCHEMES: Final = ("http://", "https://")
+_NESTING: Final = 40  # quotes in lists in quotes: deeper than this is no text for people
+_BEGIN, _END = ">>>", "<<<"
+
+
+def filters() -> dict[str, Callable[..., Any]]:
+    """Give the filters of the templates."""
+    return {"markdown": markdown, "marked": marked, "anchor": anchor}
+
+
+@lru_cache(maxsize=256)  # the same window is asked for again while a session is followed
+def markdown(text: str) -> Markup:
+    """Show Markdown, with nothing in it that runs or loads."""
+    shown = nh3.clean(
+        _parser().render(text),
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        url_schemes={"http", "https"},
+        url_relative="deny",
+        link_rel="noopener noreferrer",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+    return Markup(
+        shown.replace("<table>", '<div class="scroll" tabindex="0"><table>').replace(  # noqa: S704
+            "</table>", "</table></div>"
+        )
+    )
+
+
+def marked(snippet: str) -> Markup:
+    """Show a snippet in which found words stand between >>> and <<<."""
+    first, *rest = snippet.split(_BEGIN)
+    shown = [escape(first)]
+    for piece in rest:
+        word, _, after = piece.partition(_END)
+        shown.append(Markup("<mark>{}</mark>{}").format(word, after))
+    return Markup("").join(shown)
+
+
+def anchor(key: str) -> str:
+    """Name the place of an entry on a page: always the same, whatever its key is made of."""
+    return "k" + hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": _NESTING})
+    parser.enable(["table", "strikethrough"])
+    parser.validateLink = _leads_out  # type: ignore[method-assign]
+    parser.add_render_rule("image", _as_link)
+    parser.add_render_rule("fence", _fenced)
+    return parser
+
+
+def _leads_out(address: str) -> bool:
+    """Let only addresses of the web be links; anything else stays the text that it is."""
+    return address.lower().startswith(_SCHEMES)
+
+
+def _as_link(
+    _: Any, tokens: Sequence[Token], index: int, __: OptionsDict, ___: dict[str, Any]
+) -> str:
+    token = tokens[index]
+    link = Markup('<a href="{}">picture: {}</a>')
+    return link.format(token.attrs.get("src", ""), token.content or token.attrs.get("src", ""))
+
+
+def _fenced(
+    _: Any, tokens: Sequence[Token], index: int, __: OptionsDict, ___: dict[str, Any]
+) -> str:
+    return Markup("<pre><code>{}</code></pre>\n").format(tokens[index].content)

@@ -1,0 +1,140 @@
+"""The page of a real `threadkeep serve`: a process when somebody connects, rules that all hold."""
+
+import http.client
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPO
+from threadkeep.base import json
+from threadkeep.home import Home
+from threadkeep.home.web_token import read_token
+
+PATIENCE = 60.0
+
+
+class Served:
+    """A `threadkeep serve` with its page."""
+
+    def __init__(self, folder: Path, user: Path) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "threadkeep", "--home", str(folder), "serve", "--json"),
+                *("--user-home", str(user), "--no-socket", "--port", str(free_port())),
+            ],
+            env=os.environ | {"PYTHONPATH": str(REPO / "src")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        told = json.decode(self.process.stdout.readline())["told"]
+        self.port = int(told.partition("127.0.0.1:")[2].partition(";")[0])
+        self.token = read_token(Home(folder))
+
+    def ask(self, path: str, **headers: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        found = answer.status, answer.read()
+        connection.close()
+        return found
+
+    def workers(self) -> list[int]:
+        return [
+            pid for pid in children_of(self.process.pid) if "threadkeep.web.worker" in words(pid)
+        ]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def children_of(parent: int) -> list[int]:
+    """Give the processes that any thread of a process started."""
+    tasks = Path(f"/proc/{parent}/task").iterdir()
+    return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+
+
+def words(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "user").mkdir()
+    found = Served(folder / "home", folder / "user")
+    yield found
+    found.close()
+
+
+def test_a_process_answers_when_somebody_connects(served: Served) -> None:
+    assert served.ask("/alive") == (204, b"")
+    assert len(served.workers()) == 1
+    assert served.ask("/")[0] == 401
+    assert served.ask("/", authorization=f"Bearer {served.token}", accept="text/html")[0] == 200
+
+
+def test_every_rule_for_a_server_on_loopback_holds(served: Served, shared_data: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(shared_data / "faults" / "webprobe.py")),
+            *("--read", "/api/history/sessions", "--write", "/api/chat/sessions", "--ui", "/"),
+            *("--port", str(served.port), "--token", served.token, "--file", "/static/{}"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_whoever_answers_ends_with_the_service(tmp_path: Path) -> None:
+    (tmp_path / "user").mkdir()
+    found = Served(tmp_path / "home", tmp_path / "user")
+    try:
+        found.ask("/alive")
+        (worker,) = found.workers()
+        watched = os.pidfd_open(worker)
+        found.process.kill()  # it cannot say goodbye
+        ended(watched)
+    finally:
+        found.close()
+
+
+def ended(pidfd: int) -> None:
+    """Wait until a process is gone."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    assert poll.poll(PATIENCE * 1000), "it is still there"
+    os.close(pidfd)
+
+
+def test_of_several_at_once_one_stays(tmp_path: Path, shared_data: Path) -> None:
+    words: list[Any] = [sys.executable, shared_data / "faults" / "orphan.py", "--starts", "4"]
+    serve = f"{sys.executable} -m threadkeep --home {tmp_path / 'home'} serve --no-socket"
+    done = subprocess.run(
+        [*map(str, words), "--daemon", f"{serve} --user-home {tmp_path}", "--settle", "6"],
+        env=os.environ | {"PYTHONPATH": str(REPO / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
