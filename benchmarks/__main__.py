@@ -12,6 +12,7 @@ from typing import Final
 
 from benchmarks import (
     append,
+    browse,
     capture,
     capture_peers,
     contend,
@@ -59,6 +60,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "capture": capture.run,
     "redact": redact.run,
     "prompt": prompt.run,
+    "browse": browse.run,
     "recall": recall.run,
     "recall-speed": recall.run_speed,
     "recall-large": recall.run_large,

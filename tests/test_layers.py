@@ -63,12 +63,14 @@ FENCES: dict[str, str | tuple[str, ...]] = {
     "markupsafe": "web/",
     "markdown_it": "web/",
     "nh3": "web/",
-    "uvicorn": "web/",
+    "uvicorn": ("web/", "mcp/http.py"),
     "mcp": "mcp/",
+    "mcp_types": "mcp/",
     "openai": "enrich/",
     "numpy": ("knowledge/vectors.py", "embed/"),
     "sqlite_vec": "knowledge/vectors.py",
     "watchfiles": "capture/watching.py",
+    "genai_prices": "browse/prices.py",
     "zstandard": "base/compression.py",
 }
 

@@ -19,14 +19,21 @@ from tests.conftest import REPO
 from threadkeep import ChatStore, errors
 from threadkeep.cli.app import cli, main
 from threadkeep.cli.command import command, confirm
+from threadkeep.cli.groups import Commands
+from threadkeep.cli.root import SECTIONS
 
 PIPES = ("|", "<", ">")
+BUILT_ELSEWHERE = {"export", "resume", "mcp", "up"}
 
 
 def commands(
     group: click.Group = cli, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, found in group.commands.items():
+    lazy = group.entries() if isinstance(group, Commands) else {}
+    context = click.Context(group)
+    for name in (*lazy, *group.commands):
+        found = group.get_command(context, name)
+        assert found is not None, name
         yield (*path, name), found
         if isinstance(found, click.Group):
             yield from commands(found, (*path, name))
@@ -38,19 +45,20 @@ LEAVES = {path: found for path, found in ALL.items() if not isinstance(found, cl
 
 def test_every_command_of_the_contract_is_there() -> None:
     chat = "ls show search tail record fork rewind archive export import diff rm size prune verify"
-    rest = "paths status demo backup restore completion import"
-    rest += " capture watch sessions show search sources usage raw forget"
+    rest = "paths status demo backup restore completion man import up export resume"
+    rest += " capture watch sessions show search sources usage raw forget tail"
     rest += " events run shell-init import-history lessons probe"
     rest += " native-host native-messaging-host gh-poll gh-pending-notifications"
     rest += " recall ask timeline fixed similar context open enrich embed doctor serve"
     state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
     state += " prune compact sizes check reindex"
     mail = "new ls send poll ack tail trace retry pause verify sweep serve next echo demo"
-    groups = {"chat": chat, "state": state, "mail": mail}
+    chat, state, mail = f"{chat} check sizes", f"{state} verify size", f"{mail} check"
+    groups = {"chat": chat, "state": state, "mail": mail, "mcp": "install uninstall"}
     groups |= {"redact": "test rules rescan", "knowledge": "check migrate"}
     groups |= {"browser": "install uninstall domains", "github": "poll watch pending runs"}
     groups |= {"send-event": "shell watchlist", "watchdog": "run"}
-    groups |= {"alarms": "list ack prune", "service": "install status uninstall"}
+    groups |= {"alarms": "list ls ack prune", "service": "install status uninstall"}
     grouped = [f"{group} {name}" for group, names in groups.items() for name in names.split()]
     named = [*grouped, *rest.split()]
     assert sorted(" ".join(path) for path in LEAVES) == sorted(named)
@@ -73,6 +81,8 @@ def parse(words: list[str]) -> None:
     context = cli.make_context("threadkeep", list(words))
     while isinstance(context.command, click.Group):
         rest = [*context._protected_args, *context.args]
+        if not rest and context.command.invoke_without_command:
+            return
         name, found, arguments = context.command.resolve_command(context, rest)
         assert found is not None
         context = found.make_context(name, arguments, parent=context)
@@ -81,6 +91,45 @@ def parse(words: list[str]) -> None:
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_every_command_answers_in_json_when_asked(path: tuple[str, ...]) -> None:
     assert "--json" in {name for param in LEAVES[path].params for name in param.opts}
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_the_same_thing_has_the_same_name_everywhere(path: tuple[str, ...]) -> None:
+    named = {name: param for param in LEAVES[path].params for name in param.opts}
+    if "--limit" in named:
+        assert "-n" in named["--limit"].opts
+    if "--harness" in named:
+        assert "--agent" in named["--harness"].opts
+    for name in ("--project", "--harness", "--db"):
+        if name in named and path[0] not in BUILT_ELSEWHERE:
+            assert named[name]._custom_shell_complete is not None, name
+
+
+def test_what_is_listed_comes_as_lines_of_json_as_well() -> None:
+    listing = "sessions search recall similar fixed timeline events lessons sources usage show"
+    for name in (*listing.split(), "chat ls", "state search", "mail ls", "alarms list"):
+        options = {one for param in LEAVES[tuple(name.split())].params for one in param.opts}
+        assert "--jsonl" in options, name
+
+
+def test_the_root_lists_every_command_in_one_line_of_80_columns(run: Run) -> None:
+    lines = run("--help").stdout.splitlines()
+    shown = [entry.summary for title, part in SECTIONS.items() if title for entry in part.values()]
+    assert all(summary and len(summary) <= 58 for summary in shown)
+    assert all(any(line.endswith(f"  {summary}") for line in lines) for summary in shown)
+    assert all(f"{title}:" in lines for title in SECTIONS if title)
+
+
+def test_help_and_completion_of_the_root_load_no_command(start: Start) -> None:
+    script = (
+        "import sys; from threadkeep.cli.app import main; main(['--help']);"
+        "print(*(one for one in sys.modules if one.startswith(('threadkeep.', 'rich'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    loaded = set(done.stdout.decode().splitlines()[-1].split())
+    assert "threadkeep.cli.root" in loaded
+    assert not {one for one in loaded if one.startswith(("rich", "threadkeep.home.facade"))}
+    assert "threadkeep.cli.memory.recall" not in loaded
 
 
 @pytest.mark.parametrize("path", [("chat", "rm"), ("chat", "prune"), ("restore",)], ids=" ".join)
@@ -165,6 +214,9 @@ def test_a_person_is_asked(*, answer: str, goes_on: bool, monkeypatch: pytest.Mo
     "words, code, said",
     [
         (["nonsense"], 2, "error: No such command"),
+        (["recal", "x"], 2, "error: No such command 'recal'.\nhint: did you mean `recall`?"),
+        (["sessions", "--sinse", "7d"], 2, "error: No such option '--sinse'.\nhint: did you mean"),
+        (["show", "message:12"], 3, "error: there is no knowledge store"),
         (["chat", "ls", "--nonsense"], 2, "error: No such option"),
         (["chat", "show"], 2, "error: Missing argument"),
         (["chat", "ls"], 3, "error: there is no chat store"),

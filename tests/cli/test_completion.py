@@ -1,10 +1,15 @@
-"""Shell completion: the scripts, and session ids with their titles."""
+"""Shell completion: the scripts in their real shells, and session ids with their titles."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import HOSTILE, Run, Start, document, talk
+from tests.cli.histories import CLAUDE, captured
+from tests.conftest import REPO, need_tool
 from threadkeep import ChatStore
 
 
@@ -12,6 +17,18 @@ from threadkeep import ChatStore
 def test_a_script_for_each_shell(shell: str, run: Run) -> None:
     assert "_THREADKEEP_COMPLETE" in run("completion", shell).stdout
     assert document(run("completion", shell, "--json"))["shell"] == shell
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_is_installed_where_its_shell_looks(
+    shell: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    said = run("completion", shell, "--install").stderr
+    (written,) = [path for path in tmp_path.rglob("*threadkeep*") if path.is_file()]
+    assert str(written) in said
+    assert written.read_text("utf-8") == run("completion", shell).stdout
 
 
 def offered(start: Start, *words: str) -> list[str]:
@@ -60,3 +77,63 @@ def test_sessions_with_a_mailbox_are_offered_and_folders(
     assert not set(lines[lines.index(made) + 1]) & {"\x1b", "\x07", "\u202e"}
     assert "dir" in offered(start, "mail", "ls", f"{tmp_path}/")
     assert offered(start, "--home", "/nowhere", "mail", "send", "sess-") == []
+
+
+# ---------------------------------------------------------------------- in the real shells
+
+TITLE = "Fix the flaky test of the departures board"
+BASH = """
+compopt() { echo "compopt $*"; }
+source "$SCRIPT"
+complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _threadkeep threadkeep; }
+complete_words threadkeep show 5f; printf '%s\\n' "${COMPREPLY[@]}"
+complete_words threadkeep show Fix; printf '%s\\n' "${COMPREPLY[@]}"
+complete_words threadkeep sessions --agent co; printf '%s\\n' "${COMPREPLY[@]}"
+complete_words threadkeep sessions --project h; printf '%s\\n' "${COMPREPLY[@]}"
+"""
+ZSH = """
+compdef() { : }
+_describe() { print -l -- ${(P)3} }
+compadd() { print -l -- ${(P)4} }
+source "$SCRIPT"
+words=(threadkeep show 5f); CURRENT=3; _threadkeep
+words=(threadkeep show Fix); CURRENT=3; _threadkeep
+words=(threadkeep sessions --agent co); CURRENT=4; _threadkeep
+words=(threadkeep sessions --project h); CURRENT=4; _threadkeep
+"""
+FISH = """
+source "$SCRIPT"
+complete -C 'threadkeep show 5f'
+complete -C 'threadkeep show Fix'
+complete -C 'threadkeep sessions --agent co'
+complete -C 'threadkeep sessions --project h'
+"""
+
+
+@pytest.mark.parametrize(
+    "shell, words, between", [("bash", BASH, None), ("zsh", ZSH, ":"), ("fish", FISH, "\t")]
+)
+def test_ids_titles_projects_and_programs_complete(
+    shell: str, words: str, between: str | None, run: Run, tmp_path: Path
+) -> None:
+    captured(run)
+    script, command = tmp_path / "script", tmp_path / "bin" / "threadkeep"
+    script.write_text(run("completion", shell).stdout, "utf-8")
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m threadkeep "$@"\n', "utf-8")
+    command.chmod(0o755)
+    path = f"{command.parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [need_tool(shell), "-c", words],
+        env=os.environ
+        | {"SCRIPT": str(script), "PATH": path, "HOME": str(tmp_path)}
+        | {"PYTHONPATH": str(REPO / "src")},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("compopt")]
+    found = lines if between is None else [line.partition(between)[0] for line in lines]
+    assert found == [CLAUDE, TITLE, "codex", "copilot-cli", "harbor"]
+    if between is not None:
+        assert lines[0].endswith(TITLE)

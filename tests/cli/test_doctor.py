@@ -157,4 +157,4 @@ def test_every_command_that_is_said_to_help_exists() -> None:
     texts = [path.read_text("utf-8") for path in folder.glob("*_checks.py")]
     said = {word for text in texts for word in re.findall(r"[\"`]threadkeep ([a-z-]+)", text)}
     assert {"doctor", "capture", "alarms"} <= said
-    assert said - set(cli.commands) == set()
+    assert said - set(cli.entries()) == set()

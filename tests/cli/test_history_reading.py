@@ -324,8 +324,8 @@ def test_tokens_by_whatever_one_asks_for(demo: Run) -> None:
         return {line.split("\t")[0]: line.split("\t")[1:] for line in lines}
 
     models = rows()
-    assert models["gpt-5.4"] == ["4", "12,364", "948", "22,400", "0", "316", "35,712"]
-    assert models["total"][-1] == "164,653"
+    assert models["gpt-5.4"][:7] == ["4", "12,364", "948", "22,400", "0", "316", "35,712"]
+    assert models["total"][6] == "164,653"
     assert set(rows("--by", "project")) == {"harbor", "total"}
     assert set(rows("--by", "harness", "--since", "2026-03-07")) == {"aider", "total"}
     assert len(rows("--by", "day")) == 6

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conftest import IN_CI, REPO, cannot_run, need_tool
@@ -10,15 +11,21 @@ from tests.conftest import IN_CI, REPO, cannot_run, need_tool
 
 def installed(package: str, version: str) -> Path:
     """Give the node_modules folder that holds the package, installing it when it is not there."""
+    return installed_together(package, {package: version})
+
+
+def installed_together(name: str, versions: Mapping[str, str]) -> Path:
+    """Give the node_modules folder that holds several packages, under a name of its own."""
     need_tool("node")
     npm = need_tool("npm")
-    folder = REPO / ".cache" / package
+    folder = REPO / ".cache" / name
     folder.mkdir(parents=True, exist_ok=True)
+    modules = folder / "node_modules"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
-        if _version(folder / "node_modules" / package) != version:
-            _install(npm, folder, f"{package}@{version}")
-    return folder / "node_modules"
+        if any(_version(modules / package) != version for package, version in versions.items()):
+            _install(npm, folder, [f"{package}@{version}" for package, version in versions.items()])
+    return modules
 
 
 def _version(package: Path) -> str | None:
@@ -26,11 +33,11 @@ def _version(package: Path) -> str | None:
     return str(json.loads(described.read_text())["version"]) if described.exists() else None
 
 
-def _install(npm: str, folder: Path, wanted: str) -> None:
+def _install(npm: str, folder: Path, wanted: list[str]) -> None:
     options = ("--no-save", "--no-audit", "--no-fund")
-    command = [npm, "install", "--prefix", str(folder), wanted, *options]
+    command = [npm, "install", "--prefix", str(folder), *wanted, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return
-    reason = f"needs the npm package {wanted}, and `npm install` failed (is there a network?)"
+    reason = f"needs {', '.join(wanted)} from npm, and `npm install` failed (is there a network?)"
     cannot_run(f"{reason}\n{done.stderr}" if IN_CI else reason)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.browse.listing import Around, listed
-from threadkeep.browse.outlines import Outline, Prompt, times_of
+from threadkeep.browse.outlines import Outline, Prompt
 from threadkeep.browse.prices import step_of
 from threadkeep.browse.records import SessionDetail, TurnSum
 from threadkeep.browse.resuming import resume_command
@@ -83,19 +83,20 @@ def sum_turns(
 ) -> tuple[TurnSum, ...]:
     """Sum up each turn; an answer belongs to the last prompt before it."""
     spent = _spent_by_turn(outline, usage)
-    ends = [*outline.starts[1:], len(outline.rows)]
+    ends = [*outline.starts[1:], outline.total]
     turns = []
     for turn, (start, end) in enumerate(zip(outline.starts, ends, strict=True)):
-        rows = outline.rows[0 if turn == 0 else start : end]
+        rows = outline.entries(0 if turn == 0 else start, end)
+        prompt = outline.entry(start)
         total = spent[turn].done()
         turns.append(
             TurnSum(
                 turn=turn,
                 position=start,
-                key=outline.rows[start].key,
+                key=prompt.key,
                 prompt=prompts[turn].text,
-                at=outline.rows[start].at,
-                ended_at=times_of(rows)[1],
+                at=prompt.at,
+                ended_at=max((row.at for row in rows if row.at is not None), default=None),
                 input=total.input,
                 output=total.output,
                 cache_read=total.cache_read,
@@ -112,7 +113,7 @@ def _spent_by_turn(outline: Outline, usage: Iterable[Sequence[Any]]) -> list[Add
     spent = [Adding() for _ in outline.starts]
     begins: list[int] = []
     for start in outline.starts:
-        at = outline.rows[start].at
+        at = outline.entry(start).at
         begins.append(max([*begins[-1:], at or 0]))
     for at, harness, model, *counts in usage:
         if spent:

@@ -26,7 +26,9 @@ from threadkeep.capture.transcripts import Sources
 from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
 
 MOST_ON_A_PAGE: Final = 500
-_MOST_MATCHES: Final = 50_000  # entries, the newest; a word that more have is no help in a list
+# Entries with a word, the newest: for a first page, made while somebody types, and for all others.
+_MATCHES: Final = 15_000
+_MOST_MATCHES: Final = 200_000
 _CHUNK: Final = 250
 _MOST_LOOKED_AT: Final = 5_000  # sessions in one call, where each must be summed up
 _FACET_VALUES: Final = 20
@@ -43,7 +45,11 @@ class Around(NamedTuple):
     now: int
 
 
-Matches = dict[int, int]  # session -> the newest entry with the words; 0: they are in its title
+class Matches(NamedTuple):
+    """Where words were found."""
+
+    sessions: dict[int, int]  # with the newest entry that has them; 0: they are in the title
+    whole: bool  # False: there is more, and only the newest was gone through
 
 
 def is_slow(query: Query) -> bool:
@@ -64,13 +70,16 @@ def cursor_of(session: Session) -> Cursor:
 # ---------------------------------------------------------------------- words
 
 
-def find_matches(tx: Tx, tables: set[str], words: str) -> Matches:
+def find_matches(tx: Tx, tables: set[str], words: str, *, deep: bool) -> Matches:
     """Find the sessions in which words occur, in what was said or done or in the title."""
-    found: Matches = dict.fromkeys(_titled(tx, literal_terms(words)), 0)
+    found = dict.fromkeys(_titled(tx, literal_terms(words)), 0)
     match = match_query(words)
-    if match is not None and "tk_entry_words" in tables:
-        found.update(tx.all("browse_matches", {"match": match, "limit": _MOST_MATCHES}))
-    return found
+    if match is None or "tk_entry_words" not in tables:
+        return Matches(found, whole=True)
+    most = _MOST_MATCHES if deep else _MATCHES
+    rows = tx.all("browse_matches", {"match": match, "limit": most})
+    found.update((session, entry) for session, entry, _ in rows)
+    return Matches(found, whole=sum(row[2] for row in rows) < most)
 
 
 def _titled(tx: Tx, terms: Sequence[str]) -> list[int]:
@@ -83,14 +92,14 @@ def _titled(tx: Tx, terms: Sequence[str]) -> list[int]:
 
 
 def _snippets(
-    around: Around, sessions: Iterable[Session], words: str, matches: Matches
+    around: Around, sessions: Sequence[Session], words: str, matches: Matches
 ) -> dict[int, str]:
-    shown = list(sessions)
-    rows = _entries(around.tx, [matches.get(one.id, 0) for one in shown])
+    entries = {one.id: matches.sessions.get(one.id, 0) for one in sessions}
+    rows = _entries(around.tx, entries.values())
     texts = ArchivedEntries(around.tx, around.sources)
     found = {}
-    for one in shown:
-        row = rows.get(matches.get(one.id, 0))
+    for one in sessions:
+        row = rows.get(entries[one.id])
         text = one.title if row is None else texts.text(row)
         found[one.id] = snippet(text, words, _SNIPPET)
     return found
@@ -110,12 +119,18 @@ def list_page(
     """Give one page of the sessions that a query means, the latest first."""
     size = max(1, min(limit, MOST_ON_A_PAGE))
     cursor = None if after is None else read_cursor(after)
-    found = None if matches is None else sorted(matches)
-    chosen = where(around.tx, query, around.tables, around.now, found)
+    chosen = _where(around, query, matches)
     kept, following = _walk(around.tx, query, chosen, cursor, size)
     snippets = {} if matches is None else _snippets(around, kept, query.words, matches)
+    if following is None and kept and matches is not None and not matches.whole and after is None:
+        following = cursor_of(kept[-1])  # what has the words and is older is found then
     items = listed(around, kept, snippets)
     return SessionPage(tuple(items), None if following is None else following.text())
+
+
+def _where(around: Around, query: Query, matches: Matches | None) -> Where:
+    found = None if matches is None else sorted(matches.sessions)
+    return where(around.tx, query, around.tables, around.now, found)
 
 
 def _walk(
@@ -199,8 +214,7 @@ def count_of(around: Around, query: Query, matches: Matches | None) -> int | Non
     """Count what a query means; None where sessions would have to be looked at one by one."""
     if is_slow(query):
         return None
-    found = None if matches is None else sorted(matches)
-    chosen = where(around.tx, query, around.tables, around.now, found)
+    chosen = _where(around, query, matches)
     return int(around.tx.execute(count_sql(chosen), chosen.params).fetchone()[0])
 
 
@@ -212,8 +226,7 @@ def facets_of(
     A key's own filter does not count for it, so that another value can be chosen; nor do bounds
     of cost and tokens.
     """
-    found = None if matches is None else sorted(matches)
-    chosen = where(around.tx, query, around.tables, around.now, found)
+    chosen = _where(around, query, matches)
     values: dict[str, Any] = {**chosen.params, "limit": _FACET_VALUES}
     return {
         key: [(row[0], row[1]) for row in around.tx.execute(facet_sql(chosen, key), values)]

@@ -78,33 +78,32 @@ def _library() -> Any:
 
 @lru_cache(maxsize=4096)
 def _rates(model: str, harness: str, step: int, day: int | None) -> Rates | None:
-    """Find the prices by asking what so many tokens of each kind add to a request."""
-    empty = _price(model, harness, day, input_tokens=step + _PROBE)
-    if empty is None:
+    """Find the prices by asking what a request costs whose tokens are partly of one kind."""
+    size = max(step + 1, 2 * _PROBE)  # just over the step: the next one may be one token further
+    plain = _price(model, harness, day, input_tokens=size)
+    if plain is None:
         return None
-    whole = empty.input_price / (step + _PROBE)
-    size = {"input_tokens": step + 2 * _PROBE}
+    each = plain.input_price / size
 
-    def each(**kinds: int) -> int:
-        with_it = _price(model, harness, day, **size, **kinds)
-        added = with_it.input_price - whole * (step + _PROBE)
-        return _pico(added / _PROBE)
+    def priced(**kinds: int) -> int:
+        part = _price(model, harness, day, input_tokens=size, **kinds)
+        return _pico((part.input_price - each * (size - _PROBE)) / _PROBE)
 
-    spoken = _price(model, harness, day, **size, output_tokens=_PROBE)
-    write = each(cache_write_tokens=_PROBE)
+    spoken = _price(model, harness, day, input_tokens=size, output_tokens=_PROBE)
+    write = priced(cache_write_tokens=_PROBE)
+    kept = priced(cache_write_tokens=_PROBE, cache_write_1h_tokens=_PROBE)
     return Rates(
-        input=_pico(whole),
+        input=_pico(each),
         output=_pico(spoken.output_price / _PROBE),
-        cache_read=each(cache_read_tokens=_PROBE),
+        cache_read=priced(cache_read_tokens=_PROBE),
         cache_write=write,
-        cache_write_1h=max(
-            write, each(cache_write_tokens=_PROBE, cache_write_1h_tokens=_PROBE)
-        ),
+        cache_write_1h=max(write, kept),
     )
 
 
 def _pico(dollars: Any) -> int:
-    return round(dollars * 1_000_000 * PICO)
+    picodollars: int = round(dollars * 1_000_000 * PICO)
+    return picodollars
 
 
 @lru_cache(maxsize=1024)
@@ -139,4 +138,4 @@ def _names(model: str, harness: str) -> list[tuple[str, str | None]]:
         names += [(rest, provider), (rest, None)]
     if harness in _PROVIDERS:
         names.append((model, _PROVIDERS[harness]))
-    return names
+    return [*names, (f"{model}-preview", None)]

@@ -95,14 +95,13 @@ def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
     reading = _Reading(now, zone)
     for token in _tokens(text):
         reading.take(token)
-    named: dict[str, Any] = {key: tuple(values) for key, values in reading.named.items()}
+    said: dict[str, Any] = {key: tuple(values) for key, values in reading.named.items()}
     return Query(
         words=" ".join(reading.words),
         without=tuple(reading.without),
         bounds=tuple(reading.bounds),
         marks=tuple(reading.marks),
-        **named,
-        **reading.times,
+        **said | reading.times,
     )
 
 

@@ -199,3 +199,58 @@ class Graph(msgspec.Struct, frozen=True):
 
     entities: tuple[EntityRow, ...]
     edges: tuple[Edge, ...]
+
+
+class BillingBlock(msgspec.Struct, frozen=True):
+    """Five hours from the full hour of a first answer on, as subscriptions count them; or a gap."""
+
+    start: int  # epoch milliseconds, as all times here
+    end: int  # five hours later; of a gap, when the next block's first answer came
+    first: int | None  # its first and last answer; None in a gap
+    last: int | None
+    gap: bool  # more than five hours without an answer
+    active: bool  # it is not over, and its last answer is not long ago
+    total: Sum
+    models: tuple[str, ...] = ()
+    tokens_per_minute: float | None = None  # between the first and the last answer
+    cost_per_hour: int | None = None  # microdollars
+    projected_tokens: int | None = None  # at its end, if it goes on like this; active blocks only
+    projected_cost: int | None = None
+    minutes_left: int | None = None
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A piece of knowledge, whole."""
+
+    row: NodeRow
+    text: str  # what it says in sentences
+    content: Any  # as it was written: JSON, or a text
+    evidence: tuple[str, ...]  # what it rests on, as recall names it: message:12, command:7
+    entities: tuple[EntityRow, ...]
+    model: str | None = None  # which wrote it
+
+
+class EntityView(msgspec.Struct, frozen=True):
+    """Something that knowledge mentions, with what mentions it and what stands beside it."""
+
+    row: EntityRow
+    nodes: tuple[NodeRow, ...]
+    neighbours: tuple[EntityRow, ...]
+    edges: tuple[Edge, ...]
+
+
+class NodePage(msgspec.Struct, frozen=True):
+    """One page of knowledge; `next` is given back to have the following one."""
+
+    items: tuple[NodeRow, ...]
+    next: str | None
+
+
+class ProjectRow(msgspec.Struct, frozen=True):
+    """A project, and how much happened in it."""
+
+    name: str
+    sessions: int
+    last_at: int | None
+    agents: tuple[str, ...]
+    cwd: str = ""  # a folder of it

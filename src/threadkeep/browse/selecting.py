@@ -4,6 +4,7 @@ The text of a statement depends on what is asked for: a condition that is always
 would keep SQLite from using the index of the filter.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,12 @@ from threadkeep.browse.records import Bound, Query
 from threadkeep.errors import Invalid
 
 LIVE_MS: Final = 5 * 60_000
-COLUMNS: Final = {"agent": "harness", "project": "project", "model": "model", "branch": "git_branch"}
+COLUMNS: Final = {
+    "agent": "harness",
+    "project": "project",
+    "model": "model",
+    "branch": "git_branch",
+}
 SHOWN: Final = "s.hidden = 0 AND s.is_subagent = 0 AND s.entries > 0"
 _SESSION: Final = ", ".join(
     f"s.{name}"
@@ -40,7 +46,10 @@ _NUMBERS: Final = {
     "minutes": "(s.ended_at - s.started_at) / 60000.0",
 }
 _ORDER: Final = "ORDER BY s.ended_at DESC, s.id DESC"
-_FEW: Final = 2_000  # found by words; so many are fetched and sorted sooner than the index is walked
+_CURSOR: Final = re.compile(r"(-?[0-9]{1,18})?\.([0-9]{1,18})")
+_FEW: Final = (
+    2_000  # found by words; so many are fetched and sorted sooner than the index is walked
+)
 
 
 class Where(NamedTuple):
@@ -67,14 +76,11 @@ class Cursor(NamedTuple):
 
 def read_cursor(text: str) -> Cursor:
     """Read what `Cursor.text` wrote; anything else is refused."""
-    at, dot, number = text.partition(".")
-    try:
-        if not dot or len(text) > 40:  # noqa: PLR2004  (two numbers of 64 bits)
-            raise ValueError
-        return Cursor(int(at) if at else None, int(number))
-    except ValueError:
+    found = _CURSOR.fullmatch(text)
+    if found is None:
         hint = "give the one that came with the page before, or none to begin anew"
-        raise Invalid(f"{text[:40]!r} is no cursor of this list", hint=hint) from None
+        raise Invalid(f"{text[:40]!r} is no cursor of this list", hint=hint)
+    return Cursor(int(found[1]) if found[1] else None, int(found[2]))
 
 
 def resolve(given: str, known: Iterable[str]) -> list[str]:
@@ -86,11 +92,20 @@ def resolve(given: str, known: Iterable[str]) -> list[str]:
 
 
 def where(
-    tx: Tx, query: Query, tables: set[str], now: int, sessions: Sequence[int] | None = None
+    tx: Tx,
+    query: Query,
+    tables: set[str],
+    now: int,
+    sessions: Sequence[int] | None = None,
+    *,
+    everything: bool = False,
 ) -> Where:
-    """Turn a query into conditions; `sessions` are those in which its words were found."""
+    """Turn a query into conditions; `sessions` are those in which its words were found.
+
+    With `everything` subagents and hidden threads need no mark.
+    """
     params: dict[str, Any] = {}
-    parts = [("", _shown(query))]
+    parts = [("", _shown(query, everything=everything))]
     if "agentic_sessions" in tables:
         parts.append((PROBE, _NO_PROBE))
     for key in NAMED:
@@ -101,31 +116,29 @@ def where(
         found = _values(tx, query, key, [value])
         if found:
             params[f"not{number}"] = _json(found)
-            column = COLUMNS[key]
-            inside = f"s.{column} IN (SELECT value FROM json_each(:not{number}))"
-            parts.append(("", f"NOT {inside}"))
+            parts.append(("", f"NOT {_one_of(f's.{COLUMNS[key]}', f'not{number}')}"))
     parts += [("", text) for text in _times(query, now, params)]
     parts += [("", text) for text in _bounds(query.bounds, params)]
     if sessions is not None:
         params["sessions"] = _json(sessions)
         # The plus keeps the index of the order: of many sessions found, most pages are soon full.
         column = "s.id" if len(sessions) <= _FEW else "+s.id"
-        parts.append(("words", f"{column} IN (SELECT value FROM json_each(:sessions))"))
+        parts.append(("words", _one_of(column, "sessions")))
     return Where(tuple(parts), params)
 
 
-def _shown(query: Query) -> str:
+def _shown(query: Query, *, everything: bool) -> str:
     """Say which kinds of sessions are meant: those of a mark alone, or those of a person."""
     marked = [f"s.{_MARKED[mark]} = 1" for mark in query.marks if mark in _MARKED]
-    return f"({' OR '.join(marked)}) AND s.entries > 0" if marked else SHOWN
+    if marked:
+        return f"({' OR '.join(marked)}) AND s.entries > 0"
+    return "1" if everything else SHOWN
 
 
 _MARKED: Final = {"subagent": "is_subagent", "hidden": "hidden"}
 
 
-def _named(
-    tx: Tx, query: Query, key: str, wanted: Sequence[str], params: dict[str, Any]
-) -> str:
+def _named(tx: Tx, query: Query, key: str, wanted: Sequence[str], params: dict[str, Any]) -> str:
     folders = [one for one in wanted if key == "project" and "/" in one]
     values = _values(tx, query, key, [one for one in wanted if one not in folders])
     column = f"s.{COLUMNS[key]}"
@@ -135,13 +148,18 @@ def _named(
         choices.append(f"{column} = :{key}")
     elif values:
         params[key] = _json(values)
-        choices.append(f"+{column} IN (SELECT value FROM json_each(:{key}))")
+        choices.append(_one_of(f"+{column}", key))
     for number, folder in enumerate(folders):
         place = folder.rstrip("/") or "/"
         params[f"in{number}"] = place
         params[f"below{number}"] = f"{like(place.rstrip('/'))}/%"
         choices.append(f"(s.cwd = :in{number} OR s.cwd LIKE :below{number} ESCAPE '\\')")
     return f"({' OR '.join(choices)})" if choices else "0"
+
+
+def _one_of(column: str, name: str) -> str:
+    """Say that a column has one of the values of a parameter, a JSON list."""
+    return f"{column} IN (SELECT value FROM json_each(:{name}))"  # noqa: S608  (our own names)
 
 
 def like(text: str) -> str:

@@ -1,21 +1,22 @@
 """Windows of a transcript: some consecutive blocks, read from the archive where they stand."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from threadkeep.base.fts import match_query, snippet_of_match
 from threadkeep.base.sqlite import Tx
-from threadkeep.browse.outlines import Outline
+from threadkeep.browse.outlines import Outline, Prompt, branches_at
 from threadkeep.browse.records import Block, Spot, Window
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
 from threadkeep.errors import NotFound
-from threadkeep.knowledge.reading import EntryRow, Session
+from threadkeep.knowledge.reading import Session
 from threadkeep.sources.records import Entry
 
 MOST_IN_A_WINDOW: Final = 1_000
 _WIDTH: Final = 160
-_MOST_CHARACTERS: Final = 40  # of text before a match, so that it is seen in its line
+_BEFORE: Final = 40  # characters before what was found, so that it is seen in its line
 
 
 def span(
@@ -37,21 +38,27 @@ def span(
 
 
 def read_window(
-    archive: ArchivedEntries, outline: Outline, branches: Mapping[int, int], part: tuple[int, int]
+    archive: ArchivedEntries, outline: Outline, part: tuple[int, int], prompts: Sequence[Prompt]
 ) -> Window:
-    """Read the blocks from one position up to another."""
-    blocks = tuple(
-        make_block(outline, position, archive.entry(outline.rows[position]), branches)
-        for position in range(*part)
-    )
-    return Window(blocks, len(outline.rows))
+    """Read the blocks from one position up to another.
+
+    Branches are those among `prompts`; where none are given, those among the blocks themselves.
+    """
+    entries = {position: archive.entry(outline.entry(position)) for position in range(*part)}
+    known = dict(zip(outline.starts, (one.parent for one in prompts), strict=False))
+    if not prompts:
+        inside = (position for position in outline.starts if position in entries)
+        known = {one: entry.parent for one in inside if (entry := entries[one]) is not None}
+    branches = branches_at(outline, known)
+    blocks = (make_block(outline, at, entry, branches) for at, entry in entries.items())
+    return Window(tuple(blocks), outline.total)
 
 
 def make_block(
     outline: Outline, position: int, entry: Entry | None, branches: Mapping[int, int]
 ) -> Block:
     """Put together a block; of an entry whose text is gone its row alone is told."""
-    row = outline.rows[position]
+    row = outline.entry(position)
     known = entry or Entry(row.key, "system", "note", row.at, "")
     return Block(
         position=position,
@@ -77,7 +84,7 @@ def position_in(outline: Outline, session: Session, at: str | int | None) -> int
     if at is None:
         return None
     if isinstance(at, int):
-        return max(0, min(at, len(outline.rows) - 1))
+        return max(0, min(at, outline.total - 1))
     found = outline.position_of(at)
     if found is None:
         msg = f"there is no message {at!r} in {session.harness}:{session.session_id}"
@@ -92,16 +99,22 @@ def find_in(
     tx: Tx, sources: Sources, session: Session, outline: Outline, words: str, limit: int
 ) -> list[Spot]:
     """Find words in one session, in its order: as they are typed, or as words of the index."""
-    wanted = " ".join(words.split()).casefold()
-    if not wanted or limit < 1:
+    typed = words.split()
+    if not typed or limit < 1:
         return []
+    literally = re.compile(r"\s+".join(map(re.escape, typed)), re.IGNORECASE)
     indexed = _indexed(tx, session, outline, words)
     archive = ArchivedEntries(tx, sources)
     spots: list[Spot] = []
-    for position, row in enumerate(outline.rows):
-        spot = _spot(archive, position, row, (words, wanted), likely=row.id in indexed)
-        if spot is not None:
-            spots.append(spot)
+    for position in range(outline.total):
+        row = outline.entry(position)
+        text = archive.text(row)
+        found = literally.search(text)
+        cut = _around(text, *found.span()) if found else None
+        if cut is None and row.id in indexed:
+            cut = snippet_of_match(text, words, _WIDTH)
+        if cut is not None:
+            spots.append(Spot(position, row.key, row.kind, cut))
             if len(spots) >= limit:
                 break
     return spots
@@ -109,28 +122,16 @@ def find_in(
 
 def _indexed(tx: Tx, session: Session, outline: Outline, words: str) -> frozenset[int]:
     match = match_query(words)
-    if match is None or not outline.rows:
+    ids = outline.numbers()
+    if match is None or not ids:
         return frozenset()
-    ids = [row.id for row in outline.rows]
     span_ = {"first": min(ids), "last": max(ids), "limit": len(ids)}
     rows = tx.all("browse_matches_within", {"match": match, "session": session.id, **span_})
     return frozenset(row[0] for row in rows)
 
 
-def _spot(
-    archive: ArchivedEntries, position: int, row: EntryRow, asked: tuple[str, str], *, likely: bool
-) -> Spot | None:
-    words, wanted = asked
-    text = archive.text(row)
-    at = text.casefold().find(wanted)
-    if at < 0 and not likely:
-        return None
-    cut = _around(text, at, len(wanted)) if at >= 0 else snippet_of_match(text, words, _WIDTH)
-    return None if cut is None else Spot(position, row.key, row.kind, cut)
-
-
-def _around(text: str, at: int, length: int) -> str:
-    """Cut a text around a place and mark it; folding case may have moved it by a little."""
-    start, end = max(0, at - _MOST_CHARACTERS), min(len(text), at + length + _WIDTH)
-    marked = f"{text[start:at]}>>>{text[at : at + length]}<<<{text[at + length : end]}"
+def _around(text: str, at: int, to: int) -> str:
+    """Cut a text around a place and mark it."""
+    start, end = max(0, at - _BEFORE), min(len(text), to + _WIDTH)
+    marked = f"{text[start:at]}>>>{text[at:to]}<<<{text[to:end]}"
     return f"{'...' if start else ''}{marked}{'...' if end < len(text) else ''}"

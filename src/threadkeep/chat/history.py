@@ -1,6 +1,6 @@
 """Going back and branching off: rewind, fork and compaction. Nothing here deletes anything."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from threadkeep.base import json
@@ -63,18 +63,26 @@ def rewind(
     if not counts(point):
         msg = f"message {point.id!r} {_whereabouts(point)} and cannot be returned to"
         raise Invalid(msg, hint="pass a visible user message; unrewind shows hidden ones again")
+    place = (point.created_at, point.id)
+    chosen = [
+        other
+        for other in _messages(tx, session_id)
+        if (other.created_at, other.id) > place or (inclusive and other.id == point.id)
+    ]
+    return hide(ctx, tx, session_id, {other.id for other in chosen})
+
+
+def hide(ctx: Context, tx: Tx, session_id: str, chosen: Collection[str]) -> list[str]:
+    """Hide messages of a session, as one step that unrewind takes back; give their ids."""
     messages = _messages(tx, session_id)
     # After every earlier rewind, also where the clock was set back: they are undone in turn.
     now = max([ctx.clock(), *(_hidden_time(other) + 1 for other in messages if other.hidden)])
-    place = (point.created_at, point.id)
-    hidden = []
-    for other in messages:
-        later = (other.created_at, other.id) > place
-        if (later or (inclusive and other.id == point.id)) and counts(other):
-            _set_hidden(tx, other, now, {**other.metadata, "hidden_at": now})
-            hidden.append(other.id)
-    _settle(ctx, tx, session_id, "rewind", hidden, now)
-    return hidden
+    hidden = [other for other in messages if other.id in chosen and counts(other)]
+    for message in hidden:
+        _set_hidden(tx, message, now, {**message.metadata, "hidden_at": now})
+    ids = [message.id for message in hidden]
+    _settle(ctx, tx, session_id, "rewind", ids, now)
+    return ids
 
 
 def unrewind(ctx: Context, tx: Tx, session: SessionRef) -> list[str]:

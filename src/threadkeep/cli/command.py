@@ -11,6 +11,7 @@ import click
 
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.groups import Commands
+from threadkeep.cli.options import db_option
 from threadkeep.cli.output import document, fail, json_line, note
 from threadkeep.errors import Invalid, ReadOnly, ThreadkeepError
 
@@ -128,7 +129,7 @@ def store_command(
     """Make a function a command that works on a file of a store, which `--db` may name."""
 
     def decorate(function: Function) -> click.Command:
-        option = click.option("--db", metavar="PATH", help="Use this file.")
+        option = db_option()
         return command(name, *examples, lists=lists, pages=pages)(option(function))
 
     return decorate

@@ -74,8 +74,8 @@ def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: st
     if os.sep in incomplete:
         return [CompletionItem(incomplete, type="dir")]
     places = [one.cwd or one.project for one in _captured(ctx, _LOOKED_AT)]
-    named = {PurePath(place).name: place for place in reversed(places) if place}
-    return _items(reversed(named.items()), incomplete)
+    named = {PurePath(place).name: place for place in places if place}
+    return _items(named.items(), incomplete)
 
 
 def complete_harness(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:

@@ -1,6 +1,7 @@
 """Groups of commands: listed in sections, and loaded one by one when they are asked for."""
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -55,36 +56,33 @@ class Commands(click.Group):
                 args[0], possibilities=self.list_commands(ctx), ctx=ctx
             ) from None
 
+    def rows(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Give the names and summaries of what is shown, by section; none is loaded for that."""
+        parts = {
+            title: [(name, entry.summary) for name, entry in part.items()]
+            for title, part in self.sections.items()
+            if title
+        }
+        own = [(name, summary(one)) for name, one in self._own(ctx)]
+        return parts | ({"Commands": own} if own else {})
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands below their sections."""
-        parts = {title: list(self._rows(ctx, title)) for title in self.sections if title}
-        parts["Commands"] = [(name, summary(one)) for name, one in self._own(ctx)]
-        names = [name for rows in parts.values() for name, _ in rows]
-        width = max(map(len, names), default=0)
+        """Write the commands below their sections, their summaries in one column."""
+        parts = self.rows(ctx)
+        width = max((len(name) for rows in parts.values() for name, _ in rows), default=0)
         for title, rows in parts.items():
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl([(name.ljust(width), told) for name, told in rows])
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), told) for name, told in rows])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer the commands that begin as typed; none is loaded for that."""
-        lazy = [
-            CompletionItem(name, help=entry.summary)
-            for title in self.sections
-            if title
-            for name, entry in self.sections[title].items()
+        found = [
+            CompletionItem(name, help=told)
+            for rows in self.rows(ctx).values()
+            for name, told in rows
             if name.startswith(incomplete)
         ]
-        own = [
-            CompletionItem(name, help=summary(one))
-            for name, one in self._own(ctx)
-            if name.startswith(incomplete)
-        ]
-        return [*lazy, *own, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def _rows(self, _ctx: click.Context, title: str) -> Iterator[tuple[str, str]]:
-        for name, entry in self.sections[title].items():
-            yield name, entry.summary
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _own(self, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
         for name in super().list_commands(ctx):
@@ -102,6 +100,13 @@ def load(name: str, entry: Entry) -> click.Command:
     )
     command.short_help = entry.summary or None
     return command
+
+
+def alias(command: click.Command, name: str) -> click.Command:
+    """Give a command under another name as well, left out of the help page."""
+    same = copy(command)
+    same.name, same.hidden = name, True
+    return same
 
 
 def summary(command: click.Command) -> str:

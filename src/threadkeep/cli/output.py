@@ -7,11 +7,11 @@ through `printable` and never read it as markup, the last one escapes it as JSON
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import msgspec
@@ -30,10 +30,12 @@ _RISKY: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000
 _BLANKS: Final = re.compile(r"\s+")
 # Line ends that only some programs know: a terminal shows nothing, a pager may begin a line.
 _SEPARATORS: Final = re.compile("[\u2028\u2029]")
+_NUMBER: Final = re.compile(r"[$×]?[\d,]+(?:\.\d+)?(?:[+%]| [kMGT]?B| %)?|\?")
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND: Final = 1000
 _GAP: Final = 2  # between two columns of a table
 _ROOM: Final = 24  # what the wide column of a table has at least
+_LEAST: Final = 6  # and any other text, if there is not enough for all
 
 
 def is_terminal(*, err: bool = False) -> bool:
@@ -89,6 +91,27 @@ def paging(*, wanted: bool = True) -> Iterator[None]:
         yield
     if shown := held.get():
         _to_pager([shown])
+
+
+@contextmanager
+def redrawn() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Give a function that shows what a drawing writes in place of the drawing before."""
+    console = _console(err=False)
+    last: list[str] = []
+
+    def again(draw: Callable[[], None]) -> None:
+        with console.capture() as held:
+            draw()
+        last[:] = [held.get()]
+        lines = last[0].splitlines()[: console.height - 1]
+        console.file.write("\x1b[H\x1b[J" + "\n".join(lines))
+        console.file.flush()
+
+    try:
+        with console.screen(hide_cursor=True):
+            yield again
+    finally:
+        console.file.write("".join(last))
 
 
 def _has_pager() -> bool:
@@ -222,11 +245,16 @@ def table(
         name: max(map(cell_len, (name, *(cells[at] for cells in shown))))
         for at, name in enumerate(columns)
     }
-    kept = fitting(widths, wide, spare, terminal_width())
-    grid = Table(box=None, pad_edge=False, header_style="bold", expand=bool(wide))
+    room = terminal_width()
+    kept = fitting(widths, wide, spare, room)
+    numbers = {
+        name for at, name in enumerate(columns) if _are_numbers(cells[at] for cells in shown)
+    }
+    given = shared(room, {name: widths[name] for name in kept}, wide, numbers)
+    grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in kept:
-        ratio, least = (1, None) if name == wide else (None, widths[name])
-        grid.add_column(name, no_wrap=True, overflow="ellipsis", ratio=ratio, min_width=least)
+        side: Literal["left", "right"] = "right" if name in numbers else "left"
+        grid.add_column(name, no_wrap=True, overflow="ellipsis", justify=side, width=given[name])
     for cells in shown:
         grid.add_row(
             *(Text(cell) for name, cell in zip(columns, cells, strict=True) if name in kept)
@@ -234,15 +262,43 @@ def table(
     _console(err=False).print(grid)
 
 
+def shared(
+    room: int, widths: Mapping[str, int], wide: str, numbers: AbstractSet[str]
+) -> dict[str, int]:
+    """Give each column its width: what is too much is cut from texts, the wide one first.
+
+    Numbers are cut last of all: half a number would be a lie.
+    """
+    given = dict(widths)
+    over = sum(given.values()) + _GAP * (len(given) - 1) - room
+    texts = sorted((name for name in given if name not in numbers), key=lambda name: -given[name])
+    order = [(wide, _ROOM), *((name, _LEAST) for name in texts), *((name, 1) for name in given)]
+    for name, least in ((name, least) for name, least in order if name in given):
+        cut = max(0, min(over, given[name] - least))
+        given[name] -= cut
+        over -= cut
+    return given
+
+
 def fitting(widths: Mapping[str, int], wide: str, spare: Sequence[str], room: int) -> list[str]:
     """Name the columns to show in `room` characters, so that the wide one can be read."""
     kept = list(widths)
     for name in (column for column in spare if column in widths):
-        taken = sum(widths[other] + _GAP for other in kept if other != wide)
-        if not wide or taken + min(_ROOM, widths[wide]) <= room:
+        if _taken(widths, kept, wide) <= room:
             break
         kept.remove(name)
     return kept
+
+
+def _taken(widths: Mapping[str, int], kept: Sequence[str], wide: str) -> int:
+    """Give the characters that columns need at least, with what stands between them."""
+    needed = (min(_ROOM, widths[name]) if name == wide else widths[name] for name in kept)
+    return sum(needed) + _GAP * (len(kept) - 1)
+
+
+def _are_numbers(cells: Iterable[str]) -> bool:
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(map(_NUMBER.fullmatch, filled))
 
 
 def facts(pairs: Mapping[str, str]) -> None:

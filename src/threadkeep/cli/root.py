@@ -6,6 +6,7 @@ import click
 
 from threadkeep import __version__
 from threadkeep.cli.groups import Commands, Entry, Sections
+from threadkeep.cli.options import folder_option
 
 # A help page of 80 columns shows 58 characters of each, and a test refuses more.
 SECTIONS: Final[Sections] = {
@@ -28,7 +29,7 @@ SECTIONS: Final[Sections] = {
         "sessions": Entry("history.listing:sessions", "List captured sessions, the latest first"),
         "show": Entry("history.show:show", "Show a captured session"),
         "tail": Entry("history.tail:tail", "Follow what all agents write, live"),
-        "usage": Entry("usage.command:usage", "Sum up tokens and cost: by day, model, block …"),
+        "usage": Entry("usage.command:usage", "Sum up tokens and cost: by day, model, project"),
         "events": Entry("observed.events:events", "List commands that shells and agents ran"),
         "lessons": Entry("observed.ci_listing:lessons", "List failures that came back"),
         "raw": Entry("history.show:raw", "Write a session's lines as its program wrote them"),
@@ -93,7 +94,7 @@ def _example_text() -> str:
 
 @click.group(cls=Commands, sections=SECTIONS, invoke_without_command=True, epilog=_example_text())
 @click.version_option(__version__, prog_name="threadkeep", message="%(prog)s %(version)s")
-@click.option("--home", metavar="DIR", help="Keep everything in this folder.")
+@folder_option("--home", "Keep everything in this folder.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but data, warnings and errors.")
 @click.option("-v", "--verbose", count=True, help="Say more; twice: all that is logged.")
 @click.pass_context

@@ -58,7 +58,7 @@ class _Chain:
 
     def link(self, content: Record, at: int) -> Record:
         about = self._told.about
-        own = _uuid(self._new.digits())
+        own = session_uuid(self._new.digits())
         parent, self._last = self._last, own
         links: Record = {"parentUuid": parent}
         if content.get("subtype") == "compact_boundary":
@@ -77,7 +77,8 @@ class _Chain:
         }
 
 
-def _uuid(digits: str) -> str:
+def session_uuid(digits: str) -> str:
+    """Write 32 random digits as a UUID."""
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
 
@@ -110,7 +111,7 @@ def _user(content: object, *, meta: bool = False) -> Record:
 
 def _notice(said: str, *, error: bool) -> Record:
     level = "error" if error else "info"
-    return {"type": "system", "subtype": "local_command", "content": said, "level": level}
+    return {"type": "system", "subtype": "informational", "content": said, "level": level}
 
 
 def _compacted(said: str) -> Iterator[Record]:

@@ -47,7 +47,8 @@ def _lines(told: Conversation, new: New) -> Iterator[Record]:
     if told.about.title:
         named = {"type": "thread_name_updated", "thread_id": new.session_id}
         yield _line(new.now, "event_msg", {**named, "thread_name": told.about.title})
-    plain = {block.id for _, block in blocks_of(told) if _is_plain(block)}
+    calls = [block for _, block in blocks_of(told) if isinstance(block, ToolCall)]
+    plain = {call.id for call in calls if isinstance(call.input, str)}  # such as a patch
     used: set[int] = set()
     for message, at in timed(told, new.now):
         for kind, payload in _payloads(message, plain):
@@ -56,11 +57,6 @@ def _lines(told: Conversation, new: New) -> Iterator[Record]:
                 moment += 1
             used.add(moment)
             yield _line(moment, kind, payload)
-
-
-def _is_plain(block: Block) -> bool:
-    """Tell whether a block is a call whose input is a bare text, such as a patch."""
-    return isinstance(block, ToolCall) and isinstance(block.input, str)
 
 
 def _line(at: int, kind: str, payload: Record) -> Record:
@@ -76,7 +72,6 @@ def _meta(told: Conversation, new: New) -> Record:
         "originator": "threadkeep",
         "cli_version": _VERSION,
         "source": "cli",
-        "model_provider": "openai",
         **({"git": {"branch": about.git_branch}} if about.git_branch else {}),
     }
 
@@ -90,7 +85,7 @@ def _payloads(message: Message, plain: set[str]) -> Iterator[Kinded]:
         elif isinstance(block, Note) and message.role != "system":
             yield "response_item", _message("developer", _content("input_text", block.text, shown))
             shown = []
-        else:
+        elif message.role == "assistant" or not isinstance(block, Picture):
             yield from _other(block, plain)
     if shown:
         yield from _prompt("", shown)
@@ -109,8 +104,8 @@ def _other(block: Block, plain: set[str]) -> Iterator[Kinded]:
             yield "event_msg", {"type": "agent_message", "message": said}
         case Reasoning(text=said):
             thought = [{"type": "summary_text", "text": said}]
-            item = {"type": "reasoning", "summary": thought, "encrypted_content": None}
-            yield "response_item", item
+            hidden = {"summary": thought, "encrypted_content": None}
+            yield "response_item", {"type": "reasoning", **hidden}
             yield "event_msg", {"type": "agent_reasoning", "text": said}
         case Summary(text=said):
             yield "compacted", {"message": said}

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
-import msgspec
-
 from threadkeep.base import json
 from threadkeep.capture.history import History
 from threadkeep.errors import Invalid
@@ -166,25 +164,23 @@ def without_marks(text: str, pictures: int) -> str:
     if not pictures or _MARK not in text:
         return text
     kept = []
-    for line in text.split("\n"):
+    for line in reversed(text.split("\n")):  # pictures stand behind the words
         if pictures and line == _MARK:
             pictures -= 1
         else:
             kept.append(line)
-    return "\n".join(kept)
+    return "\n".join(reversed(kept))
 
 
 def _without_bare_marks(entries: list[Entry]) -> list[Entry]:
     """Leave out notes that only say that a summary follows, if one does."""
-    following = [*entries[1:], None]
     return [
         entry
-        for entry, after in zip(entries, following, strict=True)
+        for place, entry in enumerate(entries)
         if not (
             entry.kind == "note"
             and entry.text in _BARE_MARKS
-            and after is not None
-            and after.kind == "summary"
+            and any(after.kind == "summary" for after in entries[place + 1 : place + 2])
         )
     ]
 
@@ -217,9 +213,3 @@ def blocks_of(told: Conversation) -> Iterator[tuple[Message, Block]]:
     for message in told.messages:
         for block in message.blocks:
             yield message, block
-
-
-def with_messages(told: Conversation, messages: Iterable[Message]) -> Conversation:
-    """Give the conversation with other messages."""
-    changed: Conversation = msgspec.structs.replace(told, messages=tuple(messages))
-    return changed

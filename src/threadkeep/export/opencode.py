@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, Final
 
-from threadkeep.export.pairing import Pairs, pair
+from threadkeep.export.pairing import pair
 from threadkeep.export.records import (
     Block,
     Conversation,
@@ -58,7 +58,7 @@ class _Making:
         self._new = new
         self._pairs = pair(told.messages)
         # The program sorts by id: all must be older than what it will add itself.
-        total = 2 * sum(len(one.blocks) + 2 for one in told.messages) + 2
+        total = sum(_size(one) for one in told.messages)
         self._places = count(-total)
         self._asked = ""  # the id of the last message of the user
 
@@ -75,7 +75,9 @@ class _Making:
         }
 
     def messages(self) -> Iterator[Part]:
-        for place, (message, at) in enumerate(timed(self._told, self._new.now)):
+        last = 0  # a reader puts what it finds in the order of time
+        for place, (message, said_at) in enumerate(timed(self._told, self._new.now)):
+            last = at = max(last, said_at)
             for blocks, summary in _split(message):
                 yield from self._message(message, list(blocks), at, place, summary=summary)
 
@@ -98,7 +100,7 @@ class _Making:
         found = [
             self._part(own, part)
             for where, block in blocks
-            for part in self._parts(block, (place, where), message, at)
+            for part in self._parts(block, (place, where), message, at, own)
         ]
         if not found:
             return
@@ -153,7 +155,7 @@ class _Making:
         }
 
     def _parts(
-        self, block: Block, where: tuple[int, int], message: Message, at: int
+        self, block: Block, where: tuple[int, int], message: Message, at: int, owner: str
     ) -> Iterator[Part]:
         times = {"start": at, "end": at}
         match block:
@@ -166,13 +168,36 @@ class _Making:
             case Reasoning(text=said):
                 yield {"type": "reasoning", "text": said, "time": times}
             case ToolCall():
-                yield _tool(block, self._pairs, where, at)
+                yield self._tool(block, where, at, owner)
             case ToolResult() if where not in self._pairs.answered:
                 yield {"type": "text", "text": loose_result(block), "time": times}
             case Picture(image=image) if message.role == "assistant":
                 yield {"type": "text", "text": described(image), "time": times}
             case Picture(image=image):
                 yield _file(image)
+
+    def _tool(self, call: ToolCall, where: tuple[int, int], at: int, owner: str) -> Part:
+        result = self._pairs.result_of.get(where)
+        state: Part = {"input": as_object(call.input)}
+        times = {"start": at, "end": at}
+        if result is None:
+            state |= {"status": "pending", "raw": ""}
+        elif result.error:
+            said = "\n".join([result.output, *map(described, result.images)])
+            state |= {"status": "error", "error": said, "time": times}
+        else:
+            state |= {"status": "completed", "output": result.output, "title": call.name}
+            state |= {"metadata": {}, "time": times}
+            if result.images:
+                shown = [self._part(owner, _file(image)) for image in result.images]
+                state["attachments"] = shown
+        return {"type": "tool", "tool": call.name, "callID": call.id, "state": state}
+
+
+def _size(message: Message) -> int:
+    """Give how many ids a message may take."""
+    images = (len(one.images) for one in message.blocks if isinstance(one, ToolResult))
+    return 4 * len(message.blocks) + sum(images) + 4
 
 
 def _split(message: Message) -> Iterator[tuple[list[tuple[int, Block]], bool]]:
@@ -186,23 +211,6 @@ def _split(message: Message) -> Iterator[tuple[list[tuple[int, Block]], bool]]:
         else:
             others.append((place, block))
     yield others, False
-
-
-def _tool(call: ToolCall, pairs: Pairs, where: tuple[int, int], at: int) -> Part:
-    result = pairs.result_of.get(where)
-    state: Part = {"input": as_object(call.input)}
-    times = {"start": at, "end": at}
-    if result is None:
-        state |= {"status": "pending", "raw": ""}
-    elif result.error:
-        said = "\n".join([result.output, *map(described, result.images)])
-        state |= {"status": "error", "error": said, "time": times}
-    else:
-        state |= {"status": "completed", "output": result.output, "title": call.name}
-        state |= {"metadata": {}, "time": times}
-        if result.images:
-            state["attachments"] = [_file(image) for image in result.images]
-    return {"type": "tool", "tool": call.name, "callID": call.id, "state": state}
 
 
 def _file(image: Image) -> Part:

@@ -34,27 +34,51 @@ def _placed(messages: Iterable[Message]) -> Iterator[tuple[tuple[int, int], Bloc
             yield (number, place), block
 
 
-def named_calls(messages: list[Message]) -> Iterator[Message]:
-    """Give calls without an id one, and each result without an id that of a call before it.
+def named_calls(messages: Iterable[Message]) -> Iterator[Message]:
+    """Give every call an id of its own, and each result that of the call it is of.
 
-    A result that follows no such call in its turn keeps its empty id.
+    Some programs give their calls no id, and some count them anew in each turn. A result of no
+    call that is known keeps the id it has.
     """
-    waiting: list[ToolCall] = []
-    number = 0
+    names = _Names()
     for message in messages:
         if message.role == "user":
-            waiting.clear()
-        blocks: list[Block] = []
-        for block in message.blocks:
-            named: Block = block
-            if isinstance(block, ToolCall) and not block.id:
-                number += 1
-                named = ToolCall(block.name, f"call-{number}", block.input)
-                waiting.append(named)
-            elif isinstance(block, ToolResult) and not block.id and waiting:
-                named = msgspec.structs.replace(block, id=_taken(waiting, block.name).id)
-            blocks.append(named)
-        yield Message(message.role, tuple(blocks), message.at, message.model)
+            names.forget_unnamed()
+        blocks = tuple(names.named(block) for block in message.blocks)
+        yield Message(message.role, blocks, message.at, message.model)
+
+
+class _Names:
+    """The ids that calls were given, and which of them still wait for a result."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self._waiting: dict[str, list[ToolCall]] = {}  # by the id that the program gave
+
+    def forget_unnamed(self) -> None:
+        """Let calls without an id wait no longer: a turn is over."""
+        self._waiting.pop("", None)
+
+    def named(self, block: Block) -> Block:
+        """Give a call or a result its id."""
+        if isinstance(block, ToolCall):
+            named = ToolCall(block.name, self._free(block.id), block.input)
+            self._waiting.setdefault(block.id, []).append(named)
+            return named
+        if isinstance(block, ToolResult) and self._waiting.get(block.id):
+            call = _taken(self._waiting[block.id], block.name)
+            answer: ToolResult = msgspec.structs.replace(block, id=call.id)
+            return answer
+        return block
+
+    def _free(self, given: str) -> str:
+        name = given
+        while not name or name in self._used:
+            self._counts[given] = self._counts.get(given, int(bool(given))) + 1
+            name = f"{given or 'call'}-{self._counts[given]}"
+        self._used.add(name)
+        return name
 
 
 def _taken(waiting: list[ToolCall], name: str) -> ToolCall:

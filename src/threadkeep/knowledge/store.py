@@ -23,7 +23,9 @@ QUERIES = load_queries(
     *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
     "evidence.sql",
     "memory_views.sql",
+    "browse.sql",
     "agent_views.sql",
+    "tail.sql",
 )
 
 

@@ -25,12 +25,12 @@ def text(title: str, description: str) -> msgspec.Meta:
     return msgspec.Meta(title=title, description=description, max_length=_LONGEST)
 
 
-def number(title: str, description: str) -> msgspec.Meta:
-    """Describe an argument that is a number."""
+def other(title: str, description: str) -> msgspec.Meta:
+    """Describe an argument that is no free text."""
     return msgspec.Meta(title=title, description=description)
 
 
-Limit = Annotated[int, number("Limit", "How many at most; 0 to 100.")]
+Limit = Annotated[int, other("Limit", "How many at most; 0 to 100.")]
 Project = Annotated[
     str, text("Project", "Only this project: its folder, the folder's name, or owner/name.")
 ]

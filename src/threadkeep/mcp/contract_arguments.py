@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from threadkeep.mcp.arguments import Age, Branch, Limit, Project, Source, text
+from threadkeep.mcp.arguments import Age, Branch, Limit, Project, Source, other, text
 
 
 class AskArguments(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class KnowledgeArguments(msgspec.Struct, frozen=True):
     query: Annotated[str, text("Query", "Words to look for; empty: the newest.")]
     mode: Annotated[
         Literal["semantic", "lexical"],
-        text("Mode", "semantic: by meaning and words; lexical: by words alone."),
+        other("Mode", "semantic: by meaning and words; lexical: by words alone."),
     ] = "semantic"
     limit: Limit = 10
     project: Project = ""
@@ -39,7 +39,7 @@ class HybridArguments(msgspec.Struct, frozen=True):
     query: Annotated[str, text("Query", "Words to look for.")]
     mode: Annotated[
         Literal["hybrid", "semantic", "lexical", "recent"],
-        text("Mode", "How to rank; recent: the newest, whatever the words."),
+        other("Mode", "How to rank; recent: the newest, whatever the words."),
     ] = "hybrid"
     limit: Limit = 10
     project: Project = ""
@@ -55,7 +55,7 @@ class EventArguments(msgspec.Struct, frozen=True):
     query: Annotated[str, text("Query", "A part of the command, summary, title or address.")] = ""
     source: Annotated[
         Literal["all", "shell", "claude", "browser"],
-        text("Source", "Which events; claude: sessions of any agent."),
+        other("Source", "Which events; claude: sessions of any agent."),
     ] = "all"
     since: Age = ""
     project: Annotated[str, text("Project", "A part of the folder or the repository.")] = ""

@@ -151,15 +151,15 @@ def get_lessons(room: Room, given: LessonArguments) -> Reply:
 # ---------------------------------------------------------------------- asking
 
 
-def _filters(room: Room, given: Any, **more: str) -> Filters:
+def _filters(room: Room, given: Any, *, branch: str = "", entity: str = "") -> Filters:
     """Read the filters that nearly all of these tools have; `claude` means any agent."""
     source = {"claude": "agent", "workflow": "ci"}.get(given.source, given.source)
-    named = {name: value for name, value in more.items() if value}
     return Filters(
         project=given.project or None,
         source=source or None,
         since=younger_than(given.since, room.now()),
-        **named,
+        branch=branch or None,
+        entity=entity or None,
     )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from threadkeep.mcp.arguments import Branch, Cursor, Limit, Project, Since, Until, number, text
+from threadkeep.mcp.arguments import Branch, Cursor, Limit, Project, Since, Until, other, text
 from threadkeep.mcp.replies import NOTICE
 
 Session = Annotated[
@@ -29,7 +29,7 @@ class RecallArguments(msgspec.Struct, frozen=True):
     ] = ""
     kind: Annotated[
         Literal["", "message", "node", "command", "page", "ci", "lesson"],
-        text("Kind", "Only this kind of thing. Empty: all."),
+        other("Kind", "Only this kind of thing. Empty: all."),
     ] = ""
     since: Since = ""
     until: Until = ""
@@ -52,7 +52,7 @@ class MessagesArguments(msgspec.Struct, frozen=True):
     cursor: Cursor = ""
     limit: Limit = 30
     chars: Annotated[
-        int, number("Characters", "How much of each message is given; up to 40000.")
+        int, other("Characters", "How much of each message is given; up to 40000.")
     ] = 2_000
 
 
@@ -88,7 +88,9 @@ class TimelineArguments(msgspec.Struct, frozen=True):
 class UsageArguments(msgspec.Struct, frozen=True):
     """What `usage` takes."""
 
-    by: Annotated[Literal["day", "model", "project", "agent"], text("By", "How to sum up.")] = "day"
+    by: Annotated[Literal["day", "model", "project", "agent"], other("By", "How to sum up.")] = (
+        "day"
+    )
     agent: Agent = ""
     project: Project = ""
     since: Since = "30d"
@@ -103,7 +105,7 @@ class RememberArguments(msgspec.Struct, frozen=True):
     ]
     title: Annotated[str, text("Title", "A few words.")] = ""
     project: Annotated[str, text("Project", "Its folder, or owner/name.")] = ""
-    tags: Annotated[list[str], number("Tags", "Words to find it by.")] = []
+    tags: Annotated[list[str], other("Tags", "Words to find it by.")] = []
 
 
 # ---------------------------------------------------------------------- answers

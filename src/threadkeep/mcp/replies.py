@@ -3,6 +3,7 @@
 An answer is never longer than a client takes; what was left out is told with how to ask for it.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import accumulate, takewhile
 from typing import Any, Final, NamedTuple
@@ -75,7 +76,7 @@ def written(reply: Reply, fence_id: str) -> Written:
 
 
 def _size(row: Any) -> int:
-    return len(msgspec.json.encode(msgspec.to_builtins(row)))
+    return len(json.dumps(msgspec.to_builtins(row), ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _shown(item: Item) -> int:

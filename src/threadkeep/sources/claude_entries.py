@@ -19,6 +19,7 @@ _SYSTEM: Final = frozenset(
     {
         *("compact_boundary", "microcompact_boundary", "stop_hook_summary", "turn_duration"),
         *("local_command", "api_error", "away_summary", "bridge_status", "model_refusal_fallback"),
+        "informational",
     }
 )
 # Attachments that hold the whole context once more: 6 to 53 KB each, kept in the archive only.

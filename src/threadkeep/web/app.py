@@ -19,7 +19,7 @@ from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
 from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name
 from threadkeep.web.guard import Place, Refused
-from threadkeep.web.live import live_routes
+from threadkeep.web.live import Live, live_routes
 from threadkeep.web.page import HTML, PIECE, page_routes
 from threadkeep.web.pages import PAGE_ROUTES, PAGES
 from threadkeep.web.rendering import Renderer
@@ -38,12 +38,14 @@ _KEPT: Final = "private, max-age=31536000, immutable"
 def make_app(home: Home, token: str, place: Place, db: str | None = None) -> Gate:
     """Put the application of a home together."""
     stores = Stores(home, db)
+    live = Live(stores)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
+            live.close()
             stores.close()
 
     app = Starlette(
@@ -57,6 +59,7 @@ def make_app(home: Home, token: str, place: Place, db: str | None = None) -> Gat
         lifespan=lifespan,
     )
     app.state.stores = stores
+    app.state.live = live
     app.state.renderer = Renderer(ZoneInfo(home.zone))
     app.state.place = place
     app.state.token = token

@@ -67,9 +67,7 @@ class Series(msgspec.Struct, frozen=True):
 # ---------------------------------------------------------------------- stacked bars
 
 
-def series_of(
-    columns: Sequence[Mapping[str, float]], most: int = SERIES
-) -> tuple[Series, ...]:
+def series_of(columns: Sequence[Mapping[str, float]], most: int = SERIES) -> tuple[Series, ...]:
     """Make series of columns of named numbers: the largest first, what is too many as one."""
     totals: dict[str, float] = {}
     for column in columns:

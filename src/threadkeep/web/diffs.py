@@ -1,7 +1,7 @@
 """What a tool call changes in files, as lines that were taken out and put in.
 
-Programs name the same thing differently (`old_string`, `oldString`, `old_str`), so a change is known
-by the shape of its arguments and not by the name of the tool.
+Programs name the same thing differently (`old_string`, `oldString`, `old_str`), so a change is
+known by the shape of its arguments and not by the name of the tool.
 """
 
 from collections.abc import Iterator, Mapping

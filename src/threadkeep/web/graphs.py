@@ -45,7 +45,9 @@ def _spiral(count: int) -> tuple[list[float], list[float]]:
     return xs, [r * math.sin(t) for r, t in zip(radii, turns, strict=True)]
 
 
-def _cells(xs: Sequence[float], ys: Sequence[float], size: float) -> dict[tuple[int, int], list[int]]:
+def _cells(
+    xs: Sequence[float], ys: Sequence[float], size: float
+) -> dict[tuple[int, int], list[int]]:
     """Sort points into squares, so that only neighbours are compared."""
     cells: dict[tuple[int, int], list[int]] = {}
     for number, (x, y) in enumerate(zip(xs, ys, strict=True)):

@@ -12,17 +12,20 @@ from typing import Any, Final
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from markupsafe import Markup, escape
 
 _TAGS: Final = {
-    *("a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li"),
+    *("a", "blockquote", "br", "code", "del", "em", "h4", "h5", "h6", "hr", "li"),
     *("ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
 _ATTRIBUTES: Final = {"a": {"href", "title"}, "ol": {"start"}}
 _SCHEMES: Final = ("http://", "https://")
 _NESTING: Final = 40  # quotes in lists in quotes: deeper than this is no text for people
+_WIDE: Final = '<div class="scroll" tabindex="0"><table>'
+_BELOW: Final = 3  # headings of an answer stand below those of the page
 _BEGIN, _END = ">>>", "<<<"
 
 
@@ -43,11 +46,8 @@ def markdown(text: str) -> Markup:
         link_rel="noopener noreferrer",
         set_tag_attribute_values={"a": {"target": "_blank"}},
     )
-    return Markup(
-        shown.replace("<table>", '<div class="scroll" tabindex="0"><table>').replace(  # noqa: S704
-            "</table>", "</table></div>"
-        )
-    )
+    wide = shown.replace("<table>", _WIDE).replace("</table>", "</table></div>")
+    return Markup(wide)  # noqa: S704  (cleaned just before)
 
 
 def marked(snippet: str) -> Markup:
@@ -69,7 +69,8 @@ def anchor(key: str) -> str:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": _NESTING})
     parser.enable(["table", "strikethrough"])
-    parser.validateLink = _leads_out  # type: ignore[method-assign]
+    parser.validateLink = _leads_out  # type: ignore[method-assign, assignment]
+    parser.core.ruler.push("lower_headings", _lower_headings)
     parser.add_render_rule("image", _as_link)
     parser.add_render_rule("fence", _fenced)
     return parser
@@ -78,6 +79,12 @@ def _parser() -> MarkdownIt:
 def _leads_out(address: str) -> bool:
     """Let only addresses of the web be links; anything else stays the text that it is."""
     return address.lower().startswith(_SCHEMES)
+
+
+def _lower_headings(state: StateCore) -> None:
+    for token in state.tokens:
+        if token.type in {"heading_open", "heading_close"}:
+            token.tag = f"h{min(6, int(token.tag[1]) + _BELOW)}"
 
 
 def _as_link(

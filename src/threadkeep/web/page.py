@@ -66,7 +66,8 @@ def page_routes(pages: Iterable[Page]) -> list[Route]:
     return routes
 
 
-def _visit(request: Request) -> Visit:
+def visit_of(request: Request) -> Visit:
+    """Give what a page is made of for a request."""
     stores: Stores = request.app.state.stores
     zone = ZoneInfo(stores.home.zone)
     return Visit(stores, request.path_params, request.query_params, now_ms(), zone)
@@ -74,7 +75,7 @@ def _visit(request: Request) -> Visit:
 
 def _twin(page: Page) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
-        data = await run_in_threadpool(page.load, _visit(request))
+        data = await run_in_threadpool(page.load, visit_of(request))
         return await run_in_threadpool(json_answer, request, data)
 
     return answer
@@ -92,7 +93,7 @@ def _shown(page: Page) -> Callable[[Request], Any]:
 
 def _render(page: Page, request: Request) -> Response:
     began = time.perf_counter()
-    data = page.load(_visit(request))
+    data = page.load(visit_of(request))
     renderer: Renderer = request.app.state.renderer
     values = data if isinstance(data, dict) else msgspec.structs.asdict(data)
     around = {"title": page.title, "path": request.url.path, "query": dict(request.query_params)}

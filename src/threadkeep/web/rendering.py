@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from threadkeep.web import wording
+from threadkeep.web import blocks, drawing, markup, wording
 
 
 class Renderer:
@@ -24,7 +24,8 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.globals["asset"] = asset
-        self._environment.filters |= wording.filters(zone)
+        self._environment.globals |= drawing.helpers(zone)
+        self._environment.filters |= wording.filters(zone) | markup.filters() | blocks.filters()
 
     def render(self, template: str, values: Mapping[str, Any], *, piece: bool = False) -> str:
         """Fill a template; of a piece only its block `content`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from threadkeep import ChatStore, History, SessionDB
 from threadkeep.home import Home
 from threadkeep.home.browsing import Browse, open_browse
+from threadkeep.home.streaming import Replies
 
 if TYPE_CHECKING:
     from threadkeep.home.recalled import Memory
@@ -44,6 +45,11 @@ class Stores:
     def chat(self) -> ChatStore:
         """Give the chat store; it is begun if there is none."""
         return self._once("chat", self.home.chat)
+
+    def replies(self) -> Replies:
+        """Give what follows the replies that are recorded in the chat store."""
+        chat = self.chat()
+        return self._once("replies", lambda: Replies(chat))
 
     def state(self) -> SessionDB:
         """Give the state store; it is begun if there is none."""

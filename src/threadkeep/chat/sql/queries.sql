@@ -280,6 +280,10 @@ UPDATE tk_runs SET ended_at = :ended_at, end_reason = :end_reason, finish_reason
   error_text = :error_text
 WHERE id = :id;
 
+-- name: ask_to_stop
+-- Before a run has an end, its error text is the reason why somebody wants it to stop.
+UPDATE tk_runs SET error_text = :reason WHERE id = :id AND ended_at IS NULL;
+
 -- name: set_run_usage
 UPDATE tk_runs SET usage_json = :usage_json, cost_usd = :cost_usd WHERE id = :id;
 
@@ -532,3 +536,15 @@ SELECT run_id FROM tk_recordings WHERE message_id = :message_id;
 -- Whether the journal still has the message from its beginning, or from a base, on.
 SELECT 1 FROM chat_events WHERE stream_id = :stream_id AND message_id = :message_id
   AND (kind = 'base' OR (kind IN ('chunk', 'snapshot') AND seq <= :seq)) LIMIT 1;
+
+-- name: replay_after
+-- The number before the first chunk of what is recorded of a message now: a message that was taken
+-- up again has a base there.
+SELECT coalesce(max(CASE kind WHEN 'base' THEN seq END), min(seq) - 1, 0) FROM chat_events
+WHERE stream_id = :stream_id AND message_id = :message_id AND kind IN ('base', 'chunk');
+
+-- name: message_base
+-- What a message was when it was taken up again.
+SELECT data_json FROM chat_events
+WHERE stream_id = :stream_id AND message_id = :message_id AND kind = 'base'
+ORDER BY seq DESC LIMIT 1;

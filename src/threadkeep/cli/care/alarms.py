@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from threadkeep.cli.command import PROBLEMS, Call, group, store_command
+from threadkeep.cli.groups import alias
 from threadkeep.cli.history.words import when
 from threadkeep.cli.output import counted, document, note, table
 
@@ -63,7 +64,7 @@ def prune(call: Call) -> None:
         note(f"{counted(count, 'alarm')} put away")
 
 
-for _command in (list_, ack, prune):
+for _command in (list_, alias(list_, "ls"), ack, prune):
     alarms.add_command(_command)
 
 

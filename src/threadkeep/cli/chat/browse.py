@@ -6,19 +6,22 @@ from threadkeep import Hit, Session
 from threadkeep.cli.chat.words import local_time, model_name, money
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.complete import complete_session
+from threadkeep.cli.options import limit_option, since_option
 from threadkeep.cli.output import (
     document,
     facts,
     is_terminal,
     note,
     one_line,
+    paging,
     size_text,
     table,
     write,
     write_pieces,
 )
+from threadkeep.cli.times import read_times
 from threadkeep.cli.wrap import Piece, marked
-from threadkeep.home import iso, now_ms, parse_duration
+from threadkeep.home import iso
 
 _NAME = 16  # a terminal shows so much of the name of an agent or a model
 
@@ -30,7 +33,7 @@ _NAME = 16  # a terminal shows so much of the name of an agent or a model
 @click.option("--archived", is_flag=True, help="Only archived sessions.")
 @click.option("--all", "everything", is_flag=True, help="Archived ones and side branches too.")
 @click.option("--title", metavar="TEXT", help="Only sessions with this in their title.")
-@click.option("--limit", default=50, show_default=True, help="How many, at most 500.")
+@limit_option(50, "How many, at most 500.")
 @click.option("--cursor", help="Go on where the page before ended.")
 def ls(
     call: Call,
@@ -56,14 +59,18 @@ def ls(
             limit=limit,
             cursor=cursor,
         )
+    more = page.next_cursor
     if call.as_json:
-        call.answer("sessions", sessions=page.items, next_cursor=page.next_cursor)
+        call.answer("sessions", sessions=page.items, next_cursor=more)
+        if more is not None and call.as_lines:
+            note(f"there are more: --cursor {more}")
         return
     columns = ("id", "updated", "agent", "model", "tokens", "cost", "title")
     spare = ("cost", "model", "tokens", "agent", "updated")
-    table(columns, map(_row, page.items), wide="title", spare=spare)
-    if page.next_cursor is not None:
-        note(f"there are more: --cursor {page.next_cursor}")
+    with paging(wanted=call.pager):
+        table(columns, map(_row, page.items), wide="title", spare=spare)
+    if more is not None:
+        note(f"there are more: --cursor {more}")
     elif not page.items:
         note("no session matches; --all lists archived ones and side branches too")
 
@@ -88,9 +95,9 @@ def _row(session: Session) -> tuple[str, ...]:
 @click.option("--session", shell_complete=complete_session, help="Only in this session.")
 @click.option("--agent", help="Only in sessions of this agent.")
 @click.option("--role", type=click.Choice(["user", "assistant", "system"]), help="Who said it.")
-@click.option("--since", metavar="AGE", help="Only messages younger than this: 12h, 7d, 2w.")
+@since_option()
 @click.option("--all", "everything", is_flag=True, help="Archived and rewound messages too.")
-@click.option("--limit", default=20, show_default=True, help="How many, at most 200.")
+@limit_option(20, "How many, at most 200.")
 def search(
     call: Call,
     *,
@@ -111,14 +118,15 @@ def search(
             role=role,
             archived=everything,
             hidden=everything,
-            since=None if since is None else now_ms() - parse_duration(since),
+            since=read_times(since, None)[0],
             limit=limit,
         )
     if call.as_json:
         call.answer("hits", hits=hits)
         return
-    for hit in hits:
-        _show_hit(hit)
+    with paging(wanted=call.pager):
+        for hit in hits:
+            _show_hit(hit)
     if not hits:
         note("nothing found")
 

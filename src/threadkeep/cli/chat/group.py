@@ -1,8 +1,7 @@
 """The group that holds the commands of the chat store."""
 
-import click
-
 from threadkeep.cli.command import group
+from threadkeep.cli.options import db_option
 
 
 @group(
@@ -11,7 +10,7 @@ from threadkeep.cli.command import group
     "curl -sN … | threadkeep chat record --agent build",
     "threadkeep chat --db ./other.db show last",
 )
-@click.option("--db", metavar="PATH", help="Use this chat file.")
+@db_option("Use this chat file.")
 def chat() -> None:
     """Conversations: list, read, search, follow, record, branch and keep them.
 

@@ -9,13 +9,15 @@ import msgspec
 
 from threadkeep import __version__
 from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command
+from threadkeep.cli.complete import complete_harness
 from threadkeep.cli.ending import ended_by_signals, need_reader
 from threadkeep.cli.history.live import progress_bar, speed_text, without_log
-from threadkeep.cli.history.opening import comparing, read_times, short_id
+from threadkeep.cli.history.opening import comparing, short_id
 from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
 from threadkeep.cli.history.words import one_name, project_of
 from threadkeep.cli.memory.learning import learn_from_it, tell_learned
 from threadkeep.cli.observed.collecting import Collected, collect_reports, tell_collected
+from threadkeep.cli.options import folder_option, since_option
 from threadkeep.cli.output import (
     counted,
     document,
@@ -27,6 +29,7 @@ from threadkeep.cli.output import (
     warn,
     write,
 )
+from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
@@ -42,9 +45,7 @@ _COLUMNS = (
 _SPARE = ("bad lines", "lines", "unknown types", "found")
 _TITLE = 50
 
-user_home_option = click.option(
-    "--user-home", metavar="DIR", help="Look below this folder, not below your own home."
-)
+user_home_option = folder_option("--user-home", "Look below this folder, not below your own home.")
 
 
 @store_command(
@@ -55,15 +56,18 @@ user_home_option = click.option(
 )
 @click.option(
     "--source",
+    "--harness",
+    "--agent",
     "sources",
     multiple=True,
     metavar="NAME",
+    shell_complete=complete_harness,
     help="Only this program; `threadkeep sources` names them. A part of one means all of it.",
 )
-@click.option("--since", metavar="TIME", help="Only logs touched since a date, or within: 12h, 7d.")
+@since_option("Only logs touched since a date, or within: 12h, 7d.")
 @user_home_option
 @click.option("--dry-run", is_flag=True, help="Say which logs have something new, read none.")
-@click.option("--quiet", is_flag=True, help="Show errors only.")
+@click.option("-q", "--quiet", is_flag=True, help="Show errors only.")
 @click.option("--or-demo", is_flag=True, help="Where no agent has left a log, show a demo history.")
 def capture(
     call: Call,

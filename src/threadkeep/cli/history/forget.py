@@ -7,8 +7,10 @@ import click
 from threadkeep.cli.command import Call, confirm, store_command
 from threadkeep.cli.complete import complete_captured
 from threadkeep.cli.history.live import progress_bar
-from threadkeep.cli.history.opening import find, looking, read_times
+from threadkeep.cli.history.opening import find, looking
+from threadkeep.cli.options import harness_option, project_option, since_option, until_option
 from threadkeep.cli.output import counted, document, note, one_line, warn, write
+from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
@@ -38,11 +40,11 @@ _EXAMPLE = 160
     shell_complete=complete_captured,
     help="These sessions, by id.",
 )
-@click.option("--project", metavar="P", help="All sessions of this project.")
-@click.option("--since", metavar="TIME", help="With --until: all that happened in this time.")
-@click.option("--until", metavar="TIME", help="A date, or an age: 12h, 7d.")
+@project_option("All sessions of this project.")
+@since_option("With --until: all that happened in this time.")
+@until_option("A date, or an age: 12h, 7d.")
 @click.option("--pattern", metavar="REGEX", help="Every line in which this is found.")
-@click.option("--harness", metavar="NAME", help="Of that, only what is of this program.")
+@harness_option("Of that, only what is of this program.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(

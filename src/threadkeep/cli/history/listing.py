@@ -8,7 +8,8 @@ import click
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import among_options, looking, read_among, short_id
 from threadkeep.cli.history.words import one_name, project_of, session_json, when
-from threadkeep.cli.output import (is_terminal, note, one_line, paging, table)
+from threadkeep.cli.options import limit_option
+from threadkeep.cli.output import is_terminal, note, one_line, paging, table
 
 if TYPE_CHECKING:
     from threadkeep.home.captured import History, Session
@@ -31,7 +32,7 @@ _ALL = 2**31
 @among_options
 @click.option("--branch", metavar="B", help="Only on this git branch.")
 @click.option("--all", "everything", is_flag=True, help="Subagents and internal threads, too.")
-@click.option("--limit", default=30, show_default=True, help="How many; -1 for all.")
+@limit_option(30, "How many; -1 for all.")
 def sessions(
     call: Call, *, branch: str | None, everything: bool, limit: int, **chosen: Any
 ) -> None:

@@ -1,8 +1,8 @@
 """How the commands of the captured history open it, and which sessions they are asked about."""
 
+import re
 import shlex
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +12,18 @@ import click
 
 from threadkeep.cli.command import Call, Function
 from threadkeep.cli.complete import complete_captured
-from threadkeep.cli.state.words import moment
-from threadkeep.errors import Conflict, NotFound
+from threadkeep.cli.options import harness_option, project_option, since_option, until_option
+from threadkeep.cli.output import one_line
+from threadkeep.cli.times import read_times
+from threadkeep.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
     from threadkeep.home.captured import Among, History, Session
 
 _LAST = "last"
+_LOOKED_AT = 5000  # sessions, for a title
+_SHOWN = 5
+_REF = re.compile(r"(?:message|command|visit|page|run|node|lesson|commit):\d+")
 _SHORT = (8, 13, 18, 23)  # ids are cut where the groups of a UUID end
 
 
@@ -53,20 +58,48 @@ def comparing(call: Call, user_home: str | None) -> Iterator["History"]:
 
 def session_argument(function: Function) -> Function:
     """Add the argument that names a session, and the option that tells programs apart."""
-    harness = click.option("--harness", metavar="NAME", help="The program that the session is of.")
+    harness = harness_option("The program that the session is of.")
     return click.argument("session", shell_complete=complete_captured)(harness(function))
 
 
 def find(history: "History", name: str, harness: str | None) -> "Session":
-    """Give the session that is meant: an id or its beginning, `program:id`, or `last`."""
+    """Give the session that is meant: an id or its beginning, `program:id`, a title, or `last`."""
     if name != _LAST:
-        return history.find(name, harness)
+        return _named(history, name, harness)
     from threadkeep.home.captured import Among
 
     newest = history.sessions(Among(harness=harness), limit=1)
     if not newest:
         raise NotFound("no session was captured yet", hint="`threadkeep capture` brings them in")
     return newest[0]
+
+
+def _named(history: "History", name: str, harness: str | None) -> "Session":
+    try:
+        return history.find(name, harness)
+    except NotFound:
+        if _REF.fullmatch(name):
+            msg = f"{name!r} names one message or event, not a session"
+            raise Invalid(msg, hint=f"`threadkeep open {name}` opens it") from None
+        found = _titled(history, name, harness)
+        if not found:
+            raise
+    if len(found) == 1:
+        return found[0]
+    ids = ", ".join(f"{one.harness}:{one.session_id}" for one in found[:_SHOWN])
+    raise Conflict(f"several sessions are called {name!r}: {ids}", hint="give the id of one")
+
+
+def _titled(history: "History", name: str, harness: str | None) -> list["Session"]:
+    """Find sessions by their title, or by a beginning of it, among the latest ones."""
+    from threadkeep.home.captured import Among
+
+    wanted = name.casefold()
+    latest = history.sessions(Among(harness=harness), everything=True, limit=_LOOKED_AT)
+    named = [(one_line(one.name).casefold(), one) for one in latest]
+    return [one for called, one in named if called == wanted] or [
+        one for called, one in named if wanted and called.startswith(wanted)
+    ]
 
 
 def short_id(history: "History", session: "Session") -> str:
@@ -99,10 +132,10 @@ def typed(call: Call, *words: str) -> str:
 def among_options(function: Function) -> Function:
     """Add the options that choose sessions: program, project, time."""
     options: list[Callable[[Function], Function]] = [
-        click.option("--harness", metavar="NAME", help="Only of this program, such as codex."),
-        click.option("--project", metavar="P", help="Only of this folder, or of its last name."),
-        click.option("--since", metavar="TIME", help="Not before this date, or younger than: 7d."),
-        click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d."),
+        harness_option(),
+        project_option(),
+        since_option(),
+        until_option(),
     ]
     for option in reversed(options):
         function = option(function)
@@ -122,13 +155,3 @@ def read_among(
 
     first, last = read_times(since, until)
     return Among(harness=harness, project=project, since=first, until=last, **more)
-
-
-def read_times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """Read a span of time as milliseconds; a date as its end means the whole day."""
-    now = time.time()
-    first, last = moment(since, now), moment(until, now, end=True)
-    return (
-        None if first is None else int(first * 1000),
-        None if last is None else int(last * 1000) + 1,
-    )

@@ -15,7 +15,8 @@ from threadkeep.cli.history.opening import (
     typed,
 )
 from threadkeep.cli.history.words import Json, one_name, project_of, session_json, when
-from threadkeep.cli.output import (note, one_line, paging, write, write_pieces)
+from threadkeep.cli.options import limit_option
+from threadkeep.cli.output import note, one_line, paging, write, write_pieces
 from threadkeep.cli.wrap import Piece, marked
 from threadkeep.home.spoken import Kind, Role
 
@@ -38,7 +39,7 @@ _TITLE = 60
 @click.option("--kind", type=click.Choice(get_args(Kind)), help="What it is.")
 @click.option("--session", shell_complete=complete_captured, help="Only in this session.")
 @click.option("--newest", is_flag=True, help="The newest first, not the best.")
-@click.option("--limit", default=10, show_default=True, help="How many.")
+@limit_option(10)
 def search(
     call: Call,
     *,

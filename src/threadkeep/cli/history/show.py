@@ -78,8 +78,8 @@ def show(
 ) -> None:
     """Show a captured session: facts and tokens, then all that was asked, answered and done.
 
-    SESSION is an id or the beginning of one, `program:id`, or `last`. With --json every entry is
-    there, whole.
+    SESSION is an id or the beginning of one, `program:id`, a title, or `last`. With --json every
+    entry is there, whole.
     """
     view = View(tools=not no_tools, reasoning=reasoning, full=full, at=at)
     with looking(call) as history:

@@ -5,6 +5,7 @@ import click
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.mail.group import containing, looking, message_ref, session_argument
 from threadkeep.cli.mail.words import mail_json, place_text, words_of
+from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, note, table, write
 from threadkeep.errors import Invalid
 from threadkeep.home.mail import Container, Mail, poll as poll_mail
@@ -16,7 +17,7 @@ from threadkeep.home.mail import Container, Mail, poll as poll_mail
 @session_argument
 @click.option("--claim", is_flag=True, help="Take the mail in hand; then `ack` says how it went.")
 @click.option("--first", is_flag=True, help="As at a start: with mail for the moment of waking.")
-@click.option("--limit", default=10, show_default=True, help="At most so many.")
+@limit_option(10, "At most so many.")
 def poll(call: Call, *, session: str, claim: bool, first: bool, limit: int) -> None:
     """Show the mail that waits for the agent, the oldest first, as the agent would get it."""
     ctx = looking(call, session)

@@ -19,7 +19,8 @@ from threadkeep.cli.mail.words import (
     state_pieces,
     when,
 )
-from threadkeep.cli.output import json_line, note, one_line, table, warn, write_pieces
+from threadkeep.cli.options import limit_option
+from threadkeep.cli.output import json_line, note, one_line, paging, table, warn, write_pieces
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import now_ms
 from threadkeep.home.mail import (
@@ -60,7 +61,7 @@ _STATES = (
 @click.option("--status", type=click.Choice(_STATES), help="Only mail that is in this state.")
 @click.option("--in", "only_in", is_flag=True, help="Only mail to the agent.")
 @click.option("--out", "only_out", is_flag=True, help="Only mail from the agent.")
-@click.option("--limit", default=50, show_default=True, help="The newest so many; -1 for all.")
+@limit_option(50, "The newest so many; -1 for all.")
 @click.option("--all", "closed", is_flag=True, help="Without SESSION: closed ones, too.")
 def ls(
     call: Call,
@@ -88,7 +89,8 @@ def ls(
         return
     columns = ("in", "out", "when", "kind", "state", "place", "text")
     spare = ("place", "when", "kind")
-    table(columns, [_letter_row(one) for one in found], wide="text", spare=spare)
+    with paging(wanted=call.pager):
+        table(columns, [_letter_row(one) for one in found], wide="text", spare=spare)
     if not found:
         note("no mail is like that" if status or direction else "there is no mail yet")
 

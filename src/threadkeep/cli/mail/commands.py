@@ -1,5 +1,6 @@
 """`threadkeep mail`: the commands of the mailbox."""
 
+from threadkeep.cli.groups import alias
 from threadkeep.cli.mail.agent import ack, poll
 from threadkeep.cli.mail.browse import ls, tail, trace
 from threadkeep.cli.mail.care import pause, sweep, verify
@@ -16,4 +17,7 @@ __all__ = ["mail"]
 for _command in (new, ls, send, poll, ack, tail, trace, retry, pause, verify, sweep, serve):
     mail.add_command(_command)
 for _command in (next_, echo, demo):
+    mail.add_command(_command)
+# One name for the same thing in all stores.
+for _command in (alias(verify, "check"),):
     mail.add_command(_command)

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from threadkeep.cli.command import Call, command
+from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import table
 from threadkeep.errors import Invalid
 from threadkeep.home import iso, now_ms
@@ -23,17 +24,17 @@ _MOST = 1000
 @click.argument("expr", metavar="EXPR")
 @click.option("--tz", metavar="ZONE", help="The time zone EXPR is meant in; else this machine's.")
 @click.option("--after", metavar="TIME", help="The first one after this time; else after now.")
-@click.option("-n", "count", default=3, show_default=True, help="How many.")
-def next_(call: Call, *, expr: str, tz: str | None, after: str | None, count: int) -> None:
+@limit_option(3)
+def next_(call: Call, *, expr: str, tz: str | None, after: str | None, limit: int) -> None:
     """Show the next times a recurring task with the cron expression EXPR is due.
 
     One a line: in UTC, then as the clock on the wall shows it in the zone.
     """
-    if not 0 < count <= _MOST:
-        raise Invalid(f"-n is {count}", hint=f"ask for 1 to {_MOST} times")
+    if not 0 < limit <= _MOST:
+        raise Invalid(f"-n is {limit}", hint=f"ask for 1 to {_MOST} times")
     zone = call.home.zone_named(tz)
     start = now_ms() if after is None else parse_moment(after, zone)
-    found = next_times(expr, start, zone, count)
+    found = next_times(expr, start, zone, limit)
     if call.as_json:
         due = [_utc(one) for one in found]
         call.answer("next", **{"expr": expr, "tz": zone, "from": iso(start), "next": due})

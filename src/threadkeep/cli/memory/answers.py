@@ -9,6 +9,7 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import typed
 from threadkeep.cli.history.words import when
 from threadkeep.cli.memory.asking import filter_options, read_filters, remembering
+from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, note, one_line, write
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _STEP = 160
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
-@click.option("--limit", default=8, show_default=True, help="How many passages at most.")
+@limit_option(8, "How many passages at most.")
 @click.option("--no-model", is_flag=True, help="Quote only, even where a model is configured.")
 def ask(call: Call, *, words: tuple[str, ...], limit: int, no_model: bool, **chosen: Any) -> None:
     """Answer a question with passages that were really said, each with the place it stands at.
@@ -70,7 +71,7 @@ def _place(one: "Citation") -> str:
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
-@click.option("--limit", default=5, show_default=True, help="How many.")
+@limit_option(5)
 def fixed(call: Call, *, words: tuple[str, ...], limit: int, **chosen: Any) -> None:
     """Find how an error was ended before: the next success of the same command.
 
@@ -115,7 +116,7 @@ def _step(step: "Step") -> str:
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
-@click.option("--limit", default=8, show_default=True, help="How many things at most.")
+@limit_option(8, "How many things at most.")
 @click.option("--max-chars", default=4000, show_default=True, help="How long it may be.")
 def context(
     call: Call, *, words: tuple[str, ...], limit: int, max_chars: int, **chosen: Any

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from threadkeep.cli.command import Call, Function
-from threadkeep.cli.history.opening import read_times, typed
+from threadkeep.cli.history.opening import typed
+from threadkeep.cli.options import harness_option, project_option, since_option, until_option
 from threadkeep.cli.output import warn
+from threadkeep.cli.times import read_times
 from threadkeep.errors import Busy, ReadOnly
 from threadkeep.home.spoken import Filters, HitKind, Outcome, Role
 
@@ -49,13 +51,13 @@ def _opened(call: Call) -> "Memory":
 def filter_options(function: Function) -> Function:
     """Add the options that say what a hit must be."""
     options: list[Callable[[Function], Function]] = [
-        click.option("--project", metavar="P", help="Only of this folder, or of its last name."),
+        project_option(),
         click.option(
             "--source", metavar="S", help="Only from: shell, agent, browser, ci, or a program."
         ),
-        click.option("--harness", metavar="NAME", help="Only of this program, such as codex."),
-        click.option("--since", metavar="TIME", help="Not before this date, or younger than: 7d."),
-        click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d."),
+        harness_option(),
+        since_option(),
+        until_option(),
         click.option("--branch", metavar="B", help="Only on this branch."),
         click.option("--entity", metavar="E", help="Only what mentions this file, tool or name."),
         click.option(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "threadkeep enrich --upgrade 20",
     "threadkeep enrich --no-model --json",
 )
-@click.option("--limit", type=int, help="At most so many segments, commands, pages and runs.")
+@click.option("-n", "--limit", type=int, help="At most so many segments, commands, pages and runs.")
 @click.option(
     "--upgrade",
     type=click.IntRange(0),
@@ -111,7 +111,7 @@ def tell_enriched(done: "Enriched") -> None:
     "threadkeep embed",
     "threadkeep embed --anew",
 )
-@click.option("--limit", type=int, help="At most so many.")
+@click.option("-n", "--limit", type=int, help="At most so many.")
 @click.option("--anew", is_flag=True, help="Drop all vectors first, as after a change of model.")
 def embed(call: Call, *, limit: int | None, anew: bool) -> None:
     """Make the vectors by which things are found that say the same in other words.

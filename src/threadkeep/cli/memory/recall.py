@@ -13,8 +13,10 @@ from threadkeep.cli.memory.asking import (
     remembering,
 )
 from threadkeep.cli.memory.opened import show_opened
-from threadkeep.cli.output import (document, note, one_line, paging, write, write_pieces)
+from threadkeep.cli.options import limit_option
+from threadkeep.cli.output import document, note, one_line, paging, write, write_pieces
 from threadkeep.cli.wrap import Piece, marked
+from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from threadkeep.home.recalled import Found, Hit, Why
 
 _TITLE = 70
-
-limit_option = click.option("--limit", default=10, show_default=True, help="How many.")
 
 
 @store_command(
@@ -36,7 +36,7 @@ limit_option = click.option("--limit", default=10, show_default=True, help="How 
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
-@limit_option
+@limit_option(10)
 @click.option("--explain", is_flag=True, help="Say why each hit stands where it does.")
 def recall(call: Call, *, words: tuple[str, ...], limit: int, explain: bool, **chosen: Any) -> None:
     """Find WORDS in everything: messages, commands, pages, CI, and what was learned from them.
@@ -59,7 +59,7 @@ def recall(call: Call, *, words: tuple[str, ...], limit: int, explain: bool, **c
 )
 @click.argument("ref")
 @filter_options
-@limit_option
+@limit_option(10)
 def similar(call: Call, *, ref: str, limit: int, **chosen: Any) -> None:
     """Find what is like REF: a hit that another question gave, or any text."""
     filters = read_filters(**chosen)
@@ -75,7 +75,11 @@ def similar(call: Call, *, ref: str, limit: int, **chosen: Any) -> None:
 def open_(call: Call, *, ref: str, around: int, full: bool) -> None:
     """Show what is behind REF, whole, with what stands around it."""
     with remembering(call) as memory:
-        opened = memory.open(ref, around=max(around, 0))
+        try:
+            opened = memory.open(ref, around=max(around, 0))
+        except Invalid as error:
+            hint = f"{error.hint}; `threadkeep show {ref}` opens a session"
+            raise Invalid(error.message, hint=error.hint if ":" in ref else hint) from None
     if call.as_json:
         document(opened=opened)
         return

@@ -7,10 +7,12 @@ from zoneinfo import ZoneInfo
 import click
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.opening import read_times, typed
+from threadkeep.cli.history.opening import typed
 from threadkeep.cli.history.words import when
 from threadkeep.cli.memory.asking import remembering
-from threadkeep.cli.output import (note, one_line, paging, table)
+from threadkeep.cli.options import limit_option, project_option, since_option, until_option
+from threadkeep.cli.output import note, one_line, paging, table
+from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
@@ -27,11 +29,11 @@ _COLUMNS = ("when", "what", "text", "ref")
     lists=True,
     pages=True,
 )
-@click.option("--project", metavar="P", help="Only of this folder, or of its last name.")
+@project_option()
 @click.option("--day", metavar="DATE", help="One day: 2026-03-01, today or yesterday.")
-@click.option("--since", metavar="TIME", help="Not before this date, or younger than: 7d.")
-@click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d.")
-@click.option("--limit", default=200, show_default=True, help="The latest so many.")
+@since_option()
+@until_option()
+@limit_option(200, "The latest so many.")
 def timeline(
     call: Call,
     *,

@@ -11,7 +11,8 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import typed
 from threadkeep.cli.history.words import Json, when
 from threadkeep.cli.observed.folding import printed
-from threadkeep.cli.output import note, one_line, table, write
+from threadkeep.cli.options import limit_option
+from threadkeep.cli.output import note, one_line, paging, table, write
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def pending_lines(one: "Pending") -> Iterator[str]:
 )
 @click.argument("run", required=False, type=int)
 @click.option("--repo", metavar="R", help="Only of this one: owner/name.")
-@click.option("--limit", default=20, show_default=True, help="How many; -1 for all.")
+@limit_option(20, "How many; -1 for all.")
 @click.option("--full", is_flag=True, help="All that is kept of the logs of a RUN.")
 def runs(call: Call, *, run: int | None, repo: str | None, limit: int, full: bool) -> None:
     """List runs that are known, the latest first; or show one RUN with its jobs and errors."""
@@ -171,7 +172,7 @@ def _show_job(job: "Job", *, full: bool) -> None:
 @click.option("--repo", metavar="R", help="Only of this one: owner/name.")
 @click.option("--path", metavar="P", help="Only about this file or folder.")
 @click.option("--tool", metavar="T", help="Only what this tool found, such as ruff.")
-@click.option("--limit", default=10, show_default=True, help="How many; -1 for all.")
+@limit_option(10, "How many; -1 for all.")
 def lessons(
     call: Call, *, repo: str | None, path: str | None, tool: str | None, limit: int
 ) -> None:
@@ -184,8 +185,9 @@ def lessons(
     if call.as_json:
         call.answer("lessons", lessons=found)
         return
-    for one in found:
-        _show_lesson(call, one)
+    with paging(wanted=call.pager):
+        for one in found:
+            _show_lesson(call, one)
     if not found:
         is_chosen = repo or path or tool
         note("no lesson is like that" if is_chosen else _NO_LESSON)

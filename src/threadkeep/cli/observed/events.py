@@ -8,10 +8,11 @@ import msgspec
 
 from threadkeep.cli.chat.words import duration
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.opening import read_times
 from threadkeep.cli.history.words import Json, folded, when
 from threadkeep.cli.observed.folding import printed
-from threadkeep.cli.output import is_terminal, note, one_line, table, warn, write
+from threadkeep.cli.options import limit_option, project_option, since_option, until_option
+from threadkeep.cli.output import is_terminal, note, one_line, paging, table, warn, write
+from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
@@ -46,15 +47,15 @@ class _Detail(NamedTuple):
 )
 @click.argument("text", required=False)
 @click.option("--session", metavar="ID", help="Of this session: its number or how its id begins.")
-@click.option("--since", metavar="TIME", help="Not before this date, or younger than: 2h, 7d.")
-@click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d.")
-@click.option("--project", metavar="P", help="Only in folders with this in their path.")
+@since_option()
+@until_option()
+@project_option("Only in folders with this in their path.")
 @click.option("--failed", is_flag=True, help="Only commands that ended with an error.")
 @click.option("--kind", type=click.Choice(["shell", "claude-tool"]), help="Who ran it.")
 @click.option("--visits", is_flag=True, help="Pages that were read, not commands.")
 @click.option("--output", is_flag=True, help="What was printed, or the text of the page, too.")
 @click.option("--full", is_flag=True, help="All of that; a terminal shows only a part.")
-@click.option("--limit", default=30, show_default=True, help="How many; -1 for all.")
+@limit_option(30, "How many; -1 for all.")
 def events(
     call: Call, *, visits: bool, output: bool, full: bool, limit: int, **chosen: Any
 ) -> None:
@@ -76,10 +77,9 @@ def events(
     with collected(call.home, call.db) as (observations, trouble):
         if trouble is not None:
             warn(f"what was reported lately is not among them: {trouble.message}")
-        if visits:
-            count = _show_visits(call, observations, chosen, page, detail)
-        else:
-            count = _show_events(call, observations, chosen, page, detail)
+        show = _show_visits if visits else _show_events
+        with paging(wanted=call.pager):
+            count = show(call, observations, chosen, page, detail)
     if call.as_json:
         return
     if not count:

@@ -6,16 +6,11 @@ import click
 
 from threadkeep.cli.command import Call
 from threadkeep.cli.complete import complete_state_session
-from threadkeep.cli.output import (
-    is_terminal,
-    note,
-    one_line,
-    table,
-    write,
-    write_pieces,
-)
+from threadkeep.cli.options import limit_option, since_option, until_option
+from threadkeep.cli.output import is_terminal, note, one_line, paging, table, write, write_pieces
 from threadkeep.cli.state.group import reading, searching, state_command
-from threadkeep.cli.state.words import Json, cost_of, moment, plain, when
+from threadkeep.cli.state.words import Json, cost_of, plain, when
+from threadkeep.cli.times import moment
 from threadkeep.cli.wrap import Piece, marked
 from threadkeep.home import find_state_session, flags_of
 
@@ -36,7 +31,7 @@ _TITLE = 60
 @click.option("--archived", is_flag=True, help="Archived sessions, too.")
 @click.option("--by-activity", is_flag=True, help="The one used last first, not the newest.")
 @click.option("--min-messages", default=0, metavar="N", help="Only with so many messages.")
-@click.option("--limit", default=20, show_default=True, help="How many; -1 for all.")
+@limit_option(20, "How many; -1 for all.")
 @click.option("--offset", default=0, help="Leave out so many at the beginning.")
 def ls(
     call: Call,
@@ -71,7 +66,9 @@ def ls(
         return
     columns = ("id", "last active", "source", "model", "messages", "cost", "title")
     spare = ("cost", "model", "messages", "source", "last active")
-    table(columns, [_row(one, flags[one["id"]]) for one in found], wide="title", spare=spare)
+    rows = [_row(one, flags[one["id"]]) for one in found]
+    with paging(wanted=call.pager):
+        table(columns, rows, wide="title", spare=spare)
     if not found:
         note("no session matches; --children and --archived list more")
     elif len(found) == limit:
@@ -110,8 +107,8 @@ def _row(session: Json, flags: Json) -> tuple[str, ...]:
 @click.option("--source", "sources", multiple=True, help="Only in sessions of this source.")
 @click.option("--exclude-source", "excluded", multiple=True, help="Not in those of this source.")
 @click.option("--role", "roles", multiple=True, help="Who said it: user, assistant, tool, …")
-@click.option("--since", metavar="TIME", help="Not before this date, or younger than: 12h, 7d.")
-@click.option("--until", metavar="TIME", help="Up to this date, or older than: 12h, 7d.")
+@since_option()
+@until_option()
 @click.option(
     "--sort",
     type=click.Choice(["rank", "newest", "oldest"]),
@@ -120,7 +117,7 @@ def _row(session: Json, flags: Json) -> tuple[str, ...]:
     help="What comes first.",
 )
 @click.option("--session", shell_complete=complete_state_session, help="Only in this session.")
-@click.option("--limit", default=20, show_default=True, help="How many; -1 for all.")
+@limit_option(20, "How many; -1 for all.")
 @click.option("--offset", default=0, help="Leave out so many at the beginning.")
 def search(
     call: Call,
@@ -161,8 +158,9 @@ def search(
             "hits", hits=[plain({**hit, "title": titles[hit["session_id"]]}) for hit in hits]
         )
         return
-    for hit in hits:
-        _show_hit(hit, titles[hit["session_id"]])
+    with paging(wanted=call.pager):
+        for hit in hits:
+            _show_hit(hit, titles[hit["session_id"]])
     if not hits:
         note("nothing found")
 

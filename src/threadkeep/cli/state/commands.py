@@ -1,5 +1,6 @@
 """`threadkeep state`: the commands of the state store."""
 
+from threadkeep.cli.groups import alias
 from threadkeep.cli.state.browse import ls, search
 from threadkeep.cli.state.care import check, compact, prune, reindex, rm, sizes
 from threadkeep.cli.state.group import state
@@ -13,4 +14,7 @@ __all__ = ["state"]
 for _command in (ls, show, search, stats, lineage, title, pin, unpin, archive, rewind, undo):
     state.add_command(_command)
 for _command in (export, import_, rm, prune, compact, sizes, check, reindex):
+    state.add_command(_command)
+# One name for the same thing in all stores.
+for _command in (alias(check, "verify"), alias(sizes, "size")):
     state.add_command(_command)

@@ -7,6 +7,7 @@ import click
 from threadkeep import SessionDB
 from threadkeep.cli.command import Call, Function, command, group
 from threadkeep.cli.complete import complete_state_session
+from threadkeep.cli.options import db_option
 from threadkeep.cli.output import counted, note
 from threadkeep.errors import ReadOnly, SchemaMismatch
 from threadkeep.home import is_adopted
@@ -21,7 +22,7 @@ _LARGE = 50_000
     'threadkeep state search "error: timeout" --since 7d',
     "threadkeep state --db ~/.hermes/state.db stats",
 )
-@click.option("--db", metavar="PATH", help="Use this state file.")
+@db_option("Use this state file.")
 def state() -> None:
     """Session history, in Hermes Agent's own file format: list, read, search and keep it.
 
@@ -35,7 +36,7 @@ def state_command(
     """Make a function a command that works on a state file, which `--db` may name."""
 
     def decorate(function: Function) -> click.Command:
-        option = click.option("--db", metavar="PATH", help="Use this state file.")
+        option = db_option("Use this state file.")
         return command(name, *examples, lists=lists, pages=pages)(option(function))
 
     return decorate

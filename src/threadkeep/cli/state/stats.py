@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from threadkeep.cli.command import Call
+from threadkeep.cli.options import limit_option, until_option
 from threadkeep.cli.output import (
     facts,
     is_terminal,
@@ -19,7 +20,8 @@ from threadkeep.cli.output import (
     write,
 )
 from threadkeep.cli.state.group import reading, state_command
-from threadkeep.cli.state.words import Json, cost_of, moment, plain
+from threadkeep.cli.state.words import Json, cost_of, plain
+from threadkeep.cli.times import moment
 
 _COUNTERS: Final = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
@@ -51,9 +53,9 @@ _LEAST: Final = 10
     help="What the bars measure.",
 )
 @click.option("--since", metavar="TIME", help=f"A date, or an age.  [by day: {_DAYS}, else all]")
-@click.option("--until", metavar="TIME", help="A date, or an age.")
+@until_option("A date, or an age.")
 @click.option("--source", help="Only sessions of this source.")
-@click.option("--limit", default=40, show_default=True, help="How many bars; not for days.")
+@limit_option(40, "How many bars; not for days.")
 def stats(
     call: Call,
     *,

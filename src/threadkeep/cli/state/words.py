@@ -1,18 +1,15 @@
 """Times, amounts and values of the state store in words, and values that JSON can hold."""
 
 import math
-from datetime import date, datetime, time
 from typing import Any
 
 from threadkeep.cli.chat.words import local_time, money
 from threadkeep.cli.output import is_terminal, json_text
-from threadkeep.errors import Invalid
 from threadkeep.home import iso, parse_duration
 
 Json = dict[str, Any]
 
 _DAY_MS = 86_400_000
-_NAMED = "write a date (2026-01-15), a time (2026-01-15T10:30) or an age (12h, 7d, 2w)"
 
 
 def when(seconds: Any) -> str:
@@ -23,36 +20,6 @@ def when(seconds: Any) -> str:
         return (local_time if is_terminal() else iso)(int(seconds * 1000))
     except (OverflowError, ValueError, OSError):
         return f"{seconds:g} s since 1970"
-
-
-def moment(text: str | None, now: float, *, end: bool = False) -> float | None:
-    """Read a point in time: an age counts back from `now`, a date is a local day.
-
-    With `end` a date means its last moment, so that the day itself is included.
-    """
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        try:
-            return now - parse_duration(text) / 1000
-        except Invalid:
-            raise Invalid(f"{text[:40]!r} is no point in time", hint=_NAMED) from None
-    if _is_date(text.strip()):
-        found = datetime.combine(found.date(), time.max if end else time.min)
-    try:
-        return found.timestamp()
-    except (OverflowError, ValueError, OSError):
-        raise Invalid(f"{text[:40]!r} is out of reach", hint=_NAMED) from None
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def days(text: str) -> float:

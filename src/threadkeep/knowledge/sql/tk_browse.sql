@@ -5,7 +5,7 @@ CREATE INDEX IF NOT EXISTS tk_sessions_shown ON tk_sessions (ended_at DESC, id D
   WHERE hidden = 0 AND is_subagent = 0 AND entries > 0;
 CREATE INDEX IF NOT EXISTS tk_sessions_of_agent ON tk_sessions (harness, ended_at DESC, id DESC)
   WHERE hidden = 0 AND is_subagent = 0 AND entries > 0;
-CREATE INDEX IF NOT EXISTS tk_sessions_of_project ON tk_sessions (project, ended_at DESC, id DESC)
+CREATE INDEX IF NOT EXISTS tk_sessions_of_project ON tk_sessions (project, ended_at DESC, id DESC, harness)
   WHERE hidden = 0 AND is_subagent = 0 AND entries > 0;
 CREATE INDEX IF NOT EXISTS tk_sessions_of_model ON tk_sessions (model, ended_at DESC, id DESC)
   WHERE hidden = 0 AND is_subagent = 0 AND entries > 0;

@@ -1,8 +1,49 @@
 """The HTTP API: every verb of the stores and of memory, as JSON."""
 
-from starlette.routing import BaseRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from threadkeep import __version__
+from threadkeep.web.answers import json_answer
+from threadkeep.web.api import (
+    chat,
+    chat_messages,
+    happened,
+    health,
+    history,
+    mail,
+    mail_write,
+    memory,
+    state,
+    state_messages,
+    streams,
+)
+from threadkeep.web.api.answering import routes_of
+from threadkeep.web.api.openapi import document
+from threadkeep.web.api.verb import Verb
+
+VERBS: tuple[Verb, ...] = (
+    *history.VERBS,
+    *memory.VERBS,
+    *happened.VERBS,
+    *chat.VERBS,
+    *chat_messages.VERBS,
+    *state.VERBS,
+    *state_messages.VERBS,
+    *mail.VERBS,
+    *mail_write.VERBS,
+    *health.VERBS,
+)
+DESCRIBED: tuple[Verb, ...] = (*VERBS, *streams.VERBS)
 
 
 def api_routes() -> list[BaseRoute]:
     """Give the routes below /api."""
-    return []
+    return [Route("/openapi.json", _described), *routes_of(VERBS), *streams.ROUTES]
+
+
+async def _described(request: Request) -> Response:
+    """Give the description of the API."""
+    return await run_in_threadpool(lambda: json_answer(request, document(DESCRIBED, __version__)))

@@ -1,10 +1,35 @@
 """The pages of the site."""
 
+from types import ModuleType
+from typing import Final
+
 from starlette.routing import BaseRoute
 
 from threadkeep.web.page import Page
+from threadkeep.web.pages import (
+    exports,
+    health,
+    home,
+    mail,
+    memory,
+    recall,
+    session,
+    sessions,
+    timeline,
+    usage,
+)
 
 __all__ = ["PAGES", "PAGE_ROUTES"]
 
-PAGES: tuple[Page, ...] = ()
-PAGE_ROUTES: tuple[BaseRoute, ...] = ()  # what is no page: downloads, actions of a page
+_MODULES: Final[tuple[ModuleType, ...]] = (
+    *(home, recall, timeline, usage, memory, mail, health),
+    *(exports, sessions, session),
+)
+
+PAGES: Final[tuple[Page, ...]] = tuple(
+    page for module in _MODULES for page in getattr(module, "PAGES", ())
+)
+# What is no page: downloads, actions of a page.
+PAGE_ROUTES: Final[tuple[BaseRoute, ...]] = tuple(
+    route for module in _MODULES for route in getattr(module, "ROUTES", ())
+)

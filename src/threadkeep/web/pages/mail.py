@@ -1,6 +1,7 @@
 """The mailbox pages: all mailboxes, and the letters of one in two columns."""
 
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -52,7 +53,7 @@ async def retry(request: Request) -> Response:
     force = request.query_params.get("force") == "1"
     tried = await run_in_threadpool(try_again, stores.home, session, letter, force=force)
     if request.headers.get(PIECE) == "true":
-        return RedirectResponse(request.url_for("mailbox", session=session).path, 303)
+        return RedirectResponse(f"/mail/{quote(session, safe='')}", 303)
     return json_answer(request, {"letter": letter, "now": tried})
 
 

@@ -1,0 +1,371 @@
+"""Browse: the captured history as surfaces show it, read and never written."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, timedelta, tzinfo
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.sqlite import Database, Tx
+from threadkeep.browse import details, listing, remembered, usages
+from threadkeep.browse.dates import day_of, start_of
+from threadkeep.browse.listing import Around, Matches
+from threadkeep.browse.outlines import Outline, Prompt, read_outline, read_prompts
+from threadkeep.browse.records import (
+    BillingBlock,
+    EntityRow,
+    EntityView,
+    Graph,
+    NodePage,
+    NodeView,
+    ProjectRow,
+    Query,
+    SessionDetail,
+    SessionPage,
+    Spot,
+    Today,
+    UsageReport,
+    Window,
+)
+from threadkeep.browse.sums import tokens_of
+from threadkeep.browse.windows import find_in, position_in, read_window, span
+from threadkeep.capture.archived import ArchivedEntries
+from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.lessons import Lesson, list_lessons
+from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.sources.records import Source
+
+EVERYTHING: Final = Query()
+_KEPT: Final = 32  # answers of each kind that are remembered
+# Entries of a session whose prompts are all read to show one window; of 10,000 that takes 50 ms.
+_READ_WHOLE: Final = 2_000
+_MOST_NEW: Final = 10_000  # entries that one look at what is new goes through
+_SHOWN_TODAY: Final = 20
+
+T = TypeVar("T")
+
+
+class Kept:
+    """Remembers the latest answers, for readers in several threads."""
+
+    def __init__(self, size: int = _KEPT) -> None:
+        self._size = size
+        self._guard = threading.Lock()
+        self._values: dict[Any, Any] = {}
+
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """Give what is remembered under a key, or make it."""
+        with self._guard:
+            if key in self._values:
+                value: T = self._values.pop(key)
+                self._values[key] = value
+                return value
+        made = make()
+        with self._guard:
+            self._values[key] = made
+            while len(self._values) > self._size:
+                del self._values[next(iter(self._values))]
+        return made
+
+
+class Browse:
+    """The read model of all surfaces, over one knowledge store; safe to share between threads."""
+
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        sources: Mapping[str, Source],
+        zone: tzinfo = UTC,
+        clock: Clock = now_ms,
+    ) -> None:
+        self.store = store
+        self.sources = sources
+        self.zone = zone
+        self.clock = clock
+        self._outlines = Kept(8)
+        self._prompts = Kept(8)
+        self._answers = Kept()
+
+    @property
+    def database(self) -> Database:
+        """The database, to wait for changes of."""
+        return self.store.context.db
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What cannot be shown of this file, and why; empty if all can."""
+        with self._reading() as around:
+            if "tk_sessions" in around.tables:
+                return ()
+        return (f"nothing was captured into {self.database.path} yet",)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Around]:
+        with self.database.read() as tx:
+            yield Around(tx, names(tx, "table"), self.sources, self.clock())
+
+    # ------------------------------------------------------------------ lists
+
+    def sessions(
+        self, query: Query = EVERYTHING, *, after: str | None = None, limit: int = 50
+    ) -> SessionPage:
+        """List the sessions that a query means, the latest first; `after` is a page's `next`."""
+        with self._reading() as around:
+            if "tk_sessions" not in around.tables:
+                return SessionPage((), None)
+            found = self._matches(around, query, deep=after is not None)
+            return listing.list_page(around, query, found, after, limit)
+
+    def count(self, query: Query = EVERYTHING) -> int | None:
+        """Count the sessions that a query means; None where that would take long."""
+        with self._reading() as around:
+            if "tk_sessions" not in around.tables:
+                return 0
+            return listing.count_of(around, query, self._matches(around, query))
+
+    def facets(self, query: Query = EVERYTHING) -> dict[str, list[tuple[str, int]]]:
+        """Count the sessions of a query by agent, project, model and branch."""
+        changes = self.database.changes()
+        with self._reading() as around:
+            if "tk_sessions" not in around.tables:
+                return {}
+
+            def make() -> dict[str, list[tuple[str, int]]]:
+                return listing.facets_of(around, query, self._matches(around, query))
+
+            # What is live depends on the time as well.
+            moment = around.now // 60_000 if "live" in query.marks else 0
+            return self._answers.get(("facets", query, changes, moment), make)
+
+    def _matches(self, around: Around, query: Query, *, deep: bool = False) -> Matches | None:
+        """Find the words of a query; `deep` goes through more of what has a common word."""
+        if not query.words.strip():
+            return None
+
+        def make() -> Matches:
+            return listing.find_matches(around.tx, around.tables, query.words, deep=deep)
+
+        return self._answers.get(("matches", query.words, deep, _mark(around.tx)), make)
+
+    # ------------------------------------------------------------------ one session
+
+    def session(self, ref: str) -> SessionDetail:
+        """Give a session by `harness:session_id` or a beginning of its id, with its turns."""
+        with self._reading() as around:
+            found = details.find(self.store.context, around.tx, around.tables, ref)
+            outline = self._outline(around, found)
+            prompts = self._prompts_of(around, found, outline)
+            return details.read_detail(self.store.context, around, found, outline, prompts)
+
+    def window(
+        self,
+        ref: str,
+        *,
+        at: str | int | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> Window:
+        """Give consecutive blocks of a session: around a key or position, before or after one.
+
+        Without any of them the session's beginning is given.
+        """
+        with self._reading() as around:
+            found = details.find(self.store.context, around.tx, around.tables, ref)
+            outline = self._outline(around, found)
+            place = position_in(outline, found, at)
+            part = span(outline.total, place, before, after, limit)
+            small = outline.total <= _READ_WHOLE
+            prompts = self._prompts_of(around, found, outline) if small else ()
+            return read_window(ArchivedEntries(around.tx, self.sources), outline, part, prompts)
+
+    def find(self, ref: str, words: str, limit: int = 200) -> list[Spot]:
+        """Find words in one session, in its order; any text may be looked for."""
+        with self._reading() as around:
+            found = details.find(self.store.context, around.tx, around.tables, ref)
+            outline = self._outline(around, found)
+            return find_in(around.tx, self.sources, found, outline, words, limit)
+
+    def _outline(self, around: Around, session: Session) -> Outline:
+        key = self._version(around, session)
+        return self._outlines.get(key, lambda: read_outline(around.tx, session))
+
+    def _prompts_of(self, around: Around, session: Session, outline: Outline) -> tuple[Prompt, ...]:
+        def make() -> tuple[Prompt, ...]:
+            archive = ArchivedEntries(around.tx, self.sources)
+            return read_prompts(archive, outline, details.PROMPT_WIDTH)
+
+        return self._prompts.get(self._version(around, session), make)
+
+    def _version(self, around: Around, session: Session) -> tuple[object, ...]:
+        """Name the state of a session: an entry that comes or changes has a new number."""
+        return session.id, session.entries, session.ended_at, _mark(around.tx)
+
+    # ------------------------------------------------------------------ what is new
+
+    def mark(self) -> int:
+        """Give the number of the newest entry, for `changed_since`."""
+        with self._reading() as around:
+            return _mark(around.tx) if "tk_entries" in around.tables else 0
+
+    def changed_since(self, mark: int) -> tuple[int, tuple[str, ...]]:
+        """Give the new mark, and the sessions that have newer entries than the old one."""
+        with self._reading() as around:
+            if "tk_entries" not in around.tables:
+                return 0, ()
+            rows = around.tx.all("browse_changed", {"mark": mark, "limit": _MOST_NEW})
+            return _mark(around.tx), tuple(f"{harness}:{name}" for harness, name in rows)
+
+    # ------------------------------------------------------------------ sums
+
+    def usage(self, query: Query = EVERYTHING, *, zone: tzinfo | None = None) -> UsageReport:
+        """Sum up tokens and cost of a query's sessions, subagents included."""
+        return self._summed("usage", query, zone or self.zone, usages.report)
+
+    def activity(self, query: Query = EVERYTHING, days: int = 365) -> dict[str, int]:
+        """Give the tokens of each of the last days that has some."""
+        today = day_of(self.clock(), self.zone)
+        first = start_of(today - timedelta(days=max(0, days - 1)), self.zone)
+        since = first if query.since is None else max(first, query.since)
+        within = msgspec.structs.replace(query, since=since)
+        return self._summed("days", within, self.zone, usages.by_day)
+
+    def _summed(
+        self, kind: str, query: Query, zone: tzinfo, make: Callable[[usages.Spending], T]
+    ) -> T:
+        changes = self.database.changes()
+        with self._reading() as around:
+
+            def read() -> T:
+                if "tk_usage" not in around.tables:
+                    return make(usages.NOTHING)
+                found = self._matches(around, query)
+                return make(usages.read_spent(around, query, found, zone))
+
+            return self._answers.get((kind, query, str(zone), changes), read)
+
+    def blocks_report(
+        self, query: Query = EVERYTHING, now: int | None = None
+    ) -> list[BillingBlock]:
+        """Give the five-hour blocks of a query's answers, the oldest first, gaps between them."""
+        with self._reading() as around:
+            if "tk_usage" not in around.tables:
+                return []
+            found = self._matches(around, query)
+            return usages.read_blocks(around, query, found, around.now if now is None else now)
+
+    def today(self, now: int | None = None) -> Today:
+        """Tell what happened since midnight, what is live, and what was last."""
+        with self._reading() as around:
+            moment = around.now if now is None else now
+            since = start_of(day_of(moment, self.zone), self.zone)
+            return _today(around._replace(now=moment), since)
+
+    # ------------------------------------------------------------------ memory
+
+    def nodes(
+        self,
+        *,
+        text: str = "",
+        project: str | None = None,
+        outcome: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> NodePage:
+        """List what was learned, the newest first; `after` is a page's `next`."""
+        asked = remembered.Asked(text, project, outcome)
+        with self.database.read(lenient=True) as tx:
+            return remembered.list_nodes(tx, asked, after, limit)
+
+    def node(self, name: int | str) -> NodeView:
+        """Give a piece of knowledge by its number or uuid, with what it rests on."""
+        with self.database.read(lenient=True) as tx:
+            archived = "tk_sessions" in names(tx, "table")
+            return remembered.read_node(tx, name, archived=archived)
+
+    def entities(
+        self,
+        *,
+        text: str = "",
+        type: str | None = None,  # noqa: A002  (what the contract calls it)
+        limit: int = 100,
+    ) -> list[EntityRow]:
+        """List what knowledge mentions, the most often mentioned first."""
+        with self.database.read(lenient=True) as tx:
+            return remembered.list_entities(tx, text, type, limit)
+
+    def entity(self, number: int) -> EntityView:
+        """Give something that knowledge mentions, with its nodes and neighbours."""
+        with self.database.read(lenient=True) as tx:
+            return remembered.read_entity(tx, number)
+
+    def graph(self, limit: int = 150) -> Graph:
+        """Give the entities that are mentioned most, and what ties them."""
+        with self.database.read(lenient=True) as tx:
+            return remembered.read_graph(tx, limit)
+
+    def lessons(self, limit: int = 100) -> list[Lesson]:
+        """Give the failures that came back, the most frequent first."""
+        with self.database.read(lenient=True) as tx:
+            return list_lessons(tx, limit=limit)
+
+    def projects(self) -> list[ProjectRow]:
+        """List the projects that sessions were about, the latest first."""
+        changes = self.database.changes()
+        with self._reading() as around:
+            if "tk_sessions" not in around.tables:
+                return []
+            return self._answers.get(
+                ("projects", changes), lambda: remembered.list_projects(around.tx)
+            )
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _mark(tx: Tx) -> int:
+    return int(tx.value("last_entry_id") or 0)
+
+
+def _today(around: Around, since: int) -> Today:
+    counted = {
+        kind: int(around.tx.value(f"browse_{kind}_since", {"since": since}) or 0)
+        for kind, table in _COUNTED.items()
+        if table in around.tables
+    }
+    if "tk_sessions" not in around.tables:
+        return Today(0, 0, tokens=0, cost=0, live=(), recent=(), **{**_NONE, **counted})
+    day = Query(since=since)
+    spent = usages.report(usages.read_spent(around, day, None, UTC)).total
+    live = listing.list_page(around, Query(marks=("live",)), None, None, _SHOWN_TODAY)
+    recent = listing.list_page(around, EVERYTHING, None, None, _SHOWN_TODAY)
+    return Today(
+        sessions=listing.count_of(around, day, None) or 0,
+        tokens=tokens_of(spent),
+        cost=spent.cost,
+        live=live.items,
+        recent=recent.items,
+        **{**_NONE, **counted},
+    )
+
+
+_COUNTED: Final = {
+    "messages": "tk_entries",
+    "commands": "events",
+    "pages": "browser_events",
+    "runs": "workflow_runs",
+}
+_NONE: Final = dict.fromkeys(_COUNTED, 0)

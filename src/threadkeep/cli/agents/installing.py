@@ -1,0 +1,245 @@
+"""`threadkeep mcp install` and `uninstall`: tell a program of this server, or take it out."""
+
+import difflib
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from threadkeep.cli.agents import editing
+from threadkeep.cli.agents.programs import PROGRAMS, Program, Scope
+from threadkeep.cli.command import Call, command
+from threadkeep.cli.output import document, note, write
+from threadkeep.errors import Invalid, ThreadkeepError
+
+_OWN_SECONDS: Final = 60
+_PRIVATE: Final = 0o600
+
+_WHERE = click.argument("program", type=click.Choice(sorted(PROGRAMS)))
+_SCOPE = click.option(
+    "--scope",
+    type=click.Choice(["user", "project"]),
+    default="user",
+    show_default=True,
+    help="For you everywhere, or for this folder.",
+)
+_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
+
+
+class Plan(NamedTuple):
+    """What is to be done: commands of the program itself, or a file written anew."""
+
+    file: Path
+    commands: tuple[tuple[str, ...], ...] = ()
+    before: str = ""
+    after: str | None = None  # None: the file is left to the program
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether there is nothing left to do."""
+        return not self.commands and self.after in {None, self.before}
+
+    @property
+    def diff(self) -> str:
+        """What would change in the file."""
+        if self.after is None:
+            return ""
+        lines = (self.before.splitlines(keepends=True), self.after.splitlines(keepends=True))
+        return "".join(difflib.unified_diff(*lines, str(self.file), str(self.file)))
+
+
+@command(
+    "install",
+    "threadkeep mcp install claude",
+    "threadkeep mcp install codex --dry-run",
+    "threadkeep mcp install cursor --scope project",
+)
+@_WHERE
+@_SCOPE
+@click.option("--write", is_flag=True, help="Also offer tools that write: remember.")
+@_DRY
+def install(call: Call, *, program: str, scope: Scope, write: bool, dry_run: bool) -> None:
+    """Tell a program of this MCP server, so that its agents can ask their own history.
+
+    The program's own command does it where there is one; otherwise its settings are edited, with
+    everything else kept and a copy of the file beside it.
+    """
+    one = PROGRAMS[program]
+    words = server_words(scope, write=write)
+    plan = plan_install(one, scope, words, call.home.environ, Path.cwd())
+    _carry_out(call, one, plan, dry_run=dry_run, done=f"{one.name} knows threadkeep already")
+
+
+@command("uninstall", "threadkeep mcp uninstall claude", "threadkeep mcp uninstall codex --dry-run")
+@_WHERE
+@_SCOPE
+@_DRY
+def uninstall(call: Call, *, program: str, scope: Scope, dry_run: bool) -> None:
+    """Take this MCP server out of a program's settings again."""
+    one = PROGRAMS[program]
+    plan = plan_uninstall(one, scope, call.home.environ, Path.cwd())
+    _carry_out(call, one, plan, dry_run=dry_run, done=f"{one.name} does not know threadkeep")
+
+
+def server_words(scope: Scope, *, write: bool) -> tuple[str, ...]:
+    """Give the command that starts the server; settings of a project name no one's folders."""
+    root = click.get_current_context().find_root()
+    home = root.params.get("home") or os.environ.get("THREADKEEP_HOME")
+    named = ("--home", str(Path(home).absolute())) if home and scope == "user" else ()
+    options = ("--write",) if write else ()
+    return (*_executable(scope), *named, "mcp", *options)
+
+
+def _executable(scope: Scope) -> tuple[str, ...]:
+    if scope == "project":
+        return ("threadkeep",)
+    found = shutil.which("threadkeep")
+    # -P: agents work in folders of all kinds, and nothing is imported from there.
+    return (found,) if found else (sys.executable, "-P", "-m", "threadkeep")
+
+
+# ---------------------------------------------------------------------- planning
+
+
+def plan_install(
+    one: Program, scope: Scope, words: tuple[str, ...], environ: Mapping[str, str], folder: Path
+) -> Plan:
+    """Plan how a program is told of the server."""
+    file = one.files(environ, folder)[scope]
+    before = _read(file)
+    there = _entry(one, before, file)
+    entry = one.entry(words)
+    if isinstance(there, dict) and {**there, **entry} == there:
+        return Plan(file)
+    own = _own(one, scope, environ)
+    if own and one.add is not None and one.remove is not None:
+        gone = [(own, *one.remove(scope))] if there is not None else []
+        return Plan(file, (*gone, (own, *one.add(scope, words))))
+    edit = editing.with_toml_entry if one.is_toml else editing.with_json_entry
+    return Plan(file, before=before, after=edit(before, one.keys, entry, str(file)))
+
+
+def plan_uninstall(one: Program, scope: Scope, environ: Mapping[str, str], folder: Path) -> Plan:
+    """Plan how the server is taken out."""
+    file = one.files(environ, folder)[scope]
+    before = _read(file)
+    if _entry(one, before, file) is None:
+        return Plan(file)
+    own = _own(one, scope, environ)
+    if own and one.remove is not None:
+        return Plan(file, ((own, *one.remove(scope)),))
+    edit = editing.without_toml_entry if one.is_toml else editing.without_json_entry
+    return Plan(file, before=before, after=edit(before, one.keys, str(file)))
+
+
+def _own(one: Program, scope: Scope, environ: Mapping[str, str]) -> str | None:
+    if not one.has_own(scope):
+        return None
+    return shutil.which(one.executable, path=environ.get("PATH"))
+
+
+def _entry(one: Program, text: str, file: Path) -> Any:
+    look = editing.toml_entry if one.is_toml else editing.json_entry
+    return look(text, one.keys, str(file))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        _refuse_comments(file)
+        return ""
+    except UnicodeDecodeError:
+        raise Invalid(f"{file} is not UTF-8 text", hint="save it as UTF-8 first") from None
+
+
+def _refuse_comments(file: Path) -> None:
+    """A file with comments would take precedence over, or be mixed with, the one we would write."""
+    other = file.with_suffix(".jsonc")
+    if file.suffix == ".json" and other.exists():
+        msg = f"{other} may have comments, which would be lost"
+        raise Invalid(msg, hint="add the server there by hand; docs/mcp.md shows how")
+
+
+# ---------------------------------------------------------------------- doing
+
+
+def _carry_out(call: Call, one: Program, plan: Plan, *, dry_run: bool, done: str) -> None:
+    backup: Path | None = None
+    if not dry_run:
+        for words in plan.commands:
+            _run(words)
+        if plan.after is not None and plan.after != plan.before:
+            backup = _write(plan.file, plan.after)
+    if call.as_json:
+        changed = not plan.is_done
+        shown = {"commands": plan.commands, "diff": plan.diff, "backup": backup}
+        document(program=one.name, file=plan.file, dry_run=dry_run, changed=changed, **shown)
+        return
+    if plan.is_done:
+        note(f"{done}: {plan.file}")
+    for words in plan.commands:
+        (write if dry_run else note)(shlex.join(words))
+    if dry_run and plan.diff:
+        write(plan.diff, end="")
+    elif not dry_run and not plan.is_done:
+        note(f"done; {one.name} reads it when it starts next")
+        if backup is not None:
+            note(f"the file as it was: {backup}")
+
+
+def _run(words: tuple[str, ...]) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603  (the program that the user named)
+            words, capture_output=True, text=True, timeout=_OWN_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        msg = f"{shlex.join(words)} did not end within {_OWN_SECONDS} s"
+        raise ThreadkeepError(msg, hint="run it yourself") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-400:]
+        msg = f"{shlex.join(words)} failed: {said}"
+        raise ThreadkeepError(msg, hint="run it yourself")
+
+
+def _write(file: Path, text: str) -> Path | None:
+    """Write a file whole or not at all, with the mode it had; keep a copy of what was there."""
+    real = Path(os.path.realpath(file))  # settings are often links into a folder of dotfiles
+    real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mode, backup = _PRIVATE, None
+    if real.exists():
+        mode = stat.S_IMODE(real.stat().st_mode)
+        backup = _free_name(file)
+        shutil.copy2(real, backup)
+    descriptor, spare = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as out:  # noqa: PTH123  (a descriptor)
+            out.write(text)
+            os.fchmod(descriptor, mode)
+            out.flush()
+            os.fsync(descriptor)
+        Path(spare).replace(real)
+    except BaseException:
+        with suppress(OSError):
+            Path(spare).unlink()
+        raise
+    return backup
+
+
+def _free_name(file: Path) -> Path:
+    plain = file.with_name(f"{file.name}.before-threadkeep")
+    number = 1
+    found = plain
+    while found.exists():
+        number += 1
+        found = plain.with_name(f"{plain.name}-{number}")
+    return found

@@ -1,0 +1,129 @@
+"""`threadkeep tail`: what all agents write, a line for each thing, as it is captured."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.complete import complete_captured
+from threadkeep.cli.ending import need_reader, stopped_by_signals
+from threadkeep.cli.history.capture import user_home_option
+from threadkeep.cli.history.live import progress_bar, without_log
+from threadkeep.cli.history.opening import find, looking
+from threadkeep.cli.history.words import Json, project_of, when
+from threadkeep.cli.options import harness_option, limit_option, project_option
+from threadkeep.cli.output import (
+    is_terminal,
+    json_line,
+    note,
+    one_line,
+    terminal_width,
+    warn,
+    write,
+)
+
+if TYPE_CHECKING:
+    from threadkeep.home.captured import History
+    from threadkeep.home.tailing import News
+
+_ID = 8
+_NAME = 16
+_STYLES = {"user": "bold green", "assistant": "", "tool": "dim", "system": "dim"}
+_LONGEST = 500  # characters of a line where nobody's terminal says how wide it is
+
+
+@store_command(
+    "tail",
+    "threadkeep tail",
+    "threadkeep tail --agent codex --project harbor",
+    "threadkeep tail last --json",
+)
+@click.argument("session", required=False, shell_complete=complete_captured)
+@harness_option()
+@project_option()
+@limit_option(10, "Begin with the newest so many.")
+@click.option("--no-tools", is_flag=True, help="Without tool calls and their results.")
+@click.option("--reasoning", is_flag=True, help="With what the model thought, where it is told.")
+@user_home_option
+def tail(
+    call: Call,
+    *,
+    session: str | None,
+    limit: int,
+    no_tools: bool,
+    reasoning: bool,
+    user_home: str | None,
+    **chosen: Any,
+) -> None:
+    """Follow what all agents on this machine write, or one SESSION, until Ctrl-C.
+
+    Where nobody serves the store, the logs are captured here meanwhile. With --json every line is
+    an object.
+    """
+    from threadkeep.home.captured import Among
+    from threadkeep.home.tailing import Tail
+
+    kinds = {"reasoning": reasoning, "tool_call": not no_tools, "tool_result": not no_tools}
+    with stopped_by_signals() as goes_on, kept_current(call, user_home) as history:
+        meant = None if session is None else find(history, session, chosen["harness"])
+        follower = Tail(history, Among(**chosen), meant)
+        show = _show_json if call.as_json else _show
+        for one in follower.latest(max(limit, 0)):
+            if kinds.get(one.row.kind, True):
+                show(one)
+        for one in follower.follow(lambda: goes_on() and need_reader()):
+            if kinds.get(one.row.kind, True):
+                show(one)
+
+
+@contextmanager
+def kept_current(call: Call, user_home: str | None = None) -> Iterator["History"]:
+    """Open the history as somebody brings it up to date: who serves it, or this process."""
+    from threadkeep.home.tailing import capturing, is_served
+
+    if is_served(call.home, call.db):
+        with looking(call) as history:
+            yield history
+        return
+    with call.home.history(call.db, user_home=user_home) as history, without_log():
+        with progress_bar(wanted=not call.as_json) as bar:
+            history.capture(show=bar)
+        note("following; Ctrl-C ends it")
+        with capturing(history, warn):
+            yield history
+
+
+def _show_json(one: "News") -> None:
+    names = ("key", "role", "kind", "tool", "call_id", "error", "model", "text")
+    shown: Json = {
+        "session": f"{one.session.harness}:{one.session.session_id}",
+        "harness": one.session.harness,
+        "project": project_of(one.session),
+        "ref": f"message:{one.row.id}",
+        "at": one.row.at,
+        **{name: getattr(one.entry, name) for name in names},
+    }
+    json_line(shown)
+
+
+def _clock(at: int | None) -> str:
+    return " " * 8 if at is None else time.strftime("%H:%M:%S", time.localtime(at / 1000))
+
+
+def _show(one: "News") -> None:
+    session, entry = one.session, one.entry
+    said = one_line(f"{entry.tool} {entry.text}" if one.row.kind == "tool_call" else entry.text)
+    mark = {"tool_call": "▸ ", "tool_result": "✗ " if entry.error else "→ "}.get(one.row.kind, "")
+    if not is_terminal():
+        facts = (when(one.row.at), session.harness, project_of(session), session.session_id)
+        write("\t".join(map(one_line, (*facts, one.row.role, one.row.kind, said[:_LONGEST]))))
+        return
+    place = one_line(project_of(session), _NAME)
+    head = f"{_clock(one.row.at)} {session.harness} {place} {session.session_id[:_ID]} "
+    room = max(terminal_width() - len(head) - len(mark), 10)
+    write(head, "dim", end="")
+    style = "red" if entry.error else "yellow" if mark == "▸ " else _STYLES.get(one.row.role, "")
+    write(mark + one_line(said, room), style)

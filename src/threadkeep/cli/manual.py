@@ -1,0 +1,176 @@
+"""`threadkeep man`: manual pages, written from the commands themselves."""
+
+import inspect
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from threadkeep import __version__
+from threadkeep.cli.command import Call, command
+from threadkeep.cli.groups import Commands, summary
+from threadkeep.cli.options import folder_option
+from threadkeep.cli.output import counted, document, note
+from threadkeep.cli.roff import bold, definition, heading, literal, paragraph, subheading, title
+from threadkeep.errors import NotFound
+
+Path_ = tuple[str, ...]
+
+_SECTION: Final = "1"
+_EXITS: Final = {
+    "0": "All is well.",
+    "1": "Something failed, or problems were found (doctor, alarms, verify).",
+    "2": "The command line was not understood, or what it gave was refused.",
+    "3": "What was named is not there.",
+    "4": "Somebody else holds it: busy or locked.",
+    "5": "The file has a schema version that this program cannot write.",
+    "130": "It was interrupted.",
+}
+_ENVIRONMENT: Final = {
+    "THREADKEEP_HOME": "The folder that keeps everything; --home wins over it.",
+    "THREADKEEP_CONFIG": "The configuration file.",
+    "THREADKEEP_LOG": "How much is logged to stderr: debug, info, warning or error.",
+    "PAGER, LESS": "What long answers are shown with on a terminal, and how.",
+    "NO_COLOR, FORCE_COLOR": "No colours at all; or as on a terminal where there is none.",
+    "COLUMNS": "How wide tables may be.",
+}
+
+
+@command(
+    "man",
+    "threadkeep man chat ls",
+    "threadkeep man --install ~/.local/share/man",
+    "threadkeep man > threadkeep.1",
+)
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@folder_option("--install", "Write all pages below this folder, where man looks for them.")
+def man(call: Call, *, words: Path_, install: str | None) -> None:
+    """Show the manual page of a COMMAND, or write the pages of all.
+
+    On a terminal `man` shows it; otherwise it is written as roff.
+    """
+    root = click.get_current_context().find_root()
+    if install is not None:
+        written = write_pages(root, Path(install).expanduser() / f"man{_SECTION}")
+        if call.as_json:
+            document(files=written)
+        else:
+            note(f"wrote {counted(len(written), 'page')} to {written[0].parent}")
+        return
+    text = page(*find(root, words), words)
+    if call.as_json:
+        document(command=" ".join(("threadkeep", *words)), roff=text)
+    elif sys.stdout.isatty() and (viewer := shutil.which("man")):
+        subprocess.run([viewer, "-l", "-"], input=text.encode(), check=False)  # noqa: S603
+    else:
+        click.echo(text, nl=False)
+
+
+def write_pages(root: click.Context, folder: Path) -> list[Path]:
+    """Write the page of every command that is shown, and give their files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for path, (found, ctx) in sorted(all_commands(root).items()):
+        file = folder / f"{'-'.join(('threadkeep', *path))}.{_SECTION}"
+        file.write_text(page(found, ctx, path), "utf-8")
+        written.append(file)
+    return written
+
+
+def all_commands(root: click.Context) -> dict[Path_, tuple[click.Command, click.Context]]:
+    """Give every command that is shown, by the words that name it."""
+    return dict(_walk(root.command, root, ()))
+
+
+def _walk(
+    command_: click.Command, ctx: click.Context, path: Path_
+) -> Iterator[tuple[Path_, tuple[click.Command, click.Context]]]:
+    yield path, (command_, ctx)
+    if isinstance(command_, click.Group):
+        for name in command_.list_commands(ctx):
+            found = command_.get_command(ctx, name)
+            if found is not None and not found.hidden:
+                inner = click.Context(found, info_name=name, parent=ctx)
+                yield from _walk(found, inner, (*path, name))
+
+
+def find(root: click.Context, words: Path_) -> tuple[click.Command, click.Context]:
+    """Give the command that some words name."""
+    found, ctx = root.command, root
+    for name in words:
+        inner = found.get_command(ctx, name) if isinstance(found, click.Group) else None
+        if inner is None:
+            msg = f"there is no command {' '.join(words)!r}"
+            raise NotFound(msg, hint="`threadkeep --help` lists the commands")
+        found, ctx = inner, click.Context(inner, info_name=name, parent=ctx)
+    return found, ctx
+
+
+# ---------------------------------------------------------------------- a page
+
+
+def page(found: click.Command, ctx: click.Context, path: Path_) -> str:
+    """Write the manual page of one command."""
+    return "".join(_lines(found, ctx, path))
+
+
+def _lines(found: click.Command, ctx: click.Context, path: Path_) -> Iterator[str]:
+    name = "-".join(("threadkeep", *path))
+    yield title(name, _SECTION, f"threadkeep {__version__}")
+    yield heading("Name")
+    yield literal(f"{name} - {summary(found)}")
+    yield heading("Synopsis")
+    yield bold(" ".join(("threadkeep", *path)))
+    yield literal(" ".join(found.collect_usage_pieces(ctx)))
+    yield heading("Description")
+    for text in inspect.cleandoc(found.help or "").split("\n\n"):
+        yield paragraph(text)
+    yield from _options(found, ctx)
+    yield from _commands(found, ctx)
+    yield from _examples(found)
+    if not path:
+        yield from _definitions("Exit status", _EXITS)
+        yield from _definitions("Environment", _ENVIRONMENT)
+    yield from _related(path)
+
+
+def _options(found: click.Command, ctx: click.Context) -> Iterator[str]:
+    options_ = (one for one in found.get_params(ctx) if isinstance(one, click.Option))
+    records = (one.get_help_record(ctx) for one in options_)
+    options = {record[0]: record[1] for record in records if record is not None}
+    yield from _definitions("Options", options)
+
+
+def _commands(found: click.Command, ctx: click.Context) -> Iterator[str]:
+    if not isinstance(found, Commands):
+        return
+    yield heading("Commands")
+    for part, rows in found.rows(ctx).items():
+        yield subheading(part)
+        for name, told in rows:
+            yield definition(name, told)
+
+
+def _examples(found: click.Command) -> Iterator[str]:
+    lines = [line.strip() for line in (found.epilog or "").splitlines() if line.startswith("  ")]
+    if lines:
+        yield heading("Examples")
+    for line in lines:
+        yield paragraph(line)
+
+
+def _definitions(name: str, rows: dict[str, str]) -> Iterator[str]:
+    if rows:
+        yield heading(name)
+    for term, told in rows.items():
+        yield definition(term, told)
+
+
+def _related(path: Path_) -> Iterator[str]:
+    if path:
+        yield heading("See also")
+        yield bold(f"{'-'.join(('threadkeep', *path[:-1]))}({_SECTION})")

@@ -1,0 +1,1 @@
+"""What agents used: tokens and what they cost."""

@@ -1,0 +1,227 @@
+"""`threadkeep usage`: tokens of all agents and what they cost, as tables, live, or as one line."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+import click
+
+from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.options import harness_option, project_option, since_option, until_option
+from threadkeep.cli.output import counted, note, paging, table
+from threadkeep.cli.times import read_times
+from threadkeep.cli.usage.rows import COLUMNS, KEYS, PERIODS, cells, own_words, row_json, rows_of
+from threadkeep.cli.usage.statusline import show_line
+from threadkeep.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from threadkeep.home.browsing import Browse, Query, UsageReport
+
+_REPORTS: Final = (*PERIODS, "blocks", "statusline")
+_SPARE: Final = ("reasoning", "cache write", "answers", "cache read", "input", "output")
+
+
+class View(NamedTuple):
+    """Which table is wanted."""
+
+    by: str
+    breakdown: bool
+    cost: bool
+    zone: ZoneInfo
+
+
+@store_command(
+    "usage",
+    "threadkeep usage --by day --since 7d",
+    "threadkeep usage daily --breakdown --since 30d",
+    "threadkeep usage blocks --live",
+    "threadkeep usage statusline",
+    "threadkeep usage --project harbor --json",
+    lists=True,
+    pages=True,
+)
+@click.argument("report", required=False, type=click.Choice(_REPORTS))
+@click.option("--by", type=click.Choice(KEYS), help="What a row is about.  [default: model]")
+@click.option("--breakdown", is_flag=True, help="Below each day, week or month, its models.")
+@click.option("--live", is_flag=True, help="Draw it anew as it changes, until Ctrl-C.")
+@click.option("--no-cost", is_flag=True, help="Tokens only.")
+@click.option("--timezone", metavar="ZONE", help="Whose days they are, such as Europe/Madrid.")
+@harness_option()
+@project_option()
+@since_option()
+@until_option()
+def usage(
+    call: Call,
+    *,
+    report: str | None,
+    by: str | None,
+    breakdown: bool,
+    live: bool,
+    no_cost: bool,
+    timezone: str | None,
+    **chosen: Any,
+) -> None:
+    """Sum up the tokens that agents used, and their cost; an answer in several logs counts once.
+
+    `daily`, `weekly` and `monthly` are tables by time, `blocks` are the five hours by which
+    subscriptions count, `statusline` is one line for a prompt or for Claude Code. Input is what
+    was not read from a cache. Prices are list prices; a plus says that some of it has none. With
+    --json money is in microdollars, and `harnesses` has the sums in each program's own words.
+    """
+    if report == "statusline":
+        show_line(call, cost=not no_cost)
+        return
+    zone = ZoneInfo(call.home.zone_named(timezone))
+    view = View(PERIODS.get(report or "", by or "model"), breakdown, not no_cost, zone)
+    _check(report, by, view)
+    query = _query(**chosen)
+    with _browsing(call) as browse:
+        if report == "blocks":
+            _blocks(call, browse, query, view, live=live)
+        else:
+            _table(call, browse, query, view, live=live)
+
+
+def _check(report: str | None, by: str | None, view: View) -> None:
+    if by is not None and report is not None:
+        raise Invalid(f"{report} already says what a row is about", hint="leave out --by")
+    if view.breakdown and view.by not in PERIODS.values():
+        hint = "threadkeep usage daily --breakdown"
+        raise Invalid("--breakdown is for days, weeks and months", hint=hint)
+
+
+def _query(
+    *, harness: str | None, project: str | None, since: str | None, until: str | None
+) -> "Query":
+    from threadkeep.home.browsing import Query
+
+    first, last = read_times(since, until)
+    agents, projects = (harness,) if harness else (), (project,) if project else ()
+    return Query(agent=agents, project=projects, since=first, until=last)
+
+
+def _browsing(call: Call) -> "Browse":
+    from threadkeep.home.browsing import open_browse
+
+    browse = open_browse(call.home, call.db)
+    if browse.notes:
+        browse.close()
+        raise NotFound(browse.notes[0], hint="`threadkeep capture` does it; --db names the file")
+    return browse
+
+
+# ---------------------------------------------------------------------- by time, model, …
+
+
+def _table(call: Call, browse: "Browse", query: "Query", view: View, *, live: bool) -> None:
+    def draw() -> None:
+        _draw_table(browse.usage(query, zone=view.zone), view)
+
+    if call.as_json:
+        _answer(call, browse.usage(query, zone=view.zone), view)
+    elif live and sys.stdout.isatty():
+        _redraw(call, browse, draw)
+    else:
+        with paging(wanted=call.pager):
+            draw()
+        _remarks(browse, query, browse.usage(query, zone=view.zone), view)
+
+
+def _answer(call: Call, found: "UsageReport", view: View) -> None:
+    def summed(by: str) -> dict[str, Any]:
+        rows = (row_json(by, one) for one in rows_of(found, by))
+        return {row.pop(by): row for row in rows}
+
+    call.answer(
+        "rows",
+        by=view.by,
+        rows=[row_json(view.by, one) for one in rows_of(found, view.by)],
+        total=row_json("total", _total(found)),
+        by_model=summed("model"),
+        by_project=summed("project"),
+        by_day=summed("day"),
+        harnesses={name: own_words(name, one) for name, one in found.by_agent.items()},
+        priced=found.priced,
+    )
+
+
+def _total(found: "UsageReport") -> Any:
+    from threadkeep.cli.usage.rows import Row
+
+    return Row("total", found.total, {})
+
+
+def _draw_table(found: "UsageReport", view: View) -> None:
+    rows = []
+    for one in rows_of(found, view.by):
+        rows.append(cells(one.name, one.sum, cost=view.cost))
+        if view.breakdown:
+            rows += [cells(f"└ {name}", part, cost=view.cost) for name, part in one.parts.items()]
+    if rows:
+        rows.append(cells("total", found.total, cost=view.cost))
+    columns = (view.by, *COLUMNS, *(("cost",) if view.cost else ()))
+    table(columns, rows, spare=_SPARE)
+
+
+def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: View) -> None:
+    from threadkeep.home.spending import unfinished_answers
+
+    if not found.total.answers:
+        note("nobody reported tokens for that")
+    elif view.cost and not found.priced:
+        note("prices come with `pip install 'threadkeep[prices]'`")
+    elif view.cost and found.total.unpriced:
+        note(f"{counted(found.total.unpriced, 'answer')} of models without a known price")
+    if unfinished := unfinished_answers(browse.store, query.since, query.until):
+        told = counted(unfinished, "answer")
+        note(f"{told} without a last count in the log: output may be higher")
+
+
+# ---------------------------------------------------------------------- blocks
+
+
+def _blocks(call: Call, browse: "Browse", query: "Query", view: View, *, live: bool) -> None:
+    from threadkeep.cli.usage.blocks import COLUMNS, SPARE, block_json, block_row, projected_row
+
+    def draw() -> None:
+        rows = []
+        for one in browse.blocks_report(query):
+            rows.append(block_row(one))
+            if one.active and one.projected_tokens is not None:
+                rows.append(projected_row(one))
+        shown = [row[:5] + row[6:] for row in rows] if not view.cost else rows
+        table(
+            [name for name in COLUMNS if view.cost or name != "cost"],
+            shown,
+            wide="models",
+            spare=SPARE,
+        )
+
+    if call.as_json:
+        found = [block_json(one) for one in browse.blocks_report(query)]
+        call.answer("blocks", blocks=found)
+    elif live and sys.stdout.isatty():
+        _redraw(call, browse, draw)
+    else:
+        with paging(wanted=call.pager):
+            draw()
+
+
+# ---------------------------------------------------------------------- live
+
+
+def _redraw(call: Call, browse: "Browse", draw: Callable[[], None]) -> None:
+    """Draw, and draw again whenever something was captured, until it is ended."""
+    from threadkeep.cli.ending import stopped_by_signals
+    from threadkeep.cli.history.tail import kept_current
+    from threadkeep.cli.output import redrawn
+
+    with stopped_by_signals() as goes_on, kept_current(call), redrawn() as again:
+        seen = browse.database.changes()
+        while goes_on():
+            again(draw)
+            seen = browse.database.changed(seen, _LOOK_SECONDS)
+
+
+_LOOK_SECONDS: Final = 2.0

@@ -1,0 +1,125 @@
+"""The rows of a usage table: sums by day, week, month, model, project or program."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from threadkeep.home.browsing import Sum, UsageReport
+
+Json = dict[str, Any]
+
+PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month"}
+KEYS: Final = ("model", "project", "day", "week", "month", "harness")
+UNKNOWN: Final = "unknown"
+COLUMNS: Final = ("answers", "input", "output", "cache read", "cache write", "reasoning", "tokens")
+_MICRO: Final = 1_000_000
+
+
+class Row(NamedTuple):
+    """A sum with its name, and of what it is made, by model."""
+
+    name: str
+    sum: "Sum"
+    parts: Mapping[str, "Sum"]
+
+
+def rows_of(report: "UsageReport", by: str) -> list[Row]:
+    """Give the rows of a table, in the order of its key: time, or the largest first."""
+    if by in PERIODS.values():
+        return list(_periods(report.by_day, by))
+    sums = {
+        "model": report.by_model,
+        "project": report.by_project,
+        "harness": report.by_agent,
+    }[by]
+    return [Row(name, one, {}) for name, one in sums.items() if tokens_of(one)]
+
+
+def _periods(days: Mapping[str, Mapping[str, "Sum"]], by: str) -> Iterable[Row]:
+    models: dict[str, dict[str, list[Sum]]] = defaultdict(lambda: defaultdict(list))
+    for day, sums in sorted(days.items()):
+        for model, one in sums.items():
+            models[period_of(day, by)][model].append(one)
+    for name, found in models.items():
+        parts = {model: added(sums) for model, sums in found.items()}
+        whole = added(parts.values())
+        if tokens_of(whole):
+            yield Row(name, whole, parts)
+
+
+def period_of(day: str, by: str) -> str:
+    """Name the day, week or month that a day is in: 2026-03-01, 2026-W09, 2026-03."""
+    if by == "day" or day == UNKNOWN:
+        return day
+    if by == "month":
+        return day[:7]
+    year, week, _ = date.fromisoformat(day).isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def added(sums: Iterable["Sum"]) -> "Sum":
+    """Add sums up; of none, an empty one."""
+    from threadkeep.home.browsing import Sum
+
+    fields = [msgspec.structs.astuple(one) for one in sums]
+    return Sum(*(sum(column) for column in zip(*fields, strict=True))) if fields else Sum()
+
+
+def tokens_of(one: "Sum") -> int:
+    """Give all tokens of a sum; reasoning is a part of the output."""
+    return one.input + one.output + one.cache_read + one.cache_write
+
+
+def cells(name: str, one: "Sum", *, cost: bool) -> tuple[str, ...]:
+    """Write a sum as the cells of a table."""
+    counts = (
+        *(one.answers, one.input, one.output, one.cache_read, one.cache_write),
+        *(one.reasoning, tokens_of(one)),
+    )
+    return (name, *(f"{count:,}" for count in counts), *((cost_text(one),) if cost else ()))
+
+
+def cost_text(one: "Sum") -> str:
+    """Write what a sum cost; a plus says that some of it has no known price."""
+    if one.answers and one.unpriced == one.answers:
+        return "?"
+    return dollars(one.cost) + ("+" if one.unpriced else "")
+
+
+def dollars(micro: int | None) -> str:
+    """Write microdollars as people write money."""
+    return "" if micro is None else f"${micro / _MICRO:,.2f}"
+
+
+def row_json(by: str, row: Row) -> Json:
+    """Shape a row for `--json`."""
+    parts = {model: sum_json(one) for model, one in row.parts.items()}
+    return {by: row.name, **sum_json(row.sum), **({"models": parts} if parts else {})}
+
+
+def sum_json(one: "Sum") -> Json:
+    """Shape a sum for `--json`; money is in microdollars."""
+    shown: Json = msgspec.structs.asdict(one)
+    return {**shown, "tokens": tokens_of(one), "cost_microdollars": shown.pop("cost")}
+
+
+def own_words(harness: str, spent: "Sum") -> Json:
+    """Name the tokens of a program as it names them itself; Codex's input has the cached part."""
+    if harness == "codex":
+        return {
+            "input_tokens": spent.input + spent.cache_read + spent.cache_write,
+            "cached_input_tokens": spent.cache_read,
+            "output_tokens": spent.output,
+            "reasoning_output_tokens": spent.reasoning,
+        }
+    return {
+        "api_messages": spent.answers,
+        "input_tokens": spent.input,
+        "output_tokens": spent.output,
+        "cache_creation_input_tokens": spent.cache_write,
+        "cache_read_input_tokens": spent.cache_read,
+    }

@@ -1,0 +1,61 @@
+"""What surfaces need to hand captured sessions on, so that none imports a service."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from threadkeep.base.clock import now_ms
+from threadkeep.capture.history import History
+from threadkeep.export.conversation import conversation
+from threadkeep.export.formats import WRITERS
+from threadkeep.export.handing import TARGETS, HandOff, hand_off, new_session_id, put
+from threadkeep.export.records import New
+from threadkeep.knowledge.reading import Session
+from threadkeep.sources.records import UserHome
+
+if TYPE_CHECKING:
+    from threadkeep.home.facade import Home
+
+__all__ = ["FORMATS", "TARGETS", "HandOff", "exported", "handed_off"]
+
+FORMATS = (*WRITERS, "html")
+
+
+def exported(history: History, session: Session, form: str) -> str:
+    """Write a session in one of the formats, but for `html`, which the web page writes."""
+    told = conversation(history, session)
+    return WRITERS[form](told, _new(form, session.session_id))
+
+
+def handed_off(
+    home: "Home",
+    history: History,
+    session: Session,
+    program: str,
+    cwd: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> HandOff:
+    """Write a session for another program to go on with; with `dry_run` only say what would be.
+
+    It is a new session there. What was said in branches that were given up is left out.
+    """
+    told = conversation(history, session, active=True)
+    place = os.path.realpath(cwd or session.cwd or Path.cwd())
+    user = UserHome(Path(home.environ.get("HOME") or Path.home()), home.environ)
+    made = hand_off(told, program, place, _new(program), user)
+    if not dry_run:
+        put(made)
+    return made
+
+
+def _new(program: str, fallback: str = "") -> New:
+    now = now_ms()
+    is_session = program in (*TARGETS, "hermes")
+    own = new_session_id(program, now, _digits()) if is_session else fallback
+    return New(own, now, _digits)
+
+
+def _digits() -> str:
+    return uuid4().hex

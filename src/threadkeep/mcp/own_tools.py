@@ -1,0 +1,223 @@
+"""Our own tools: what agents cannot ask the contract's server."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from threadkeep.errors import Invalid
+from threadkeep.home.browsing import Sum
+from threadkeep.home.fenced import Item, ago, label_of
+from threadkeep.home.recalled import Filters, Hit, Moment
+from threadkeep.mcp import telling
+from threadkeep.mcp.arguments import clamped, moment
+from threadkeep.mcp.own_answers import (
+    HitList,
+    HitRow,
+    MomentList,
+    MomentRow,
+    NoteStored,
+    RecallArguments,
+    RememberArguments,
+    TimelineArguments,
+    UsageArguments,
+    UsageList,
+    UsageRow,
+)
+from threadkeep.mcp.places import go_on, later, left_with, read_place, when
+from threadkeep.mcp.queries import query_of
+from threadkeep.mcp.replies import Reply, cut, kept
+from threadkeep.mcp.telling import told
+from threadkeep.mcp.tools import Room, Tool
+
+_TITLE: Final = 200
+_SNIPPET: Final = 600
+_MOST_SEEN: Final = 2_000  # hits that a question is followed through, page by page
+_MS: Final = 1000
+
+
+# ---------------------------------------------------------------------- recall
+
+
+def recall(room: Room, given: RecallArguments) -> Reply:
+    """Find the exact place where something was said or done."""
+    first, limit = read_place(given.cursor), clamped(given.limit)
+    if first + limit > _MOST_SEEN:
+        raise Invalid("nobody reads that far", hint="ask with other words, or with filters")
+    filters = Filters(
+        project=given.project or None,
+        source=given.source or None,
+        since=moment(given.since, room.now(), room.zone),
+        until=moment(given.until, room.now(), room.zone, end=True),
+        branch=given.branch or None,
+        kinds=(given.kind,) if given.kind else (),
+    )
+    answer = room.desk.memory.recall(given.query, filters, limit=first + limit + 1)
+    hits = answer.hits[first : first + limit]
+    found = kept([_hit_row(hit, room.now()) for hit in hits], _of_hit)
+    behind = first + len(found.rows)
+    more = str(behind) if len(answer.hits) > behind and found.rows else None
+    data = HitList(found.rows, more, list(answer.notes), left_out=left_with(found, more))
+    opens = "get_messages(around=ref) opens one at its place."
+    lead = telling.lead(found.rows, f"{opens} {go_on(more)}")
+    return Reply(lead, found.items, data)
+
+
+def _hit_row(hit: Hit, now: int) -> HitRow:
+    return HitRow(
+        ref=hit.ref,
+        kind=hit.kind,
+        label=label_of(hit),
+        at=when(hit.at),
+        age=ago(hit.at, now),
+        title=cut(hit.title, _TITLE),
+        snippet=cut(telling.plain(hit.snippet), _SNIPPET),
+        score=round(hit.score, 4),
+        source=hit.source,
+        agent=hit.harness,
+        project=hit.project,
+        branch=hit.branch,
+        session=f"{hit.harness}:{hit.session_id}" if hit.harness and hit.session_id else None,
+        outcome=hit.outcome,
+    )
+
+
+def _of_hit(row: HitRow) -> Item:
+    facts = (row.label, row.agent, row.project, row.age, row.title, row.source, row.ref)
+    return Item(told(*facts, row.session), row.snippet or row.title or "(nothing)")
+
+
+# ---------------------------------------------------------------------- time and tokens
+
+
+def timeline(room: Room, given: TimelineArguments) -> Reply:
+    """Tell what happened, in order."""
+    limit = clamped(given.limit)
+    since, until = _span(room, given)
+    before = read_place(given.cursor) if given.cursor else until
+    moments = room.desk.memory.timeline(
+        project=given.project or None, since=since, until=before, zone=room.zone, limit=limit
+    )
+    newest_first = kept([_moment_row(one) for one in reversed(moments)], _of_moment)
+    shown = newest_first._replace(rows=newest_first.rows[::-1], items=newest_first.items[::-1])
+    is_full = len(moments) == limit or shown.left_out
+    more = str(moments[shown.left_out].at) if shown.rows and is_full else None
+    data = MomentList(shown.rows, more, left_out=go_on(more, "earlier"))
+    return Reply(telling.lead(shown.rows, data.left_out), shown.items, data)
+
+
+def _span(room: Room, given: TimelineArguments) -> tuple[int | None, int | None]:
+    now = room.now()
+    if not given.day:
+        return moment(given.since, now, room.zone), moment(given.until, now, room.zone, end=True)
+    if given.since or given.until:
+        raise Invalid("a day and a span of time were both given", hint="give one of them")
+    today = datetime.fromtimestamp(now / _MS, room.zone).date()
+    named = {"today": today, "yesterday": today - timedelta(days=1)}
+    day = str(named.get(given.day.strip().lower(), given.day.strip()))
+    return moment(day, now, room.zone), moment(day, now, room.zone, end=True)
+
+
+def _moment_row(one: Moment) -> MomentRow:
+    text = cut(one.text, _SNIPPET)
+    facts = (one.ref, one.source, one.project, one.outcome, one.count)
+    return MomentRow(when(one.at) or "", one.kind, text, *facts)
+
+
+def _of_moment(row: MomentRow) -> Item:
+    times = f"{row.count} times" if row.count > 1 else ""
+    heading = told(row.at, row.kind, row.source, row.project, row.outcome, times, row.ref)
+    return Item(heading, row.text or "(nothing)")
+
+
+def usage(room: Room, given: UsageArguments) -> Reply:
+    """Sum up tokens and what they cost."""
+    report = room.desk.browse.usage(query_of(room, given, ""))
+    sums = {
+        "day": {day: _summed(of.values()) for day, of in report.by_day.items()},
+        "model": report.by_model,
+        "project": report.by_project,
+        "agent": report.by_agent,
+    }[given.by]
+    rows = [_usage_row(name, one) for name, one in sums.items()]
+    order = (lambda row: row.name) if given.by == "day" else _tokens_of
+    found = kept(sorted(rows, key=order, reverse=True), _of_usage)
+    total = _usage_row("total", report.total)
+    data = UsageList(given.by, found.rows, total, report.priced, left_out=later(found))
+    priced = "" if report.priced else " No price list is installed, so there is no cost."
+    return Reply(f"Total: {_of_usage(total).text}.{priced}", found.items, data)
+
+
+def _summed(sums: Any) -> Sum:
+    names = Sum.__struct_fields__
+    many = list(sums)
+    return Sum(**{name: sum(getattr(one, name) for one in many) for name in names})
+
+
+def _usage_row(name: str, one: Sum) -> UsageRow:
+    counts = (one.answers, one.input, one.output, one.cache_read, one.cache_write, one.reasoning)
+    return UsageRow(name, *counts, one.cost, one.unpriced)
+
+
+def _tokens_of(row: UsageRow) -> int:
+    return row.input + row.output + row.cache_read + row.cache_write
+
+
+def _of_usage(row: UsageRow) -> Item:
+    cached = f"{row.cache_read} cache read, {row.cache_write} cache write"
+    cost = f"${row.cost_microdollars / 1_000_000:.2f}"
+    return Item(row.name, f"{row.input} input, {row.output} output, {cached} tokens, {cost}")
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def remember(room: Room, given: RememberArguments) -> Reply:
+    """Store a note."""
+    stored = room.desk.remember(
+        given.note, author=room.client, title=given.title, project=given.project, tags=given.tags
+    )
+    ref = f"node:{stored.node}"
+    lead = f"Remembered as {ref}. `threadkeep forget --pattern …` takes it out again."
+    return Reply(lead, data=NoteStored(stored.uuid, ref))
+
+
+READING: Final = (
+    Tool(
+        "recall",
+        "Recall",
+        "Find anything that was said, done, run or read on this machine, in every agent's sessions,"
+        " shells, pages and CI, by words or meaning. Gives snippets with refs; get_messages opens"
+        " them. The first tool to use for 'have we seen this before'.",
+        RecallArguments,
+        recall,
+        HitList,
+    ),
+    Tool(
+        "timeline",
+        "Timeline",
+        "Tell what happened in a day or a span of time, in order: prompts and answers of agents,"
+        " shell commands, commits, pages, CI. Use it for 'what did I do yesterday'.",
+        TimelineArguments,
+        timeline,
+        MomentList,
+    ),
+    Tool(
+        "usage",
+        "Token usage",
+        "Sum up tokens and cost of all agents by day, model, project or agent.",
+        UsageArguments,
+        usage,
+        UsageList,
+    ),
+)
+WRITING: Final = (
+    Tool(
+        "remember",
+        "Remember",
+        "Store a note for later sessions: a decision, a fact about the project, what the user"
+        " prefers. It is kept as the word of an agent. Never store secrets.",
+        RememberArguments,
+        remember,
+        NoteStored,
+        writes=True,
+    ),
+)

@@ -1,0 +1,134 @@
+"""Between a client's pipe and a server's socket: a small process that outlives the server.
+
+It loads neither the SDK nor a store. When the server goes away it joins the next one, or becomes
+it, and goes on with the session where it was.
+"""
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from threadkeep.mcp.lifetime import LOOK_SECONDS, Parent
+from threadkeep.mcp.session_log import SessionLog, answer_id, failed, received, resumed, sent
+
+_PIECE: Final = 1 << 16
+# Seconds for answers to what was asked before the client stopped asking. Whoever does not want to
+# wait for them ends us.
+_LAST_WORDS: Final = 60.0
+_MOST_JOINS: Final = 5  # in a row, without a single answer between
+
+Join = Callable[[], socket.socket]
+
+
+class Lines:
+    """Bytes that come piece by piece, given back line by line."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take a piece; give the lines that are whole now."""
+        self._rest += data
+        *whole, rest = self._rest.split(b"\n")
+        self._rest = rest
+        return [bytes(line) for line in whole if line.strip()]
+
+
+class Relay:
+    """One client's session, carried on from server to server."""
+
+    def __init__(self, client_in: int, client_out: int, join: Join, parent: Parent) -> None:
+        self._in, self._out = client_in, client_out
+        self._join, self._parent = join, parent
+        self._log = SessionLog()
+        self._asking = True  # the client may still say something
+        self._joins = 0
+        self._unsent = bytearray()
+        self._swallowed: bytes | None = None
+        self._said, self._heard = Lines(), Lines()
+        self._link = self._join_next()
+
+    def run(self) -> None:
+        """Carry lines both ways until the client or the parent is gone."""
+        deadline: float | None = None
+        while not self._parent.is_gone:
+            if not self._asking:
+                deadline = deadline or time.monotonic() + _LAST_WORDS
+                if not self._log.pending or time.monotonic() > deadline:
+                    return
+            self._turn()
+
+    def _turn(self) -> None:
+        ready = self._wait()
+        if self._in in ready:
+            self._hear_client()
+        if self._link.fileno() in ready:
+            self._exchange(ready[self._link.fileno()])
+
+    def _wait(self) -> dict[int, int]:
+        poll = select.poll()
+        if self._asking:
+            poll.register(self._in, select.POLLIN)
+        poll.register(self._link, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+        return dict(poll.poll(LOOK_SECONDS * 1000))
+
+    def _hear_client(self) -> None:
+        data = os.read(self._in, _PIECE)
+        # What has no line feed at the end of everything is a message all the same.
+        for line in self._said.feed(data or b"\n"):
+            self._log = sent(self._log, line)
+            self._unsent += line + b"\n"
+        self._asking = bool(data)
+
+    def _exchange(self, events: int) -> None:
+        try:
+            if self._unsent and events & select.POLLOUT:
+                del self._unsent[: self._link.send(self._unsent)]
+            if events & ~select.POLLOUT:
+                self._hear_server()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._go_on()
+
+    def _hear_server(self) -> None:
+        data = self._link.recv(_PIECE)
+        if not data:
+            self._go_on()
+            return
+        for line in self._heard.feed(data):
+            self._joins = 0
+            if self._swallowed is not None and answer_id(line) == self._swallowed:
+                self._swallowed = None
+                continue
+            self._log = received(self._log, line)
+            self._tell_client(line)
+
+    def _tell_client(self, line: bytes) -> None:
+        rest = memoryview(line + b"\n")
+        while rest:
+            rest = rest[os.write(self._out, rest) :]
+
+    def _go_on(self) -> None:
+        """The server is gone: go on at the next one."""
+        self._link.close()
+        self._heard = Lines()
+        self._link = self._join_next()
+        again = resumed(self._log)
+        self._log, self._swallowed = again.log, again.swallowed
+        self._unsent = bytearray(b"".join(line + b"\n" for line in again.to_server))
+        for line in again.to_client:
+            self._tell_client(line)
+
+    def _join_next(self) -> socket.socket:
+        self._joins += 1
+        if self._joins > _MOST_JOINS:
+            for line in failed(self._log, "no server stays alive; see the log of threadkeep mcp"):
+                self._tell_client(line)
+            raise ConnectionError("no server stays alive")
+        link = self._join()
+        link.settimeout(0)
+        return link

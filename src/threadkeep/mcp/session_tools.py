@@ -1,0 +1,202 @@
+"""Tools that list the sessions of all agents and read them."""
+
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.errors import Invalid
+from threadkeep.home.browsing import Block, Listed, TurnSum
+from threadkeep.home.fenced import Item
+from threadkeep.mcp import telling
+from threadkeep.mcp.arguments import clamped
+from threadkeep.mcp.own_answers import (
+    MessageList,
+    MessageRow,
+    MessagesArguments,
+    SessionArguments,
+    SessionList,
+    SessionRow,
+    SessionsArguments,
+    SessionView,
+    TurnRow,
+)
+from threadkeep.mcp.places import go_on, later, left_with, read_place, when
+from threadkeep.mcp.queries import query_of
+from threadkeep.mcp.replies import Reply, cut, kept
+from threadkeep.mcp.telling import told
+from threadkeep.mcp.tools import Room, Tool
+
+_TITLE: Final = 200
+_PROMPT: Final = 300
+_MOST_CHARS: Final = 40_000
+_BEFORE: Final = 2  # messages that are shown before the one that was asked for
+
+
+def list_sessions(room: Room, given: SessionsArguments) -> Reply:
+    """List sessions, the latest first."""
+    query = query_of(room, given, given.query)
+    after, limit = given.cursor or None, clamped(given.limit)
+    if not limit:
+        return Reply(telling.NOTHING, data=SessionList([]))
+    page = room.desk.browse.sessions(query, after=after, limit=limit)
+    found = kept([_session_row(one) for one in page.items], _of_session)
+    if found.left_out:  # the page must end where the answer does, or some would never be seen
+        page = room.desk.browse.sessions(query, after=after, limit=len(found.rows))
+    data = SessionList(found.rows, page.next, left_out=left_with(found, page.next))
+    opens = "get_session and get_messages open one by its ref."
+    return Reply(telling.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
+
+
+def get_session(room: Room, given: SessionArguments) -> Reply:
+    """Tell what a session was about: its facts, and its prompts in order."""
+    one = room.desk.browse.session(given.session)
+    row = _session_row(one.listed)
+    found = kept([_turn_row(turn) for turn in one.turns], _of_turn)
+    view = SessionView(
+        session=row,
+        turns=found.rows,
+        subagents=[child.ref for child in one.children],
+        parent=one.parent.ref if one.parent is not None else None,
+        log_path=one.log_path,
+        resume=one.resume,
+        left_out=later(found),
+    )
+    lead = f"{len(one.turns)} turns. get_messages(session, cursor=position) reads from one. "
+    return Reply(f"{lead}{view.left_out}".strip(), [_of_session(row), *found.items], view)
+
+
+def get_messages(room: Room, given: MessagesArguments) -> Reply:
+    """Read a session, entry by entry."""
+    ref, first = _place(room, given)
+    limit, chars = max(1, clamped(given.limit)), max(1, min(given.chars, _MOST_CHARS))
+    window = room.desk.browse.window(ref, after=first - 1, limit=limit)
+    rows = [_message_row(block, chars) for block in window.blocks]
+    found = kept(rows, _of_message)
+    behind = found.rows[-1].position + 1 if found.rows else window.total
+    more = str(behind) if behind < window.total else None
+    shorter = any(row.cut for row in found.rows)
+    longer = "Long messages are cut: ask with a larger chars. " if shorter else ""
+    data = MessageList(ref, found.rows, window.total, more, left_out=f"{longer}{go_on(more)}")
+    lead = f"{len(found.rows)} of {window.total} entries of {ref}. {data.left_out}"
+    return Reply(lead.strip(), found.items, data)
+
+
+def _place(room: Room, given: MessagesArguments) -> tuple[str, int]:
+    """Tell which session is meant, and from which position on."""
+    if not given.around:
+        if not given.session:
+            msg = "neither a session nor a message was named"
+            raise Invalid(msg, hint="give session, as list_sessions shows it, or around=message:12")
+        return given.session, read_place(given.cursor)
+    opened = room.desk.memory.open(given.around, 0)
+    hit = opened.hit
+    if hit.key is None or hit.session_id is None:
+        msg = f"{given.around} is no message of a session"
+        raise Invalid(msg, hint="what recall shows of it is all there is; name a message")
+    ref = f"{hit.harness}:{hit.session_id}"
+    if given.cursor:
+        return ref, read_place(given.cursor)
+    (block,) = room.desk.browse.window(ref, at=hit.ref, limit=1).blocks
+    return ref, max(0, block.position - _BEFORE)
+
+
+def _session_row(one: Listed) -> SessionRow:
+    session = one.session
+    return SessionRow(
+        ref=one.ref,
+        title=cut(session.name, _TITLE),
+        agent=session.harness,
+        model=session.model,
+        project=session.project,
+        cwd=session.cwd,
+        branch=session.git_branch,
+        started_at=when(session.started_at),
+        ended_at=when(session.ended_at),
+        messages=session.entries,
+        prompts=session.prompts,
+        tool_calls=session.tool_calls,
+        errors=session.errors,
+        tokens=one.tokens,
+        cost_microdollars=one.cost,
+        live=one.live,
+        subagents=one.children,
+        snippet=cut(telling.plain(one.snippet), _TITLE),
+    )
+
+
+def _of_session(row: SessionRow) -> Item:
+    counts = f"{row.prompts} prompts, {row.tool_calls} tool calls, {row.errors} errors"
+    facts = (row.ref, row.model, row.project, row.ended_at, counts)
+    return Item(told(*facts), "\n".join(filter(None, (row.title, row.snippet))) or "(no title)")
+
+
+def _turn_row(turn: TurnSum) -> TurnRow:
+    tokens = turn.input + turn.output + turn.cache_read + turn.cache_write
+    prompt = cut(turn.prompt, _PROMPT)
+    return TurnRow(turn.position, prompt, when(turn.at), turn.tools, turn.errors, tokens)
+
+
+def _of_turn(row: TurnRow) -> Item:
+    facts = (f"position {row.position}", row.at, f"{row.tools} tool calls")
+    return Item(told(*facts), row.prompt or "(nothing)")
+
+
+def _message_row(block: Block, chars: int) -> MessageRow:
+    called = "" if block.text or block.input is None else _json(block.input)
+    text = block.text or called
+    return MessageRow(
+        position=block.position,
+        ref=block.ref,
+        role=block.role,
+        kind=block.kind,
+        at=when(block.at),
+        text=cut(text, chars),
+        tool=block.tool,
+        error=block.error,
+        model=block.model,
+        cut=max(0, len(text) - chars),
+    )
+
+
+def _of_message(row: MessageRow) -> Item:
+    failed = "failed" if row.error else ""
+    trust = "(untrusted)" if row.role == "tool" else ""
+    facts = (f"position {row.position}", row.role, trust, row.kind, row.tool, failed, row.at)
+    return Item(told(*facts, row.ref), row.text or "(nothing)")
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+TOOLS: Final = (
+    Tool(
+        "get_session",
+        "Get a session",
+        "Tell what one session was about: program, model, project, cost, its prompts in order,"
+        " subagents, and the command that resumes it.",
+        SessionArguments,
+        get_session,
+        SessionView,
+    ),
+    Tool(
+        "get_messages",
+        "Read messages",
+        "Read the transcript of a session: prompts, answers, reasoning, tool calls and results."
+        " By session, from a cursor on; or around a ref that recall gave.",
+        MessagesArguments,
+        get_messages,
+        MessageList,
+    ),
+    Tool(
+        "list_sessions",
+        "List sessions",
+        "List sessions of all agents, the latest first, by project, agent, time, cost or words.",
+        SessionsArguments,
+        list_sessions,
+        SessionList,
+    ),
+)

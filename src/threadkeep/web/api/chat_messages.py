@@ -1,0 +1,332 @@
+"""The chat store: messages, the queue of turns, search, out and in, and care."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from threadkeep.home.chatting import (
+    Event,
+    Hit,
+    ImportReport,
+    Message,
+    PruneReport,
+    SizeReport,
+    View,
+)
+from threadkeep.web.api.chat import OneChat
+from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
+from threadkeep.web.api.verb import (
+    Cursor,
+    DryRun,
+    Empty,
+    GivenLines,
+    Json,
+    Limit,
+    Lines,
+    Moment,
+    Name,
+    Number,
+    Paged,
+    Strict,
+    Verb,
+    Words,
+    verb,
+)
+from threadkeep.web.stores import Stores
+
+
+class ChatMessages(Strict, frozen=True):
+    """Which messages of a session."""
+
+    session: Name
+    view: View = "transcript"
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class OneMessage(Strict, frozen=True):
+    """A message of a session."""
+
+    session: Name
+    message: Name
+
+
+class Said(Strict, frozen=True):
+    """What somebody says: a text, or parts in the AI SDK's shape."""
+
+    text: str | None = None
+    parts: tuple[Json, ...] = ()
+    metadata: Json = msgspec.field(default_factory=dict)
+    message_id: Name | None = None
+
+    @property
+    def words(self) -> str | list[Json]:
+        """What the store takes."""
+        return list(self.parts) if self.text is None else self.text
+
+
+class UiMessage(Strict, frozen=True):
+    """A whole message in the AI SDK's shape."""
+
+    role: str
+    parts: tuple[Json, ...]
+    metadata: Json = msgspec.field(default_factory=dict)
+
+
+class Journal(Strict, frozen=True):
+    """Which entries of a session's journal: those behind a number."""
+
+    session: Name
+    after: Number = 0
+    limit: Limit = 50
+
+
+class ChatSearch(Strict, frozen=True):
+    """Words, and where to look for them."""
+
+    q: Words
+    session: Name | None = None
+    agent: str | None = None
+    role: str | None = None
+    archived: bool = False
+    hidden: bool = False
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: Limit = 20
+
+
+class ChatExport(Strict, frozen=True):
+    """Which sessions to export."""
+
+    agent: str | None = None
+
+
+class ChatImport(Strict, frozen=True):
+    """How to import: with `replace` a session that is there gives way."""
+
+    replace: bool = False
+
+
+class Prune(Strict, frozen=True):
+    """Which sessions to let go: older than a time, or all but the newest so many."""
+
+    before: Moment | None = None
+    keep: Number | None = None
+    agent: str | None = None
+    archived_only: bool = False
+    dry_run: DryRun = True
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What a check found."""
+
+    ok: bool
+    problems: list[str]
+    checked: int
+    unhashed: int = 0
+
+
+class Prompt(Strict, frozen=True):
+    """A system prompt."""
+
+    body: str
+
+
+class Digest(Strict, frozen=True):
+    """The digest of a system prompt."""
+
+    digest: Name
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A system prompt that is kept."""
+
+    digest: str
+    body: str
+
+
+class Done(msgspec.Struct, frozen=True):
+    """Whether, or how often, something was done."""
+
+    done: int
+
+
+# ---------------------------------------------------------------------- messages
+
+
+def messages(stores: Stores, asked: ChatMessages) -> Paged[Json]:
+    """Give the messages of a session in the AI SDK's shape, in order."""
+    with reading_chat(stores) as chat:
+        found = chat.ui_messages(asked.session, asked.view)
+    ids = [one["id"] for one in found]
+    begin = ids.index(asked.cursor) + 1 if asked.cursor in ids else 0
+    page = found[begin : begin + asked.limit]
+    more = begin + asked.limit < len(found)
+    return Paged(page, page[-1]["id"] if more else None)
+
+
+def message(stores: Stores, asked: OneMessage) -> Json:
+    """Give one message in the AI SDK's shape."""
+    with reading_chat(stores) as chat:
+        return chat.message(asked.session, asked.message)
+
+
+def say(stores: Stores, asked: OneChat, body: Said) -> Message:
+    """Add what the user says."""
+    chat = changing_chat(stores)
+    said, name = body.metadata, body.message_id
+    return chat.say(asked.session, body.words, metadata=said, message_id=name)
+
+
+def put_message(stores: Stores, asked: OneMessage, body: UiMessage) -> Message:
+    """Store a whole message, or put it in the place of the one that is there."""
+    given = {"id": asked.message, **msgspec.to_builtins(body)}
+    return changing_chat(stores).put_message(asked.session, given)
+
+
+def journal(stores: Stores, asked: Journal) -> Paged[Event]:
+    """Give what is in the journal of a session behind a number; the number is the cursor."""
+    with reading_chat(stores) as chat:
+        events = chat.tail(asked.session, asked.after, follow=False)
+        found = list(islice(events, asked.limit + 1))
+    page = found[: asked.limit]
+    return Paged(page, str(page[-1].seq) if len(found) > asked.limit else None)
+
+
+# ---------------------------------------------------------------------- the queue
+
+
+def queue(stores: Stores, asked: OneChat) -> Paged[Message]:
+    """List the messages that wait for their turn."""
+    with reading_chat(stores) as chat:
+        return Paged(chat.queued(asked.session))
+
+
+def enqueue(stores: Stores, asked: OneChat, body: Said) -> Message:
+    """Let a message wait for its turn."""
+    chat = changing_chat(stores)
+    said, name = body.metadata, body.message_id
+    return chat.enqueue(asked.session, body.words, metadata=said, message_id=name)
+
+
+def fire(stores: Stores, asked: OneChat, _: Empty) -> Message | None:
+    """Take the next message out of the queue and make it a turn."""
+    return changing_chat(stores).fire(asked.session)
+
+
+def unfire(stores: Stores, asked: OneMessage, _: Empty) -> Done:
+    """Put a message that was fired back into the queue."""
+    return Done(int(changing_chat(stores).unfire(asked.session, asked.message)))
+
+
+def cancel(stores: Stores, asked: OneMessage, _: Empty) -> Done:
+    """Take a message out of the queue."""
+    return Done(int(changing_chat(stores).cancel(asked.session, asked.message)))
+
+
+# ---------------------------------------------------------------------- search, out and in
+
+
+def search(stores: Stores, asked: ChatSearch) -> Paged[Hit]:
+    """Find words in what was said, the best first."""
+    if not has_chat(stores):
+        return Paged([])
+    given = msgspec.structs.asdict(asked)
+    with reading_chat(stores) as chat:
+        return Paged(chat.search(given.pop("q"), **given))
+
+
+def export_session(stores: Stores, asked: OneChat) -> Lines:
+    """Give a session as JSON lines, which `import` takes."""
+
+    def lines() -> Iterator[str]:
+        with reading_chat(stores) as chat:
+            yield from chat.export(asked.session)
+
+    return Lines(lines())
+
+
+def export(stores: Stores, asked: ChatExport) -> Lines:
+    """Give all sessions as JSON lines, oldest first."""
+
+    def lines() -> Iterator[str]:
+        with reading_chat(stores) as chat:
+            yield from chat.export_all(agent=asked.agent)
+
+    return Lines(lines())
+
+
+def import_lines(stores: Stores, asked: ChatImport, body: GivenLines) -> ImportReport:
+    """Take in what `export` gave; a session is stored whole or not at all."""
+    lines = stores.home.checked_input(body.raw.splitlines(keepends=True))
+    return stores.chat().import_sessions(lines, replace=asked.replace)
+
+
+# ---------------------------------------------------------------------- care
+
+
+def prune(stores: Stores, _: Empty, body: Prune) -> PruneReport:
+    """Let old sessions go; say `dry_run: false` to do it."""
+    return changing_chat(stores).prune(**msgspec.structs.asdict(body))
+
+
+def verify(stores: Stores, _: Empty) -> Verified:
+    """Compare every row with its fingerprint."""
+    with reading_chat(stores) as chat:
+        found = chat.verify(adopt=False)
+    return Verified(found.ok, found.problems, found.checked, found.unhashed)
+
+
+def size(stores: Stores, _: Empty) -> SizeReport:
+    """Measure the store."""
+    with reading_chat(stores) as chat:
+        return chat.size()
+
+
+def reindex(stores: Stores, _: Empty, __: Empty) -> Done:
+    """Build the search index anew."""
+    changing_chat(stores).reindex()
+    return Done(1)
+
+
+def vacuum(stores: Stores, _: Empty, __: Empty) -> Done:
+    """Write the file anew without its free pages; give the bytes that it gained."""
+    return Done(changing_chat(stores).vacuum())
+
+
+def keep_prompt(stores: Stores, _: Empty, body: Prompt) -> Kept:
+    """Keep a system prompt once, under its digest."""
+    return Kept(stores.chat().put_system_prompt(body.body), body.body)
+
+
+def system_prompt(stores: Stores, asked: Digest) -> Kept:
+    """Give a system prompt by its digest."""
+    with reading_chat(stores) as chat:
+        return Kept(asked.digest, chat.system_prompt(asked.digest))
+
+
+_ONE = "/chat/sessions/{session}"
+VERBS: tuple[Verb, ...] = (
+    verb("GET", f"{_ONE}/messages", messages),
+    verb("POST", f"{_ONE}/messages", say, 201),
+    verb("GET", f"{_ONE}/messages/{{message}}", message),
+    verb("PUT", f"{_ONE}/messages/{{message}}", put_message),
+    verb("GET", f"{_ONE}/journal", journal),
+    verb("GET", f"{_ONE}/queue", queue),
+    verb("POST", f"{_ONE}/queue", enqueue, 201),
+    verb("POST", f"{_ONE}/queue/fire", fire),
+    verb("POST", f"{_ONE}/queue/{{message}}/unfire", unfire),
+    verb("POST", f"{_ONE}/queue/{{message}}/cancel", cancel),
+    verb("GET", f"{_ONE}/export", export_session),
+    verb("GET", "/chat/search", search),
+    verb("GET", "/chat/export", export),
+    verb("POST", "/chat/import", import_lines),
+    verb("POST", "/chat/prune", prune),
+    verb("GET", "/chat/verify", verify),
+    verb("GET", "/chat/size", size),
+    verb("POST", "/chat/reindex", reindex),
+    verb("POST", "/chat/vacuum", vacuum),
+    verb("POST", "/chat/system-prompts", keep_prompt, 201),
+    verb("GET", "/chat/system-prompts/{digest}", system_prompt),
+)

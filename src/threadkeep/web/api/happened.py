@@ -1,0 +1,222 @@
+"""What happened beside agents (commands, pages, CI), and what was learned of all of it."""
+
+from typing import Literal
+
+import msgspec
+
+from threadkeep.home.browsing import EntityRow, EntityView, Graph, NodeRow, NodeView
+from threadkeep.home.happened import (
+    Event,
+    Lesson,
+    RunDetails,
+    RunRow,
+    StoredVisit,
+    Wanted,
+    ci_run,
+    ci_runs,
+    commands as stored_commands,
+    visits,
+)
+from threadkeep.home.spoken import Outcome
+from threadkeep.web.api.opening import has_knowledge
+from threadkeep.web.api.pages import page_before, page_of
+from threadkeep.web.api.verb import (
+    Cursor,
+    Limit,
+    Moment,
+    Name,
+    Paged,
+    RowId,
+    Strict,
+    Verb,
+    Words,
+    verb,
+)
+from threadkeep.web.stores import Stores
+
+_ALL = 100_000
+
+
+class CommandList(Strict, frozen=True):
+    """Which commands."""
+
+    text: Words | None = None
+    project: str | None = None
+    kind: Literal["shell", "claude-tool"] | None = None
+    terminal: str | None = None
+    failed: bool = False
+    since: Moment | None = None
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class VisitList(Strict, frozen=True):
+    """Which pages."""
+
+    text: Words | None = None
+    domain: str | None = None
+    since: Moment | None = None
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class RunList(Strict, frozen=True):
+    """Which runs of CI."""
+
+    repo: Name | None = None
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class OneRun(Strict, frozen=True):
+    """A run of CI, by its number."""
+
+    run: RowId
+
+
+class NodeList(Strict, frozen=True):
+    """Which nodes."""
+
+    q: Words = ""
+    project: Name | None = None
+    outcome: Outcome | None = None
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class OneNode(Strict, frozen=True):
+    """A node, by its number or uuid."""
+
+    node: Name
+
+
+class EntityList(Strict, frozen=True):
+    """Which entities."""
+
+    q: Words = ""
+    type: Name | None = None
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class OneEntity(Strict, frozen=True):
+    """An entity, by its number."""
+
+    entity: RowId
+
+
+class GraphSize(Strict, frozen=True):
+    """How many entities."""
+
+    limit: Limit = 150
+
+
+class LessonList(Strict, frozen=True):
+    """Which page of the lessons."""
+
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+def commands(stores: Stores, asked: CommandList) -> Paged[Event]:
+    """List commands of shells and tools, the latest first."""
+    if not has_knowledge(stores):
+        return Paged([])
+    store = stores.browse().store
+    narrowed = msgspec.structs.asdict(asked)
+    del narrowed["limit"], narrowed["cursor"]
+
+    def fetch(until: int | None, count: int) -> list[Event]:
+        return stored_commands(store, Wanted(**narrowed, until=until), count)
+
+    return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
+
+
+def pages(stores: Stores, asked: VisitList) -> Paged[StoredVisit]:
+    """List pages that were visited, the latest first."""
+    if not has_knowledge(stores):
+        return Paged([])
+    store = stores.browse().store
+
+    def fetch(until: int | None, count: int) -> list[StoredVisit]:
+        narrowed = (asked.since, until, asked.domain, asked.text)
+        return visits(store, *narrowed, count)
+
+    return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
+
+
+def runs(stores: Stores, asked: RunList) -> Paged[RunRow]:
+    """List runs of CI, the newest first."""
+    if not has_knowledge(stores):
+        return Paged([])
+    found = ci_runs(stores.browse().store, asked.repo, _ALL)
+    return page_of(
+        found, lambda one: (one.started_at or one.first_seen_at, one.id), asked, newest_first=True
+    )
+
+
+def run(stores: Stores, asked: OneRun) -> RunDetails:
+    """Give a run of CI with its jobs and what they said."""
+    return ci_run(stores.browse().store, asked.run)
+
+
+# ---------------------------------------------------------------------- what was learned
+
+
+def nodes(stores: Stores, asked: NodeList) -> Paged[NodeRow]:
+    """List what was learned, the newest first."""
+    if not has_knowledge(stores):
+        return Paged([])
+    page = stores.browse().nodes(
+        text=asked.q,
+        project=asked.project,
+        outcome=asked.outcome,
+        after=asked.cursor or None,
+        limit=asked.limit,
+    )
+    return Paged(page.items, page.next)
+
+
+def node(stores: Stores, asked: OneNode) -> NodeView:
+    """Give a piece of knowledge with what it rests on."""
+    name = asked.node
+    plain = name.isascii() and name.isdigit() and len(name) < 16  # noqa: PLR2004
+    return stores.browse().node(int(name) if plain else name)
+
+
+def entities(stores: Stores, asked: EntityList) -> Paged[EntityRow]:
+    """List what knowledge mentions, the most often mentioned first."""
+    if not has_knowledge(stores):
+        return Paged([])
+    found = stores.browse().entities(text=asked.q, type=asked.type, limit=_ALL)
+    return page_of(found, lambda one: (one.nodes, one.id), asked, newest_first=True)
+
+
+def entity(stores: Stores, asked: OneEntity) -> EntityView:
+    """Give something that knowledge mentions, with its nodes and neighbours."""
+    return stores.browse().entity(asked.entity)
+
+
+def graph(stores: Stores, asked: GraphSize) -> Graph:
+    """Give the entities that are mentioned most, and what ties them."""
+    return stores.browse().graph(asked.limit)
+
+
+def lessons(stores: Stores, asked: LessonList) -> Paged[Lesson]:
+    """List failures that came back, the most frequent first."""
+    found = stores.browse().lessons(_ALL) if has_knowledge(stores) else []
+    return page_of(found, lambda one: (one.occurrences, one.id), asked, newest_first=True)
+
+
+VERBS: tuple[Verb, ...] = (
+    verb("GET", "/history/commands", commands),
+    verb("GET", "/history/pages", pages),
+    verb("GET", "/history/ci", runs),
+    verb("GET", "/history/ci/{run}", run),
+    verb("GET", "/memory/nodes", nodes),
+    verb("GET", "/memory/nodes/{node}", node),
+    verb("GET", "/memory/entities", entities),
+    verb("GET", "/memory/entities/{entity}", entity),
+    verb("GET", "/memory/graph", graph),
+    verb("GET", "/memory/lessons", lessons),
+)

@@ -1,0 +1,110 @@
+"""Health: what the stores are like, how capture is, alarms, and what the doctor says."""
+
+import msgspec
+
+from threadkeep import __version__
+from threadkeep.home import Status
+from threadkeep.home.doctoring import Finding, Level, diagnose
+from threadkeep.home.happened import Alarm, acknowledge, alarms_of
+from threadkeep.home.observed_status import ObservedStatus, observed_status
+from threadkeep.web.api.opening import has_knowledge, reading_history
+from threadkeep.web.api.pages import page_of
+from threadkeep.web.api.verb import Cursor, Empty, Limit, Paged, RowId, Strict, Verb, Words, verb
+from threadkeep.web.stores import Stores
+
+
+class AlarmList(Strict, frozen=True):
+    """Which alarms: with `all` also those that were seen or went away."""
+
+    all: bool = False
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class OneAlarm(Strict, frozen=True):
+    """An alarm, by its number."""
+
+    alarm: RowId
+
+
+class Seen(Strict, frozen=True):
+    """What to remember about an alarm."""
+
+    note: Words | None = None
+
+
+class AlarmRow(msgspec.Struct, frozen=True):
+    """A recorded violation of a rule about capture."""
+
+    id: int
+    invariant: str
+    source: str | None
+    raised_at: int
+    since: int | None
+    details: str
+    acked_at: int | None
+    ack_note: str | None
+    resolved_at: int | None
+    active: bool
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What the doctor says."""
+
+    level: Level
+    took_ms: int
+    findings: tuple[Finding, ...]
+
+
+def status(stores: Stores, _: Empty) -> Status:
+    """Look at the home and its stores."""
+    return stores.home.status(knowledge_path=stores.db)
+
+
+def sources(stores: Stores, _: Empty) -> ObservedStatus:
+    """Tell how the capture of shells, browsers and CI is."""
+    return observed_status(stores.home, stores.db)
+
+
+def doctor(stores: Stores, _: Empty) -> Diagnosis:
+    """Say what is wrong, why, and what helps."""
+    found = diagnose(stores.home, stores.db, version=__version__)
+    return Diagnosis(found.level, found.took_ms, found.findings)
+
+
+def alarms(stores: Stores, asked: AlarmList) -> Paged[AlarmRow]:
+    """List recorded gaps in capture, the latest first."""
+    if not has_knowledge(stores):
+        return Paged([])
+    found = [_row(one) for one in alarms_of(stores.browse().store, active=not asked.all)]
+    return page_of(found, lambda one: (one.raised_at, one.id), asked, newest_first=True)
+
+
+def ack(stores: Stores, asked: OneAlarm, body: Seen) -> AlarmRow:
+    """Say that somebody has seen an alarm; done again, it changes nothing."""
+    with reading_history(stores) as history:
+        return _row(acknowledge(history.store, asked.alarm, body.note))
+
+
+def _row(alarm: Alarm) -> AlarmRow:
+    return AlarmRow(
+        alarm.id,
+        alarm.invariant,
+        alarm.source,
+        alarm.raised_at,
+        alarm.since_ms,
+        alarm.details,
+        alarm.acked_at,
+        alarm.ack_note,
+        alarm.resolved_at,
+        alarm.active,
+    )
+
+
+VERBS: tuple[Verb, ...] = (
+    verb("GET", "/health/status", status),
+    verb("GET", "/health/sources", sources),
+    verb("GET", "/health/doctor", doctor),
+    verb("GET", "/health/alarms", alarms),
+    verb("POST", "/health/alarms/{alarm}/ack", ack),
+)

@@ -1,0 +1,195 @@
+"""Memory: recall, open, ask, and what else is made of it."""
+
+import datetime as dt
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec import Meta
+
+from threadkeep.errors import Invalid
+from threadkeep.home.memory import answering
+from threadkeep.home.recalled import Answer, Filters, Fix, Found, Moment as Happened, Opened
+from threadkeep.home.spoken import HitKind, Outcome, Role
+from threadkeep.web.api.opening import reading_memory
+from threadkeep.web.api.pages import page_before
+from threadkeep.web.api.verb import (
+    Cursor,
+    Empty,
+    Limit,
+    Moment,
+    Name,
+    Paged,
+    Strict,
+    Text,
+    Verb,
+    Words,
+    verb,
+)
+from threadkeep.web.stores import Stores
+
+Near = Annotated[int, Meta(ge=0, le=50)]
+Characters = Annotated[int, Meta(ge=200, le=100_000)]
+Few = Annotated[int, Meta(ge=1, le=50)]
+
+
+class Recall(Strict, frozen=True):
+    """A question, and what a hit must be."""
+
+    q: Words
+    project: Name | None = None
+    source: Name | None = None
+    harness: Name | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    branch: Name | None = None
+    entity: Name | None = None
+    role: Role | None = None
+    outcome: Outcome | None = None
+    kinds: tuple[HitKind, ...] = ()
+    limit: Limit = 10
+    explain: bool = False
+
+
+class Like(Strict, frozen=True):
+    """A hit by its ref, or any text."""
+
+    q: Words
+    project: Name | None = None
+    limit: Few = 10
+
+
+class Failed(Strict, frozen=True):
+    """An error, or a part of what it said."""
+
+    error: Text
+    project: Name | None = None
+    limit: Few = 10
+
+
+class ContextFor(Strict, frozen=True):
+    """What a prompt is about, and how much may be said of it."""
+
+    about: Text
+    project: Name | None = None
+    limit: Few = 8
+    max_chars: Characters = 4000
+
+
+class OneRef(Strict, frozen=True):
+    """A hit by its ref, and how many of its neighbours."""
+
+    ref: Name
+    around: Near = 3
+
+
+class Ask(Strict, frozen=True):
+    """A question; with `model` the configured one writes the answer, if there is one."""
+
+    question: Text
+    project: Name | None = None
+    limit: Few = 8
+    model: bool = False
+
+
+class Span(Strict, frozen=True):
+    """A day (2026-03-01), or a span of time; without either everything, the latest first."""
+
+    day: Annotated[str, Meta(max_length=10)] | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    project: Name | None = None
+    limit: Limit = 100
+    cursor: Cursor = ""
+
+
+class ContextBlock(msgspec.Struct, frozen=True):
+    """A fenced block for a prompt; empty if nothing is remembered."""
+
+    text: str
+
+
+def recall(stores: Stores, asked: Recall) -> Found:
+    """Find what answers a question best: messages, commands, pages, CI, and what was learned."""
+    given = msgspec.structs.asdict(asked)
+    options = {"limit": given.pop("limit"), "explain": given.pop("explain")}
+    with reading_memory(stores) as memory:
+        return memory.recall(given.pop("q"), Filters(**given), **options)
+
+
+def opened(stores: Stores, asked: OneRef) -> Opened:
+    """Open a hit at its place, whole, with what stands around it."""
+    with reading_memory(stores) as memory:
+        return memory.open(asked.ref, asked.around)
+
+
+def ask(stores: Stores, _: Empty, body: Ask) -> Answer:
+    """Answer a question with passages that were really said."""
+    with reading_memory(stores) as memory:
+        model = answering(stores.home, memory) if body.model else None
+        given: dict[str, Any] = {"filters": Filters(project=body.project), "limit": body.limit}
+        zone = ZoneInfo(stores.home.zone)
+        return memory.ask(body.question, **given, answer_with=model, zone=zone)
+
+
+def fixed(stores: Stores, _: Empty, body: Failed) -> Paged[Fix]:
+    """Find how an error was ended before; the most telling first."""
+    with reading_memory(stores) as memory:
+        filters = Filters(project=body.project)
+        return Paged(memory.fixed(body.error, filters=filters, limit=body.limit))
+
+
+def similar(stores: Stores, asked: Like) -> Found:
+    """Find what is like a hit, or like a text."""
+    with reading_memory(stores) as memory:
+        filters = Filters(project=asked.project)
+        return memory.similar(asked.q, filters=filters, limit=asked.limit)
+
+
+def context(stores: Stores, _: Empty, body: ContextFor) -> ContextBlock:
+    """Make a fenced block for a prompt of what is remembered."""
+    given: dict[str, Any] = {"limit": body.limit, "max_chars": body.max_chars}
+    with reading_memory(stores) as memory:
+        filters = Filters(project=body.project)
+        return ContextBlock(memory.context(body.about, filters=filters, **given))
+
+
+def timeline(stores: Stores, asked: Span) -> Paged[Happened]:
+    """Tell what happened: commands, agents' turns, pages, CI and commits, the latest first."""
+    zone = ZoneInfo(stores.home.zone)
+    since, last = _span(asked, zone)
+    with reading_memory(stores) as memory:
+
+        def fetch(before: int | None, count: int) -> list[Happened]:
+            until = last if before is None else before
+            given: dict[str, Any] = {"project": asked.project, "since": since, "until": until}
+            return memory.timeline(**given, zone=zone, limit=count)[::-1]
+
+        def key(one: Happened) -> tuple[int, str]:
+            return one.at, f"{one.kind} {one.ref}"
+
+        return page_before(fetch, key, asked, str)
+
+
+def _span(asked: Span, zone: ZoneInfo) -> tuple[int | None, int | None]:
+    if asked.day is None:
+        return asked.since, asked.until
+    if asked.since is not None or asked.until is not None:
+        raise Invalid("a day and a span of time were both given", hint="give one of them")
+    try:
+        first = dt.datetime.combine(dt.date.fromisoformat(asked.day), dt.time.min, zone)
+        after = first + dt.timedelta(days=1)
+        return int(first.timestamp() * 1000), int(after.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise Invalid(f"{asked.day!r} is not a day", hint="write 2026-03-01") from None
+
+
+VERBS: tuple[Verb, ...] = (
+    verb("GET", "/memory/recall", recall),
+    verb("GET", "/memory/open/{ref}", opened),
+    verb("POST", "/memory/ask", ask),
+    verb("POST", "/memory/fixed", fixed),
+    verb("GET", "/memory/similar", similar),
+    verb("POST", "/memory/context", context),
+    verb("GET", "/memory/timeline", timeline),
+)

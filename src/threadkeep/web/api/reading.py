@@ -1,0 +1,121 @@
+"""Requests read strictly: what does not fit is refused with the name of the field."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from threadkeep.errors import Invalid
+from threadkeep.home import json
+
+S = TypeVar("S")
+
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLACE: Final = re.compile(r"(.*) - at `\$\.?([^`]*)`")
+_BOOLEANS: Final = {"true": True, "false": False}
+_LISTS: Final = (inspect.CollectionType, inspect.VarTupleType)
+
+
+class Unfit(Invalid):
+    """A body is JSON, but not what the verb takes."""
+
+    http_status = 422
+
+
+def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[str, str]) -> S:
+    """Read what an address says, the names of its path among it."""
+    known = {field.encode_name: field.type for field in _fields(kind)}
+    found: dict[str, Any] = {}
+    for name, text in pairs:
+        _take(found, known, name, text)
+    found |= {name: _value(known[name], text) for name, text in path.items()}
+    try:
+        return msgspec.convert(found, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the address is not right: {told(error)}", hint=_hint(known)) from None
+
+
+def _take(found: dict[str, Any], known: Mapping[str, inspect.Type], name: str, text: str) -> None:
+    if name not in known:
+        raise Invalid(f"there is no parameter {name[:80]!r} here", hint=_hint(known))
+    if isinstance(known[name], _LISTS):
+        found.setdefault(name, []).append(_value(known[name], text))
+    elif name in found:
+        raise Invalid(f"the parameter {name!r} was given twice", hint="give it once")
+    else:
+        found[name] = _value(known[name], text)
+
+
+def _hint(known: Iterable[str]) -> str:
+    names = ", ".join(known)
+    return f"it takes {names}" if names else "it takes no parameters"
+
+
+def _fields(kind: Any) -> tuple[inspect.Field, ...]:
+    found = inspect.type_info(kind)
+    return found.fields if isinstance(found, inspect.StructType) else ()
+
+
+def _value(kind: inspect.Type, text: str) -> Any:
+    """Read text as a number or a truth where one is wanted; anything else stays text."""
+    wanted = _wanted(kind)
+    if isinstance(wanted, inspect.IntType) and _WHOLE.fullmatch(text):
+        return int(text)
+    if isinstance(wanted, inspect.FloatType) and _DECIMAL.fullmatch(text):
+        return float(text)
+    if isinstance(wanted, inspect.BoolType):
+        return _BOOLEANS.get(text, text)
+    return text
+
+
+def _wanted(kind: inspect.Type) -> inspect.Type:
+    """Look through lists and through "or nothing": an address cannot say nothing."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, _LISTS):
+        return _wanted(kind.item_type)
+    if isinstance(kind, inspect.UnionType):
+        return _wanted(next(one for one in kind.types if not isinstance(one, inspect.NoneType)))
+    return kind
+
+
+def read_body(kind: type[S], raw: bytes) -> S:
+    """Read a JSON body."""
+    value = json.decode(raw)
+    try:
+        return msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert(with_whole(value, inspect.type_info(kind)), kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise Unfit(f"the body is not right: {told(error)}", hint="see /api/openapi.json") from None
+
+
+def with_whole(value: Any, kind: inspect.Type) -> Any:
+    """Write 8.0 as 8 where a whole number is wanted: to JSON they are the same."""
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    for one in kinds:
+        if isinstance(one, inspect.IntType) and isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(one, inspect.StructType) and isinstance(value, dict):
+            known = {field.encode_name: field.type for field in one.fields}
+            return {
+                key: with_whole(item, known[key]) if key in known else item
+                for key, item in value.items()
+            }
+        if isinstance(one, _LISTS) and isinstance(value, list):
+            return [with_whole(item, one.item_type) for item in value]
+    return value
+
+
+def told(error: msgspec.ValidationError) -> str:
+    """Say what is wrong, the name of the field first."""
+    found = _PLACE.fullmatch(str(error))
+    if found is None:
+        return str(error)
+    what, where = found.groups()
+    return f"{where}: {what}" if where else what

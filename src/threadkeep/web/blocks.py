@@ -1,0 +1,307 @@
+"""Blocks of a transcript as they are shown: results beneath their calls, long texts folded or cut.
+
+All of it is pure: a window of blocks in, what the templates write out. The page, the pieces that
+are loaded later and the offline file are made from the same.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.home.browsing import Block, Image, Listed, TurnSum
+from threadkeep.web.diffs import Change, changes_of
+from threadkeep.web.markup import anchor
+
+CUT: Final = 20_000  # characters of one text in a window
+_HEAD_LINES: Final = 8
+_HEAD_CHARACTERS: Final = 1_200
+_OPEN_LINES: Final = 10
+_BRIEF: Final = 3
+_OPEN_DIFF: Final = 60
+_HEADLINE: Final = 160
+_PICTURE: Final = 400_000  # base64 characters of one picture in a window
+_RASTER: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+# The one argument that says what a call is about, the most telling first.
+_TELLING: Final = (
+    *("command", "cmd", "pattern", "query", "file_path", "filePath", "path", "target_file"),
+    *("notebook_path", "absolute_path", "url", "description", "prompt", "name", "message"),
+)
+_SHELLS: Final = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh"})
+_GROUPS: Final = {
+    "prompt": ("prompts", "Prompt"),
+    "text": ("answers", "Answer"),
+    "reasoning": ("reasoning", "Reasoning"),
+    "tool_call": ("tools", "Tool"),
+    "tool_result": ("results", "Result"),
+    "summary": ("notes", "Compaction"),
+    "note": ("notes", "Note"),
+}
+_WORD: Final = re.compile(r"[a-z][a-z-]{0,30}")
+_ASKED: Final = ("prompt", "message", "description", "task", "instructions")
+_ALIKE: Final = 60  # characters by which a subagent's task is recognised
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A text as it is: its beginning, what is folded away, and how much is not here at all."""
+
+    head: str
+    rest: str = ""
+    lines: int = 0
+    missing: int = 0  # characters
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """One argument of a tool call."""
+
+    name: str
+    piece: Piece
+    inline: bool  # short enough to stand beside its name
+
+
+class View(msgspec.Struct, frozen=True):
+    """One block as it is shown."""
+
+    block: Block
+    anchor: str
+    group: str  # what the filters of the page call it
+    label: str
+    piece: Piece
+    headline: str = ""
+    arguments: tuple[Argument, ...] = ()
+    changes: tuple[Change, ...] = ()
+    pictures: tuple[str, ...] = ()
+    hidden_pictures: int = 0  # too large for a window, or of a type that is not shown
+    is_open: bool = False
+    final: bool = False  # the last answer of its turn
+    result: "View | None" = None
+    subagent: Listed | None = None
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether the arguments of a call are a few short ones, which need no folding."""
+        return 0 < len(self.arguments) <= _BRIEF and all(one.inline for one in self.arguments)
+
+    @property
+    def missing(self) -> int:
+        """How many characters are not here; they come when they are asked for."""
+        return self.piece.missing + sum(one.piece.missing for one in self.arguments)
+
+
+def filters() -> dict[str, Callable[..., Any]]:
+    """Give the filters of the templates."""
+    return {"views": views, "view": view, "written": written, "bars": bars, "agent": agent_class}
+
+
+def views(
+    blocks: Sequence[Block], children: Sequence[Listed] = (), *, whole: bool = False
+) -> list[View]:
+    """Give blocks as they are shown; with `whole` nothing is cut."""
+    calls = {one.call_id: one.position for one in blocks if one.kind == "tool_call" and one.call_id}
+    results = {
+        one.call_id: one
+        for one in blocks
+        if one.kind == "tool_result" and calls.get(one.call_id, one.position) < one.position
+    }
+    beneath = {one.position for one in results.values()}
+    finals = _finals(blocks)
+    shown = []
+    for block in blocks:
+        if block.position in beneath:
+            continue
+        result = results.get(block.call_id) if block.kind == "tool_call" else None
+        shown.append(
+            msgspec.structs.replace(
+                view(block, whole=whole),
+                final=block.position in finals,
+                result=None if result is None else view(result, whole=whole),
+                subagent=subagent_of(block, children) if children else None,
+            )
+        )
+    return shown
+
+
+def view(block: Block, *, whole: bool = False) -> View:
+    """Give one block as it is shown."""
+    group, label = _GROUPS.get(block.kind, ("notes", block.kind))
+    pictures, hidden = _pictures(block.images, whole=whole)
+    piece = piece_of(block.text, whole=whole)
+    found = View(
+        block, anchor(block.key), group, label, piece, pictures=pictures, hidden_pictures=hidden
+    )
+    if block.kind == "tool_call":
+        return _call(found, whole=whole)
+    if block.kind == "note":
+        return msgspec.structs.replace(found, headline=_one_line(block.text))
+    return found
+
+
+def _finals(blocks: Iterable[Block]) -> set[int]:
+    """Find the last answer of each turn."""
+    last = {one.turn: one.position for one in blocks if one.kind == "text"}
+    return set(last.values())
+
+
+# ------------------------------------------------------------------------------------ tool calls
+
+
+def _call(found: View, *, whole: bool) -> View:
+    block = found.block
+    told = headline(block.input, block.text)
+    changes = tuple(changes_of(block.tool, block.input))
+    if changes:
+        lines = sum(len(one.lines) for one in changes)
+        return msgspec.structs.replace(
+            found, headline=told, changes=changes, is_open=lines <= _OPEN_DIFF
+        )
+    arguments = tuple(_arguments(block, told, whole=whole))
+    lines = sum(1 if one.inline else one.piece.lines + 1 for one in arguments)
+    return msgspec.structs.replace(
+        found, headline=told, arguments=arguments, is_open=lines <= _OPEN_LINES
+    )
+
+
+def headline(given: Any, text: str) -> str:
+    """Say in one line what a call is about."""
+    told = given
+    if isinstance(given, Mapping):
+        told = next((given[name] for name in _TELLING if given.get(name)), text)
+    return _one_line(command_of(told) if isinstance(told, list) else str(told or text))
+
+
+def command_of(words: Sequence[Any]) -> str:
+    """Write a command that is given as a list; of `bash -lc SCRIPT` only the script."""
+    texts = [str(word) for word in words]
+    if len(texts) >= 3 and texts[0] in _SHELLS and texts[1].startswith("-"):  # noqa: PLR2004
+        return " ".join(texts[2:])
+    return " ".join(texts)
+
+
+def _one_line(text: str) -> str:
+    flat = " ".join(text[: 4 * _HEADLINE].split())
+    return flat if len(flat) <= _HEADLINE else f"{flat[: _HEADLINE - 1]}…"
+
+
+def _arguments(block: Block, told: str, *, whole: bool) -> Iterable[Argument]:
+    """Give the arguments of a call, but for what its headline says completely."""
+    if not isinstance(block.input, Mapping):
+        text = written(block.input) if block.input is not None else block.text
+        if text.strip() and text.strip() != told:
+            yield Argument("", piece_of(text, whole=whole), inline=False)
+        return
+    for name, value in block.input.items():
+        text = command_of(value) if _is_command(name, value) else written(value)
+        if text.strip() == told or value is None:
+            continue
+        inline = len(text) <= _HEADLINE and "\n" not in text
+        yield Argument(str(name), piece_of(text, whole=whole), inline)
+
+
+def _is_command(name: object, value: object) -> bool:
+    return isinstance(value, list) and name in {"command", "cmd"}
+
+
+def written(value: Any) -> str:
+    """Write an argument: texts as they are, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    except (RecursionError, ValueError):  # nested beyond reason
+        return "…"
+
+
+# ---------------------------------------------------------------------------------- long things
+
+
+def piece_of(text: str, *, whole: bool = False) -> Piece:
+    """Part a text into what is seen at once and what is folded; more than a window holds is cut."""
+    kept = text if whole else text[:CUT]
+    at = _end_of_head(kept)
+    lines = text.count("\n") + bool(text and not text.endswith("\n"))
+    return Piece(kept[:at], kept[at:], lines, len(text) - len(kept))
+
+
+def _end_of_head(text: str) -> int:
+    """Find where the head of a text ends; a rest of a few lines is not worth folding."""
+    at = -1
+    for _ in range(_HEAD_LINES):
+        at = text.find("\n", at + 1)
+        if at < 0:
+            break
+    at = len(text) if at < 0 else at + 1
+    if at <= _HEAD_CHARACTERS:
+        return len(text) if text.count("\n", at) <= 2 and len(text) - at < 300 else at  # noqa: PLR2004
+    return _HEAD_CHARACTERS
+
+
+def _pictures(images: Iterable[Image], *, whole: bool) -> tuple[tuple[str, ...], int]:
+    """Give pictures as addresses that hold them; other types could run, and addresses load."""
+    images = tuple(images)
+    shown = tuple(
+        f"data:{one.media_type};base64,{one.data}"
+        for one in images
+        if one.media_type in _RASTER
+        and (whole or len(one.data) <= _PICTURE)
+        and _BASE64.fullmatch(one.data)
+    )
+    return shown, len(images) - len(shown)
+
+
+# ------------------------------------------------------------------------------------ subagents
+
+
+def subagent_of(block: Block, children: Iterable[Listed]) -> Listed | None:
+    """Find the session that a call started: it begins with the task that the call names."""
+    if block.kind != "tool_call" or not isinstance(block.input, Mapping):
+        return None
+    asked = {_start(block.input.get(name)) for name in _ASKED} - {""}
+    return next((one for one in children if _start(one.session.first_prompt) in asked), None)
+
+
+def _start(text: object) -> str:
+    return "".join(text[: 4 * _ALIKE].split())[:_ALIKE] if isinstance(text, str) else ""
+
+
+# ------------------------------------------------------------------------------------------ turns
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """What a turn took, drawn: its share of the largest turn, in percent."""
+
+    turn: TurnSum
+    tokens: int
+    took: int  # milliseconds
+    token_width: int
+    time_width: int
+
+
+def bars(turns: Sequence[TurnSum]) -> list[Bar]:
+    """Measure the turns of a session against its largest."""
+    counted = [(_tokens(one), _took(one)) for one in turns]
+    most_tokens = max((tokens for tokens, _ in counted), default=0)
+    most_time = max((took for _, took in counted), default=0)
+    return [
+        Bar(one, tokens, took, _share(tokens, most_tokens), _share(took, most_time))
+        for one, (tokens, took) in zip(turns, counted, strict=True)
+    ]
+
+
+def _tokens(turn: TurnSum) -> int:
+    return turn.input + turn.output + turn.cache_read + turn.cache_write
+
+
+def _took(turn: TurnSum) -> int:
+    return 0 if turn.at is None or turn.ended_at is None else max(0, turn.ended_at - turn.at)
+
+
+def _share(part: int, most: int) -> int:
+    return 0 if not part or not most else max(1, round(100 * part / most))
+
+
+def agent_class(harness: str) -> str:
+    """Give the class that colours an agent; a name that is no word has none."""
+    return harness if _WORD.fullmatch(harness) else ""

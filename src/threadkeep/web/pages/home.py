@@ -1,0 +1,50 @@
+"""The first page: what happened today, what goes on now, what was last, and what is wrong."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from threadkeep.errors import NotFound
+from threadkeep.home.browsing import Query, Sum, Today
+from threadkeep.home.health import AlarmRow, active_alarms
+from threadkeep.web.page import Page, Visit
+
+_WEEK: Final = 7
+
+
+class HomePage(msgspec.Struct, frozen=True):
+    """What happened today and this week."""
+
+    today: Today | None  # None: nothing was captured yet
+    day: str
+    week: dict[str, dict[str, Sum]]  # day -> model -> sum
+    week_total: Sum
+    alarms: tuple[AlarmRow, ...]
+    hint: str = ""  # what to do next
+
+
+def show(visit: Visit) -> HomePage:
+    """Tell what happened today; without a store, what to do to have one."""
+    here = datetime.fromtimestamp(visit.now / 1000, visit.zone)
+    day = str(here.date())
+    try:
+        browse = visit.stores.browse()
+    except NotFound as missing:
+        return HomePage(None, day, {}, Sum(), (), missing.hint)
+    if browse.notes:
+        return HomePage(None, day, {}, Sum(), (), browse.notes[0])
+    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    first = midnight - timedelta(days=_WEEK - 1)
+    report = browse.usage(Query(since=int(first.timestamp() * 1000)), zone=visit.zone)
+    days = [str((first + timedelta(days=number)).date()) for number in range(_WEEK)]
+    return HomePage(
+        today=browse.today(visit.now),
+        day=day,
+        week={one: report.by_day.get(one, {}) for one in days},
+        week_total=report.total,
+        alarms=active_alarms(visit.stores.home, visit.stores.db),
+    )
+
+
+PAGES: Final = (Page("/", "home.html", show, "Home"),)

@@ -1,0 +1,133 @@
+"""The memory pages: nodes, what they mention, how that hangs together, and lessons."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.browsing import EntityRow, EntityView, Graph, NodePage, NodeView
+from threadkeep.home.observed_ci import Lesson
+from threadkeep.web.page import Page, Visit
+from threadkeep.web.pages.recall import HitRow, row_of
+from threadkeep.web.stores import Stores
+
+OUTCOMES: Final = ("success", "partial", "failure", "unknown")
+_NODES: Final = 40
+_ENTITIES: Final = 200
+_GRAPH: Final = 120
+_EVIDENCE: Final = 12
+_QUOTED: Final = 300  # characters of what a node rests on
+_LESSONS: Final = 200
+
+
+class NodesPage(msgspec.Struct, frozen=True):
+    """Some nodes, the latest first."""
+
+    q: str
+    project: str
+    outcome: str
+    projects: tuple[str, ...]
+    nodes: NodePage
+
+
+class NodeShown(msgspec.Struct, frozen=True):
+    """One node, whole."""
+
+    node: NodeView
+    evidence: tuple[HitRow, ...]  # the first things that it rests on, as far as they are there
+
+
+class EntitiesPage(msgspec.Struct, frozen=True):
+    """What knowledge mentions."""
+
+    q: str
+    type: str
+    types: tuple[str, ...]
+    entities: tuple[EntityRow, ...]
+
+
+class EntityShown(msgspec.Struct, frozen=True):
+    """One entity, with what mentions it and what stands beside it."""
+
+    entity: EntityView
+    graph: Graph  # itself and its neighbours
+
+
+class GraphPage(msgspec.Struct, frozen=True):
+    """The entities that are mentioned most, and what ties them."""
+
+    graph: Graph
+
+
+class LessonsPage(msgspec.Struct, frozen=True):
+    """Failures that came back."""
+
+    lessons: tuple[Lesson, ...]
+
+
+def list_nodes(visit: Visit) -> NodesPage:
+    """List nodes by what the address asks for."""
+    browse = visit.stores.browse()
+    q, project, outcome = (
+        visit.query.get(name, "").strip() for name in ("q", "project", "outcome")
+    )
+    found = browse.nodes(
+        text=q,
+        project=project or None,
+        outcome=outcome if outcome in OUTCOMES else None,
+        after=visit.query.get("after") or None,
+        limit=max(1, visit.number("limit", _NODES, 200)),
+    )
+    projects = tuple(one.name for one in browse.projects())
+    return NodesPage(q, project, outcome, projects, found)
+
+
+def show_node(visit: Visit) -> NodeShown:
+    """Show a node by its number or uuid."""
+    node = visit.stores.browse().node(visit.path["uuid"])
+    return NodeShown(node, tuple(_opened(visit.stores, node.evidence[:_EVIDENCE])))
+
+
+def _opened(stores: Stores, refs: Iterable[str]) -> Iterator[HitRow]:
+    for ref in refs:
+        with suppress(NotFound, Invalid):  # it may have been forgotten
+            opened = stores.memory().open(ref, 0)
+            said = " ".join(opened.text.split())[:_QUOTED]
+            yield row_of(msgspec.structs.replace(opened.hit, snippet=said))
+
+
+def list_entities(visit: Visit) -> EntitiesPage:
+    """List what knowledge mentions."""
+    browse = visit.stores.browse()
+    q, kind = visit.query.get("q", "").strip(), visit.query.get("type", "").strip()
+    found = tuple(browse.entities(text=q, type=kind or None, limit=_ENTITIES))
+    types = sorted({one.type for one in browse.entities(limit=1000)} | ({kind} if kind else set()))
+    return EntitiesPage(q, kind, tuple(types), found)
+
+
+def show_entity(visit: Visit) -> EntityShown:
+    """Show an entity with its neighbours."""
+    found: EntityView = visit.stores.browse().entity(int(visit.path["id"]))
+    return EntityShown(found, Graph((found.row, *found.neighbours), found.edges))
+
+
+def show_graph(visit: Visit) -> GraphPage:
+    """Show how entities hang together."""
+    return GraphPage(visit.stores.browse().graph(visit.number("limit", _GRAPH, 300)))
+
+
+def list_lessons(visit: Visit) -> LessonsPage:
+    """List failures that came back, the latest first."""
+    return LessonsPage(tuple(visit.stores.browse().lessons(_LESSONS)))
+
+
+PAGES: Final = (
+    Page("/memory", "memory.html", list_nodes, "Memory"),
+    Page("/memory/{uuid}", "node.html", show_node, "Node"),
+    Page("/entities", "entities.html", list_entities, "Entities"),
+    Page("/entities/graph", "graph.html", show_graph, "Graph of entities"),
+    Page("/entities/{id:int}", "entity.html", show_entity, "Entity"),
+    Page("/lessons", "lessons.html", list_lessons, "Lessons"),
+)

@@ -1,0 +1,96 @@
+"""The list of sessions: a filter bar that is the address, what can be chosen, and rows."""
+
+from typing import Final
+
+import msgspec
+
+from threadkeep.errors import NotFound
+from threadkeep.home.browsing import Query, SessionPage, format_query, parse_query
+from threadkeep.web.page import Page, Visit
+
+_ROWS: Final = 50
+_MOST_ROWS: Final = 200
+_CHOICES: Final = 12  # that are shown of one key
+_TIMES: Final = (("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"))
+_MARKS: Final = (("live", "Live now"), ("failed", "With errors"), ("subagent", "Subagents"))
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Something that can be chosen, and the query that choosing it (or giving it up) makes."""
+
+    name: str
+    count: int | None
+    on: bool
+    q: str
+
+
+class Facet(msgspec.Struct, frozen=True):
+    """The choices for one key."""
+
+    name: str
+    choices: tuple[Choice, ...]
+
+
+class Sessions(msgspec.Struct, frozen=True):
+    """What the page shows."""
+
+    q: str
+    page: SessionPage
+    facets: tuple[Facet, ...] = ()
+    count: int | None = None
+    missing: bool = False  # nothing was ever captured here
+
+
+def load(visit: Visit) -> Sessions:
+    """Read one page of the list; the choices only with the first."""
+    text, after = visit.query.get("q", ""), visit.query.get("after") or None
+    asked = parse_query(text, visit.now, visit.zone)
+    try:
+        browse = visit.stores.browse()
+    except NotFound:
+        return Sessions(text, SessionPage((), None), missing=True)
+    page = browse.sessions(asked, after=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
+    if after is not None or visit.query.get("only") == "list":
+        return Sessions(text, page)
+    found = browse.facets(asked)
+    facets = tuple(_facet(visit, asked, name, found[name]) for name in found if found[name])
+    return Sessions(text, page, (*facets, *_always(visit, asked)), browse.count(asked))
+
+
+def toggled(query: Query, key: str, value: str) -> Query:
+    """Choose a value of a key, or give it up if it is chosen."""
+    values: tuple[str, ...] = getattr(query, key)
+    kept = tuple(one for one in values if one != value)
+    return msgspec.structs.replace(query, **{key: kept if value in values else (*values, value)})
+
+
+def _facet(visit: Visit, query: Query, key: str, found: list[tuple[str, int]]) -> Facet:
+    chosen: tuple[str, ...] = getattr(query, key)
+    choices = [
+        Choice(value, count, value in chosen, _text(visit, toggled(query, key, value)))
+        for value, count in found[:_CHOICES]
+        if value
+    ]
+    return Facet(key, tuple(choices))
+
+
+def _always(visit: Visit, query: Query) -> tuple[Facet, ...]:
+    """Give the choices that need no counting: how long ago, and marks."""
+    times = []
+    for text, name in _TIMES:
+        since = parse_query(f"since:{text}", visit.now, visit.zone).since
+        on = query.since == since and query.until is None
+        other = msgspec.structs.replace(query, since=None if on else since, until=None)
+        times.append(Choice(name, None, on, _text(visit, other)))
+    marks = [
+        Choice(name, None, mark in query.marks, _text(visit, toggled(query, "marks", mark)))
+        for mark, name in _MARKS
+    ]
+    return (Facet("when", tuple(times)), Facet("only", tuple(marks)))
+
+
+def _text(visit: Visit, query: Query) -> str:
+    return format_query(query, visit.zone)
+
+
+PAGES: Final = (Page("/sessions", "sessions.html", load, "Sessions"),)

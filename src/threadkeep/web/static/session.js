@@ -1,0 +1,273 @@
+// One session: moving in it, finding, following what is written while one reads.
+
+const session = document.querySelector("[data-session]");
+const place = document.getElementById("transcript");
+const button = document.getElementById("follow");
+const toNew = document.getElementById("to-new");
+const here = `/sessions/${encodeURIComponent(session.dataset.session)}`;
+const raw = new URLSearchParams(location.search).get("raw") === "1";
+
+const blocks = () => [...place.querySelectorAll(":scope > .block")].filter((one) => one.checkVisibility());
+const say = (text) => document.dispatchEvent(new CustomEvent("say", { detail: text }));
+
+// ------------------------------------------------------------------------------------- moving
+
+let current = null;
+
+function be(block, { scroll = true } = {}) {
+  if (!block) return;
+  current?.classList.remove("is-here");
+  current = block;
+  block.classList.add("is-here");
+  if (!scroll) return;
+  bring(block);
+  block.focus({ preventScroll: true });
+}
+
+function atTop() {
+  const line = 120;
+  return blocks().find((one) => one.getBoundingClientRect().bottom > line) ?? null;
+}
+
+function move(by, only = "") {
+  const list = blocks().filter((one) => !only || one.matches(only));
+  const from = current?.isConnected && onScreen(current) ? current : atTop();
+  if (!from) return;
+  let at = list.indexOf(from);
+  if (at < 0) {
+    const after = list.findIndex((one) => Number(one.dataset.pos) > Number(from.dataset.pos));
+    at = by > 0 ? (after < 0 ? list.length : after) - 1 : after < 0 ? list.length : after;
+  }
+  be(list[at + by]);
+}
+
+function onScreen(block) {
+  const box = block.getBoundingClientRect();
+  return box.bottom > 0 && box.top < innerHeight;
+}
+
+function bring(element, tries = 4) {
+  element.scrollIntoView({ block: "start", behavior: "instant" });
+  if (tries) requestAnimationFrame(() => bring(element, tries - 1));
+}
+
+function goTo(anchor) {
+  const found = document.getElementById(anchor);
+  if (!found) return false;
+  for (let at = found.parentElement; at; at = at.parentElement) if (at.matches("details")) at.open = true;
+  const fold = found.querySelector(":scope > .fold");
+  if (fold) fold.open = true;
+  history.replaceState(null, "", `#${anchor}`);
+  be(found.closest(".block"), { scroll: false });
+  bring(found);
+  return true;
+}
+
+session.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-turn-link],a[data-spot]");
+  if (link && goTo(link.hash.slice(1))) {
+    event.preventDefault();
+    return;
+  }
+  const block = event.target.closest(".transcript > .block");
+  if (block) be(block, { scroll: false });
+  const keeps = event.target.closest("[data-keeps-place]");
+  const top = keeps && atTop();
+  if (top) {
+    const address = new URL(keeps.href);
+    address.searchParams.set("at", top.dataset.key);
+    address.hash = top.id;
+    keeps.href = address;
+  }
+});
+
+// The rail shows the turn that is read.
+const linkOf = (turn) => session.querySelector(`[data-turn-link="${CSS.escape(turn)}"]`);
+let marked = "";
+let looking = false;
+addEventListener("scroll", () => {
+  if (looking) return;
+  looking = true;
+  requestAnimationFrame(() => {
+    looking = false;
+    const found = document.elementFromPoint(place.getBoundingClientRect().left + 40, 160)?.closest(".transcript > .block");
+    if (!found || found.dataset.turn === marked) return;
+    const link = linkOf(found.dataset.turn);
+    if (!link) return;
+    linkOf(marked)?.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "true");
+    marked = found.dataset.turn;
+    const rail = link.closest(".rail");
+    const top = link.offsetTop - rail.offsetTop;
+    if (top < rail.scrollTop || top > rail.scrollTop + rail.clientHeight - 60) rail.scrollTop = top - rail.clientHeight / 3;
+  });
+}, { passive: true });
+
+// ------------------------------------------------------------------------------------ finding
+
+let spot = -1;
+function nextSpot(by) {
+  const spots = [...session.querySelectorAll("[data-spot]")];
+  if (!spots.length) return;
+  spot = (spot + by + spots.length) % spots.length;
+  for (const one of spots) one.removeAttribute("aria-current");
+  const link = spots[spot];
+  link.setAttribute("aria-current", "true");
+  link.scrollIntoView({ block: "nearest" });
+  if (!goTo(link.dataset.spot)) location.href = withWords(link.href);
+}
+
+function withWords(address) {
+  const url = new URL(address);
+  url.searchParams.set("words", document.getElementById("find").value);
+  return url;
+}
+
+document.getElementById("found").addEventListener("hx:swapped", () => { spot = -1; });
+document.getElementById("find").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  event.preventDefault();
+  event.stopPropagation();
+  nextSpot(event.shiftKey ? -1 : 1);
+});
+
+// ---------------------------------------------------------------------------- results to calls
+
+// A result that comes in a later piece than its call is put beneath it.
+function settle(added) {
+  for (const result of added.filter((one) => one.matches?.(".results.block[data-of]"))) {
+    const id = result.dataset.of;
+    const call = id && place.querySelector(`[data-call="${CSS.escape(id)}"]`);
+    if (call && !call.querySelector(":scope > .result")) {
+      result.classList.remove("block");
+      result.classList.add("result");
+      call.append(result);
+    }
+  }
+}
+place.addEventListener("hx:swapped", (event) => settle(event.detail.added));
+
+// ---------------------------------------------------------------------------------- following
+
+let following = false;
+let fetching = false;
+let again = false;
+let unseen = 0;
+
+function setFollowing(on) {
+  following = on;
+  button.setAttribute("aria-pressed", String(on));
+  if (!on) return;
+  if (place.querySelector(":scope > .more.later")) {
+    location.href = `${here}?end=1&follow=1${raw ? "&raw=1" : ""}`;
+    return;
+  }
+  toEnd();
+  say("Following. New messages appear as they are written.");
+}
+
+// What was never on the screen has only a guessed height, so the end moves while one goes there.
+function toEnd(tries = 12) {
+  scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
+  if (tries) requestAnimationFrame(() => toEnd(tries - 1));
+  toNew.hidden = true;
+  unseen = 0;
+}
+
+const atEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 160;
+
+function lastPosition() {
+  const all = [...place.querySelectorAll(":scope > [data-pos], :scope > .block > .result[data-pos]")];
+  return all.reduce((most, one) => Math.max(most, Number(one.dataset.pos)), -1);
+}
+
+async function fetchNew() {
+  if (fetching) {
+    again = true;
+    return;
+  }
+  fetching = true;
+  try {
+    do {
+      again = false;
+      await appendNew();
+    } while (again);
+  } finally {
+    fetching = false;
+  }
+}
+
+async function appendNew() {
+  if (place.querySelector(":scope > .more.later")) return; // the end is not on this page
+  const last = lastPosition();
+  const address = `${here}/blocks?side=later${last < 0 ? "" : `&after=${last}`}${"kids" in session.dataset ? "&kids=1" : ""}${raw ? "&raw=1" : ""}`;
+  const answer = await fetch(address, { headers: { "HX-Request": "true", Accept: "text/html" } });
+  if (!answer.ok) return;
+  const holder = document.createElement("template");
+  holder.innerHTML = await answer.text();
+  const added = [...holder.content.children];
+  if (!added.some((one) => one.matches(".block"))) return;
+  const wasAtEnd = atEnd();
+  place.querySelector(":scope > .fresh")?.remove();
+  const line = document.createElement("p");
+  line.className = "fresh";
+  line.textContent = "new messages";
+  place.append(line, holder.content);
+  settle(added);
+  for (const one of added) one.dispatchEvent(new CustomEvent("hx:process", { bubbles: true }));
+  document.getElementById("facts").dispatchEvent(new CustomEvent("refresh"));
+  if (following || wasAtEnd) return toEnd();
+  unseen += added.length;
+  toNew.querySelector("span").textContent = `${unseen} new`;
+  toNew.hidden = false;
+}
+
+session.addEventListener("live", fetchNew);
+button.addEventListener("click", () => setFollowing(!following));
+toNew.addEventListener("click", () => {
+  (place.querySelector(":scope > .fresh") ?? document.getElementById("end")).scrollIntoView({ block: "start" });
+  toNew.hidden = true;
+  unseen = 0;
+});
+addEventListener("scroll", () => {
+  if (!toNew.hidden && atEnd()) {
+    toNew.hidden = true;
+    unseen = 0;
+  }
+}, { passive: true });
+addEventListener("wheel", (event) => { if (following && event.deltaY < 0) setFollowing(false); }, { passive: true });
+
+// --------------------------------------------------------------------------------------- keys
+
+const KEYS = {
+  j: () => move(1),
+  k: () => move(-1),
+  J: () => move(1, ".prompts"),
+  K: () => move(-1, ".prompts"),
+  n: () => nextSpot(1),
+  N: () => nextSpot(-1),
+  f: () => setFollowing(!following),
+  y: () => {
+    const block = current?.isConnected && onScreen(current) ? current : atTop();
+    const link = block?.querySelector("a.link");
+    document.dispatchEvent(new CustomEvent("copy-text", { detail: link ? link.href : location.href }));
+  },
+};
+document.addEventListener("key", (event) => {
+  const act = KEYS[event.detail];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+// ------------------------------------------------------------------------------------ arriving
+
+if (matchMedia("(max-width: 60rem)").matches) session.querySelector("details.turns").open = false;
+const wanted = place.querySelector(".is-target") ?? (location.hash ? document.getElementById(location.hash.slice(1)) : null);
+if (wanted) {
+  const block = wanted.closest(".block") ?? wanted;
+  be(block, { scroll: false });
+  bring(wanted);
+}
+if ("follow" in session.dataset) setFollowing(true);
+else if (new URLSearchParams(location.search).has("end")) toEnd();

@@ -1,0 +1,119 @@
+"""The language of the filter bar: what it means, and that text and query say the same."""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from hypothesis import example, given, strategies as st
+
+from threadkeep.browse.query import format_query, parse_query
+from threadkeep.browse.records import Bound, Query
+
+NOW = int(datetime(2026, 2, 10, 15, 30, tzinfo=UTC).timestamp() * 1000)
+BERLIN = ZoneInfo("Europe/Berlin")
+ZONES = st.sampled_from([UTC, BERLIN, ZoneInfo("Asia/Kathmandu"), ZoneInfo("America/Sao_Paulo")])
+TIMES = st.none() | st.integers(0, 4_000_000_000_000)
+VALUES = st.lists(st.text(min_size=1, max_size=8), max_size=2, unique=True).map(tuple)
+KEYS = st.sampled_from(["agent", "project", "model", "branch"])
+BOUNDS = st.builds(
+    Bound,
+    st.sampled_from(["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]),
+    st.sampled_from([">", ">=", "<", "<=", "="]),
+    st.floats(0, 1e12, allow_nan=False),
+)
+QUERIES = st.builds(
+    Query,
+    words=st.sampled_from(["", "one", 'two "exact words"', "a:b - NOT :x"]),
+    agent=VALUES,
+    project=VALUES,
+    model=VALUES,
+    branch=VALUES,
+    without=st.lists(st.tuples(KEYS, st.text(min_size=1, max_size=5)), max_size=2, unique=True).map(
+        tuple
+    ),
+    since=TIMES,
+    until=TIMES,
+    bounds=st.lists(BOUNDS, max_size=2, unique=True).map(tuple),
+    marks=st.lists(
+        st.sampled_from(["live", "subagent", "hidden", "failed"]), max_size=3, unique=True
+    ).map(tuple),
+)
+
+
+def at(*when: int, zone: ZoneInfo | None = None) -> int:
+    return int(datetime(*when, tzinfo=zone or UTC).timestamp() * 1000)  # type: ignore[arg-type,misc]
+
+
+@given(QUERIES, ZONES)
+def test_a_query_is_written_as_text_that_means_the_same(query: Query, zone: ZoneInfo) -> None:
+    assert parse_query(format_query(query, zone), NOW, zone) == query
+
+
+@given(st.text() | st.from_regex(r'(-?(agent|is|on|cost|x):?"?[\w ">.\\-]*"? ?)+'), ZONES)
+@example('"agent:codex', UTC)
+@example('x:"a\\"agent:codex"', UTC)
+@example('agent:""', UTC)
+@example("since:99999y", UTC)
+def test_any_text_is_a_query_and_stays_the_same_one(text: str, zone: ZoneInfo) -> None:
+    query = parse_query(text, NOW, zone)
+    assert parse_query(format_query(query, zone), NOW, zone) == query
+
+
+def test_all_keys_of_the_language() -> None:
+    text = (
+        'agent:codex project:"my web" model:opus branch:main cost:>1 tokens:>=10k errors:>0 '
+        'minutes:<5 is:live is:subagent -agent:cursor "exact words" word'
+    )
+    assert parse_query(text, NOW) == Query(
+        words='"exact words" word',
+        agent=("codex",),
+        project=("my web",),
+        model=("opus",),
+        branch=("main",),
+        without=(("agent", "cursor"),),
+        bounds=(
+            Bound("cost", ">", 1.0),
+            Bound("tokens", ">=", 10_000.0),
+            Bound("errors", ">", 0.0),
+            Bound("minutes", "<", 5.0),
+        ),
+        marks=("live", "subagent"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text, since, until",
+    [
+        ("since:7d", at(2026, 2, 2, 23), None),  # midnight in Berlin, an hour before UTC's
+        ("since:2h", NOW - 7_200_000, None),
+        ("since:today", at(2026, 2, 9, 23), None),
+        ("until:2026-01-31", None, at(2026, 1, 31, 23)),
+        ("on:2026-01-30", at(2026, 1, 29, 23), at(2026, 1, 30, 23)),
+        ("on:2026-01", at(2025, 12, 31, 23), at(2026, 1, 31, 23)),
+        ("since:2026-01-30T12:00", at(2026, 1, 30, 11), None),
+        ("since:2026-01-30T12:00:00.250Z", at(2026, 1, 30, 12) + 250, None),
+    ],
+)
+def test_days_are_those_of_the_zone(text: str, since: int | None, until: int | None) -> None:
+    assert parse_query(text, NOW, BERLIN) == Query(since=since, until=until)
+
+
+def test_a_day_is_written_as_a_day() -> None:
+    text = "since:2026-01-30 until:2026-02-01"
+    assert format_query(parse_query(text, NOW, BERLIN), BERLIN) == text
+    assert format_query(parse_query("on:2026-03-29", NOW, BERLIN), BERLIN) == "on:2026-03-29"
+
+
+@pytest.mark.parametrize(
+    "text", ["cost:much", "is:odd", "since:later", "on:2h", "unknown:x", "-is:live", "-word", "a:"]
+)
+def test_what_is_not_understood_is_words(text: str) -> None:
+    assert parse_query(text, NOW) == Query(words=text)
+
+
+def test_the_same_twice_counts_once() -> None:
+    once = parse_query("agent:a -agent:b cost:>1 is:live", NOW)
+    twice = parse_query("agent:a agent:a -agent:b -agent:b cost:>1 cost:>1 is:live is:live", NOW)
+    assert twice == once
+    assert msgspec.structs.replace(once, agent=("a",)) == once

@@ -1,0 +1,265 @@
+"""Conversations of all shapes, and ways to read back what was written of them."""
+
+import json
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from itertools import count
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from threadkeep.export.conversation import blocks_of, from_entries
+from threadkeep.export.formats import WRITERS
+from threadkeep.export.pairing import pair
+from threadkeep.export.records import (
+    About,
+    Block,
+    Conversation,
+    Message,
+    New,
+    Note,
+    Picture,
+    Reasoning,
+    Summary,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from threadkeep.export.wording import as_object, described, loose_result
+from threadkeep.knowledge.records import Image
+from threadkeep.sources import claude_code, codex
+from threadkeep.sources.chat_store import read_record as read_chat
+from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.opencode_parser import read_record as read_opencode
+from threadkeep.sources.opencode_records import message_line, part_line
+from threadkeep.sources.records import Entry, Log, Source, Stamp
+from threadkeep.sources.state_store import read_record as read_state
+
+Flat = list[tuple[Any, ...]]
+
+NOW = 1_790_000_000_000
+SESSION = "0199aaaa-0000-7000-8000-000000000001"
+ROUND_TRIP = ("claude-code", "codex", "opencode", "ai-sdk", "openai", "hermes")
+
+
+def new() -> New:
+    numbers = count(1)
+    return New(SESSION, NOW, lambda: blake2b(b"%d" % next(numbers), digest_size=16).hexdigest())
+
+
+def written(form: str, told: Conversation) -> str:
+    return WRITERS[form](told, new())
+
+
+# ---------------------------------------------------------------------- made-up conversations
+
+words = st.text(min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
+images = st.builds(
+    Image, st.sampled_from(["image/png", "image/jpeg"]), st.sampled_from(["aGk=", "QUJD"])
+)
+inputs = st.dictionaries(
+    st.text(max_size=6),
+    st.text(max_size=12) | st.integers(-(2**40), 2**40) | st.lists(st.booleans(), max_size=2),
+    max_size=3,
+)
+
+
+@st.composite
+def turns(draw: st.DrawFn, number: int) -> list[Message]:
+    """Make a prompt and what an agent did about it: several steps, each with its calls."""
+    shown = [Picture(image) for image in draw(st.lists(images, max_size=2))]
+    at = NOW - 1_000_000 + number * 10_000
+    found = [Message("user", (Text(draw(words)), *shown), at)]
+    if draw(st.booleans()):
+        note = Note(draw(words), draw(st.booleans()))
+        found.append(Message(draw(st.sampled_from(["user", "system"])), (note,), at))
+    for step in range(draw(st.integers(0, 3))):
+        found += draw(steps(f"{number}-{step}", at + step))
+    if draw(st.integers(0, 5)) == 0:
+        found.append(Message("user", (Summary(draw(words)),), at))
+    return found
+
+
+@st.composite
+def steps(draw: st.DrawFn, name: str, at: int) -> list[Message]:
+    blocks: list[Block] = [Reasoning(text) for text in draw(st.lists(words, max_size=1))]
+    blocks += [Text(text) for text in draw(st.lists(words, max_size=2))]
+    given = draw(st.lists(inputs | st.text(min_size=1, max_size=20), max_size=2))
+    calls = [ToolCall(f"tool{place}", f"c{name}-{place}", one) for place, one in enumerate(given)]
+    results: list[Block] = []
+    for call in calls:
+        if draw(st.integers(0, 5)):
+            output, error = draw(st.text(max_size=30)), draw(st.booleans())
+            pictures = tuple(draw(st.lists(images, max_size=1)))
+            results.append(ToolResult(call.id, output, error, call.name, pictures))
+    if draw(st.integers(0, 7)) == 0:
+        results.append(ToolResult(f"lost{name}", draw(words), error=False))
+    found = [Message("assistant", (*blocks, *calls), at, "large-1")] if blocks or calls else []
+    return [*found, *([Message("tool", tuple(results), at)] if results else [])]
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> Conversation:
+    messages = [one for number in range(draw(st.integers(0, 4))) for one in draw(turns(number))]
+    about = About("pi", "s-1", draw(words), "/home/demo/code", "main", "large-1", NOW - 2_000_000)
+    return Conversation(about, tuple(messages))
+
+
+# ---------------------------------------------------------------------- flat, to compare
+
+
+def flat(told: Conversation) -> Flat:
+    """Give every block as a plain value, with who said it."""
+    return [_flat(message.role, block) for message, block in blocks_of(told)]
+
+
+def _flat(role: str, block: Block) -> tuple[Any, ...]:
+    match block:
+        case ToolCall():
+            return (role, "call", block.name, block.id, block.input)
+        case ToolResult():
+            return (role, "result", block.id, block.output, block.error, block.images)
+        case Picture(image=image):
+            return (role, "image", image)
+        case Note():
+            return (role, "note", block.text, block.error)
+        case Text() | Reasoning() | Summary():
+            return (role, type(block).__name__.lower(), block.text)
+
+
+def held(form: str, told: Conversation) -> Flat:
+    """Give what a format can hold of a conversation: words for what it has no place for."""
+    if form == "claude-code":
+        return list(_with_objects(_without_flags(flat(told))))
+    if form == "codex":
+        return list(_in_codex(flat(told)))
+    return list(_with_pairs(form, told))
+
+
+def _without_flags(blocks: Flat) -> Flat:
+    is_context = [block[:2] == ("user", "note") for block in blocks]
+    told = zip(blocks, is_context, strict=True)
+    return [(*block[:3], False) if context else block for block, context in told]
+
+
+def _with_objects(blocks: Flat) -> Iterator[tuple[Any, ...]]:
+    for block in blocks:
+        yield (*block[:4], as_object(block[4])) if block[1] == "call" else block
+
+
+def _in_codex(blocks: Flat) -> Iterator[tuple[Any, ...]]:
+    for block in blocks:
+        if block[1] == "note" and block[0] == "user":
+            yield ("system", *block[1:3], False)
+        elif block[1] == "result" and block[4]:
+            yield (*block[:3], _with_words(block[3], block[5]), True, ())
+        else:
+            yield block
+
+
+def _with_words(said: str, shown: tuple[Image, ...]) -> str:
+    return "\n".join([said, *map(described, shown)])
+
+
+def _with_pairs(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
+    """Put each result behind its call; a chat completion has all of a step behind the step."""
+    pairs = pair(told.messages)
+    is_chat = form in ("openai", "hermes")
+    for number, message in enumerate(told.messages):
+        behind: Flat = []
+        for place, block in enumerate(message.blocks):
+            if isinstance(block, ToolResult):
+                if (number, place) not in pairs.answered:
+                    role = "user" if is_chat else "assistant"
+                    yield (role, "text", loose_result(block))
+                continue
+            found = _flat(message.role, block)
+            if not isinstance(block, ToolCall):
+                yield from behind
+                behind = []
+            if isinstance(block, Note):
+                error = False
+                found = ("user" if form == "opencode" else "system", "note", block.text, error)
+            yield found if form == "ai-sdk" else next(_with_objects([found]))
+            result = pairs.result_of.get((number, place))
+            if isinstance(block, ToolCall) and result is not None:
+                if is_chat:
+                    behind += _in_chat(result)
+                else:
+                    said, shown = result.output, result.images
+                    if result.error:
+                        said, shown = _with_words(said, shown), ()
+                    yield ("tool", "result", result.id, said, result.error, shown)
+        yield from behind
+
+
+def _in_chat(result: ToolResult) -> Flat:
+    own = ("tool", "result", result.id, result.output, result.error, ())
+    return [own, *(("user", "image", image) for image in result.images)]
+
+
+# ---------------------------------------------------------------------- reading back
+
+
+def read_back(form: str, text: str) -> Conversation:
+    """Read what was written with the source of its program."""
+    entries, harness = _READERS[form](text)
+    return from_entries(About(harness, SESSION), entries)
+
+
+def _fed(source: Source, text: str) -> list[Entry]:
+    parser = source.parser(Log(f"/x/{SESSION}.jsonl", Stamp(0, 0, 0, 0), SESSION), None)
+    found: list[Entry] = []
+    for number, line in enumerate(text.encode().split(b"\n")):
+        for record in decode_line(line) if line else ():
+            entries = parser.feed(record, line, number)
+            found += entries
+    assert parser.harvest().unknown == {}
+    assert len({entry.key for entry in found}) == len(found)
+    return found
+
+
+def _from_opencode(text: str) -> tuple[list[Entry], str]:
+    entries: list[Entry] = []
+    last = ""
+    for message in json.loads(text)["messages"]:
+        line, about = message_line(message["info"]["id"], json.dumps(message["info"]))
+        lines = [line]
+        for part in message["parts"]:
+            lines.append(part_line(part["id"], about, json.dumps(part)))
+            assert last < message["info"]["id"] < part["id"]
+        last = message["info"]["id"]
+        for place, one in enumerate(lines):
+            found, unknown = read_opencode(msgspec.json.decode(one), place)
+            assert not unknown
+            entries += found
+    return entries, "opencode"
+
+
+def _from_ui(text: str) -> tuple[list[Entry], str]:
+    entries: list[Entry] = []
+    for message in json.loads(text):
+        for number, part in enumerate(message["parts"]):
+            row = {"id": f"{message['id']}-{number}", "type": part["type"], "data_json": part}
+            frame = {"type": "part", "session": "s", "role": message["role"], "row": row}
+            entries += read_chat(frame).entries
+    return entries, "chat"
+
+
+def _from_rows(rows: list[dict[str, Any]]) -> tuple[list[Entry], str]:
+    found: list[Entry] = []
+    for number, row in enumerate(rows):
+        named = {**row, "id": number}
+        found += read_state({"type": "message", "session": "s", "row": named}).entries
+    return found, "state"
+
+
+_READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
+    "claude-code": lambda text: (_fed(claude_code.SOURCE, text), "claude-code"),
+    "codex": lambda text: (_fed(codex.SOURCE, text), "codex"),
+    "opencode": _from_opencode,
+    "ai-sdk": _from_ui,
+    "openai": lambda text: _from_rows(json.loads(text)),
+    "hermes": lambda text: _from_rows(json.loads(text)["messages"]),
+}

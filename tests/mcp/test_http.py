@@ -1,0 +1,68 @@
+"""The server over HTTP: behind a token, on loopback, for requests that were meant for it."""
+
+import asyncio
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.mcp.asking import PATIENCE
+from threadkeep.home import Home
+from threadkeep.home.web_token import make_token
+from threadkeep.mcp.http import HttpApp, http_app
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+def caller(app: HttpApp, host: str = "127.0.0.1:7718", **headers: str) -> httpx2.AsyncClient:
+    """Give a client of HTTP that speaks to the application without a network."""
+    transport = httpx2.ASGITransport(app=app)
+    return httpx2.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers)
+
+
+def test_the_official_client_asks_over_http(filled: Path) -> None:
+    home = Home(filled)
+    token = make_token(home)
+    app = http_app(home, token=token)
+
+    async def talk() -> None:
+        async with (
+            asyncio.timeout(PATIENCE),
+            app.run(),
+            caller(app, authorization=f"Bearer {token}") as http,
+            Client(streamable_http_client("http://127.0.0.1:7718/mcp", http_client=http)) as client,
+        ):
+            assert len((await client.list_tools()).tools) == 15
+            answer = await client.call_tool("recall", {"query": "tide"})
+            assert answer.structured_content is not None
+            assert answer.structured_content["hits"]
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    "headers, host, status",
+    [
+        ({}, "127.0.0.1:7718", 401),
+        ({"authorization": "Bearer wrong"}, "127.0.0.1:7718", 401),
+        ({"authorization": "Basic {token}"}, "127.0.0.1:7718", 401),
+        ({"authorization": "Bearer {token}"}, "evil.example", 421),
+        ({"authorization": "Bearer {token}"}, "127.0.0.1.evil.example:7718", 421),
+        ({"authorization": "Bearer {token}", "origin": "https://evil.example"}, "localhost:1", 403),
+    ],
+)
+def test_others_are_refused(filled: Path, headers: dict[str, str], host: str, status: int) -> None:
+    home = Home(filled)
+    token = make_token(home)
+    app = http_app(home, token=token)
+    told = {name: value.format(token=token) for name, value in headers.items()}
+
+    async def ask() -> int:
+        async with app.run(), caller(app, host) as http:
+            answer = await http.post("/mcp", json=LIST, headers={**ACCEPT, **told})
+            return answer.status_code
+
+    assert asyncio.run(ask()) == status

@@ -1,0 +1,133 @@
+"""Our own tools: paging, opening a hit at its place, writing only where that is allowed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.asking import ask, data, refused
+from threadkeep.home import Home
+from threadkeep.home.desk import Desk
+from threadkeep.home.forgetting import Forget
+from threadkeep.mcp.server import described, make_room, offered
+from threadkeep.mcp.tools import Room
+
+
+def paged(room: Room, name: str, key: str, **given: Any) -> list[dict[str, Any]]:
+    """Follow the cursors of a tool to the end."""
+    rows: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = data(room, name, **given, cursor=cursor)
+        assert page[key] or page["next_cursor"] is None
+        rows += page[key]
+        cursor = page["next_cursor"]
+    return rows
+
+
+def test_a_hit_opens_at_its_message(room: Room) -> None:
+    hits = data(room, "recall", query="tide feed retry", kind="message")["hits"]
+    ref = hits[0]["ref"]
+    shown = data(room, "get_messages", around=ref, limit=5)
+    assert ref in [row["ref"] for row in shown["messages"]]
+    assert shown["session"] == hits[0]["session"]
+
+
+def test_pages_of_hits_are_disjoint_and_the_same_as_one_page(room: Room) -> None:
+    whole = [row["ref"] for row in data(room, "recall", query="tide", limit=9)["hits"]]
+    first = data(room, "recall", query="tide", limit=4)
+    second = data(room, "recall", query="tide", limit=5, cursor=first["next_cursor"])
+    assert [row["ref"] for row in (*first["hits"], *second["hits"])] == whole
+
+
+def test_every_session_and_every_entry_is_reached_once(room: Room) -> None:
+    sessions = paged(room, "list_sessions", "sessions", limit=3)
+    refs = [row["ref"] for row in sessions]
+    assert len(refs) == len(set(refs)) == 8
+    for row in sessions[:3]:
+        entries = paged(room, "get_messages", "messages", session=row["ref"], limit=2)
+        assert [one["position"] for one in entries] == list(range(row["messages"]))
+
+
+def test_a_session_is_told_with_its_prompts(room: Room) -> None:
+    (found,) = data(room, "list_sessions", agent="codex")["sessions"]
+    view = data(room, "get_session", session=found["ref"])
+    assert view["session"] == found
+    assert len(view["turns"]) == found["prompts"]
+    assert "codex resume" in view["resume"]
+    first = view["turns"][0]
+    page = data(room, "get_messages", session=found["ref"], cursor=str(first["position"]), limit=1)
+    assert page["messages"][0]["text"].startswith(first["prompt"][:20])
+
+
+def test_the_query_language_and_the_arguments_say_the_same(room: Room) -> None:
+    typed = data(room, "list_sessions", query="agent:pi")["sessions"]
+    assert typed == data(room, "list_sessions", agent="pi")["sessions"]
+    assert data(room, "list_sessions", until="2001-01-01")["sessions"] == []
+
+
+def test_a_timeline_goes_back_page_by_page(room: Room) -> None:
+    last = data(room, "timeline", limit=3)
+    before = data(room, "timeline", limit=3, cursor=last["next_cursor"])
+    times = [row["at"] for row in (*before["moments"], *last["moments"])]
+    assert times == sorted(times)
+    assert not {row["ref"] for row in before["moments"]} & {row["ref"] for row in last["moments"]}
+    assert {row["kind"] for row in data(room, "timeline", day="today")["moments"]} >= {"page"}
+
+
+@pytest.mark.parametrize("by", ["day", "model", "project", "agent"])
+def test_sums_are_the_same_however_they_are_cut(room: Room, by: str) -> None:
+    report = data(room, "usage", by=by, since="")
+    for name in ("answers", "input", "output", "cost_microdollars"):
+        assert sum(row[name] for row in report["rows"]) == report["total"][name]
+
+
+def test_what_cannot_be_meant_is_refused_with_the_next_step(room: Room) -> None:
+    assert "list_sessions" in refused(room, "get_messages")
+    assert "What to do" in refused(room, "get_messages", session="codex:nothing")
+    assert "no cursor" in refused(room, "recall", query="x", cursor="-1")
+    assert "is no time" in refused(room, "recall", query="x", since="soon")
+    assert "both given" in refused(room, "timeline", day="today", since="1d")
+    assert "no message of a session" in refused(room, "get_messages", around="command:1")
+
+
+def test_without_a_store_the_answer_says_what_to_do(tmp_path: Path) -> None:
+    home = Home(tmp_path / "nothing")
+    said = refused(make_room(home, Desk(home)), "recall", query="x")
+    assert "nothing was captured yet" in said
+    assert "threadkeep capture" in said
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_only_what_writes_is_kept_back() -> None:
+    hints = {tool.name: described(tool).annotations for tool in offered(write=True)}
+    assert set(hints) - {tool.name for tool in offered(write=False)} == {"remember"}
+    for name, hint in hints.items():
+        assert hint is not None
+        assert hint.read_only_hint is (name != "remember")
+        assert hint.idempotent_hint is (name != "remember")
+        assert (hint.destructive_hint, hint.open_world_hint) == (False, False)
+
+
+def test_a_note_is_recalled_as_an_agents_word_and_can_be_forgotten(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path / "noted")
+    home.knowledge().close()
+    desk = Desk(home)
+    room = make_room(home, desk)._replace(client="probe-agent")
+    secret = "ghp_" + "k7Qw2Zx9Lm" * 3 + "aB4cD5"
+    note = f"The quay gauge reports feet, not metres. The token is {secret}."
+    stored = data(room, "remember", note=note, project="/home/demo/code/quay", tags=["units"])
+    (hit,) = data(room, "recall", query="gauge feet", kind="node", project="quay")["hits"]
+    assert hit["ref"] == stored["ref"]
+    assert "Noted by an agent (probe-agent), not verified" in hit["snippet"]
+    (row,) = data(room, "search_hybrid", query="gauge feet")["result"]
+    assert row["uuid"] == stored["uuid"]
+    assert "from-agent" in row["tags"]
+    assert secret[4:12] not in ask(room, "recall", query="gauge").text
+    assert "is empty" in refused(room, "remember", note="  ")
+    with home.history() as history:
+        history.forget(Forget(pattern="quay gauge"))
+    assert data(room, "recall", query="gauge feet")["hits"] == []
+    desk.close()

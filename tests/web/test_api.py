@@ -1,0 +1,289 @@
+"""The HTTP API over a running site: every store is written and read through it."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.web.site import Answer, Site
+from threadkeep.web.api import DESCRIBED
+
+MODEL = {"agent": "helper", "model": "example/large"}
+NEEDED = {"q": "test", "left": "a", "right": "b", "every": "0+8+*+*+*"}
+
+
+def asked(site: Site, method: str, path: str, value: Any = None) -> Answer:
+    return site.ask(method, path, json.dumps(value or {}).encode())
+
+
+def done(answer: Answer, status: int = 200) -> Any:
+    assert answer.status == status, answer.text
+    return answer.json
+
+
+def chat(site: Site, **more: Any) -> str:
+    found = done(site.post("/api/chat/sessions", MODEL | more), 201)
+    name: str = found["id"]
+    return name
+
+
+def pages(site: Site, path: str) -> list[Any]:
+    """Read a list page by page."""
+    items, cursor = [], ""
+    while True:
+        page = done(site.get(f"{path}{'&' if '?' in path else '?'}cursor={cursor}"))
+        items += page["items"]
+        if page["next"] is None:
+            return items
+        cursor = page["next"]
+
+
+# ---------------------------------------------------------------------- how it answers
+
+
+def test_an_answer_has_a_tag_and_is_not_sent_twice(site: Site) -> None:
+    first = site.get("/api/history/sessions")
+    tag = first.headers["etag"]
+    again = site.get("/api/history/sessions", if_none_match=tag)
+    assert (again.status, again.body) == (304, b"")
+    assert site.get("/api/history/sessions?limit=1").headers["etag"] != tag
+    head = site.ask("HEAD", "/api/history/sessions")
+    assert (head.status, head.headers["etag"], head.body) == (200, tag, b"")
+
+
+def test_a_method_that_is_not_there_is_refused_with_those_that_are(site: Site) -> None:
+    refused = site.ask("DELETE", "/api/chat/sessions")
+    assert (refused.status, refused.json["error"]) == (405, "method_not_allowed")
+    assert refused.headers["allow"] == "GET, POST, HEAD, OPTIONS"
+    told = site.ask("OPTIONS", "/api/chat/sessions")
+    assert (told.status, told.headers["allow"]) == (204, refused.headers["allow"])
+    assert site.get("/api/nothing").status == 404
+
+
+def test_wrong_requests_are_refused_with_the_field(site: Site) -> None:
+    for path in ("limit=0", "limit=201", "limit=x", "other=1"):
+        refused = site.get(f"/api/chat/sessions?{path}")
+        assert refused.status == 400
+        assert path.partition("=")[0] in refused.json["message"]
+    unfit = site.post("/api/chat/sessions", {"agent": 1, "model": "m"})
+    assert (unfit.status, "agent" in unfit.json["message"]) == (422, True)
+    lines = site.ask(
+        "POST", "/api/chat/sessions", b"{}", **{"content-type": "application/x-ndjson"}
+    )
+    assert lines.status == 415
+    assert site.get("/api/history/sessions?cursor=nonsense").status == 400
+
+
+def test_no_answer_has_the_token(site: Site) -> None:
+    for path in ("/api/health/status", "/api/health/doctor", "/api/openapi.json"):
+        answer = site.get(path)
+        assert (answer.status, site.token in answer.text) == (200, False)
+
+
+# ---------------------------------------------------------------------- chat
+
+
+def test_a_chat_session_lives_and_goes(site: Site) -> None:
+    name = chat(site, title="First")
+    said = done(site.post(f"/api/chat/sessions/{name}/messages", {"text": "hello lamp"}), 201)
+    reply = {"role": "assistant", "parts": [{"type": "text", "text": "hello you"}]}
+    done(asked(site, "PUT", f"/api/chat/sessions/{name}/messages/reply-1", reply))
+    shown = pages(site, f"/api/chat/sessions/{name}/messages?limit=1")
+    assert [one["parts"][0]["text"] for one in shown] == ["hello lamp", "hello you"]
+    changed = asked(site, "PATCH", f"/api/chat/sessions/{name}", {"title": None, "archived": True})
+    assert (done(changed)["title"], changed.json["archived_at"] is None) == (None, False)
+    (hit,) = done(site.get("/api/chat/search?q=lamp&archived=true"))["items"]
+    assert (hit["session_id"], hit["message_id"]) == (name, said["id"])
+    fork = done(site.post(f"/api/chat/sessions/{name}/fork", {"message": said["id"]}), 201)
+    assert fork["parent_id"] == name
+    hidden = done(site.post(f"/api/chat/sessions/{name}/rewind", {"message": said["id"]}))
+    assert hidden == {"messages": ["reply-1"]}
+    assert done(site.post(f"/api/chat/sessions/{name}/unrewind", {})) == hidden
+    assert done(site.get(f"/api/chat/sessions/{name}/timeline"))["session"]["id"] == name
+    would = done(asked(site, "DELETE", f"/api/chat/sessions/{name}"))
+    assert would == {"dry_run": True, "deleted": [name]}
+    assert done(site.get(f"/api/chat/sessions/{name}"))["id"] == name
+    assert done(site.ask("DELETE", f"/api/chat/sessions/{name}?dry_run=false"))["deleted"] == [name]
+    assert site.get(f"/api/chat/sessions/{name}").status == 404
+
+
+def test_chat_sessions_come_page_by_page_and_travel_as_lines(site: Site) -> None:
+    names = {chat(site, agent="traveller") for _ in range(5)}
+    listed = pages(site, "/api/chat/sessions?agent=traveller&limit=2")
+    assert ({one["id"] for one in listed}, len(listed)) == (names, 5)
+    exported = site.get("/api/chat/export?agent=traveller")
+    assert exported.headers["content-type"] == "application/x-ndjson"
+    for name in names:
+        site.ask("DELETE", f"/api/chat/sessions/{name}?dry_run=false")
+    kind = {"content-type": "application/x-ndjson"}
+    report = done(site.ask("POST", "/api/chat/import", exported.body, **kind))
+    assert set(report["imported"]) == names
+    assert site.ask("POST", "/api/chat/import", b"nonsense\n", **kind).status == 400
+    assert done(site.get("/api/chat/verify"))["ok"]
+
+
+# ---------------------------------------------------------------------- state
+
+
+def test_a_state_session_lives_and_goes(site: Site) -> None:
+    made = {"session_id": "st-1", "source": "cli", "model": "m"}
+    assert done(site.post("/api/state/sessions", made), 201)["id"] == "st-1"
+    given = [{"role": "user", "content": f"word{number}"} for number in range(5)]
+    done(site.post("/api/state/sessions/st-1/messages", {"messages": given}), 201)
+    read = pages(site, "/api/state/sessions/st-1/messages?limit=2")
+    assert [one["content"] for one in read] == [one["content"] for one in given]
+    assert done(site.get("/api/state/search?q=word3"))["items"][0]["session_id"] == "st-1"
+    done(asked(site, "PATCH", "/api/state/sessions/st-1", {"title": "Named", "pinned": True}))
+    assert done(site.get("/api/state/sessions/Named"))["pinned_at"] is not None
+    done(site.post("/api/state/sessions/st-1/usage", {"input_tokens": 7}))
+    assert done(site.get("/api/state/usage"))["items"][0]["input_tokens"] == 7
+    taken = done(site.post("/api/state/sessions/st-1/rewind", {"message_id": read[3]["id"]}))
+    assert taken == {"done": 2}
+    assert done(site.post("/api/state/sessions/st-1/unrewind", {})) == taken
+    child = {"new_session_id": "st-2"}
+    assert done(site.post("/api/state/sessions/st-1/branch", child), 201)["id"] == "st-2"
+    assert len(done(site.get("/api/state/sessions/st-1/lineage"))["items"]) == 2
+    assert done(site.post("/api/state/sessions/st-1/clear", {}))["messages"] == 5
+    assert len(pages(site, "/api/state/sessions/st-1/messages")) == 5
+    assert done(site.ask("DELETE", "/api/state/sessions/st-2?dry_run=false"))["deleted"] == ["st-2"]
+    assert site.get("/api/state/sessions/st-2").status == 404
+    assert done(site.get("/api/state/check"))["ok"]
+
+
+def test_state_pages_go_on_behind_the_last_one_though_others_came(site: Site) -> None:
+    for number in range(4):
+        done(site.post("/api/state/sessions", {"session_id": f"pg-{number}", "source": "pg"}), 201)
+    first = done(site.get("/api/state/sessions?source=pg&limit=2"))
+    done(site.post("/api/state/sessions", {"session_id": "pg-new", "source": "pg"}), 201)
+    rest = done(site.get(f"/api/state/sessions?source=pg&limit=9&cursor={first['next']}"))
+    seen = [one["id"] for one in first["items"] + rest["items"]]
+    assert seen == ["pg-3", "pg-2", "pg-1", "pg-0"]
+
+
+# ---------------------------------------------------------------------- mail
+
+
+def test_mail_is_sent_paused_and_traced(site: Site) -> None:
+    box = done(site.post("/api/mail/sessions", {"agent": "clerk"}), 201)
+    name = box["session"]["id"]
+    for number in range(3):
+        done(site.post(f"/api/mail/sessions/{name}/letters", {"text": f"letter {number}"}), 201)
+    task = {"prompt": "read the news", "every": "0 8 * * 1-5"}
+    made = done(site.post(f"/api/mail/sessions/{name}/tasks", task), 201)
+    assert [one["seq"] for one in pages(site, f"/api/mail/sessions/{name}/letters?limit=2")] == [
+        *(2, 4, 6, 8)
+    ]
+    (found,) = done(site.get(f"/api/mail/sessions/{name}/tasks"))["items"]
+    assert (found["id"], found["prompt"], len(found["next"])) == (made["id"], task["prompt"], 5)
+    where = f"/api/mail/sessions/{name}/tasks/{made['id']}"
+    assert done(site.post(f"{where}/pause", {}))["changed"] == 1
+    assert done(asked(site, "PATCH", where, {"prompt": "read less"}))["prompt"] == "read less"
+    assert done(site.post(f"{where}/resume", {}))["changed"] == 1
+    assert done(site.post(f"{where}/cancel", {}))["changed"] == 1
+    assert done(site.get(f"/api/mail/sessions/{name}/letters/2/trace"))["items"][0]["what"]
+    assert done(site.get(f"/api/mail/sessions/{name}/verify"))["ok"]
+    assert done(site.get("/api/mail/sessions"))["items"][0]["open"]["pending"] == 3
+    assert done(site.post(f"/api/mail/sessions/{name}/close", {}))["status"] == "closed"
+
+
+@pytest.mark.parametrize("ref", ["..", ".", "%2e%2e", "tests", "%2Fetc"])
+def test_a_mailbox_is_a_session_and_never_a_folder(site: Site, ref: str) -> None:
+    done(site.post("/api/mail/sessions", {"agent": "clerk"}), 201)
+    answer = site.get(f"/api/mail/sessions/{ref}/letters")
+    assert answer.status in {404, 405}
+
+
+# ---------------------------------------------------------------------- history, memory, health
+
+
+def test_the_captured_history_is_listed_opened_and_found_in(site: Site) -> None:
+    listed = pages(site, "/api/history/sessions?limit=3")
+    refs = [one["ref"] for one in listed]
+    assert len(refs) == len(set(refs)) > 3
+    ref = next(one["ref"] for one in listed if one["session"]["harness"] == "claude-code")
+    detail = done(site.get(f"/api/history/sessions/{ref}"))
+    assert detail["listed"]["ref"] == ref
+    window = done(site.get(f"/api/history/sessions/{ref}/window?at=2&limit=3"))
+    assert (len(window["blocks"]), window["total"]) == (3, detail["listed"]["session"]["entries"])
+    assert done(site.get(f"/api/history/sessions/{ref}/find?q=test"))["items"]
+    raw = site.get(f"/api/history/sessions/{ref}/raw")
+    assert all(json.loads(line) for line in raw.text.splitlines())
+    only = done(site.get("/api/history/sessions?q=agent:codex"))["items"]
+    assert {one["session"]["harness"] for one in only} == {"codex"}
+    assert done(site.get("/api/history/parse?q=agent:codex%20docker"))["query"]["words"] == "docker"
+    assert done(site.get("/api/history/usage?q=agent:codex"))["by_agent"].keys() == {"codex"}
+    assert done(site.get("/api/history/facets"))["agent"]
+    commands = pages(site, "/api/history/commands?limit=2")
+    assert len({one["id"] for one in commands}) == len(commands) > 2
+
+
+def test_memory_recalls_opens_and_answers(site: Site) -> None:
+    found = done(site.get("/api/memory/recall?q=flaky%20test&limit=3&explain=true"))
+    best = found["hits"][0]
+    assert best["why"]["total"] > 0
+    assert done(site.get(f"/api/memory/open/{best['ref']}"))["hit"]["ref"] == best["ref"]
+    assert done(site.get(f"/api/memory/similar?q={best['ref']}&limit=3"))["query"] == best["ref"]
+    answer = done(site.post("/api/memory/ask", {"question": "why was the test flaky?"}))
+    assert (answer["by_model"], bool(answer["citations"])) == (False, True)
+    assert "threadkeep-memory" in done(site.post("/api/memory/context", {"about": "flaky"}))["text"]
+    moments = pages(site, "/api/memory/timeline?limit=7")
+    times = [one["at"] for one in moments]
+    assert (times, len({one["ref"] for one in moments})) == (
+        sorted(times, reverse=True),
+        len(times),
+    )
+    (node, *_) = pages(site, "/api/memory/nodes?limit=2")
+    assert done(site.get(f"/api/memory/nodes/{node['id']}"))["row"] == node
+    (entity, *_) = pages(site, "/api/memory/entities?limit=2")
+    assert done(site.get(f"/api/memory/entities/{entity['id']}"))["row"] == entity
+    assert site.get("/api/memory/timeline?day=2026-02-30").status == 400
+
+
+def test_forgetting_only_says_what_would_go(site: Site) -> None:
+    before = done(site.get("/api/history/sessions"))
+    would = done(site.post("/api/history/forget", {"project": "harbor"}))
+    assert (would["dry_run"], would["forgotten"]["sessions"] > 0) == (True, True)
+    assert done(site.get("/api/history/sessions")) == before
+    for body in ({}, {"since": 1}, {"project": "a", "pattern": "b"}):
+        assert site.post("/api/history/forget", body).status == 400
+
+
+def test_health_tells_of_stores_and_alarms(site: Site) -> None:
+    assert done(site.get("/api/health/status"))["knowledge"]["exists"]
+    assert done(site.get("/api/health/doctor"))["findings"]
+    assert done(site.get("/api/health/alarms"))["items"] == []
+    assert site.post("/api/health/alarms/7/ack", {}).status == 404
+
+
+# ---------------------------------------------------------------------- a home without stores
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("bare") / "home"
+    folder.mkdir()
+    found = Site(folder)
+    yield found
+    found.close()
+
+
+def test_looking_at_stores_that_are_missing_gives_nothing_and_makes_none(bare: Site) -> None:
+    for one in (one for one in DESCRIBED if one.method == "GET"):
+        path = re.sub(r"\{\w+\}", "1", one.path)
+        wanted = [name for name in one.asked.__struct_fields__ if f"{{{name}}}" not in one.path]
+        query = "&".join(f"{name}={text}" for name, text in NEEDED.items() if name in wanted)
+        answer = bare.get(f"/api{path}?{query}")
+        assert answer.status in {200, 404}, (path, answer.text)
+        assert answer.status == 200 or answer.json["hint"], path
+    assert {path.name for path in Path(bare.folder).iterdir()} == {"web.token"}
+
+
+def test_changing_what_is_not_there_is_not_found(bare: Site) -> None:
+    assert bare.post("/api/chat/prune", {"keep": 1}).status == 404
+    assert bare.post("/api/state/prune", {}).status == 404
+    assert bare.post("/api/history/forget", {"project": "x"}).status == 404
+    assert bare.post("/api/mail/sessions/x/letters", {"text": "x"}).status == 404
+    assert {path.name for path in Path(bare.folder).iterdir()} == {"web.token"}
