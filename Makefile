@@ -5,13 +5,13 @@ BIN := .venv/bin
 READY := .venv/.ready
 MODELS := .venv/.models
 
-.PHONY: help run test check lint format bench faults clean
+.PHONY: help run test check lint format docs bench faults clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' $(MAKEFILE_LIST)
 
-run: $(READY)    ## capture what agents did on this machine (or a bundled demo), and show it
-	@$(BIN)/threadkeep capture --or-demo
+run: $(READY)    ## capture what agents did on this machine (or a bundled demo), and open the page
+	@$(BIN)/threadkeep up
 
 # The fault tests run by themselves, before the rest: they kill, cut and fill, and start many processes.
 test: $(READY)   ## run everything: lint, types, fault tests (short form), all other tests
@@ -32,6 +32,10 @@ lint: $(READY)   ## ruff (rules and format) and mypy --strict
 format: $(READY) ## let ruff repair what it can
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
+
+docs: $(READY)   ## write the reference pages, and build the site into build/site
+	$(BIN)/python scripts/reference.py
+	$(BIN)/mkdocs build --quiet
 
 bench: $(READY)  ## measure; prints a table
 	$(BIN)/python -m benchmarks

@@ -79,7 +79,10 @@ def run(place: Place) -> Result:
             ways = {name: partial(used_by, way) for name, way in _ways(make)}
             runs = in_turn(ways, place.either(9, 3))
     costs = {name: median_of(found) for name, found in runs.items()}
-    rows = [(name, figure(cost.wall * _MILLI, 1)) for name, cost in costs.items()]
+    rows = [
+        (name, figure(cost.wall * _MILLI, 1), figure(cost.cpu * _MILLI, 1))
+        for name, cost in costs.items()
+    ]
     goals = [
         Goal(f"browse: {name}", limit, costs[name].wall * _MILLI, " ms")
         for name, limit in (
@@ -89,7 +92,9 @@ def run(place: Place) -> Result:
             (_WINDOW, _WINDOW_MS),
         )
     ]
-    return Result([Table(f"browse: {SESSIONS:,} sessions", ("what", "wall ms"), rows)], goals)
+    return Result(
+        [Table(f"browse: {SESSIONS:,} sessions", ("what", "wall ms", "CPU ms"), rows)], goals
+    )
 
 
 def _ways(make: Callable[[], Browse]) -> Iterator[tuple[str, Callable[[], object]]]:

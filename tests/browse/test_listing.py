@@ -81,6 +81,7 @@ def test_subagents_hidden_threads_probes_and_empty_ones_are_not_listed(browse: B
         ("project:web-shop", {"rich"}),
         ("project:/u/code", {"rich"}),
         ("project:/u/cod", set()),
+        ("project:somebody/web-shop", {"rich"}),
         ("project:nowhere", set()),
         ("model:opus", {"rich"}),
         ("branch:login", {"rich"}),

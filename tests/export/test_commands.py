@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cli.conftest import document
+from tests.cli.conftest import HOSTILE, document
 from tests.cli.histories import CLAUDE, CODEX
 from threadkeep.cli.handoff import COMMANDS
 from threadkeep.cli.handoff.export import FORMATS
@@ -69,6 +69,17 @@ def test_an_export_goes_into_a_new_private_file(hands: Hands) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text().startswith("# add a test in which the tide service fails")
     assert "exists already" in hands("export", "last", "--out", "x.md", code=1).stderr
+
+
+def test_a_terminal_is_not_shown_what_could_harm_it(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "exported", lambda *_: f"# {HOSTILE}\n")
+    assert hands("export", CLAUDE).stdout == f"# {HOSTILE}\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = hands("export", CLAUDE).stdout
+    assert "\x1b]0;" not in shown
+    assert "\u202e" not in shown
 
 
 def test_an_export_answers_in_json(hands: Hands) -> None:

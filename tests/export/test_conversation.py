@@ -10,7 +10,6 @@ from tests.cli.conftest import HOSTILE
 from tests.export.exports import NOW, flat, new, written
 from threadkeep.export.conversation import embedded, from_entries, without_branches, without_marks
 from threadkeep.export.formats import WRITERS
-from threadkeep.export.handing import resumable
 from threadkeep.export.records import (
     About,
     Conversation,
@@ -23,6 +22,7 @@ from threadkeep.export.records import (
     ToolCall,
     ToolResult,
 )
+from threadkeep.export.resuming import resumable
 from threadkeep.knowledge.records import Entry, Image, Kind
 
 ABOUT = About("pi", "s1", "a title", "/home/demo/code", "main", "large", NOW)

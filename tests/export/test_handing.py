@@ -20,7 +20,6 @@ from threadkeep.export.handing import (
     new_session_id,
     project_slug,
     put,
-    resumable,
 )
 from threadkeep.export.records import (
     About,
@@ -33,6 +32,7 @@ from threadkeep.export.records import (
     ToolCall,
     ToolResult,
 )
+from threadkeep.export.resuming import resumable
 from threadkeep.knowledge.reading import Among
 from threadkeep.sources.records import UserHome
 
@@ -72,6 +72,25 @@ def test_a_model_is_given_only_what_every_provider_takes() -> None:
     ]
     known = resumable(ODD, WHERE).about
     assert (known.title, known.cwd) == ("Tides (continued from pi s1)", WHERE)
+
+
+def test_notices_are_short_and_of_the_program_itself() -> None:
+    notes = (Note("<environment_context>\n…"), Note("x" * 500, error=True), Note("a file's text"))
+    told = Conversation(
+        About("codex", "s2", "Tides (continued from pi s1)"),
+        (
+            *(Message("user", (note,)) for note in notes),
+            Message("system", (Note("y" * 401),)),
+        ),
+    )
+    ready = resumable(told, WHERE)
+    assert ready.about.title == "Tides (continued from codex s2)"
+    assert flat(ready)[1:] == [
+        ("system", "note", "<environment_context>\n…", False),
+        ("user", "note", "x" * 500, True),
+        ("user", "note", "a file's text", False),
+        ("system", "note", "y" * 400 + "… (1 more characters)", False),
+    ]
 
 
 def _greeting() -> str:

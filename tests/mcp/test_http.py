@@ -26,7 +26,7 @@ def caller(app: HttpApp, host: str = "127.0.0.1:7718", **headers: str) -> httpx2
 def test_the_official_client_asks_over_http(filled: Path) -> None:
     home = Home(filled)
     token = make_token(home)
-    app = http_app(home, token=token)
+    app = http_app(home)
 
     async def talk() -> None:
         async with (
@@ -57,7 +57,7 @@ def test_the_official_client_asks_over_http(filled: Path) -> None:
 def test_others_are_refused(filled: Path, headers: dict[str, str], host: str, status: int) -> None:
     home = Home(filled)
     token = make_token(home)
-    app = http_app(home, token=token)
+    app = http_app(home)
     told = {name: value.format(token=token) for name, value in headers.items()}
 
     async def ask() -> int:

@@ -164,6 +164,13 @@ def test_a_named_home_is_passed_on(user: User) -> None:
     assert args[-3:] == ["--home", "/srv/tk", "mcp"]
 
 
+def test_without_the_sdk_the_command_says_what_to_install(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert "threadkeep[mcp]" in user.run(code=3).stderr
+
+
 # ---------------------------------------------------------------------- the text of settings
 
 

@@ -64,6 +64,16 @@ def test_what_writes_is_not_done_twice() -> None:
     assert [json.loads(line)["id"] for line in failed(again.log, "gone")] == [2]
 
 
+def test_what_ends_two_servers_is_not_asked_a_third_time() -> None:
+    once = resumed(sent(begun(), request(1)))
+    twice = resumed(sent(once.log, request(2)))
+    assert twice.to_server == (BEGIN, BEGUN, request(2))
+    (told,) = map(json.loads, twice.to_client)
+    assert told["id"] == 1
+    assert "two servers ended" in told["error"]["message"]
+    assert [one.id for one in twice.log.pending] == [b"2"]
+
+
 def test_what_was_cancelled_is_not_asked_again() -> None:
     cancel = {"method": "notifications/cancelled", "params": {"requestId": 5}}
     log = sent(sent(begun(), request(5)), json.dumps(cancel).encode())

@@ -12,7 +12,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from threadkeep.cli.mail.echo import ended_by_signals  # noqa: E402
+from threadkeep.cli.ending import ended_by_signals  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
 from threadkeep.home import Home  # noqa: E402
 from threadkeep.home.serving import serve  # noqa: E402

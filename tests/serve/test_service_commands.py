@@ -9,7 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from threadkeep.cli.service import COMMANDS
+from threadkeep.cli.service.serve import serve
+from threadkeep.cli.service.service import service
 from threadkeep.home import units
 
 
@@ -30,7 +31,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(*words: str, code: int = 0) -> Result:
     root = click.Group(
         "threadkeep",
-        commands={one.name or "": one for one in COMMANDS},
+        commands={one.name or "": one for one in (serve, service)},
         params=[click.Option(["--home"])],
         callback=lambda home: None,
     )

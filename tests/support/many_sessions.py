@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.support.worlds import World
 from threadkeep.browse.browsing import Browse
 from threadkeep.knowledge.store import KnowledgeStore
 
@@ -16,8 +17,9 @@ class Many:
     """A store whose sessions are made of rows alone; they have no log and no text."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "knowledge.db"
-        KnowledgeStore.open(self.path, clock=lambda: NOW).close()
+        world = World(folder)
+        with world.history():  # puts an empty store in its place
+            self.path = world.database
         self._answers = 0
 
     def add(self, name: str, **columns: Any) -> int:
@@ -62,7 +64,8 @@ class Many:
 
     def run(self, sql: str, *values: Any) -> int:
         """Run a statement of a test's own; give the number of the row it made."""
-        with closing(sqlite3.connect(self.path)) as connection, connection:
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")
             return connection.execute(sql, values).lastrowid or 0
 
     def _insert(self, table: str, values: dict[str, Any]) -> int:

@@ -2,14 +2,22 @@
 
 import json
 import re
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.hermes_v6 import HermesV6
 from tests.web.site import Answer, Site
+from threadkeep.errors import ReadOnly
+from threadkeep.home import Home
 from threadkeep.web.api import DESCRIBED
+from threadkeep.web.api.chat import ChatList, DeleteChat, delete_session, sessions
+from threadkeep.web.api.state import StateList, sessions as state_sessions
+from threadkeep.web.api.state_messages import StateSearch, search
+from threadkeep.web.stores import Stores
 
 MODEL = {"agent": "helper", "model": "example/large"}
 NEEDED = {"q": "test", "left": "a", "right": "b", "every": "0+8+*+*+*"}
@@ -121,7 +129,8 @@ def test_chat_sessions_come_page_by_page_and_travel_as_lines(site: Site) -> None
     kind = {"content-type": "application/x-ndjson"}
     report = done(site.ask("POST", "/api/chat/import", exported.body, **kind))
     assert set(report["imported"]) == names
-    assert site.ask("POST", "/api/chat/import", b"nonsense\n", **kind).status == 400
+    for wrong in (b"nonsense\n", b""):
+        assert site.ask("POST", "/api/chat/import", wrong, **kind).status == 400
     assert done(site.get("/api/chat/verify"))["ok"]
 
 
@@ -251,11 +260,51 @@ def test_forgetting_only_says_what_would_go(site: Site) -> None:
         assert site.post("/api/history/forget", body).status == 400
 
 
+def test_a_forgotten_session_is_gone(site: Site) -> None:
+    ref = done(site.get("/api/history/sessions?q=agent:pi"))["items"][0]["ref"]
+    gone = done(site.post("/api/history/forget", {"sessions": [ref], "dry_run": False}))
+    assert (gone["dry_run"], gone["forgotten"]["sessions"]) == (False, 1)
+    assert site.get(f"/api/history/sessions/{ref}").status == 404
+
+
 def test_health_tells_of_stores_and_alarms(site: Site) -> None:
     assert done(site.get("/api/health/status"))["knowledge"]["exists"]
     assert done(site.get("/api/health/doctor"))["findings"]
     assert done(site.get("/api/health/alarms"))["items"] == []
     assert site.post("/api/health/alarms/7/ack", {}).status == 404
+
+
+# ---------------------------------------------------------------------- what cannot be written
+
+
+def test_a_store_that_cannot_be_written_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    with home.chat() as chat:
+        chat.create_session(agent="a", model="m", session_id="c1")
+
+    def refuse() -> None:
+        raise ReadOnly("the place cannot be written")
+
+    stores = Stores(home)
+    monkeypatch.setattr(stores, "chat", refuse)
+    assert [one.id for one in sessions(stores, ChatList()).items] == ["c1"]
+    with pytest.raises(ReadOnly):
+        delete_session(stores, DeleteChat(session="c1"))
+
+
+def test_looking_at_a_file_of_hermes_leaves_it_alone(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with HermesV6(file) as hermes:
+        hermes.create_session("s1", "cli")
+        hermes.append("s1", "user", "hello")
+    stores = Stores(Home(tmp_path))
+    assert [one["id"] for one in state_sessions(stores, StateList()).items] == ["s1"]
+    assert [one["session_id"] for one in search(stores, StateSearch(q="hello")).items] == ["s1"]
+    with sqlite3.connect(file) as database:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    assert not [name for name in names if name.startswith("tk_")]
 
 
 # ---------------------------------------------------------------------- a home without stores

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from threadkeep.errors import Invalid
 from threadkeep.web.api import DESCRIBED
 from threadkeep.web.api.chat import NewChat
+from threadkeep.web.api.chat_messages import Prune
 from threadkeep.web.api.openapi import document
 from threadkeep.web.api.pages import Wanted, page_before, page_of, read_cursor, write_cursor
 from threadkeep.web.api.reading import Unfit, read_address, read_body
@@ -93,6 +94,7 @@ def test_a_whole_number_may_be_written_with_a_point_and_nothing_else_changes() -
     (message,) = read_body(NewMessages, raw).messages
     assert type(message.token_count) is int
     assert type(message.content["kept"]) is float
+    assert read_body(Prune, b'{"before":1e3}').before == 1000
     with pytest.raises(Unfit, match="token_count"):
         read_body(NewMessages, b'{"messages":[{"role":"user","token_count":8.5}]}')
 

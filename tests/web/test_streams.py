@@ -154,6 +154,10 @@ def recording(store: ChatStore, chat: str, chunks: Iterable[Json]) -> Iterator[R
         yield recorder
 
 
+def reading_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "threadkeep-replies"]
+
+
 # ---------------------------------------------------------------------- resuming
 
 
@@ -213,11 +217,11 @@ def test_followers_who_join_early_and_late_get_the_same_from_the_first_chunk_on(
 
 def test_many_followers_share_one_thread(site: Site, store: ChatStore, chat: str) -> None:
     chunks = named(WHOLE, chat)
+    before = len(reading_threads())  # one of another test may not have noticed its end yet
     with recording(store, chat, chunks[:4]) as recorder:
         followers = [Follower(site, chat) for _ in range(30)]
         assert all(follower.next(4) == chunks[:4] for follower in followers)
-        readers = [t for t in threading.enumerate() if t.name == "threadkeep-replies"]
-        assert len(readers) == 1
+        assert 1 <= len(reading_threads()) <= before + 1
         for chunk in chunks[4:]:
             recorder.feed(chunk)
         assert all(follower.next(4) == chunks[4:] for follower in followers)
@@ -398,17 +402,20 @@ def test_what_came_is_kept_when_a_body_is_too_long_and_when_the_server_ends(
     config.parent.mkdir(parents=True)
     config.write_text("[web]\nbody_limit = 2000\n")
     small = Site(tmp_path / "home")
-    with small.home.chat() as store, closing(Sender(small, "long")) as sender:
-        store.create_session(agent="web", model={}, session_id="short")
-        delta = {"type": "text-delta", "id": "0", "delta": "x" * 300}
-        sender.send(body_of([*BEGINNING, *[delta] * 8])).finish()
-        assert sender.answer().status == 413
-        assert store.runs("long")[0].end_reason == "error"
-        with closing(Sender(small, "short")) as other:
-            other.send(body_of(named(BEGINNING, "short")))
-            stored(store, "short", 4)
-            small.close()
-        assert store.runs("short")[0].end_reason == "cut"
+    with small.home.chat() as store:
+        for chat in ("long", "short"):
+            store.create_session(agent="web", model={}, session_id=chat)
+            with closing(Sender(small, chat)) as sender:
+                sender.send(body_of(named(BEGINNING, chat)))
+                stored(store, chat, 4)
+                if chat == "long":
+                    sender.send(b":" * 2000).finish()
+                    assert sender.answer().status == 413
+                else:
+                    small.close()
+        ends = [store.runs(chat)[0].end_reason for chat in ("long", "short")]
+        assert ends == ["error", "cut"]
+        assert store.message("long", "long")["parts"][1]["text"] == "Hel"
         assert store.message("short", "short")["parts"][1]["text"] == "Hel"
 
 

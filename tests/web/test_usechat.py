@@ -31,6 +31,7 @@ PACKAGES = {
     "react": "19.3.1",
     "react-dom": "19.3.1",
 }
+PATIENCE = 60_000  # only a test that is broken ever waits this long
 USAGE = {"inputTokens": {"total": 3}, "outputTokens": {"total": 5}}
 
 
@@ -126,13 +127,14 @@ def ask(page: Page, text: str) -> None:
 
 
 def sees(page: Page, text: str) -> None:
-    expect(page.locator("#messages")).to_contain_text(json.dumps(text)[1:-1])
+    expect(page.locator("#messages")).to_contain_text(json.dumps(text)[1:-1], timeout=PATIENCE)
 
 
 def rests(page: Page) -> None:
-    expect(page.locator("#status")).to_have_text("ready")
+    expect(page.locator("#status")).to_have_text("ready", timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_chat_is_the_same_on_both_sides_through_reload_resume_and_stop(
     page: Page, app: App
 ) -> None:

@@ -347,7 +347,7 @@ def _today(around: Around, since: int) -> Today:
         if table in around.tables
     }
     if "tk_sessions" not in around.tables:
-        return Today(0, 0, tokens=0, cost=0, live=(), recent=(), **{**_NONE, **counted})
+        return Today(0, tokens=0, cost=0, live=(), recent=(), **{**_NONE, **counted})
     day = Query(since=since)
     spent = usages.report(usages.read_spent(around, day, None, UTC)).total
     live = listing.list_page(around, Query(marks=("live",)), None, None, _SHOWN_TODAY)

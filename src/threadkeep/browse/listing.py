@@ -211,8 +211,8 @@ def _children(tx: Tx, sessions: Sequence[Session]) -> dict[tuple[str, str], int]
 
 
 def count_of(around: Around, query: Query, matches: Matches | None) -> int | None:
-    """Count what a query means; None where sessions would have to be looked at one by one."""
-    if is_slow(query):
+    """Count what a query means; None where very much would have to be looked at."""
+    if is_slow(query) or (matches is not None and not matches.whole):
         return None
     chosen = _where(around, query, matches)
     return int(around.tx.execute(count_sql(chosen), chosen.params).fetchone()[0])

@@ -20,7 +20,7 @@ from threadkeep.browse.records import (
 from threadkeep.browse.selecting import like
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.things import strings_in
-from threadkeep.recall.hits import note_of, one_line, summary_of
+from threadkeep.recall.hits import one_line, summary_of
 
 _LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 200
@@ -32,6 +32,8 @@ _NEIGHBOURS: Final = 40
 _NODES_FOR_PAIRS: Final = 5_000
 _EDGES: Final = 1_000
 _EVIDENCE: Final = 200
+# Of a node's content, beside its summary: what was written as sentences.
+_SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
 
 
 class Ground(NamedTuple):
@@ -162,12 +164,24 @@ def read_node(tx: Tx, name: int | str, *, archived: bool) -> NodeView:
     entities = tx.all("browse_entities_of_node", {"id": row[0]})
     return NodeView(
         row=shown[0],
-        text=note_of(row[2]) or row[7],
+        text=note_in(_decoded(row[2])) or row[7],
         content=_decoded(row[2]),
         evidence=tuple(_ref(tx, one, archived=archived) for one in grounds[:_EVIDENCE]),
         entities=tuple(EntityRow(*one) for one in entities),
         model=row[6],
     )
+
+
+def note_in(content: Any) -> str:
+    """Give what a node's content says in sentences; words it is only found by stay out."""
+    if not isinstance(content, dict):
+        return content if isinstance(content, str) else ""
+    summary = content.get("summary")
+    lines = [summary] if isinstance(summary, str) else []
+    for name in _SENTENCES:
+        told = strings_in(msgspec.json.encode(content.get(name) or []).decode())
+        lines += [line for line in told if line.rstrip(".…") not in (lines or [""])[0]]
+    return "\n".join(lines)
 
 
 def _ref(tx: Tx, ground: Ground, *, archived: bool) -> str:

@@ -139,8 +139,10 @@ _MARKED: Final = {"subagent": "is_subagent", "hidden": "hidden"}
 
 
 def _named(tx: Tx, query: Query, key: str, wanted: Sequence[str], params: dict[str, Any]) -> str:
-    folders = [one for one in wanted if key == "project" and "/" in one]
-    values = _values(tx, query, key, [one for one in wanted if one not in folders])
+    folders = [one for one in wanted if key == "project" and one.startswith("/")]
+    names = [one.rstrip("/").rpartition("/")[2] if key == "project" else one for one in wanted]
+    named = [name for name, one in zip(names, wanted, strict=True) if one not in folders]
+    values = _values(tx, query, key, named)  # of `owner/name` the name
     column = f"s.{COLUMNS[key]}"
     choices = []
     if len(values) == 1:

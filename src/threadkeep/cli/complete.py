@@ -49,9 +49,8 @@ def complete_state_session(ctx: click.Context, _param: click.Parameter, incomple
 def complete_captured(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
     """Offer the latest captured sessions by id; by title where no id begins as typed."""
     found = _captured(ctx, _OFFERED)
-    ids = _items(((one.session_id, one.name) for one in found), incomplete)
-    if not incomplete:
-        return [CompletionItem("last", help="the latest session"), *ids] if ids else []
+    named = [("last", "the latest session")] if found else []
+    ids = _items([*named, *((one.session_id, one.name) for one in found)], incomplete)
     titles = ((one_line(one.name), f"{one.harness} {one.session_id}") for one in found)
     return ids or _items(titles, incomplete)
 

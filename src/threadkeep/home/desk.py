@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.local_socket import Identity
+from threadkeep.base.trouble import translate_os
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.errors import Invalid, NotFound, ReadOnly
 from threadkeep.home.browsing import Browse, open_browse
@@ -186,6 +187,8 @@ class Desk:
             msg = f"nothing was captured yet: there is no store at {path}"
             hint = "run `threadkeep capture` once, or `threadkeep up` to keep it current"
             raise NotFound(msg, hint=hint) from None
+        except OSError as error:
+            raise translate_os(error, path, "cannot look at") from error
         identity = Identity(found.st_dev, found.st_ino)
         with self._guard:
             if self._opened is None or self._opened.identity != identity:

@@ -55,10 +55,10 @@ def ask(room: Room, given: AskArguments) -> Reply:
     if not answer.citations:
         return Reply(answer.text)
     sources = [Item(_place(one), one.quote) for one in answer.citations]
-    written = [Item("answer, written by a model from the passages below", answer.text)]
+    written = [Item("answer, written by a model from the passages above", answer.text)]
     notes = [Item("notes", "\n".join(answer.notes))] if answer.notes else []
     lead = f"Evidence: {answer.confidence}.\n\nSources:"
-    return Reply(lead, [*(written if answer.by_model else ()), *sources, *notes])
+    return Reply(lead, [*sources, *(written if answer.by_model else ()), *notes])
 
 
 def _place(one: Citation) -> str:

@@ -1,6 +1,6 @@
 """The same server over HTTP: on loopback, behind a token, with Host and Origin checked."""
 
-import os
+import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
+from threadkeep.errors import Conflict
 from threadkeep.home.desk import Desk
 from threadkeep.home.web_token import is_token, make_token
 from threadkeep.mcp.server import make_room, make_server, offered
@@ -20,15 +21,14 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-PORT: Final = 7718
 PATH: Final = "/mcp"
 
 
 class HttpApp:
     """The MCP server as an ASGI application, for a server of its own or below another one.
 
-    Below another one that must enter `run()` for as long as it lives; the path does not matter
-    then, and with `token=None` the other one has checked who asks.
+    Below another one that must enter `run()` for as long as it lives, and the path does not
+    matter. Without a token the other one has checked who asks.
     """
 
     def __init__(self, app: Any, token: str | None) -> None:
@@ -62,10 +62,13 @@ def http_app(
     path: str | None = None,
     *,
     write: bool | None = None,
-    token: str | None = None,
+    checked: bool = False,
     hosts: Iterable[str] = LOOPBACK,
 ) -> HttpApp:
-    """Make the application of a home; only requests to one of `hosts`, at any port, are taken."""
+    """Make the application of a home; only requests to one of `hosts`, at any port, are taken.
+
+    The token of the home must be shown, unless whoever passes requests on has `checked` it.
+    """
     allowed = home.config.mcp.write if write is None else write
     server = make_server(make_room(home, Desk(home, path)), offered(write=allowed))
     names = tuple(hosts)
@@ -80,22 +83,32 @@ def http_app(
         ],
     )
     app = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
-    return HttpApp(app, token)
+    return HttpApp(app, None if checked else make_token(home))
 
 
-def serve_http(home: "Home", path: str | None, *, port: int, write: bool) -> None:
-    """Serve on loopback until a signal ends it."""
-    app = http_app(home, path, write=write, token=make_token(home))
+def serve_http(
+    home: "Home", path: str | None, *, port: int, write: bool, tell: Callable[[str], None]
+) -> None:
+    """Serve on loopback until a signal ends it; port 0 takes any that is free."""
+    listener = _listen(port)
+    app = http_app(home, path, write=write)
+    tell(f"http://127.0.0.1:{listener.getsockname()[1]}{PATH}")
     config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=port,
-        log_level=os.environ.get("THREADKEEP_LOG", "warning").lower(),
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=3,
+        app, access_log=False, server_header=False, log_level="warning", timeout_graceful_shutdown=3
     )
-    uvicorn.Server(config).run()
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        msg = f"cannot listen at 127.0.0.1:{port}: {error}"
+        raise Conflict(msg, hint="choose another one with --port, 0 takes any") from None
+    return listener
 
 
 async def _refuse(send: Send) -> None:

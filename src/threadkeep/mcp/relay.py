@@ -32,6 +32,8 @@ class Lines:
     def feed(self, data: bytes) -> list[bytes]:
         """Take a piece; give the lines that are whole now."""
         self._rest += data
+        if b"\n" not in data:  # a long line comes in many pieces, which are looked at once
+            return []
         *whole, rest = self._rest.split(b"\n")
         self._rest = rest
         return [bytes(line) for line in whole if line.strip()]
@@ -110,7 +112,10 @@ class Relay:
     def _tell_client(self, line: bytes) -> None:
         rest = memoryview(line + b"\n")
         while rest:
-            rest = rest[os.write(self._out, rest) :]
+            try:
+                rest = rest[os.write(self._out, rest) :]
+            except BlockingIOError:  # a client may have made the pipe so
+                select.select([], [self._out], [])
 
     def _go_on(self) -> None:
         """The server is gone: go on at the next one."""

@@ -11,6 +11,8 @@ import msgspec
 
 WRITING: Final = frozenset({"remember"})  # asked twice, it would be done twice
 _INTERNAL: Final = -32603
+_GONE_WRITING: Final = "the server ended while it wrote; look with recall whether the note is there"
+_GONE_TWICE: Final = "two servers ended while they worked on this; ask in another way"
 
 
 class _Params(msgspec.Struct):
@@ -26,13 +28,21 @@ class _Message(msgspec.Struct):
     params: Any = None
 
 
+class Pending(NamedTuple):
+    """A request without an answer; its id is kept as JSON."""
+
+    id: bytes
+    line: bytes
+    tries: int = 0  # servers that ended before they answered it
+
+
 class SessionLog(NamedTuple):
-    """How a session began, and what is open in it; ids are kept as JSON."""
+    """How a session began, and what is open in it."""
 
     beginning: bytes | None = None  # the request `initialize`
     begun: bytes | None = None  # the notification that follows its answer
     answered: bool = False  # the client has the answer to `initialize`
-    pending: tuple[tuple[bytes, bytes], ...] = ()  # id and request, in the order they came
+    pending: tuple[Pending, ...] = ()  # in the order they came
 
 
 class Resumed(NamedTuple):
@@ -57,7 +67,7 @@ def sent(log: SessionLog, line: bytes) -> SessionLog:
         return log
     if message.method == "initialize":
         log = log._replace(beginning=line, answered=False)
-    return log._replace(pending=(*log.pending, (_id(message.id), line)))
+    return log._replace(pending=(*log.pending, Pending(_id(message.id), line)))
 
 
 def received(log: SessionLog, line: bytes) -> SessionLog:
@@ -79,25 +89,24 @@ def answer_id(line: bytes) -> bytes | None:
 
 
 def resumed(log: SessionLog) -> Resumed:
-    """Tell how to go on at another server."""
+    """Tell how to go on at another server: what had no answer is asked once more, but not twice."""
     first = _id_of(log.beginning) if log.beginning is not None else None
-    again = [(number, line) for number, line in log.pending if number != first]
-    safe = [line for _, line in again if not _writes(line)]
-    lost = [number for number, line in again if _writes(line)]
+    open_ = [one for one in log.pending if one.id != first]
+    lost = [one for one in open_ if one.tries or _writes(one.line)]
+    again = [one._replace(tries=one.tries + 1) for one in open_ if one not in lost]
     begin = [line for line in (log.beginning, log.begun) if line is not None]
-    kept = tuple(entry for entry in log.pending if entry[0] not in lost)
-    swallowed = first if log.answered else None
+    starting = [one for one in log.pending if one.id == first]
     return Resumed(
-        log._replace(pending=kept),
-        (*begin, *safe),
-        tuple(_unknown_end(number) for number in lost),
-        swallowed,
+        log._replace(pending=(*starting, *again)),
+        (*begin, *(one.line for one in again)),
+        tuple(_error(one.id, _GONE_TWICE if one.tries else _GONE_WRITING) for one in lost),
+        first if log.answered else None,
     )
 
 
 def failed(log: SessionLog, why: str) -> tuple[bytes, ...]:
     """Answer everything that is open with an error."""
-    return tuple(_error(number, why) for number, _ in log.pending)
+    return tuple(_error(one.id, why) for one in log.pending)
 
 
 # ---------------------------------------------------------------------- inside
@@ -127,7 +136,7 @@ def _id_of(line: bytes) -> bytes | None:
 
 
 def _without(log: SessionLog, number: bytes) -> SessionLog:
-    return log._replace(pending=tuple(one for one in log.pending if one[0] != number))
+    return log._replace(pending=tuple(one for one in log.pending if one.id != number))
 
 
 def _writes(line: bytes) -> bool:
@@ -135,11 +144,6 @@ def _writes(line: bytes) -> bool:
     if message is None or message.method != "tools/call":
         return False
     return _params(message).name in WRITING
-
-
-def _unknown_end(number: bytes) -> bytes:
-    why = "the server ended while it wrote; look with recall whether the note is there"
-    return _error(number, why)
 
 
 def _error(number: bytes, why: str) -> bytes:

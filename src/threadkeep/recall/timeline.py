@@ -26,6 +26,7 @@ _NEAR_MS: Final = 5 * 60_000  # a page read so close to the work belongs to it
 _SESSIONS: Final = 500
 _SHOWN: Final = 400  # characters of a text
 _END_OF_TIME: Final = 1 << 62
+_BY_KIND: Final = {"shell": "shell", "claude-tool": "claude-code"}
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -155,7 +156,7 @@ def _commands(tx: Tx, where: dict[str, Any], *, has_archive: bool) -> list[Momen
 
 def _command(row: tuple[Any, ...]) -> Moment:
     event, at, command, exit_code, _, cwd, repo, *_rest = row
-    source = "shell" if row[9] == "shell" else "claude-code"
+    source = _BY_KIND.get(row[9], "agent")
     ended = None if exit_code is None else ("success" if exit_code == 0 else "failure")
     text = " ".join(str(command).split())[:_SHOWN]
     project = repo or str(cwd).rstrip("/").rsplit("/", 1)[-1] or None

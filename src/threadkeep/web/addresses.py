@@ -12,29 +12,33 @@ _SAME: Final = {"agent": ("agent", "harness", "source"), "on": ("on", "since", "
 
 def session_address(harness: str, session_id: str, key: str | None = None) -> str:
     """Give the address of a session, opened at one of its messages."""
-    where = f"/sessions/{quote(f'{harness}:{session_id}', safe=':')}"
-    return where if key is None else f"{where}?{urlencode({'at': key})}"
+    where = f"/sessions/{_quoted(f'{harness}:{session_id}')}"
+    return where if key is None else with_query(where, at=key)
 
 
 def opening_address(ref: str) -> str:
     """Give the address that opens a reference, whatever it is."""
-    return f"/open/{quote(ref, safe=':')}"
+    return f"/open/{_quoted(ref)}"
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe=":", errors="replace")
 
 
 def with_query(path: str, **values: str | int | None) -> str:
     """Give an address with what of the values is not empty."""
     asked = {name: value for name, value in values.items() if value not in (None, "")}
-    return f"{path}?{urlencode(asked)}" if asked else path
+    return f"{path}?{urlencode(asked, errors='replace')}" if asked else path
 
 
 def refined(q: str, key: str, value: str) -> str:
     """Give the text of a filter bar in which a key has one value; an empty one takes it out."""
     names = tuple(f"{name}:" for name in _SAME.get(key, (key,)))
     kept = [one for one in _TOKEN.findall(q) if not one.lower().startswith(names)]
-    return " ".join([*kept, f"{key}:{_quoted(value)}"] if value else kept)
+    return " ".join([*kept, f"{key}:{_value(value)}"] if value else kept)
 
 
-def _quoted(value: str) -> str:
+def _value(value: str) -> str:
     if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -134,7 +134,7 @@ def level(value: float, top: float) -> int:
     """Give how hot a value is, from 0 (nothing) to 4; by its root, for a few days outdo all."""
     if value <= 0 or top <= 0:
         return 0
-    return max(1, min(_LEVELS - 1, math.ceil(math.sqrt(value / top) * (_LEVELS - 1))))
+    return max(1, min(_LEVELS - 1, math.ceil(math.sqrt(min(1.0, value / top)) * (_LEVELS - 1))))
 
 
 def days_back(last: date, count: int) -> list[date]:

@@ -17,8 +17,8 @@ _MINUTES: Final = 24 * 60.0
 _TICK: Final = 4.0  # minutes; what happened in a moment is drawn so wide
 _ROW: Final = 10.0
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_BY_DAY: Final = 62
-_BY_WEEK: Final = 430
+_UNITS: Final = (("day", 62), ("week", 430), ("month", 3650))  # up to so many days
+_LAST_YEAR: Final = "9999"  # a log may say anything; after this year there is no next one
 _GRAPH: Final = (1000.0, 640.0)
 # Types in the order of their colours: the same everywhere.
 _TYPES: Final = ("project", "file", "tool", "service", "concept", "domain", "repo")
@@ -81,13 +81,13 @@ class Bars(NamedTuple):
     top: float
     first: str
     last: str
-    unit: str  # day, week or month
+    unit: str  # day, week, month or year
     numbers: tuple[tuple[float, ...], ...]  # a row for each bar, as the series stand
 
 
 def spent_bars(by_day: Mapping[str, Mapping[str, Sum]], q: str, metric: str) -> Bars:
     """Draw what was spent by day and model; long stretches by week or month."""
-    days = sorted(by_day)
+    days = sorted(day for day in by_day if day < _LAST_YEAR)
     spans = _spans(days)
     columns: list[dict[str, float]] = [{} for _ in spans]
     for day in days:
@@ -123,7 +123,7 @@ def _unit(days: Sequence[str]) -> str:
     if not days:
         return "day"
     length = (date.fromisoformat(days[-1]) - date.fromisoformat(days[0])).days
-    return "day" if length <= _BY_DAY else "week" if length <= _BY_WEEK else "month"
+    return next((unit for unit, most in _UNITS if length <= most), "year")
 
 
 def _spans(days: Sequence[str]) -> list[tuple[str, str]]:
@@ -141,12 +141,16 @@ def _spans(days: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _first_of(day: date, unit: str) -> date:
+    if unit == "year":
+        return day.replace(month=1, day=1)
     if unit == "month":
         return day.replace(day=1)
     return day - timedelta(days=day.weekday()) if unit == "week" else day
 
 
 def _next_of(day: date, unit: str) -> date:
+    if unit == "year":
+        return day.replace(year=day.year + 1)
     if unit == "month":
         return (day + timedelta(days=32)).replace(day=1)
     return day + timedelta(days=7 if unit == "week" else 1)

@@ -38,7 +38,7 @@ def filters() -> dict[str, Callable[..., Any]]:
 def markdown(text: str) -> Markup:
     """Show Markdown, with nothing in it that runs or loads."""
     shown = nh3.clean(
-        _parser().render(text),
+        _parser().render(text.encode("utf-8", "replace").decode()),  # half characters are none
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         url_schemes={"http", "https"},

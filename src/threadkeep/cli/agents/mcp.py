@@ -62,8 +62,11 @@ def _serve_http(ctx: click.Context, db: str | None, port: int, *, write: bool) -
     from threadkeep.mcp.http import serve_http
 
     home = home_of(ctx)
-    note(f"http://127.0.0.1:{port}/mcp, with the token in {token_path(home)}")
-    serve_http(home, db, port=port, write=write or home.config.mcp.write)
+
+    def tell(address: str) -> None:
+        note(f"{address} answers, with the token in {token_path(home)}")
+
+    serve_http(home, db, port=port, write=write or home.config.mcp.write, tell=tell)
     ctx.exit(0)
 
 

@@ -9,8 +9,8 @@ import click
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import find, looking, session_argument
-from threadkeep.cli.output import document, note, size_text
-from threadkeep.errors import Conflict
+from threadkeep.cli.output import document, is_terminal, note, size_text, write
+from threadkeep.errors import Conflict, ThreadkeepError
 
 # Named here once more, so that a help page needs no store: a test compares the two.
 FORMATS: Final = (
@@ -42,27 +42,35 @@ def export(call: Call, *, session: str, harness: str | None, form: str, out: str
     SESSION is an id or the beginning of one, `program:id`, or `last`. Secrets were masked when it
     was captured. What a format has no place for stands in it as text.
     """
+    name, written = _written(call, session, harness, form)
+    if out is not None:
+        _put(Path(out), written.encode())
+        note(f"wrote {name} as {form} into {out}, {size_text(len(written.encode()))}")
+    if call.as_json:
+        shown = {"out": out} if out else {"content": written}
+        document(session=name, format=form, bytes=len(written.encode()), **shown)
+    elif out is None and is_terminal():
+        write(written, end="")  # which keeps from a terminal what could harm it
+    elif out is None:
+        sys.stdout.buffer.write(written.encode())
+        sys.stdout.buffer.flush()
+
+
+def _written(call: Call, session: str, harness: str | None, form: str) -> tuple[str, str]:
+    """Give the whole name of a session, and what is written of it."""
     with looking(call) as history:
         found = find(history, session, harness)
         name = f"{found.harness}:{found.session_id}"
         if form != "html":
             from threadkeep.home.exporting import exported
 
-            written = exported(history, found, form)
-    if form == "html":
+            return name, exported(history, found, form)
+    try:
         from threadkeep.web.offline import offline_html
-
-        written = offline_html(call.home, name)
-    data = written.encode()
-    if out is not None:
-        _put(Path(out), data)
-        note(f"wrote {name} as {form} into {out}, {size_text(len(data))}")
-    if call.as_json:
-        shown = {"out": out} if out else {"content": data.decode()}
-        document(session=name, format=form, bytes=len(data), **shown)
-    elif out is None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+    except ImportError as error:
+        msg = f"an HTML page needs {error.name}, which is not installed"
+        raise ThreadkeepError(msg, hint="pip install 'threadkeep[web]'") from error
+    return name, offline_html(call.home, name, call.db)
 
 
 def _put(path: Path, data: bytes) -> None:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from threadkeep.errors import Invalid
 from threadkeep.home import json
 from threadkeep.web.answers import JSON_TYPE, problem, tagged
 from threadkeep.web.api.openapi import LINES_TYPE
@@ -57,8 +58,14 @@ def _done(one: Verb, request: Request, raw: bytes) -> Response:
         taken = _TAKEN[one.body is GivenLines]
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != taken:
             return problem(415, f"the body must be {taken}")
-        given.append(GivenLines(raw) if one.body is GivenLines else read_body(one.body, raw))
+        given.append(_lines(raw) if one.body is GivenLines else read_body(one.body, raw))
     return _written(one, request, one.call(request.app.state.stores, *given))
+
+
+def _lines(raw: bytes) -> GivenLines:
+    if not raw.strip():
+        raise Invalid("the body is empty", hint="send what an export gave")
+    return GivenLines(raw)
 
 
 def _written(one: Verb, request: Request, answer: Any) -> Response:

@@ -1,10 +1,11 @@
 """The chat store: messages, the queue of turns, search, out and in, and care."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
+from threadkeep.errors import Conflict
 from threadkeep.home.chatting import (
     Event,
     Hit,
@@ -16,6 +17,7 @@ from threadkeep.home.chatting import (
 )
 from threadkeep.web.api.chat import OneChat
 from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
+from threadkeep.web.api.pages import read_cursor, write_cursor
 from threadkeep.web.api.verb import (
     Cursor,
     DryRun,
@@ -75,11 +77,11 @@ class UiMessage(Strict, frozen=True):
 
 
 class Journal(Strict, frozen=True):
-    """Which entries of a session's journal: those behind a number."""
+    """Which entries of a session's journal."""
 
     session: Name
-    after: Number = 0
     limit: Limit = 50
+    cursor: Cursor = ""
 
 
 class ChatSearch(Strict, frozen=True):
@@ -159,11 +161,20 @@ def messages(stores: Stores, asked: ChatMessages) -> Paged[Json]:
     """Give the messages of a session in the AI SDK's shape, in order."""
     with reading_chat(stores) as chat:
         found = chat.ui_messages(asked.session, asked.view)
-    ids = [one["id"] for one in found]
-    begin = ids.index(asked.cursor) + 1 if asked.cursor in ids else 0
+    begin = _behind(found, asked.cursor) if asked.cursor else 0
     page = found[begin : begin + asked.limit]
     more = begin + asked.limit < len(found)
-    return Paged(page, page[-1]["id"] if more else None)
+    return Paged(page, write_cursor([page[-1]["id"]]) if more else None)
+
+
+def _behind(messages: Sequence[Json], cursor: str) -> int:
+    """Find the place behind the message of a cursor."""
+    (last,) = read_cursor(cursor, str)
+    places = (place for place, one in enumerate(messages) if one["id"] == last)
+    place = next(places, None)
+    if place is None:
+        raise Conflict(f"the message {last[:80]!r} is not shown any more", hint="begin anew")
+    return place + 1
 
 
 def message(stores: Stores, asked: OneMessage) -> Json:
@@ -186,12 +197,13 @@ def put_message(stores: Stores, asked: OneMessage, body: UiMessage) -> Message:
 
 
 def journal(stores: Stores, asked: Journal) -> Paged[Event]:
-    """Give what is in the journal of a session behind a number; the number is the cursor."""
+    """Give what is in the journal of a session, in order."""
+    after = max(read_cursor(asked.cursor, int)[0], 0) if asked.cursor else 0
     with reading_chat(stores) as chat:
-        events = chat.tail(asked.session, asked.after, follow=False)
+        events = chat.tail(asked.session, after, follow=False)
         found = list(islice(events, asked.limit + 1))
     page = found[: asked.limit]
-    return Paged(page, str(page[-1].seq) if len(found) > asked.limit else None)
+    return Paged(page, write_cursor([page[-1].seq]) if len(found) > asked.limit else None)
 
 
 # ---------------------------------------------------------------------- the queue

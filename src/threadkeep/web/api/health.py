@@ -7,7 +7,7 @@ from threadkeep.home import Status
 from threadkeep.home.doctoring import Finding, Level, diagnose
 from threadkeep.home.happened import Alarm, acknowledge, alarms_of
 from threadkeep.home.observed_status import ObservedStatus, observed_status
-from threadkeep.web.api.opening import has_knowledge, reading_history
+from threadkeep.web.api.opening import has_knowledge
 from threadkeep.web.api.pages import page_of
 from threadkeep.web.api.verb import Cursor, Empty, Limit, Paged, RowId, Strict, Verb, Words, verb
 from threadkeep.web.stores import Stores
@@ -82,8 +82,7 @@ def alarms(stores: Stores, asked: AlarmList) -> Paged[AlarmRow]:
 
 def ack(stores: Stores, asked: OneAlarm, body: Seen) -> AlarmRow:
     """Say that somebody has seen an alarm; done again, it changes nothing."""
-    with reading_history(stores) as history:
-        return _row(acknowledge(history.store, asked.alarm, body.note))
+    return _row(acknowledge(stores.history().store, asked.alarm, body.note))
 
 
 def _row(alarm: Alarm) -> AlarmRow:

@@ -215,10 +215,10 @@ def forget(stores: Stores, _: Empty, body: ForgetWhat) -> WouldGo:
         ids = tuple(history.find(name, body.harness).session_id for name in body.sessions)
         given: dict[str, Any] = {**msgspec.structs.asdict(body), "sessions": ids}
         del given["dry_run"]
-        if not body.dry_run:
-            _collect_first(stores)
-        done = history.forget(Forget(**given), dry_run=body.dry_run)
-    return WouldGo(body.dry_run, done)
+        if body.dry_run:
+            return WouldGo(body.dry_run, history.forget(Forget(**given), dry_run=True))
+    _collect_first(stores)
+    return WouldGo(body.dry_run, stores.history().forget(Forget(**given)))
 
 
 def _refuse_mixture(body: ForgetWhat) -> None:

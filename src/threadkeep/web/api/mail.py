@@ -70,6 +70,7 @@ class LetterList(Strict, frozen=True):
     session: Name
     direction: Direction | None = None
     newest: bool = False
+    state: Name | None = None  # of the newest, those in this state
     limit: Limit = 50
     cursor: Cursor = ""
 
@@ -185,8 +186,9 @@ def destinations(stores: Stores, asked: OneBox) -> Paged[Destination]:
 def letters(stores: Stores, asked: LetterList) -> Paged[Letter]:
     """Give mail of both directions in the order of time; even numbers came in, odd went out."""
     ctx = look_into(stores.home, asked.session)
-    if asked.newest:
-        return Paged(newest_letters(ctx, direction=asked.direction, limit=asked.limit))
+    if asked.newest or asked.state is not None:
+        way, state = asked.direction, asked.state
+        return Paged(newest_letters(ctx, direction=way, state=state, limit=asked.limit))
     seen = read_cursor(asked.cursor, int, int) if asked.cursor else [0, 0]
     size = asked.limit + 1
     coming = [] if asked.direction == "out" else incoming(ctx, after=seen[0], limit=size)

@@ -55,26 +55,24 @@ def document(verbs: Sequence[Verb], version: str) -> Json:
         paths.setdefault(f"/api{one.path}", {})[one.method.lower()] = operation
         if one.asked is not Empty:
             asked.add(_name_in(shapes[0]))
-    shown = {name: kind for name, kind in components.items() if name not in asked}
-    problems = {status: _problem(text, schemas[0]) for status, text in _PROBLEMS.items()}
-    found = {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "threadkeep",
-            "version": version,
-            "description": "Everything that a home keeps. Lists are pages: `items` and `next`.",
-        },
-        "security": [{"token": []}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(one.tag for one in verbs)],
-        "paths": paths,
-        "components": {
-            "schemas": shown,
-            "responses": problems,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+    parts: Json = {
+        "schemas": {name: kind for name, kind in components.items() if name not in asked},
+        "responses": {name: _problem(text, schemas[0]) for name, text in _PROBLEMS.items()},
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
     }
-    renamed: Json = _renamed(found, dict.fromkeys(components))
+    tags = [{"name": tag} for tag in dict.fromkeys(one.tag for one in verbs)]
+    found = {**_head(version), "tags": tags, "paths": paths, "components": parts}
+    renamed: Json = _renamed(found, components)
     return renamed
+
+
+def _head(version: str) -> Json:
+    told = "Everything that a home keeps. Lists are pages: `items` and `next`."
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "threadkeep", "version": version, "description": told},
+        "security": [{"token": []}],
+    }
 
 
 def _kinds(one: Verb) -> list[Any]:

@@ -94,7 +94,6 @@ def reading_memory(stores: Stores) -> "AbstractContextManager[Memory]":
     return _opened(stores.memory, lambda: home.memory(db, read_only=True))
 
 
-def reading_history(stores: Stores) -> AbstractContextManager[History]:
-    """Give the captured history to look at it; NotFound if there is none."""
-    home, db = stores.home, stores.db
-    return _opened(stores.history, lambda: home.history(db, read_only=True))
+def reading_history(stores: Stores) -> History:
+    """Give the captured history to look at it, whoever wrote it; close it after use."""
+    return stores.home.history(stores.db, read_only=True)

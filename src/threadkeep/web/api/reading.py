@@ -71,10 +71,16 @@ def _value(kind: inspect.Type, text: str) -> Any:
     return text
 
 
-def _wanted(kind: inspect.Type) -> inspect.Type:
-    """Look through lists and through "or nothing": an address cannot say nothing."""
+def _bare(kind: inspect.Type) -> inspect.Type:
+    """Take off what only describes a type."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
+    return kind
+
+
+def _wanted(kind: inspect.Type) -> inspect.Type:
+    """Look through lists and through "or nothing": an address cannot say nothing."""
+    kind = _bare(kind)
     if isinstance(kind, _LISTS):
         return _wanted(kind.item_type)
     if isinstance(kind, inspect.UnionType):
@@ -97,8 +103,9 @@ def read_body(kind: type[S], raw: bytes) -> S:
 
 def with_whole(value: Any, kind: inspect.Type) -> Any:
     """Write 8.0 as 8 where a whole number is wanted: to JSON they are the same."""
+    kind = _bare(kind)
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-    for one in kinds:
+    for one in map(_bare, kinds):
         if isinstance(one, inspect.IntType) and isinstance(value, float) and value.is_integer():
             return int(value)
         if isinstance(one, inspect.StructType) and isinstance(value, dict):

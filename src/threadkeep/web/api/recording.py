@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from threadkeep import ChatStore, Recorder, Session
-from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.errors import Invalid
 from threadkeep.home import json
 from threadkeep.home.streaming import Replies, Reply, find_run
 from threadkeep.home.ui_messages import open_chat
@@ -103,7 +103,7 @@ async def record(request: Request) -> Response:
     try:
         waits = await _take_all(taking, pieces, watch)
         recorded = await run_in_threadpool(_recorded, taking) if waits else None
-    except ThreadkeepError:
+    except Exception:
         await run_in_threadpool(taking.undo)
         raise
     return Response(None, _GONE) if recorded is None else json_answer(request, recorded)

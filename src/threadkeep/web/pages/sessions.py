@@ -38,6 +38,7 @@ class Sessions(msgspec.Struct, frozen=True):
     page: SessionPage
     facets: tuple[Facet, ...] = ()
     count: int | None = None
+    words: str = ""  # without the rest of the query, to be found in a session
     missing: bool = False  # nothing was ever captured here
 
 
@@ -50,11 +51,12 @@ def load(visit: Visit) -> Sessions:
     except NotFound:
         return Sessions(text, SessionPage((), None), missing=True)
     page = browse.sessions(asked, after=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
+    words = asked.words.replace('"', " ").strip()
     if after is not None or visit.query.get("only") == "list":
-        return Sessions(text, page)
+        return Sessions(text, page, words=words)
     found = browse.facets(asked)
     facets = tuple(_facet(visit, asked, name, found[name]) for name in found if found[name])
-    return Sessions(text, page, (*facets, *_always(visit, asked)), browse.count(asked))
+    return Sessions(text, page, (*facets, *_always(visit, asked)), browse.count(asked), words)
 
 
 def toggled(query: Query, key: str, value: str) -> Query:

@@ -11,6 +11,7 @@ from threadkeep.home.browsing import Query
 from threadkeep.home.recalled import Moment
 from threadkeep.web.addresses import opening_address, with_query
 from threadkeep.web.page import Page, Visit
+from threadkeep.web.wording import when
 
 _LIMIT: Final = 600
 _AGENTS: Final = "agents"
@@ -76,7 +77,7 @@ def read_day(text: str) -> date | None:
 def _latest(visit: Visit) -> date | None:
     page = visit.stores.browse().sessions(Query(), limit=1)
     ended = page.items[0].session.ended_at if page.items else None
-    return None if ended is None else datetime.fromtimestamp(ended / 1000, visit.zone).date()
+    return None if ended is None else read_day(when(ended, visit.zone)[:10])
 
 
 def _projects(visit: Visit) -> tuple[str, ...]:

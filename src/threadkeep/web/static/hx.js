@@ -183,19 +183,16 @@ function holdStill(element) {
   if (!element) return null;
   const root = document.documentElement;
   const before = element.getBoundingClientRect().top;
-  let frames = 12;
-  const letGo = () => { frames = 0; };
+  let left = 12;
+  let place = scrollY;
   const hold = () => {
-    if (frames-- > 0 && element.isConnected) {
+    if (left-- > 0 && scrollY === place && element.isConnected) {
       scrollBy({ top: element.getBoundingClientRect().top - before, behavior: "instant" });
+      place = scrollY;
       requestAnimationFrame(hold);
-      return;
-    }
-    root.style.overflowAnchor = "";
-    for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) removeEventListener(name, letGo);
+    } else root.style.overflowAnchor = ""; // done, or somebody scrolls
   };
   root.style.overflowAnchor = "none";
-  for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(name, letGo, { passive: true });
   return hold;
 }
 

@@ -97,7 +97,10 @@ async function sessions(text, near) {
     const more = text
       ? [{ name: `Recall “${text}”`, address: `/recall?q=${encodeURIComponent(text)}`, note: "search everything" }]
       : [];
-    show([...near, ...page.items.map(asChoice), ...more]);
+    const choices = page.items.map(asChoice);
+    const named = choices.filter((choice) => choice.name.toLowerCase().includes(text.toLowerCase()));
+    const others = choices.filter((choice) => !named.includes(choice));
+    show([...near, ...named, ...others, ...more]);
   } catch (error) {
     if (error.name !== "AbortError") say("The list of sessions could not be read.");
   }

@@ -1,0 +1,147 @@
+"""Drawings and addresses: pure functions, whatever the numbers and names are."""
+
+from datetime import date, timedelta
+from zoneinfo import ZoneInfo
+
+from hypothesis import given, settings, strategies as st
+
+from threadkeep.home.browsing import Edge, EntityRow, Graph, Sum, parse_query
+from threadkeep.home.recalled import Moment
+from threadkeep.web.addresses import refined, session_address, with_query
+from threadkeep.web.charts import HEIGHT, SERIES, bar, level, series_of, share, stacked, year
+from threadkeep.web.drawing import graph_map, ranked, ribbon, spent_bars, total_tokens
+from threadkeep.web.graphs import laid_out
+
+AMOUNTS = st.floats(0, 1e12, allow_nan=False)
+COLUMNS = st.lists(st.dictionaries(st.sampled_from("abcdefghijkl"), AMOUNTS), max_size=12)
+DAYS = st.dates(date(2024, 1, 1), date(2027, 1, 1)).map(str)
+SUMS = st.builds(Sum, input=st.integers(0, 10**9), output=st.integers(0, 10**9))
+NAMES = st.text(min_size=1, max_size=12)
+UTC = ZoneInfo("UTC")
+
+
+@given(COLUMNS)
+def test_series_keep_every_number_and_are_never_too_many(columns: list[dict[str, float]]) -> None:
+    found = series_of(columns)
+    assert len(found) <= SERIES
+    for place, column in enumerate(columns):
+        drawn = sum(one.values[place] for one in found)
+        assert abs(drawn - sum(column.values())) <= 1e-6 * max(1.0, drawn)
+    totals = [one.total for one in found if one.css != "rest"]
+    assert totals == sorted(totals, reverse=True)
+
+
+@given(COLUMNS)
+def test_piles_stay_on_the_field_and_the_highest_fills_it(columns: list[dict[str, float]]) -> None:
+    series = series_of(columns)
+    labels = [["x"] * len(columns) for _ in series]
+    drawing = stacked(series, labels, ["/"] * len(columns))
+    tops: dict[int, float] = {}
+    for mark in drawing.marks:
+        assert mark.y >= 0
+        assert mark.y + mark.height <= HEIGHT + 1e-6
+        assert 0 <= mark.x <= drawing.width - mark.width
+        tops[int(mark.x)] = min(tops.get(int(mark.x), HEIGHT), mark.y)
+    if drawing.marks:
+        assert min(tops.values()) < 1e-6
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS)
+def test_more_is_never_cooler(one: float, other: float, top: float) -> None:
+    low, high = sorted((one, other))
+    assert 0 <= level(low, top) <= level(high, top) <= 4
+    assert (level(one, top) == 0) == (one <= 0 or top <= 0)
+
+
+@given(st.dates(date(2001, 1, 1), date(2100, 1, 1)))
+def test_a_year_has_each_of_its_days_once(last: date) -> None:
+    drawing = year(last, {str(last): 5.0}, {}, {str(last): "/x"})
+    assert len(drawing.marks) == 365
+    assert len({(mark.x, mark.y) for mark in drawing.marks}) == 365
+    assert all(
+        0 <= mark.x < drawing.width and 0 < mark.y < drawing.height for mark in drawing.marks
+    )
+    newest = drawing.marks[-1]
+    assert (newest.label, newest.css, newest.href) == (str(last), "h4", "/x")
+
+
+@given(st.floats(allow_nan=False), st.floats(allow_nan=False))
+def test_a_share_is_a_part_of_a_hundred(part: float, whole: float) -> None:
+    assert 0 <= share(part, whole) <= 100
+    assert all(mark.width <= 100 for mark in bar(part, whole).marks)
+
+
+@given(st.dictionaries(DAYS, st.dictionaries(NAMES, SUMS, max_size=4), max_size=8))
+def test_bars_have_all_that_was_spent(by_day: dict[str, dict[str, Sum]]) -> None:
+    bars = spent_bars(by_day, "agent:codex", "tokens")
+    spent = sum(total_tokens(one) for models in by_day.values() for one in models.values())
+    assert abs(sum(map(sum, bars.numbers)) - spent) <= 1e-6 * max(1, spent)
+    assert len(bars.columns) == (len(bars.numbers) or len(bars.columns))
+    assert all("agent%3Acodex" in mark.href for mark in bars.drawing.marks)
+    if by_day:
+        assert bars.first <= min(by_day)
+        assert max(by_day) <= bars.last
+
+
+def test_long_stretches_are_drawn_by_week_and_month() -> None:
+    def unit(days: int) -> str:
+        first = date(2020, 1, 1)
+        ends = (str(first), str(first + timedelta(days=days)))
+        return spent_bars({day: {"m": Sum(input=1)} for day in ends}, "", "tokens").unit
+
+    assert [unit(days) for days in (3, 100, 1000, 9000)] == ["day", "week", "month", "year"]
+
+
+def test_what_took_most_comes_first() -> None:
+    table = {"a": Sum(input=5, cost=1), "b": Sum(input=1, cost=9), "c": Sum(input=5)}
+    assert [name for name, _ in ranked(table, "tokens")] == ["a", "c", "b"]
+    assert [name for name, _ in ranked(table, "cost")] == ["b", "a", "c"]
+
+
+@settings(max_examples=10)
+@given(
+    st.integers(0, 20),
+    st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19), st.integers(0, 9)), max_size=20),
+)
+def test_a_graph_is_laid_out_the_same_each_time_and_on_its_field(
+    count: int, edges: list[tuple[int, int, int]]
+) -> None:
+    entities = tuple(EntityRow(n, "file", f"f{n}", None, n, None, None) for n in range(count))
+    graph = Graph(entities, tuple(Edge(a, b, "with", weight) for a, b, weight in edges))
+    drawn = graph_map(graph)
+    laid_out.cache_clear()
+    assert drawn == graph_map(graph)
+    assert len(drawn.dots) == count
+    assert all(0 <= dot.x <= drawn.width and 0 <= dot.y <= drawn.height for dot in drawn.dots)
+    assert all(line.begin.entity.id == line.a for line in drawn.lines)
+    assert len(drawn.lines) == sum(a < count and b < count for a, b, _ in edges)
+
+
+@given(st.integers(0, 86_399_999), st.integers(0, 90_000_000), st.integers(1, 4))
+def test_what_happened_stays_within_its_day(at: int, lasted: int, lane: int) -> None:
+    moment = Moment(at, "command", "make", "command:1", "shell", until=at + lasted)
+    drawing = ribbon([(moment, lane)], 4, UTC)
+    (mark,) = drawing.marks
+    assert 0 <= mark.x <= mark.x + mark.width <= drawing.width
+    assert 0 <= mark.y <= mark.y + mark.height <= drawing.height
+    assert mark.href == f"#h{at // 3_600_000}"
+
+
+@given(st.text(), st.sampled_from(("agent", "project", "model")), NAMES)
+def test_a_filter_with_one_thing_changed_means_just_that(q: str, key: str, value: str) -> None:
+    before = parse_query(q, 0)
+    after = parse_query(refined(q, key, value), 0)
+    assert getattr(after, key) == (value,)
+    for other in {"agent", "project", "model", "branch", "bounds", "marks"} - {key}:
+        assert getattr(after, other) == getattr(before, other)
+    assert parse_query(refined(q, key, ""), 0) == parse_query(
+        refined(refined(q, key, value), key, ""), 0
+    )
+
+
+@given(NAMES, NAMES, st.one_of(st.none(), NAMES))
+def test_an_address_is_plain_text_whatever_it_leads_to(harness: str, name: str, key: str) -> None:
+    address = session_address(harness, name, key)
+    assert address.isascii()
+    assert address.startswith("/sessions/")
+    assert not {'"', "<", ">", " ", "\\"} & set(address + with_query("/x", q=name))

@@ -1,0 +1,111 @@
+"""The list of sessions: its filter is its address, its choices are links, its rows go on."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hypothesis import given, strategies as st
+from playwright.sync_api import Page, expect
+
+from tests.cli.histories import HARNESSES
+from tests.web.site import Site
+from threadkeep.home.browsing import Query
+from threadkeep.web.pages.sessions import toggled
+
+
+def items(site: Site, words: str = "", **more: Any) -> list[str]:
+    given = "&".join(f"{name}={quote(str(value))}" for name, value in {"q": words, **more}.items())
+    page = site.get(f"/sessions.json?{given}").json["page"]
+    return [one["ref"] for one in page["items"]]
+
+
+def test_the_list_has_everything_latest_first_and_goes_on_where_it_ended(site: Site) -> None:
+    first = site.get("/sessions.json?limit=3").json
+    assert len(first["page"]["items"]) == 3
+    rest = items(site, after=first["page"]["next"])
+    whole = items(site)
+    assert [one["ref"] for one in first["page"]["items"]] + rest == whole
+    assert {ref.partition(":")[0] for ref in whole} == set(HARNESSES)
+
+
+def test_a_filter_narrows_and_its_choices_widen_again(site: Site) -> None:
+    narrowed = site.get("/sessions.json?q=agent:codex").json
+    assert [one["session"]["harness"] for one in narrowed["page"]["items"]] == ["codex"]
+    [agents] = [one for one in narrowed["facets"] if one["name"] == "agent"]
+    [codex] = [one for one in agents["choices"] if one["name"] == "codex"]
+    assert codex["on"]
+    assert codex["q"] == ""
+    assert items(site, "nothing-has-this-word-in-it") == []
+
+
+def test_the_page_says_how_long_it_took_and_knows_when_nothing_changed(site: Site) -> None:
+    answer = site.get("/sessions")
+    assert answer.headers["server-timing"].startswith("page;dur=")
+    assert site.get("/sessions", if_none_match=answer.headers["etag"]).status == 304
+
+
+def test_a_bad_cursor_is_refused_and_a_home_without_sessions_says_what_to_do(
+    site: Site, tmp_path: Path
+) -> None:
+    assert site.get("/sessions?after=nonsense").status == 400
+    empty = Site(tmp_path / "home")
+    try:
+        assert "threadkeep capture" in empty.get("/sessions").text
+        assert empty.get("/sessions.json").json["missing"]
+    finally:
+        empty.close()
+
+
+def test_typing_filters_and_the_address_follows(site: Site, page: Page) -> None:
+    page.goto("/sessions")
+    everything = page.locator("[data-row]").count()
+    assert everything == len(HARNESSES)
+    page.keyboard.press("/")
+    page.keyboard.type("agent:codex")
+    expect(page.locator("[data-row]")).to_have_count(1)
+    page.wait_for_url("**/sessions?q=agent%3Acodex")
+    page.reload()
+    expect(page.locator("#filter")).to_have_value("agent:codex")
+    expect(page.locator("[data-row]")).to_have_count(1)
+    page.get_by_role("link", name="codex 1").click()
+    expect(page.locator("[data-row]")).to_have_count(everything)
+
+
+def test_rows_are_reached_by_keys_and_come_when_the_end_is_near(site: Site, page: Page) -> None:
+    page.goto("/sessions?limit=3")
+    expect(page.locator("[data-row]")).to_have_count(len(HARNESSES))
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("[data-row]").nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.locator(".transcript > .block").first).to_be_visible()
+
+
+def test_the_palette_goes_to_a_page_or_a_session(site: Site, page: Page) -> None:
+    page.goto("/sessions")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("departures")
+    choice = page.locator("#palette-found li").first
+    expect(choice).to_contain_text("departures")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/sessions/*")
+    expect(page.locator("h1")).to_contain_text("departures")
+
+
+def test_light_and_dark_are_kept(site: Site, page: Page) -> None:
+    page.goto("/sessions")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Light or dark").click()
+    after = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert before != after
+    page.reload()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == after
+
+
+@given(st.lists(st.sampled_from("abc")), st.sampled_from("abc"))
+def test_choosing_twice_changes_nothing(chosen: list[str], value: str) -> None:
+    query = Query(agent=tuple(dict.fromkeys(chosen)))
+    once = toggled(query, "agent", value)
+    assert (value in once.agent) is not (value in query.agent)
+    assert set(toggled(once, "agent", value).agent) == set(query.agent)
