@@ -99,9 +99,9 @@ def _table(name: str, body: str) -> str:
 
 def http_page() -> str:
     """Show every verb of the HTTP API."""
-    from threadkeep.web.api import openapi_document  # noqa: PLC0415  (loads the server)
+    from threadkeep.web.api import description  # noqa: PLC0415  (loads the server)
 
-    document = openapi_document()
+    document = description()
     parts = ["# HTTP API\n\nThe same as `GET /api/openapi.json`, for people.\n"]
     by_tag: dict[str, list[str]] = {}
     for path, verbs in sorted(document["paths"].items()):

@@ -72,6 +72,8 @@ def test_what_ends_two_servers_is_not_asked_a_third_time() -> None:
     assert told["id"] == 1
     assert "two servers ended" in told["error"]["message"]
     assert [one.id for one in twice.log.pending] == [b"2"]
+    dumb = resumed(once.log, lived=False)  # it was about to end when we came
+    assert dumb.to_server == (BEGIN, BEGUN, request(1))
 
 
 def test_what_was_cancelled_is_not_asked_again() -> None:

@@ -92,7 +92,7 @@ class Site:
             connection.close()
 
     def get(self, path: str, **headers: str | None) -> Answer:
-        return self.ask("GET", path, **headers)
+        return self.ask("GET", path, None, **headers)
 
     def post(self, path: str, value: Any, **headers: str | None) -> Answer:
         return self.ask("POST", path, json.dumps(value).encode(), **headers)

@@ -155,6 +155,7 @@ def test_finding_lists_places_and_goes_to_them(reader: Page) -> None:
     reader.keyboard.press("Enter")
     reader.wait_for_url("**at=*")
     expect(reader.locator(".is-target .headline")).to_have_text("cat berth-70-1.txt")
+    assert reader.evaluate("CSS.highlights.get('found').size") == 1
     expect(reader.locator(".spots li")).to_have_count(1)
 
 

@@ -1,7 +1,6 @@
 """Sums over the answers of models: tokens, and what they cost as far as prices are known."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -80,11 +79,3 @@ def sums_of(tx: Tx, ids: Iterable[int]) -> dict[int, Sum]:
         adding = sums.setdefault(session, Adding())
         adding.add(spent, pico_of(harness, model, step, at, spent))
     return {session: adding.done() for session, adding in sums.items()}
-
-
-def add_rows(rows: Iterable[Sequence[Any]]) -> Sum:
-    """Sum up rows of harness, model, step, time, and then what was spent."""
-    total = Adding()
-    for harness, model, step, at, *spent in rows:
-        total.add(spent, pico_of(harness, model, step, at, spent))
-    return total.done()

@@ -238,27 +238,39 @@ def table(
             click.echo("\t".join(cells))
         return
     from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
 
     widths = {
         name: max(map(cell_len, (name, *(cells[at] for cells in shown))))
         for at, name in enumerate(columns)
     }
     room = terminal_width()
-    kept = fitting(widths, wide, spare, room)
+    kept = {name: widths[name] for name in fitting(widths, wide, spare, room)}
     numbers = {
         name for at, name in enumerate(columns) if _are_numbers(cells[at] for cells in shown)
     }
-    given = shared(room, {name: widths[name] for name in kept}, wide, numbers)
+    given = shared(room, kept, wide, numbers)
+    _print_grid(
+        given,
+        numbers,
+        [
+            [cell for name, cell in zip(columns, cells, strict=True) if name in kept]
+            for cells in shown
+        ],
+    )
+
+
+def _print_grid(
+    widths: Mapping[str, int], numbers: AbstractSet[str], rows: Iterable[Sequence[str]]
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in kept:
+    for name, width in widths.items():
         side: Literal["left", "right"] = "right" if name in numbers else "left"
-        grid.add_column(name, no_wrap=True, overflow="ellipsis", justify=side, width=given[name])
-    for cells in shown:
-        grid.add_row(
-            *(Text(cell) for name, cell in zip(columns, cells, strict=True) if name in kept)
-        )
+        grid.add_column(name, no_wrap=True, overflow="ellipsis", justify=side, width=width)
+    for cells in rows:
+        grid.add_row(*map(Text, cells))
     _console(err=False).print(grid)
 
 

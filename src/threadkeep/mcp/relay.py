@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from threadkeep.mcp.lifetime import LOOK_SECONDS, Parent
+from threadkeep.mcp.lifetime import LOOK_SECONDS, Ended, Parent
 from threadkeep.mcp.session_log import SessionLog, answer_id, failed, received, resumed, sent
 
 _PIECE: Final = 1 << 16
@@ -47,6 +47,7 @@ class Relay:
         self._join, self._parent = join, parent
         self._log = SessionLog()
         self._asking = True  # the client may still say something
+        self._last_words = 0.0  # until then answers are waited for
         self._joins = 0
         self._unsent = bytearray()
         self._swallowed: bytes | None = None
@@ -55,13 +56,18 @@ class Relay:
 
     def run(self) -> None:
         """Carry lines both ways until the client or the parent is gone."""
-        deadline: float | None = None
-        while not self._parent.is_gone:
-            if not self._asking:
-                deadline = deadline or time.monotonic() + _LAST_WORDS
-                if not self._log.pending or time.monotonic() > deadline:
-                    return
-            self._turn()
+        try:
+            while not self._parent.is_gone and self._is_wanted():
+                self._turn()
+        finally:
+            self._link.close()
+
+    def _is_wanted(self) -> bool:
+        """Tell whether the client may ask more, or waits for an answer to what it asked."""
+        if self._asking:
+            self._last_words = time.monotonic() + _LAST_WORDS
+            return True
+        return bool(self._log.pending) and time.monotonic() < self._last_words
 
     def _turn(self) -> None:
         ready = self._wait()
@@ -89,18 +95,17 @@ class Relay:
         try:
             if self._unsent and events & select.POLLOUT:
                 del self._unsent[: self._link.send(self._unsent)]
-            if events & ~select.POLLOUT:
-                self._hear_server()
+            heard = self._link.recv(_PIECE) if events & ~select.POLLOUT else None
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
+            heard = b""
+        if heard:
+            self._hear_server(heard)
+        elif heard is not None:
             self._go_on()
 
-    def _hear_server(self) -> None:
-        data = self._link.recv(_PIECE)
-        if not data:
-            self._go_on()
-            return
+    def _hear_server(self, data: bytes) -> None:
         for line in self._heard.feed(data):
             self._joins = 0
             if self._swallowed is not None and answer_id(line) == self._swallowed:
@@ -116,13 +121,16 @@ class Relay:
                 rest = rest[os.write(self._out, rest) :]
             except BlockingIOError:  # a client may have made the pipe so
                 select.select([], [self._out], [])
+            except OSError:  # it does not read any more
+                raise Ended from None
 
     def _go_on(self) -> None:
         """The server is gone: go on at the next one."""
         self._link.close()
         self._heard = Lines()
+        lived = self._joins == 0
         self._link = self._join_next()
-        again = resumed(self._log)
+        again = resumed(self._log, lived=lived)
         self._log, self._swallowed = again.log, again.swallowed
         self._unsent = bytearray(b"".join(line + b"\n" for line in again.to_server))
         for line in again.to_client:

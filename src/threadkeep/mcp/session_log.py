@@ -88,12 +88,15 @@ def answer_id(line: bytes) -> bytes | None:
     return _id(message.id)
 
 
-def resumed(log: SessionLog) -> Resumed:
-    """Tell how to go on at another server: what had no answer is asked once more, but not twice."""
+def resumed(log: SessionLog, *, lived: bool = True) -> Resumed:
+    """Tell how to go on at another server: what had no answer is asked once more, but not twice.
+
+    A server that never said a word (`lived`) has tried nothing.
+    """
     first = _id_of(log.beginning) if log.beginning is not None else None
     open_ = [one for one in log.pending if one.id != first]
-    lost = [one for one in open_ if one.tries or _writes(one.line)]
-    again = [one._replace(tries=one.tries + 1) for one in open_ if one not in lost]
+    lost = [one for one in open_ if (one.tries and lived) or _writes(one.line)]
+    again = [one._replace(tries=one.tries + lived) for one in open_ if one not in lost]
     begin = [line for line in (log.beginning, log.begun) if line is not None]
     starting = [one for one in log.pending if one.id == first]
     return Resumed(

@@ -71,7 +71,7 @@ def serve_stdio(home: str | None, path: str | None, *, write: bool, share: bool)
     try:
         parent.watch()
         Relay(*_own_streams(), join, parent).run()
-    except (Ended, BrokenPipeError):  # nobody reads any more
+    except Ended:
         pass
     except ConnectionError:
         code = 1

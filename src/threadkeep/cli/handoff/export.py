@@ -35,7 +35,14 @@ _PRIVATE: Final = 0o600
     show_default=True,
     help="A program's own format, a provider's, or one to read.",
 )
-@click.option("--out", metavar="FILE", help="Write into this new file, not to stdout.")
+@click.option(
+    "-o",
+    "--output",
+    "--out",
+    "out",
+    metavar="FILE",
+    help="Write into this new file, not to stdout.",
+)
 def export(call: Call, *, session: str, harness: str | None, form: str, out: str | None) -> None:
     """Write a captured session in another program's format: who said what, calls and results.
 

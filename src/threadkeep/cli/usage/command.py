@@ -11,7 +11,16 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.options import harness_option, project_option, since_option, until_option
 from threadkeep.cli.output import counted, note, paging, table
 from threadkeep.cli.times import read_times
-from threadkeep.cli.usage.rows import COLUMNS, KEYS, PERIODS, cells, own_words, row_json, rows_of
+from threadkeep.cli.usage.rows import (
+    COLUMNS,
+    KEYS,
+    PERIODS,
+    cells,
+    own_words,
+    row_json,
+    rows_of,
+    sum_json,
+)
 from threadkeep.cli.usage.statusline import show_line
 from threadkeep.errors import Invalid, NotFound
 
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from threadkeep.home.browsing import Browse, Query, UsageReport
 
 _REPORTS: Final = (*PERIODS, "blocks", "statusline")
+_LOOK_SECONDS: Final = 2.0  # what is left of a block changes also while nobody writes
 _SPARE: Final = ("reasoning", "cache write", "answers", "cache read", "input", "output")
 
 
@@ -137,19 +147,13 @@ def _answer(call: Call, found: "UsageReport", view: View) -> None:
         "rows",
         by=view.by,
         rows=[row_json(view.by, one) for one in rows_of(found, view.by)],
-        total=row_json("total", _total(found)),
+        total=sum_json(found.total),
         by_model=summed("model"),
         by_project=summed("project"),
         by_day=summed("day"),
         harnesses={name: own_words(name, one) for name, one in found.by_agent.items()},
         priced=found.priced,
     )
-
-
-def _total(found: "UsageReport") -> Any:
-    from threadkeep.cli.usage.rows import Row
-
-    return Row("total", found.total, {})
 
 
 def _draw_table(found: "UsageReport", view: View) -> None:
@@ -222,6 +226,3 @@ def _redraw(call: Call, browse: "Browse", draw: Callable[[], None]) -> None:
         while goes_on():
             again(draw)
             seen = browse.database.changed(seen, _LOOK_SECONDS)
-
-
-_LOOK_SECONDS: Final = 2.0

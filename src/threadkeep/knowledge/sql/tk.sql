@@ -125,7 +125,6 @@ CREATE TABLE IF NOT EXISTS tk_usage (
   final INTEGER NOT NULL,            -- 0: the log may have been cut before the last count came
   PRIMARY KEY (harness, key)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS tk_usage_session ON tk_usage (session);
 
 -- Record types that this version does not know: the format of a program has moved on.
 CREATE TABLE IF NOT EXISTS tk_unknown (

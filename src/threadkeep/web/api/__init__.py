@@ -1,5 +1,7 @@
 """The HTTP API: every verb of the stores and of memory, as JSON."""
 
+from functools import cache
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,7 +24,7 @@ from threadkeep.web.api import (
 )
 from threadkeep.web.api.answering import routes_of
 from threadkeep.web.api.openapi import document
-from threadkeep.web.api.verb import Verb
+from threadkeep.web.api.verb import Json, Verb
 
 VERBS: tuple[Verb, ...] = (
     *history.VERBS,
@@ -44,6 +46,11 @@ def api_routes() -> list[BaseRoute]:
     return [Route("/openapi.json", _described), *routes_of(VERBS), *streams.ROUTES]
 
 
+@cache
+def description() -> Json:
+    """Describe the API; it takes a tenth of a second, and never changes."""
+    return document(DESCRIBED, __version__)
+
+
 async def _described(request: Request) -> Response:
-    """Give the description of the API."""
-    return await run_in_threadpool(lambda: json_answer(request, document(DESCRIBED, __version__)))
+    return await run_in_threadpool(lambda: json_answer(request, description()))

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home.browsing import EntityRow, EntityView, Graph, NodePage, NodeView
+from threadkeep.home.browsing import EntityRow, EntityView, Graph, NodePage, NodeView, Query
 from threadkeep.home.observed_ci import Lesson
 from threadkeep.web.page import Page, Visit
 from threadkeep.web.pages.recall import HitRow, row_of
@@ -80,7 +80,7 @@ def list_nodes(visit: Visit) -> NodesPage:
         after=visit.query.get("after") or None,
         limit=max(1, visit.number("limit", _NODES, 200)),
     )
-    projects = tuple(one.name for one in browse.projects())
+    projects = tuple(name for name, _ in browse.facets(Query()).get("project", ()))
     return NodesPage(q, project, outcome, projects, found)
 
 

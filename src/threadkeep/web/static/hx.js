@@ -206,5 +206,4 @@ function toast(text) {
 }
 
 document.addEventListener("hx:process", (event) => process(event.target));
-document.addEventListener("hx:send", (event) => send(event.target));
 process(document.body);

@@ -113,8 +113,28 @@ function nextSpot(by) {
   for (const one of spots) one.removeAttribute("aria-current");
   const link = spots[spot];
   link.setAttribute("aria-current", "true");
-  link.scrollIntoView({ block: "nearest" });
-  if (!goTo(link.dataset.spot)) location.href = withWords(link.href);
+  document.getElementById("spot").textContent = `${spot + 1}/${spots.length}`;
+  if (goTo(link.dataset.spot)) light(document.getElementById(link.dataset.spot));
+  else location.href = withWords(link.href);
+}
+
+// The words that were looked for are lit where they stand, without touching the text.
+function light(element) {
+  const words = document.getElementById("find").value.trim().toLowerCase();
+  if (!element || !words || !CSS.highlights) return;
+  const ranges = [];
+  const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  for (let node = texts.nextNode(); node && ranges.length < 500; node = texts.nextNode()) {
+    const text = node.data.toLowerCase();
+    if (text.length !== node.data.length) continue;
+    for (let at = text.indexOf(words); at >= 0; at = text.indexOf(words, at + words.length)) {
+      const range = new Range();
+      range.setStart(node, at);
+      range.setEnd(node, at + words.length);
+      ranges.push(range);
+    }
+  }
+  CSS.highlights.set("found", new Highlight(...ranges));
 }
 
 function withWords(address) {
@@ -268,6 +288,7 @@ if (wanted) {
   const block = wanted.closest(".block") ?? wanted;
   be(block, { scroll: false });
   bring(wanted);
+  light(wanted);
 }
 if ("follow" in session.dataset) setFollowing(true);
 else if (new URLSearchParams(location.search).has("end")) toEnd();
