@@ -1,5 +1,10 @@
-"""What all tests share: the report header, the hypothesis profile, optional tools and data."""
+"""What all tests share: the report header, their length, optional tools and data.
 
+Every promise is tested in every run, many of them on a sample. With THREADKEEP_LONG=1 nothing is
+left out: `make faults` runs the tests so, after the long form of the fault tools.
+"""
+
+import gc
 import os
 import platform
 import shutil
@@ -13,11 +18,24 @@ from hypothesis import HealthCheck, settings
 REPO = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
+AT_LENGTH = os.environ.get("THREADKEEP_LONG", "").lower() in {"1", "true", "yes"}
+
+
+def at_length(full: int, short: int) -> int:
+    """Choose a size or a number: all of it at full length, less in the run of every day."""
+    return full if AT_LENGTH else short
+
+
+def examples(full: int) -> int:
+    """Say how many examples a property gets; a third of them will do every day."""
+    return at_length(full, max(full // 3, 5))
+
+
 # Timing never decides a test: no deadlines, and a slow machine is not an unhealthy strategy.
-# Thirty examples: what hundreds of properties get in one run is new in the next.
+# Fifteen examples: what hundreds of properties get in one run is new in the next.
 settings.register_profile(
     "threadkeep",
-    max_examples=30,
+    max_examples=at_length(100, 15),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
@@ -28,6 +46,19 @@ settings.load_profile("threadkeep")
 def pytest_report_header() -> str:
     """Name the two versions that explain most differences between machines."""
     return f"threadkeep: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without a fault test when these alone are asked for: thirty of hundreds."""
+    if config.getoption("markexpr") != "faults" or collection_path.suffix != ".py":
+        return None
+    return None if "mark.faults" in collection_path.read_text(encoding="utf-8") else True
+
+
+def pytest_collection_finish() -> None:
+    """Keep ten thousand collected tests out of the garbage collector's rounds."""
+    gc.collect()
+    gc.freeze()
 
 
 def need_tool(name: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from scripts import reference
 from tests.conftest import REPO
 from threadkeep.cli.app import cli
 from threadkeep.home import Home
@@ -19,6 +20,7 @@ from threadkeep.knowledge.observed import Command
 DEMO_HISTORY = REPO / "src" / "threadkeep" / "demo" / "history"
 GROUPS = ("chat", "state", "mail", "knowledge", "redact", "browser", "github", "send-event")
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").glob("*.md")])
+REFERENCE = REPO / "docs" / "reference"
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -141,3 +143,29 @@ def test_every_command_named_in_the_documentation_exists() -> None:
 def test_make_targets_named_in_the_readme_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"make ([a-z]+)", (REPO / "README.md").read_text("utf-8"))) <= targets
+
+
+def test_the_reference_is_what_it_describes() -> None:
+    """`make docs` writes the pages anew."""
+    for name, text in reference.pages().items():
+        assert (REFERENCE / name).read_text("utf-8") == text, f"{name}: run `make docs`"
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    words = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=REPO,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "site" / "reference" / "schema" / "index.html").exists()
+    loaded = re.findall(
+        r"<(?:script|link|img)[^>]+(?:src|href)=\"?(https?://[^\" >]+)",
+        "".join(page.read_text("utf-8") for page in (tmp_path / "site").rglob("*.html")),
+    )
+    assert loaded == []

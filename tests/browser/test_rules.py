@@ -9,6 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from tests.browser.chromium import Chromium, chromium
 from tests.browser.conftest import EXTENSION_ID
+from tests.conftest import examples
 from threadkeep.collect.domains import is_allowed
 from threadkeep.collect.visits import search_query_of, split_address
 
@@ -58,7 +59,7 @@ HOSTS = st.sampled_from(
 LISTED = st.lists(HOSTS | st.sampled_from(["*.docs.rs", ".docs.rs", "", "not a host"]), max_size=4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @example(cases=[("[::1]", ["[::1]"], []), ("127.0.0.1", ["127.0.0.1"], [])])
 @given(cases=st.lists(st.tuples(HOSTS, LISTED, LISTED), min_size=1, max_size=50))
 def test_the_browser_allows_what_the_host_allows(js: Evaluate, cases: list[Any]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
 from threadkeep.errors import Damaged
@@ -58,7 +59,7 @@ def all_blocks(store: KnowledgeStore) -> int:
         return int(tx.execute("SELECT count(*) FROM tk_blocks").fetchone()[0])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(lines=any_lines, cuts=st.lists(st.integers(0, 30), max_size=4), block=st.integers(1, 300))
 def test_lines_come_back_and_blocks_do_not_depend_on_the_pieces(
     store: KnowledgeStore, lines: list[bytes], cuts: list[int], block: int
@@ -84,7 +85,7 @@ def test_lines_come_back_and_blocks_do_not_depend_on_the_pieces(
 
 
 @given(first=st.integers(0, 12), count=st.integers(0, 12))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_any_part_of_the_lines_can_be_read(store: KnowledgeStore, first: int, count: int) -> None:
     lines = [b"%d" % number for number in range(10)]
     with pytest.MonkeyPatch.context() as patch:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.toy_sources import Record, ToyDocuments
 from tests.support.worlds import World
 from threadkeep.capture import batches
@@ -176,7 +177,7 @@ texts = st.sampled_from(["one", "two", "three"])
 steps = st.lists(st.dictionaries(keys, texts, max_size=3), min_size=1, max_size=4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(steps)
 def test_after_any_changes_the_entries_are_those_of_the_last_texts(
     tmp_path_factory: pytest.TempPathFactory, versions: list[dict[str, str]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.forgetting import (
     MINUTE,
     NOON,
@@ -236,7 +237,7 @@ def test_a_pattern_can_be_kept_to_sessions_projects_programs_and_times(tmp_path:
     assert rows(file, "SELECT count(*) FROM lessons") == [(1,)]
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.lists(st.sampled_from(["duck", "goose", "swan", "heron"]), min_size=1, max_size=6))
 def test_what_stays_is_what_does_not_match(
     tmp_path_factory: pytest.TempPathFactory, birds: list[str]

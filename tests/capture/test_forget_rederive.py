@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.forgetting import (
     add_node,
     knowledge_file,
@@ -173,7 +174,7 @@ def test_a_source_that_is_switched_off_is_named(tmp_path: Path) -> None:
             rederive(tx, around, {}, all_logs(tx)[0], lambda _n, _line: None, [])
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.sets(st.integers(0, 7)), st.lists(st.integers(0, 7), max_size=3))
 def test_dropping_lines_is_like_never_having_had_them(
     tmp_path_factory: pytest.TempPathFactory, dropped: set[int], again: list[int]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture import batches, line_logs
@@ -206,7 +207,7 @@ def logs(draw: st.DrawFn) -> bytes:
     return b"".join(lines)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=logs(), cuts=st.lists(st.integers(0, 3000), max_size=6), block=st.integers(40, 2000))
 def test_a_log_read_in_pieces_gives_the_same_rows_as_read_at_once(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, cuts: list[int], block: int
@@ -227,7 +228,7 @@ def test_a_log_read_in_pieces_gives_the_same_rows_as_read_at_once(
         )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=logs(), piece=st.integers(1, 400), batch=st.integers(1, 900))
 def test_where_batches_end_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, piece: int, batch: int

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.forgetting import (
     add_node,
     all_sessions,
@@ -164,7 +165,7 @@ def test_a_store_without_secrets_is_not_written(tmp_path: Path) -> None:
 REDACTOR = Redactor.default()
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.lists(st.sampled_from(["plain", SECRET, OTHER, f"a={SECRET}&b"]), min_size=1, max_size=5))
 def test_rescanning_gives_what_masking_gives(
     tmp_path_factory: pytest.TempPathFactory, words: list[str]

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.hashing import content_hash
 from threadkeep.knowledge.records import Segment
@@ -175,7 +176,7 @@ def test_what_was_learned_from_is_at_rest_for_good(tx: Tx) -> None:
 texts = st.lists(st.text(), max_size=3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(prompts=texts, tools=st.lists(st.tuples(st.text(), st.text()), max_size=2), said=texts)
 def test_any_text_is_hashed_and_equal_texts_equally(
     prompts: list[str], tools: list[tuple[str, str]], said: list[str]

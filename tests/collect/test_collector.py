@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.base.spool import Spool
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.collect import collector
@@ -331,7 +332,7 @@ def test_the_same_event_by_socket_and_spool_is_one_row(world: World) -> None:
     assert len(world.rows("id")) == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 3)), min_size=1, max_size=12),
     st.lists(st.integers(1, 200), max_size=6),

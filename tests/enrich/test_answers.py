@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.enrich.answers import (
     MOST_CHARACTERS,
     BadAnswer,
@@ -191,7 +192,7 @@ def test_any_text_is_a_draft_or_refused(text: str) -> None:
     assert draft.summary
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.dictionaries(st.sampled_from(sorted(NODE)), JSON, max_size=4))
 def test_any_values_are_a_draft_or_refused(changed: dict[str, Any]) -> None:
     try:
@@ -202,14 +203,14 @@ def test_any_values_are_a_draft_or_refused(changed: dict[str, Any]) -> None:
     assert draft.embed_text
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(JSON, st.text(alphabet="ab {}[],\"'`\\", max_size=30))
 def test_valid_json_is_found_unchanged_whatever_follows(value: Any, after: str) -> None:
     node = NODE | {"extra": value}
     assert find_object(json.dumps(node) + after.replace("```", "")) == node
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(JSON)
 def test_repairing_leaves_valid_json_alone(value: Any) -> None:
     text = json.dumps(value)

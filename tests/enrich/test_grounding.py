@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.enrich.client import ModelFailed
 from threadkeep.enrich.grounding import (
     LEAST_PASSAGE,
@@ -135,7 +136,7 @@ def test_a_passage_that_was_left_out_cannot_be_cited() -> None:
     assert "which there is not" in told[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.text(max_size=2_000),
     st.lists(

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.enrich.browsing import visit_chunks
 from threadkeep.enrich.evidence import Command, JobDone, Remark, RunDone, Said, Slice, Visit
 from threadkeep.enrich.material import Material
@@ -318,7 +319,7 @@ said_things = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(said_things, max_size=12), odd, odd, odd)
 def test_every_identifier_of_any_conversation_stands_in_its_source(
     said: list[Said], cwd: str, title: str, prompt: str

@@ -111,8 +111,9 @@ IDS = (
 
 
 @pytest.mark.parametrize("name", IDS, ids=range(len(IDS)))
-def test_an_id_is_only_a_name(machine: Machine, tmp_path: Path, name: str) -> None:
-    before = sorted(path for path in tmp_path.parent.rglob("*") if "home" not in path.parts)
+def test_an_id_is_only_a_name(tmp_path: Path, name: str) -> None:
+    machine = Machine(tmp_path / "as" / "deep" / "as" / "the" / "dots")
+    before = sorted(path for path in tmp_path.rglob("*") if "home" not in path.parts)
     meta = {"type": "session_meta", "timestamp": WHEN, "payload": {"id": name, "cwd": name}}
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     said_it = {"type": "response_item", "timestamp": WHEN, "payload": item}
@@ -137,7 +138,7 @@ def test_an_id_is_only_a_name(machine: Machine, tmp_path: Path, name: str) -> No
             assert found.id == session.id
             assert len(list(history.transcript(found))) == session.entries
         history.search("hi", limit=5)
-    made = {path for path in tmp_path.parent.rglob("*") if "home" not in path.parts}
+    made = {path for path in tmp_path.rglob("*") if "home" not in path.parts}
     assert made.difference(before) <= {*files, *(above for path in files for above in path.parents)}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.conftest import at_length
 from tests.support.mutation import flip_bits, replace_bytes
 from tests.support.user_homes import (
     archived,
@@ -14,7 +15,7 @@ from tests.support.user_homes import (
     lines_of,
     made_up_home,
     open_history,
-    real_home,
+    real_sample,
     settle,
 )
 from threadkeep.capture.report import Report
@@ -95,12 +96,12 @@ def test_made_up_logs_of_every_program(tmp_path: Path, mutate: Mutate, ratio: fl
 
 
 @pytest.mark.slow
-def test_every_real_transcript_once(shared_data: Path, tmp_path: Path) -> None:
-    user = real_home(shared_data, tmp_path / "user")
+def test_real_transcripts_each_damaged_once(shared_data: Path, tmp_path: Path) -> None:
+    user = real_sample(shared_data, tmp_path / "user", most=at_length(10**9, 250_000))
     damage(user, MUTATIONS["bits"], 602)
     report = captured(tmp_path / "home", user)
     bad = assert_kept(tmp_path / "home", user, report)
-    assert bad > 1000
+    assert bad > at_length(1000, 100)
     assert report.of("claude-code").errors == {}
     assert report.of("codex").errors == {}
 
@@ -111,7 +112,7 @@ def test_a_broken_database_is_an_error_that_is_written_down(tmp_path: Path) -> N
     whole = database.read_bytes()
     with open_history(tmp_path / "home", user) as history:
         assert history.capture().errors == 0
-        for number in range(60):
+        for number in range(at_length(60, 15)):
             seed = 700 + number
             mutate = random.Random(seed).choice(list(MUTATIONS.values()))
             database.write_bytes(mutate(whole, random.Random(seed).choice(RATIOS), seed))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import at_length, examples
 from tests.faults.collect_world import (
     AT,
     SESSION,
@@ -67,10 +68,8 @@ def measured(world: World) -> dict[str, int]:
 # ---------------------------------------------------------------------- sizes
 
 
-@pytest.mark.parametrize(
-    "size", [64 * MIB, pytest.param(1024 * MIB, marks=pytest.mark.slow, id="a gigabyte")]
-)
-def test_a_huge_command_and_a_huge_line_take_little_memory(world: World, size: int) -> None:
+def test_a_huge_command_and_a_huge_line_take_little_memory(world: World) -> None:
+    size = at_length(1024, 256) * MIB
     head = end(1, "echo ").removesuffix(b"\x1d\n")
     shell = world.spool.folder / "zsh-7-1.tk"
     with shell.open("wb") as file:  # a hole in the file: its bytes are NUL
@@ -93,7 +92,7 @@ def test_a_huge_command_and_a_huge_line_take_little_memory(world: World, size: i
 
 @pytest.mark.slow
 def test_thousands_of_sessions_are_collected(world: World) -> None:
-    count, began = 6_000, time.monotonic()
+    count, began = at_length(6_000, 2_000), time.monotonic()
     sessions = (f"{number:08x}-2222-4222-8222-222222222222" for number in range(count))
     world.append(b"".join(end(1, f"c {name}", session=name, at=AT) for name in sessions))
     came = measured(world)
@@ -122,7 +121,7 @@ def test_commands_of_one_moment_are_not_all_compared_with_each_other(world: Worl
 # ---------------------------------------------------------------------- bytes and numbers
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.binary(max_size=80), max_size=6))
 def test_whatever_bytes_lie_around_it_a_good_record_is_stored(
     tmp_path_factory: pytest.TempPathFactory, junk: list[bytes]

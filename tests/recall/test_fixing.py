@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.remembered import Machine
 from tests.support.user_homes import open_history, settle
 from threadkeep.knowledge.observed import GitState
@@ -189,7 +190,7 @@ FIXES = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(FIXES)
 def test_the_best_come_first_and_none_twice(fixes: list[Fix]) -> None:
     ranked = best_first(fixes)

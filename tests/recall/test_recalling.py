@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.recall.test_finding import NODE, SESSION, event
 from tests.support.knowledge import NOW, do
 from tests.support.toy_sources import line
@@ -201,7 +202,7 @@ def test_the_same_text_is_shown_once(tmp_path: Path) -> None:
     assert [hit.same for hit in found.hits] == [4]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from(["walrus", '"', "*", "NOT", "(", "数"])).map(" ".join)

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.knowledge import ask, do
 from tests.support.remembered import START, Machine, ms
 from threadkeep.errors import Invalid
@@ -197,7 +198,7 @@ def test_a_day_begins_and_ends_where_its_zone_says() -> None:
         span_of(date(2026, 3, 1), 5, None, east)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(MOMENTS)
 def test_folding_loses_nothing_and_keeps_the_order(moments: list[Moment]) -> None:
     folded = in_time(moments)
@@ -208,7 +209,7 @@ def test_folding_loses_nothing_and_keeps_the_order(moments: list[Moment]) -> Non
     assert all(one.kind == "command" and one.until is not None for one in alone)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(MOMENTS, MOMENTS, st.integers(0, 20))
 def test_near_is_within_the_distance(pages: list[Moment], work: list[Moment], most: int) -> None:
     kept = near(pages, work, most)
@@ -229,7 +230,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(ROWS)
 def test_turns_count_every_call_and_every_prompt(rows: list[EntryRow]) -> None:
     turns = list(turns_of(rows))

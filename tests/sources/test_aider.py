@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.sources.test_copilot_cli import (
     FIXTURES,
     Fed,
@@ -220,7 +221,7 @@ history_lines = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(history_lines)
 def test_joined_the_records_are_the_file(
     tmp_path_factory: pytest.TempPathFactory, text: str
@@ -241,7 +242,7 @@ def test_any_split_gives_the_same(data: st.DataObject) -> None:
     check_any_split(SOURCE, log_of(), fed, data)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_any_json_is_read(data: st.DataObject) -> None:
     check_any_junk(SOURCE, log_of(), runs(log_of())[1], data)

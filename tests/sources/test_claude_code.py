@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.errors import Invalid
 from threadkeep.sources.claude_code import SOURCE
 from threadkeep.sources.claude_usage import keep_larger
@@ -372,7 +373,7 @@ def merged(harvests: Sequence[Harvest]) -> tuple[object, ...]:
     return usage, facts, segments, tools, unknown
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cuts=st.sets(st.integers(0, 58)))
 def test_reading_in_pieces_is_reading_at_once(cuts: set[int]) -> None:
     log, fed = logs()[SESSION], everything()
@@ -418,7 +419,7 @@ def copied(value: Any) -> Any:
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(records=st.lists(mutated(), min_size=1, max_size=6))
 def test_broken_records_can_be_fed_and_read_alone(records: list[Any]) -> None:
     fed = [(record, b"", number) for number, record in enumerate(records)]

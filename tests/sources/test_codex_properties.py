@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.sources.codex_support import HOME, Fed, fed_from, log_of, read
 from threadkeep.sources.codex import SOURCE
 from threadkeep.sources.codex_index import SOURCE as INDEX
@@ -57,7 +58,7 @@ def test_any_split_gives_the_same(data: st.DataObject) -> None:
     assert read(log_of(path), fed, cuts) == read(log_of(path), fed)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(mutated() | values, max_size=6))
 def test_no_value_breaks_a_parser(records: list[Any]) -> None:
     fed: list[Fed] = [(one, json.dumps(one).encode()) for one in records]

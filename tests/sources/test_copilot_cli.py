@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.sources.copilot_cli import SOURCE
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import (
@@ -295,7 +296,7 @@ def test_any_split_gives_the_same(data: st.DataObject) -> None:
     check_any_split(SOURCE, log, lines(log.path), data)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_any_json_is_read(data: st.DataObject) -> None:
     log = found_in(SOURCE, "copilot-cli")[SESSION]

@@ -8,6 +8,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.sources import files
 from threadkeep.sources.files import LogFile, Piece
@@ -26,7 +27,7 @@ def pieces(path: str, start: int = 0) -> list[Piece]:
         return list(file.pieces(start))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     parts=texts,
     start=st.integers(0, 60),
@@ -57,7 +58,7 @@ def test_pieces_hold_every_byte_and_end_behind_line_feeds(
         assert one.complete or len(one.data) == longest
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(parts=texts, start=st.integers(0, 60), size=st.integers(0, 60), compressed=st.booleans())
 def test_any_part_can_be_read(
     tmp_path_factory: pytest.TempPathFactory,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.sources.test_copilot_cli import (
     FIXTURES,
     check_any_junk,
@@ -189,7 +190,7 @@ def test_any_split_gives_the_same(data: st.DataObject) -> None:
     check_any_split(SOURCE, log, lines(log.path), data)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_any_json_is_read(data: st.DataObject) -> None:
     log = found_in(SOURCE, "gemini-cli")[STEM]

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from hypothesis import given, strategies as st
 from playwright.sync_api import Page, expect
 
-from tests.cli.histories import HARNESSES
+from tests.cli.histories import CLAUDE, HARNESSES
 from tests.web.site import Site
 from threadkeep.home.browsing import Query
 from threadkeep.web.pages.sessions import toggled
@@ -91,6 +91,16 @@ def test_the_palette_goes_to_a_page_or_a_session(site: Site, page: Page) -> None
     page.keyboard.press("Enter")
     page.wait_for_url("**/sessions/*")
     expect(page.locator("h1")).to_contain_text("departures")
+
+
+def test_a_subagent_opens_in_place(site: Site, page: Page) -> None:
+    page.goto(f"/sessions/claude-code:{CLAUDE}")
+    nested = page.locator(".transcript .subagent")
+    expect(nested).to_have_count(1)
+    nested.locator("summary").first.click()
+    expect(nested.locator(".inner > .prompts.block")).to_contain_text("reads the current time")
+    nested.get_by_role("link", name="Open this session by itself").click()
+    expect(page.locator(".crumbs")).to_contain_text("Fix the flaky test")
 
 
 def test_light_and_dark_are_kept(site: Site, page: Page) -> None:

@@ -15,6 +15,8 @@ from tests.cli.histories import CLAUDE
 from tests.web.conftest import let_in
 from tests.web.site import Site
 from tests.web.views import make_site, twin
+from threadkeep.home.browsing import Sum, UsageReport
+from threadkeep.web.pages.usage import as_csv
 
 DAY = "2026-03-02"  # of the demo's longest session
 
@@ -46,6 +48,9 @@ def test_without_a_store_the_first_page_says_what_to_do(
         assert twin(empty, "/health")["trouble"] == "nothing was captured yet"
         assert twin(empty, "/mail")["boxes"] == []
         assert empty.get("/usage").status == 404
+        (empty.folder / "knowledge.db").write_bytes(b"no database")
+        assert "knowledge.db" in twin(empty, "/")["trouble"]
+        assert twin(empty, "/health")["trouble"]
     finally:
         empty.close()
 
@@ -137,6 +142,13 @@ def test_usage_adds_up_on_the_page_and_in_the_table(site: Site) -> None:
     assert "attachment" in table.headers["content-disposition"]
     rows = list(csv.DictReader(io.StringIO(table.text)))
     assert sum(int(row["output"]) for row in rows) == total
+
+
+def test_no_cell_of_the_table_is_a_formula() -> None:
+    spent = {DAY: {"=cmd()": Sum(input=1), "m": Sum(output=2)}}
+    report = UsageReport(Sum(), spent, {}, {}, {}, (), priced=True)
+    rows = list(csv.reader(io.StringIO(as_csv(report))))
+    assert [row[1] for row in rows] == ["model", "'=cmd()", "m"]
 
 
 def test_a_click_on_usage_is_a_filter(site: Site) -> None:

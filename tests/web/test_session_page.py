@@ -75,7 +75,12 @@ def test_a_rich_session_is_shown_with_all_that_is_in_it(reader: Page, rich: Rich
     expect(edit.locator("ins")).to_have_text("    CACHE.refresh()\n")
     expect(edit.locator(".result .good").first).to_contain_text("ok")
     expect(reader.locator(".result.failed")).to_contain_text("grep: no such folder")
-    expect(reader.locator(".rail li")).to_have_count(2)
+    expect(reader.locator(".rail li")).to_have_count(4)
+    expect(reader.locator(".branch")).to_contain_text("continued 2 times from here")
+    compaction = reader.locator(".compaction")
+    expect(compaction.locator("strong")).to_be_hidden()
+    compaction.locator("summary").click()
+    expect(compaction.locator("strong")).to_have_text("Berths")
 
 
 def test_long_things_are_folded_or_cut_and_come_when_asked_for(reader: Page, rich: Rich) -> None:
@@ -108,7 +113,7 @@ def test_filters_hide_and_the_focused_mode_leaves_prompts_and_last_answers(
         "[...document.querySelectorAll('.transcript > .block')]"
         ".filter(one => one.checkVisibility()).map(one => one.classList[1])"
     )
-    assert shown == ["prompts", "answers", "prompts", "answers"]
+    assert shown == ["prompts", "answers"] * 4
 
 
 def test_raw_shows_what_was_written(reader: Page, rich: Rich) -> None:
@@ -223,6 +228,6 @@ def test_every_piece_has_a_twin(site: Site, rich: Rich) -> None:
     assert [one["kind"] for one in found["spots"]] == ["text"]
     block = site.get(f"{address(rich.name)}/block.json?at={rich.huge}").json["block"]
     assert block["text"].endswith("zebra at its end")
-    assert len(site.get(f"{address(rich.name)}/turns.json").json["turns"]) == 2
+    assert len(site.get(f"{address(rich.name)}/turns.json").json["turns"]) == 4
     blocks = site.get(f"{address('long-1')}/blocks.json?after=1190").json["window"]["blocks"]
     assert [one["position"] for one in blocks] == list(range(1191, 1200))

@@ -53,6 +53,10 @@ class Log:
         self._parent = uuid
         return uuid
 
+    def go_back(self, uuid: str) -> None:
+        """Go on from an earlier record: a branch."""
+        self._parent = uuid
+
     def ask(self, text: str) -> str:
         return self.add("user", text)
 
@@ -89,6 +93,7 @@ class Rich(NamedTuple):
     long: str
     huge: str
     picture: str
+    forked: str
 
 
 def rich_session(user: Path, name: str = "rich-1") -> Rich:
@@ -123,9 +128,15 @@ def rich_session(user: Path, name: str = "rich-1") -> Rich:
         ],
     )
     huge = log.answer("A very long answer. " * 2_000 + "zebra at its end")
-    log.answer("Done: the cache is refreshed before it is read.")
+    log.ask("This session is being continued from a previous conversation. **Berths** were wrong.")
+    forked = log.answer("Done: the cache is refreshed before it is read.")
+    log.ask("And the other quay?")
+    log.answer("It has the same fault.")
+    log.go_back(forked)
+    log.ask("Rather look at the tide.")
+    log.answer("The tide is right.")
     log.write()
-    return Rich(name, edit, long, huge, picture)
+    return Rich(name, edit, long, huge, picture, forked)
 
 
 def long_session(user: Path, turns: int, name: str = "long-1") -> str:

@@ -83,7 +83,7 @@ def sum_turns(
 ) -> tuple[TurnSum, ...]:
     """Sum up each turn; an answer belongs to the last prompt before it."""
     spent = _spent_by_turn(outline, usage)
-    ends = [*outline.starts[1:], outline.total]
+    ends = [*outline.starts[1:], *([outline.total] if outline.starts else [])]  # maybe no prompt
     turns = []
     for turn, (start, end) in enumerate(zip(outline.starts, ends, strict=True)):
         rows = outline.entries(0 if turn == 0 else start, end)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from threadkeep.base.spool import Spool
 from threadkeep.collect.collector import collect, copy_fallback, replay_fallback, waiting_in
@@ -19,8 +19,6 @@ from threadkeep.knowledge.observed import Observed
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.shell_history import HistoryFile
-
-FALLBACK: Final = "fallback"  # where Hippo's programs leave what they cannot deliver
 
 
 class Observations:

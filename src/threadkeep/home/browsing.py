@@ -29,7 +29,7 @@ from threadkeep.browse.records import (
     UsageReport,
     Window,
 )
-from threadkeep.home.history import all_sources
+from threadkeep.home.all_sources import all_sources
 from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.reading import Session
 from threadkeep.knowledge.records import Image

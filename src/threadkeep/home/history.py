@@ -13,27 +13,14 @@ from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import this_machine
 from threadkeep.capture.history import History
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.all_sources import all_sources
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.redact.engine import Redactor
 from threadkeep.redact.rules import load_rules
-from threadkeep.sources.chat_store import ChatSource
-from threadkeep.sources.mailboxes import MailboxSource
 from threadkeep.sources.records import Source, UserHome
-from threadkeep.sources.registry import foreign_sources
-from threadkeep.sources.state_store import StateSource
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
-
-
-def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> dict[str, Source]:
-    """Give every source by name: other programs', and the stores of a home."""
-    own: dict[str, Source] = {
-        "chat": ChatSource(chats),
-        "state": StateSource(states),
-        "mailbox": MailboxSource(mail),
-    }
-    return foreign_sources() | own
 
 
 def make_redactor(config: Config, file: Path, environ: Mapping[str, str]) -> Redactor:

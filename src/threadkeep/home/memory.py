@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from threadkeep.home.history import all_sources
+from threadkeep.home.all_sources import all_sources
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.vector_rows import vector_model
 from threadkeep.recall.meaning import Meaning

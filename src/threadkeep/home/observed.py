@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID, uuid4
 
-from threadkeep.base.spool import Spool
-from threadkeep.collect.collector import waiting_in
 from threadkeep.collect.observing import Observations
 from threadkeep.collect.probing import Probed
 from threadkeep.collect.protocol import RegisterWatchSha, watch_of
 from threadkeep.collect.storing import Stored
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.observing import Reporter, fallback_folders, open_observations, spool_folder
+from threadkeep.home.observing import Reporter, open_observations
+from threadkeep.home.waiting import reports_waiting
 from threadkeep.knowledge.commands import ALLOWED_VARIABLES
 from threadkeep.knowledge.events import Event, StoredVisit, Wanted
 from threadkeep.knowledge.observed import Command, GitState, Output, Watch
@@ -53,12 +52,6 @@ __all__ = [
 
 # Whoever only wants to look does not wait long for somebody who writes.
 _PATIENCE: Final = 2.0
-
-
-def reports_waiting(home: "Home", path: str | Path | None = None) -> int:
-    """Count the files that wait to be collected: in the spool, and where Hippo leaves them."""
-    fallbacks = fallback_folders(home, home.knowledge_path(path))
-    return len(Spool(spool_folder(home)).waiting()) + sum(map(waiting_in, fallbacks))
 
 
 @contextmanager

@@ -1,23 +1,22 @@
 """How a home's observations are opened: its spool, its store, and what its user keeps out."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.config import store_path
 from threadkeep.base.spool import Spool
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import this_machine
 from threadkeep.collect.collector import waiting_in
-from threadkeep.collect.observing import FALLBACK, Observations
+from threadkeep.collect.observing import Observations
 from threadkeep.collect.reporting import report
 from threadkeep.collect.rules import Rules
 from threadkeep.collect.storing import Facts, Store
 from threadkeep.collect.visits import VisitRules, rules_of
 from threadkeep.home.history import excluded_places
 from threadkeep.home.originals import Adopted
+from threadkeep.home.waiting import FALLBACK, fallback_folders, socket_path, spool_folder
 from threadkeep.knowledge.observed import Observed
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.git_facts import GitCache, facts_at
@@ -25,8 +24,15 @@ from threadkeep.sources.git_facts import GitCache, facts_at
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-_SPOOL = "spool"
-_SOCKET = "daemon.sock"
+__all__ = [
+    "Reporter",
+    "fallback_folders",
+    "make_reporter",
+    "open_observations",
+    "socket_path",
+    "spool_folder",
+    "with_fallback",
+]
 
 
 class Reporter(msgspec.Struct, frozen=True):
@@ -39,24 +45,6 @@ class Reporter(msgspec.Struct, frozen=True):
     def report(self, thing: Observed) -> bool:
         """Leave a report, its secrets masked; False if the user keeps it out."""
         return report(self.spool, self.rules, thing)
-
-
-def spool_folder(home: "Home") -> Path:
-    """Give the folder of a home in which reports lie until they are collected."""
-    return home.paths().data / _SPOOL
-
-
-def socket_path(home: "Home") -> Path:
-    """Give the place where a home listens for reports."""
-    named = home.config.socket.path
-    if named is None:
-        return home.paths().data / _SOCKET
-    return store_path(named, home.paths().config, home.environ)
-
-
-def fallback_folders(home: "Home", store: Path) -> tuple[Path, ...]:
-    """Give where Hippo's programs leave what they cannot deliver: by the store, by the socket."""
-    return tuple(dict.fromkeys(near.parent / FALLBACK for near in (store, socket_path(home))))
 
 
 def make_reporter(home: "Home") -> Reporter:

@@ -21,7 +21,7 @@ from threadkeep.base.local_socket import LONGEST_PATH
 from threadkeep.base.presence import Alone, is_held
 from threadkeep.base.processes import my_mark
 from threadkeep.base.sqlite import Database
-from threadkeep.collect.observing import FALLBACK, Observations
+from threadkeep.collect.observing import Observations
 from threadkeep.collect.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.home.keeping import serve_lock, served_already, shake_hands
@@ -30,6 +30,7 @@ from threadkeep.home.observing import fallback_folders, open_observations, socke
 from threadkeep.home.parts import Around, all_parts
 from threadkeep.home.supervising import Bell, Books, Part, Tell, slept_for, start_all
 from threadkeep.home.thrift import give_back, share_one_arena
+from threadkeep.home.waiting import FALLBACK
 from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.service_state import (

@@ -58,7 +58,8 @@ def recall(room: Room, given: RecallArguments) -> Reply:
     data = HitList(found.rows, more, list(answer.notes), left_out=left_with(found, more))
     opens = "get_messages(around=ref) opens one at its place."
     lead = telling.lead(found.rows, f"{opens} {go_on(more)}")
-    return Reply(lead, found.items, data)
+    notes = [Item("notes", "\n".join(answer.notes))] if answer.notes else []
+    return Reply(lead, [*found.items, *notes], data)
 
 
 def _hit_row(hit: Hit, now: int) -> HitRow:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import at_length
 from tests.support import ai_sdk
 from tests.support.streams import random_case
 from threadkeep.chat.reduce import StreamState, validate_chunk
 from threadkeep.errors import ProtocolViolation
 
-CASES = 800
+CASES = at_length(800, 250)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.chats import new_session, reply, turn
 from threadkeep.chat.diff import TurnDiff, diff_messages, split_turns
 from threadkeep.chat.store import ChatStore
@@ -310,7 +311,7 @@ def shape(found: Any, *, swapped: bool = False) -> Any:
 
 
 @given(relatives())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_swapping_the_sides_swaps_the_diff(pair: tuple[list[Json], list[Json]]) -> None:
     left, right = pair
     there, back = diff_messages(left, right), diff_messages(right, left)
@@ -318,7 +319,7 @@ def test_swapping_the_sides_swaps_the_diff(pair: tuple[list[Json], list[Json]]) 
 
 
 @given(relatives())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_every_turn_is_named_once_and_in_order(pair: tuple[list[Json], list[Json]]) -> None:
     left, right = pair
     found = diff_messages(left, right)

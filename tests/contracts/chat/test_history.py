@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.conftest import examples
 from tests.support.chats import (
     FakeClock,
     contents,
@@ -684,4 +685,4 @@ class Conversation(RuleBasedStateMachine):
 
 
 TestConversation = Conversation.TestCase
-TestConversation.settings = settings(max_examples=15, stateful_step_count=20)
+TestConversation.settings = settings(max_examples=examples(15), stateful_step_count=20)

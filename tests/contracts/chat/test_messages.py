@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.chats import (
     NOON,
     FakeClock,
@@ -155,7 +156,7 @@ def lasting_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatStor
         yield opened
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=JSON_VALUES)
 def test_any_json_in_a_part_survives(lasting_store: ChatStore, data: object) -> None:
     session = new_session(lasting_store)

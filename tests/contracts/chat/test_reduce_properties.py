@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.chunks import Chunk, chunk, delta, tool
 from tests.support.streams import random_case
 from tests.support.work import calls_made, tracked_memory
@@ -42,7 +43,7 @@ def through_json(value: Any) -> Any:
 
 
 @given(any_case)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_restored_state_goes_on_as_if_nothing_had_happened(case: dict[str, Any]) -> None:
     state = begin(case)
     twins: list[StreamState] = []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.chats import (
     new_session,
     open_store,
@@ -190,7 +191,7 @@ def lasting_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatStor
         yield opened
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(query=st.text(st.characters(), max_size=30))
 def test_any_text_is_a_query(lasting_store: ChatStore, query: str) -> None:
     assert isinstance(lasting_store.search(query), list)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from markdown_it import MarkdownIt
 
+from tests.conftest import examples
 from tests.faults.old_files import VERSIONS, make_old_file
 from tests.support.chats import (
     FakeClock,
@@ -359,7 +360,7 @@ def tokens(text: str) -> list[Any]:
 
 
 @given(hostile_markdown)
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @example("a code span `\nover two lines ` <b> `")
 @example("an escape \\` <b> `")
 @example("1. a\n   ```\nends here\n```\nagain\n```\n<b>")
@@ -880,7 +881,7 @@ def fill(path: Path, session: Json) -> None:
 
 
 @given(sessions)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_any_session_comes_back_byte_for_byte(session: Json) -> None:
     for row in (
         session,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.knowledge import ask, do
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.alarms import (
@@ -173,7 +174,7 @@ def one_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeSto
         yield opened
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c"]), unique=True), max_size=10))
 def test_at_every_moment_a_broken_source_has_exactly_one_standing_alarm(
     one_store: KnowledgeStore, ticks: list[list[str]]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.tickets import NOW, column, insert, status_of, ticket_row, undone, waiting
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.drafts import Draft, Evidence
@@ -131,7 +132,7 @@ def state_of(tx: Tx, queue: Queue, target: int) -> State:
 
 
 @every_queue
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from([1, 400_000])), max_size=14)
 )

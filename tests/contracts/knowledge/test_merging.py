@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.knowledge import ask, assert_sound, clock
 from threadkeep.base.sqlite import Database
 from threadkeep.knowledge.merging import Merged, merge_knowledge
@@ -38,7 +39,7 @@ def held(path: Path) -> Counter[tuple[int, str]]:
     return Counter(ask(path, "SELECT timestamp, command FROM events"))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(EVENTS, EVENTS)
 def test_a_merge_is_the_union_and_is_done_once(theirs: Events, ours: Events) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.tickets import (
     LONG_AGO,
     NOW,
@@ -322,7 +323,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=steps)
 def test_writing_it_all_again_gives_the_same_rows(
     store: KnowledgeStore, steps: list[tuple[Queue, set[int], Draft]]

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.conftest import examples
 from tests.support.tickets import (
     LONG_AGO,
     NOW,
@@ -488,5 +489,5 @@ class Workers(RuleBasedStateMachine):
 def test_any_order_of_things(store: KnowledgeStore) -> None:
     machine = type("Machine", (Workers,), {"store": store})
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=40, stateful_step_count=20, deadline=None)
+        machine, settings=settings(max_examples=examples(40), stateful_step_count=20, deadline=None)
     )

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tests.conftest import examples
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.records import ToolRun
 from threadkeep.knowledge.store import KnowledgeStore
@@ -62,7 +63,7 @@ results: st.SearchStrategy[dict[str, Any]] = st.builds(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=results, second=results)
 def test_the_first_result_stays(tx: Tx, first: dict[str, Any], second: dict[str, Any]) -> None:
     tx.execute("DELETE FROM enrichment_queue")

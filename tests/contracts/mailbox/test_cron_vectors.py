@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import need_tool
+from tests.conftest import at_length, need_tool
 from tests.support.npm import installed
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.recurrence import next_due, next_times
 
 JUDGE = Path(__file__).parents[2] / "support" / "cron_judge.mjs"
-CASES = 500
+CASES = at_length(500, 150)
 
 # Zones, and when their clocks change; years that no future change of the law can reach.
 CHANGES = {

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.chats import NOON, FakeClock, plain, rows
 from tests.support.children import Child
 from threadkeep.base.clock import iso
@@ -559,7 +560,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(MESSAGES)
 def test_any_course_of_messages_follows_the_rules(
     tmp_path_factory: pytest.TempPathFactory, messages: list[Message]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.conftest import examples
 from tests.contracts.mailbox.model import (
     SECOND,
     Died,
@@ -436,4 +437,4 @@ def _die() -> None:
 
 
 TestMailbox = Mailbox.TestCase
-TestMailbox.settings = settings(max_examples=30, stateful_step_count=30, derandomize=True)
+TestMailbox.settings = settings(max_examples=examples(30), stateful_step_count=30, derandomize=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.mail import CHAT, GROUP, FakeClock
 from tests.support.nanoclaw import NanoContainer, Row, in_iso
 from tests.support.nanoclaw_world import World
@@ -232,7 +233,7 @@ def test_what_failed_stays_failed_under_their_host(world: World) -> None:
     world.check()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 @given(prompt=st.text(st.characters(exclude_categories=()), min_size=1).filter(str.strip))
 def test_their_list_of_tasks_shows_any_task_of_ours(world: World, prompt: str) -> None:
     task = world.host.insert_task(prompt, process_after=FAR)

@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.mail import GROUP
 from tests.support.nanoclaw import make_folder
 from tests.support.nanoclaw_world import World
@@ -301,7 +302,7 @@ def settle(world: World) -> None:
         world.drain(ours=number % 2 == 1)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(moves=st.lists(st.tuples(st.sampled_from(MOVES), st.booleans()), max_size=30))
 def test_programs_may_take_turns_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[Callable[..., None], bool]]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.mail import Pair, look, open_pair
 from threadkeep.errors import Conflict
 from threadkeep.mailbox.container import Container
@@ -47,7 +48,7 @@ def next_out(inbound: list[int], outbound: list[int]) -> int:
     return top + 1 if top % 2 == 0 else top + 2
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(st.sampled_from("io"), max_size=14))
 def test_any_interleaving_gives_the_numbers_of_the_rule(
     tmp_path_factory: pytest.TempPathFactory, turns: list[str]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.contracts.mailbox.pair import CHAT, START, Pair
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.policy import Policy
@@ -295,7 +296,7 @@ def test_skip_lets_nothing_go_that_somebody_has_begun(tmp_path: Path, begun: str
     assert pair.status(task.id) == "pending"
 
 
-@settings(max_examples=15)  # each is a folder of its own, with dozens of commits
+@settings(max_examples=examples(15))  # each is a folder of its own, with dozens of commits
 @given(
     policy=st.sampled_from(["collapse", "all", "skip"]),
     steps=st.lists(st.tuples(st.integers(0, 200_000), st.booleans()), min_size=1, max_size=6),

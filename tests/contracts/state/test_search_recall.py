@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.conftest import examples
 from tests.support.states import open_state
 from threadkeep.state import drain as drain_
 from threadkeep.state.session_db import SessionDB
@@ -131,7 +132,7 @@ def found(db: SessionDB, query: str) -> set[int]:
     return {hit["id"] for hit in db.search_messages(query, limit=-1)}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_whatever_is_copied_out_of_a_message_finds_it(
     store: SessionDB, data: st.DataObject
@@ -144,7 +145,7 @@ def test_whatever_is_copied_out_of_a_message_finds_it(
     assert hits <= {at for at, said in stored.items() if all(may_have(said, t) for t in wanted)}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_or_and_not_hold_over_both_indexes(store: SessionDB, data: st.DataObject) -> None:
     corpus = data.draw(st.lists(messages, min_size=1, max_size=8))
@@ -165,7 +166,7 @@ def test_or_and_not_hold_over_both_indexes(store: SessionDB, data: st.DataObject
     assert found(store, both) == truth(one) | truth(other, unwanted)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_prefixes_find_every_word_that_begins_so(store: SessionDB, data: st.DataObject) -> None:
     corpus = data.draw(st.lists(messages, min_size=1, max_size=6))
@@ -179,7 +180,7 @@ def test_prefixes_find_every_word_that_begins_so(store: SessionDB, data: st.Data
     assert found(store, f"{prefix}*") == wanted
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_changes_of_other_programs_count_at_once(store: SessionDB, data: st.DataObject) -> None:
     corpus = data.draw(st.lists(messages, min_size=2, max_size=6))
@@ -199,7 +200,7 @@ def test_changes_of_other_programs_count_at_once(store: SessionDB, data: st.Data
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.text(st.characters(exclude_categories=()), max_size=40))
 def test_no_text_makes_a_search_fail(store: SessionDB, query: str) -> None:
     assert isinstance(store.search_messages(query), list)

@@ -1,6 +1,7 @@
 """`threadkeep ask`, `fixed` and `context`: what memory answers, and what it gives to a prompt."""
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ from threadkeep.cli.history.opening import typed
 from threadkeep.cli.history.words import when
 from threadkeep.cli.memory.asking import filter_options, read_filters, remembering
 from threadkeep.cli.options import limit_option
-from threadkeep.cli.output import document, note, one_line, write
+from threadkeep.cli.output import document, note, one_line, progress, write
 
 if TYPE_CHECKING:
     from threadkeep.home.recalled import Answer, Citation, Fix, Step
@@ -38,9 +39,10 @@ def ask(call: Call, *, words: tuple[str, ...], limit: int, no_model: bool, **cho
     filters = read_filters(**chosen)
     with remembering(call) as memory:
         model = None if no_model else answering(call.home, memory)
-        answer = memory.ask(
-            " ".join(words), filters=filters, limit=max(limit, 0), answer_with=model
-        )
+        with nullcontext() if model is None else progress("the model writes"):
+            answer = memory.ask(
+                " ".join(words), filters=filters, limit=max(limit, 0), answer_with=model
+            )
     if call.as_json:
         document(answer=answer)
         return

@@ -32,9 +32,11 @@ def remembering(call: Call) -> Iterator["Memory"]:
 
 def _collect(call: Call) -> None:
     """Take in what shells and browsers have left for the home's own store."""
-    from threadkeep.home.observed import collected, reports_waiting
+    from threadkeep.home.waiting import reports_waiting
 
     if call.db is None and reports_waiting(call.home):
+        from threadkeep.home.observed import collected  # loads the collector
+
         with collected(call.home) as (_, trouble):
             if trouble is not None:
                 warn(f"commands and visits that wait are missing: {trouble.message}")

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.errors import NotFound
+from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.home.browsing import Query, Sum, Today
 from threadkeep.home.health import AlarmRow, active_alarms
 from threadkeep.web.page import Page, Visit
@@ -21,6 +21,7 @@ class HomePage(msgspec.Struct, frozen=True):
     week: dict[str, dict[str, Sum]]  # day -> model -> sum
     week_total: Sum
     alarms: tuple[AlarmRow, ...]
+    trouble: str = ""  # why there is nothing to show, unless nothing was captured yet
     hint: str = ""  # what to do next
 
 
@@ -30,10 +31,12 @@ def show(visit: Visit) -> HomePage:
     day = str(here.date())
     try:
         browse = visit.stores.browse()
-    except NotFound as missing:
-        return HomePage(None, day, {}, Sum(), (), missing.hint)
+    except NotFound:
+        return HomePage(None, day, {}, Sum(), ())
+    except ThreadkeepError as error:  # another's file, an older one, a damaged one
+        return HomePage(None, day, {}, Sum(), (), error.message, error.hint)
     if browse.notes:
-        return HomePage(None, day, {}, Sum(), (), browse.notes[0])
+        return HomePage(None, day, {}, Sum(), (), hint=browse.notes[0])
     midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
     first = midnight - timedelta(days=_WEEK - 1)
     report = browse.usage(Query(since=int(first.timestamp() * 1000)), zone=visit.zone)

@@ -13,6 +13,11 @@ from threadkeep.web.page import Page, Visit
 from threadkeep.web.pages.recall import HitRow, row_of
 from threadkeep.web.stores import Stores
 
+# The contract has these types and no others.
+ENTITY_TYPES: Final = (
+    *("concept", "domain", "env_var", "file", "host", "person"),
+    *("project", "repo", "service", "tool"),
+)
 OUTCOMES: Final = ("success", "partial", "failure", "unknown")
 _NODES: Final = 40
 _ENTITIES: Final = 200
@@ -103,8 +108,7 @@ def list_entities(visit: Visit) -> EntitiesPage:
     browse = visit.stores.browse()
     q, kind = visit.query.get("q", "").strip(), visit.query.get("type", "").strip()
     found = tuple(browse.entities(text=q, type=kind or None, limit=_ENTITIES))
-    types = sorted({one.type for one in browse.entities(limit=1000)} | ({kind} if kind else set()))
-    return EntitiesPage(q, kind, tuple(types), found)
+    return EntitiesPage(q, kind, ENTITY_TYPES, found)
 
 
 def show_entity(visit: Visit) -> EntityShown:
