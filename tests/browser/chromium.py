@@ -20,6 +20,8 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-quic", "--password-store=basic", "--disable-dev-shm-usage", "--no-sandbox"),
     *("--remote-debugging-pipe", "--enable-unsafe-extension-debugging"),
+    *("--in-process-gpu", "--no-zygote", "--disable-breakpad", "--disable-crash-reporter"),
+    *("--disable-default-apps", "--disable-component-extensions-with-background-pages"),
     "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
 )
 

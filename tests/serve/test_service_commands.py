@@ -91,9 +91,30 @@ def test_serving_is_told_where_everything_is(user: Path, monkeypatch: pytest.Mon
         given.append(options)
 
     monkeypatch.setattr("threadkeep.home.serving.serve", note)
-    run("serve", "--hippo-dir", "--no-socket")
-    run("serve", "--hippo-dir", "/d", "--user-home", str(user))
+    run("serve", "--hippo-dir", "--no-socket", "--no-web")
+    run("serve", "--hippo-dir", "/d", "--user-home", str(user), "--no-web")
     assert [one["hippo_dir"] for one in given] == [user / ".local/share/hippo", Path("/d")]
     assert [one["socket"] for one in given] == [False, True]
-    lines = run("serve", "--json").stdout.splitlines()
+    lines = run("serve", "--json", "--no-web").stdout.splitlines()
     assert [json.loads(line)["told"] for line in lines] == ["it works", "ended"]
+    assert [one["more"] for one in given] == [()] * 3
+
+
+def test_serving_brings_the_page_and_says_where(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("threadkeep.home.serving.serve", lambda *_, more, **__: given.append(more))
+    told = run("serve").stderr
+    assert "the page is at http://127.0.0.1:" in told
+    assert [[part.name for part in more] for more in given] == [["web"]]
+
+
+def test_serving_goes_on_without_what_the_page_needs(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("threadkeep.home.serving.serve", lambda *_, more, **__: given.append(more))
+    monkeypatch.setattr("threadkeep.cli.service.serve.missing_packages", lambda: ["starlette"])
+    assert "pip install 'threadkeep[web]'" in run("serve").stderr
+    assert given == [()]
