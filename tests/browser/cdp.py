@@ -52,6 +52,10 @@ class Pipe:
                 return params
         return None
 
+    def forget(self) -> None:
+        """Drop the events that nobody asked for."""
+        self._events.clear()
+
     def close(self) -> None:
         os.close(self._reader)
         os.close(self._writer)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.browser.cdp import Message, Pipe
+from tests.browser.native import HOST_MANIFEST
 from tests.conftest import REPO, need_tool
 
 EXTENSION = REPO / "src" / "threadkeep" / "collect" / "extension"
@@ -20,8 +21,6 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-quic", "--password-store=basic", "--disable-dev-shm-usage", "--no-sandbox"),
     *("--remote-debugging-pipe", "--enable-unsafe-extension-debugging"),
-    *("--in-process-gpu", "--no-zygote", "--disable-breakpad", "--disable-crash-reporter"),
-    *("--disable-default-apps", "--disable-component-extensions-with-background-pages"),
     "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
 )
 
@@ -135,6 +134,19 @@ class Chromium:
         self.pipe.call("Target.setDiscoverTargets", discover=True)
         loaded = self.pipe.call("Extensions.loadUnpacked", path=str(folder))
         assert loaded["id"] == self.extension_id
+
+    def clear(self) -> None:
+        """Remove the extension with all that it keeps, its host, and every page and window."""
+        blank = self.open()
+        self.pipe.call("Extensions.uninstall", id=self.extension_id)
+        (self.profile / HOST_MANIFEST).unlink(missing_ok=True)
+        for context in self.pipe.call("Target.getBrowserContexts")["browserContextIds"]:
+            self.pipe.call("Target.disposeBrowserContext", browserContextId=context)
+        for target in self.pipe.call("Target.getTargets")["targetInfos"]:
+            if target["type"] == "page" and target["targetId"] != blank.target:
+                self.pipe.call("Target.closeTarget", targetId=target["targetId"])
+        self.pipe.call("Target.setDiscoverTargets", discover=False)
+        self.pipe.forget()
 
     def open(self, url: str = "about:blank") -> Page:
         page = Page(self.pipe, self.pipe.call("Target.createTarget", url="about:blank")["targetId"])

@@ -1,4 +1,4 @@
-"""A browser with the extension, a site and a host, anew for every test."""
+"""A browser and a site for all tests; the extension and its host are new in each of them."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ DOMAINS = [pattern[len("*://*.") : -len("/*")] for pattern in manifest()["host_p
 class World:
     """What a test has in hand; `config` is what the host answers when it is asked for settings."""
 
-    def __init__(self, pipe: Pipe, profile: Path) -> None:
+    def __init__(self, browser: Chromium, folder: Path) -> None:
         self.config: Message = {
             "status": "ok",
             "enabled": True,
@@ -28,8 +28,8 @@ class World:
             "min_dwell_ms": 0,
         }
         self.verdict: Message = {"status": "ok"}
-        self.host = NativeHost(profile.parent, self._answer)
-        self.browser = Chromium(pipe, profile, EXTENSION_ID)
+        self.host = NativeHost(folder, self._answer)
+        self.browser = browser
 
     def _answer(self, message: Message) -> Message:
         return self.config if message.get("type") == "config" else self.verdict
@@ -69,11 +69,18 @@ class World:
         return self.host.visits_before("heartbeat") == []
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    profile = tmp_path / "profile"
-    profile.mkdir()
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pipe, Path]]:
+    """Start the browser: that costs more than most of what is tested in it."""
+    profile = tmp_path_factory.mktemp("profile")
     with chromium(profile, PAGES | {"/hostile": HOSTILE}) as pipe:
-        given = World(pipe, profile)
-        yield given
-        given.host.close()
+        yield pipe, profile
+
+
+@pytest.fixture
+def world(running: tuple[Pipe, Path], tmp_path: Path) -> Iterator[World]:
+    browser = Chromium(*running, EXTENSION_ID)
+    given = World(browser, tmp_path)
+    yield given
+    browser.clear()
+    given.host.close()

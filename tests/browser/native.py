@@ -20,6 +20,8 @@ from tests.browser.cdp import PATIENCE_S
 
 Message = dict[str, Any]
 
+HOST_MANIFEST = Path("NativeMessagingHosts") / "threadkeep.json"  # below a profile
+
 CARRIER = """\
 import os, selectors, socket, sys
 line = socket.socket(socket.AF_UNIX)
@@ -124,7 +126,7 @@ def install_host(profile: Path, extension_id: str, command: list[str]) -> Path:
     script = profile / "native-host"
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', "utf-8")
     script.chmod(0o700)
-    manifest = profile / "NativeMessagingHosts" / "threadkeep.json"
+    manifest = profile / HOST_MANIFEST
     manifest.parent.mkdir(exist_ok=True)
     described = {
         "name": "threadkeep",

@@ -2,9 +2,12 @@
 
 import signal
 
+import pytest
+
 from tests.cli.conftest import HOSTILE, Run, Start, answer, talk, text_reply, tool_reply
 from threadkeep import ChatStore
 from threadkeep.base import json
+from threadkeep.cli.ending import stopped_by_signals
 
 
 def test_tail_shows_what_was_asked_and_what_was_answered(run: Run, store: ChatStore) -> None:
@@ -130,3 +133,17 @@ def test_tail_of_a_folder_that_cannot_be_written(run: Run, store: ChatStore) -> 
         assert session.id in run("chat", "search", "answer").stdout
     finally:
         folder.chmod(0o700)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_python_drops_is_heard_at_the_next_look() -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)  # whatever is raised here goes nowhere
+
+    with stopped_by_signals() as goes_on:
+        assert goes_on()
+        Finalized()
+        with pytest.raises(KeyboardInterrupt):
+            goes_on()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

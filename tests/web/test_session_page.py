@@ -208,6 +208,19 @@ def test_what_another_process_writes_appears_while_one_reads(
     expect(reader.locator(".fresh")).to_have_text("new messages")
     expect(reader.locator(".tools .result")).to_contain_text("Sunday")
     assert positions(reader) == [0, 1, 2, 3, 4]
+    log.answer("A long answer.\n\n" * 60)
+    log.write()
+    site.run("capture", "--quiet", "--user-home", str(user))
+    expect(reader.locator("[data-pos='5']")).to_be_attached()
+    reader.keyboard.press("K")  # away from the end: nothing may pull the reader back
+    log.answer("And on it goes.")
+    log.write()
+    site.run("capture", "--quiet", "--user-home", str(user))
+    expect(reader.locator("#to-new")).to_contain_text("1 new")
+    expect(reader.locator("[data-pos='0']")).to_be_in_viewport()
+    reader.keyboard.press("f")
+    expect(reader.get_by_text("And on it goes.")).to_be_in_viewport()
+    expect(reader.locator("#to-new")).to_be_hidden()
 
 
 def test_a_session_that_is_not_there_is_said_so(site: Site) -> None:

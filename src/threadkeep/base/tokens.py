@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from threadkeep.base.files import PRIVATE_FILE, make_private_dir
+from threadkeep.base.files import PRIVATE_FILE, create_private_file, make_private_dir
 from threadkeep.base.trouble import translate_os
-from threadkeep.errors import Invalid, NotFound
+from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 
 _LENGTH: Final = 43  # 32 random bytes in base64
 _MOST: Final = 256
@@ -26,16 +26,15 @@ _FLAGS: Final = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 def make_secret(path: Path) -> str:
     """Give the secret of a file; it is made the first time, readable by its owner alone."""
     make_private_dir(path.parent)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, PRIVATE_FILE)
-    except FileExistsError:
-        return read_secret(path)
-    except OSError as error:
-        raise translate_os(error, path, "cannot create the file of the token") from error
-    secret = secrets.token_urlsafe(32)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secret + "\n")
-    return secret
+    if not os.path.lexists(path):  # noqa: PTH110  (a link that leads nowhere is there, too)
+        # The file has its name when all of it is there: who comes at the same time reads it whole.
+        create_private_file(path, lambda spare: _put(spare, secrets.token_urlsafe(32) + "\n"))
+    return read_secret(path)
+
+
+def _put(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | _FLAGS), "w") as file:
+        file.write(text)
 
 
 def read_secret(path: Path) -> str:
@@ -54,6 +53,29 @@ def read_secret(path: Path) -> str:
     if len(secret) < _LENGTH:
         raise Invalid(f"{path} holds no token", hint="delete the file: a new one is made")
     return secret
+
+
+class SecretFile:
+    """The secret of a file as it is now: one that is deleted or replaced holds no longer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, ...] = ()
+        self._secret: str | None = None
+
+    def current(self) -> str | None:
+        """Give the secret; None while there is none, or others may read it."""
+        try:
+            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116  (as everywhere here)
+        except OSError:
+            self._seen, self._secret = (), None
+            return None
+        seen = (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if seen != self._seen:
+            self._seen, self._secret = seen, None
+            with suppress(ThreadkeepError):
+                self._secret = read_secret(self._path)
+        return self._secret
 
 
 def sign(secret: str, purpose: str, until_ms: int, nonce: bytes) -> str:

@@ -4,7 +4,7 @@ import hmac
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.tokens import holds, make_secret, new_sign, read_secret, use_once
+from threadkeep.base.tokens import SecretFile, holds, make_secret, new_sign, read_secret, use_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,14 @@ def make_token(home: "Home") -> str:
 def read_token(home: "Home") -> str:
     """Give the token of a home; NotFound where there is none yet."""
     return read_secret(token_path(home))
+
+
+def watch_token(home: "Home") -> SecretFile:
+    """Give the token of a home as it is at each moment.
+
+    Deleting its file ends every access at once: the token, all cookies and all links are void.
+    """
+    return SecretFile(token_path(home))
 
 
 def is_token(token: str, given: str) -> bool:

@@ -1,6 +1,7 @@
 """Answers: JSON, problems, and tags by which a client knows that nothing has changed."""
 
 import hashlib
+from html import escape
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -21,13 +22,22 @@ _WORDS: Final = {
     405: "method_not_allowed",
     409: "conflict",
     413: "too_large",
+    414: "address_too_long",
     415: "media_type",
     421: "wrong_host",
     422: "unprocessable",
     429: "too_many",
+    431: "headers_too_large",
     503: "busy",
     507: "full",
 }
+_EXTRA: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
+_LOCKED: Final = (
+    "<!doctype html><html lang=en><head><meta charset=utf-8>"
+    "<meta name=viewport content='width=device-width, initial-scale=1'>"
+    "<meta name=color-scheme content='light dark'><title>threadkeep</title></head>"
+    "<body><main><h1>threadkeep</h1><p>{message}</p><p>{hint}</p></main></body></html>"
+)
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -76,10 +86,11 @@ def wants_page(headers: dict[str, str]) -> bool:
 
 def refusal(refused: Refused, headers: dict[str, str]) -> Response:
     """Say that a request is not let in; a browser gets a page without anything to load."""
-    if not wants_page(headers):
-        return problem(refused.status, refused.message, refused.hint)
-    text = (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>threadkeep</title>"
-        f"<h1>threadkeep</h1><p>{refused.message}</p><p>{refused.hint}</p>"
-    )
-    return HTMLResponse(text, refused.status)
+    if wants_page(headers):
+        hint, message = escape(refused.hint), escape(refused.message)
+        text = _LOCKED.format(message=message, hint=hint)
+        answer: Response = HTMLResponse(text, refused.status)
+    else:
+        answer = problem(refused.status, refused.message, refused.hint)
+    answer.headers.update(_EXTRA.get(refused.status, {}))
+    return answer

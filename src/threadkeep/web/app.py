@@ -3,26 +3,26 @@
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
-from threadkeep.home.web_token import COOKIE_SECONDS, new_cookie, redeem
+from threadkeep.home.web_token import COOKIE_SECONDS, new_cookie, redeem, watch_token
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
 from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name
-from threadkeep.web.guard import Place, Refused
+from threadkeep.web.guard import Headers, Place, Refused, headers_of
 from threadkeep.web.live import Live, live_routes
 from threadkeep.web.page import HTML, PIECE, page_routes
 from threadkeep.web.pages import PAGE_ROUTES, PAGES
-from threadkeep.web.rendering import Renderer
+from threadkeep.web.rendering import Renderer, asset
 from threadkeep.web.stores import Stores
 
 _TYPES: Final = {
@@ -32,12 +32,14 @@ _TYPES: Final = {
     "svg": "image/svg+xml",
     "webmanifest": "application/manifest+json",
 }
+_LEFT: Final = 499
 _KEPT: Final = "private, max-age=31536000, immutable"
 
 
-def make_app(home: Home, token: str, place: Place, db: str | None = None) -> Gate:
+def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
     """Put the application of a home together."""
     stores = Stores(home, db)
+    secret = watch_token(home)
     live = Live(stores)
 
     @asynccontextmanager
@@ -54,6 +56,7 @@ def make_app(home: Home, token: str, place: Place, db: str | None = None) -> Gat
             ThreadkeepError: _store_said_no,
             HTTPException: _no_such_page,
             BodyTooLarge: _too_large,
+            ClientDisconnect: _gone,
             Exception: _failed,
         },
         lifespan=lifespan,
@@ -62,8 +65,8 @@ def make_app(home: Home, token: str, place: Place, db: str | None = None) -> Gat
     app.state.live = live
     app.state.renderer = Renderer(ZoneInfo(home.zone))
     app.state.place = place
-    app.state.token = token
-    return Gate(app, home, token, place)
+    app.state.secret = secret
+    return Gate(app, secret, place)
 
 
 def _routes() -> Iterable[BaseRoute]:
@@ -83,15 +86,19 @@ async def _alive(_: Request) -> Response:
 
 def _open(request: Request) -> Response:
     """Let a browser in that comes with a one-time link."""
+    if request.method != "GET":  # whoever only looks at a link does not use it up
+        raise HTTPException(405, headers={"allow": "GET"})
     place: Place = request.app.state.place
     stores: Stores = request.app.state.stores
-    if not redeem(stores.home, request.app.state.token, request.query_params.get("link", "")):
-        told = Refused(403, "this link was used, or is too old", "`threadkeep up` gives a new one")
-        return refusal(told, dict(request.headers))
+    token = request.app.state.secret.current()
+    link = request.query_params.get("link", "")
+    if token is None or not redeem(stores.home, token, link):
+        hint = "`threadkeep up --link` gives a new one"
+        return refusal(Refused(403, "this link was used, or is too old", hint), _named(request))
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
         cookie_name(place),
-        new_cookie(request.app.state.token),
+        new_cookie(token),
         max_age=COOKIE_SECONDS,
         httponly=True,
         samesite="strict",
@@ -108,7 +115,9 @@ def _static(request: Request) -> Response:
         raise HTTPException(404)
     kind = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
     content = folder.joinpath(name).read_bytes()
-    return Response(content, media_type=kind, headers={"cache-control": _KEPT})
+    # Only the address that changes with the file may be kept for good.
+    keep = _KEPT if f"{request.url.path}?{request.url.query}" == asset(name) else "no-cache"
+    return Response(content, media_type=kind, headers={"cache-control": keep})
 
 
 # ---------------------------------------------------------------------- what goes wrong
@@ -121,14 +130,25 @@ def _store_said_no(request: Request, error: Exception) -> Response:
 
 
 def _no_such_page(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
+    if not isinstance(error, HTTPException):
+        raise error
     told = {404: "there is nothing at this address", 405: "that cannot be done here"}
+    status = error.status_code
     message = told.get(status, "that did not work")
-    return _said(request, status, message, "", problem(status, message))
+    answer = _said(request, status, message, "", problem(status, message))
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 def _too_large(_: Request, __: Exception) -> Response:
-    return problem(413, "the body is too large")
+    answer = problem(413, "the body is too large")
+    answer.headers["connection"] = "close"  # the rest of it is not read
+    return answer
+
+
+def _gone(_: Request, __: Exception) -> Response:
+    """Who asked has left: that is no failure of ours, and nobody reads this."""
+    return Response(None, _LEFT)
 
 
 def _failed(request: Request, _: Exception) -> Response:
@@ -137,8 +157,12 @@ def _failed(request: Request, _: Exception) -> Response:
     return _said(request, 500, message, "", problem(500, message))
 
 
+def _named(request: Request) -> Headers:
+    return headers_of(dict(request.scope))
+
+
 def _said(request: Request, status: int, message: str, hint: str, plain: Response) -> Response:
-    headers: dict[str, Any] = dict(request.headers)
+    headers = _named(request)
     if not wants_page(headers) or request.url.path.startswith("/api/"):
         return plain
     renderer: Renderer = request.app.state.renderer

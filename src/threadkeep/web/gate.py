@@ -3,10 +3,7 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from starlette.datastructures import Headers as StarletteHeaders
-
-from threadkeep.home import Home
-from threadkeep.home.web_token import is_cookie, is_token
+from threadkeep.home.web_token import SecretFile, is_cookie, is_token
 from threadkeep.web import guard
 from threadkeep.web.answers import refusal
 from threadkeep.web.guard import Bucket, Headers, Place, Refused
@@ -16,17 +13,17 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-_HEADERS: Final = tuple((name.encode(), value.encode()) for name, value in guard.RESPONSE_HEADERS)
+HEADERS: Final = tuple((name.encode(), value.encode()) for name, value in guard.RESPONSE_HEADERS)
 
 
 class Gate:
     """Wraps an application: nothing reaches it that was not let in."""
 
-    def __init__(self, app: App, home: Home, token: str, place: Place) -> None:
+    def __init__(self, app: App, secret: SecretFile, place: Place) -> None:
         self._app = app
-        self._home = home
-        self._token = token
+        self._secret = secret
         self._place = place
+        # Two, so that nobody without a token can use up what its owner has.
         self._known = Bucket(600, 100)
         self._strangers = Bucket(60, 2)
 
@@ -37,9 +34,14 @@ class Gate:
             return
         if scope["type"] != "http":
             return  # no WebSocket is spoken here
-        headers = dict(StarletteHeaders(scope=scope))
-        refused = self._judge(dict(scope), headers)
-        sending = _with_headers(send, closing=refused is not None)
+        asked = dict(scope)
+        refused = guard.refuse_shape(asked)
+        headers: Headers = {} if refused is not None else guard.headers_of(asked)
+        refused = refused or self._judge(asked, headers)
+        # Who has not shown a token has one answer for each connection: none is kept open by not
+        # reading, and no body is waited for.
+        closing = refused is not None or scope["path"] in guard.OPEN_PATHS
+        sending = _with_headers(send, closing=closing)
         if refused is not None:
             await refusal(refused, headers)(scope, receive, sending)
             return
@@ -54,23 +56,29 @@ class Gate:
         return refused or guard.refuse_body(self._place, scope, headers)
 
     def _unknown(self, headers: Headers) -> Refused | None:
-        given = guard.bearer_of(headers)
-        if given is not None:
-            known = is_token(self._token, given)
-        else:
-            cookie = guard.cookie_of(headers, cookie_name(self._place))
-            known = cookie is not None and is_cookie(self._token, cookie)
-        if known:
+        if self._knows(headers):
             return None if self._known.take() else Refused(429, "too many requests at once")
         if not self._strangers.take():
             return Refused(429, "too many requests without a token")
-        hint = "`threadkeep up` gives a link; programs send `Authorization: Bearer TOKEN`"
+        hint = "`threadkeep up --link` gives a link; programs send `Authorization: Bearer TOKEN`"
         return Refused(401, "who is there?", hint)
+
+    def _knows(self, headers: Headers) -> bool:
+        token = self._secret.current()
+        if token is None:
+            return False
+        given = guard.bearer_of(headers)
+        if given is not None:
+            return is_token(token, given)
+        cookies = guard.cookies_of(headers, cookie_name(self._place))
+        return any(is_cookie(token, cookie) for cookie in cookies)
 
 
 def cookie_name(place: Place) -> str:
     """Give the name of the cookie: two servers on one machine must not share one."""
-    return "threadkeep_" + min(place.hosts).rpartition(":")[2].strip("]")
+    # With this prefix a browser takes it only over TLS, and from this host alone.
+    prefix = "__Host-" if place.scheme == "https" else ""
+    return f"{prefix}threadkeep_{place.port}"
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
@@ -97,10 +105,10 @@ def _with_headers(send: Send, *, closing: bool) -> Send:
         if message["type"] == "http.response.start":
             given = list(message.get("headers", ()))
             have = {name.lower() for name, _ in given}
-            extra = [pair for pair in _HEADERS if pair[0] not in have]
+            extra = [pair for pair in HEADERS if pair[0] not in have]
             if b"cache-control" not in have:
                 extra.append((b"cache-control", b"no-store"))
-            if closing:  # whatever body there is, it is not waited for
+            if closing and b"connection" not in have:
                 extra.append((b"connection", b"close"))
             message["headers"] = given + extra
         await send(message)

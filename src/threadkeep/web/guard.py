@@ -7,7 +7,7 @@ something must come as a type that no plain form can send.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -35,10 +35,19 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 KNOWN: Final = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 # What a form of another page cannot send without asking first.
 BODY_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "text/event-stream"})
-OPEN_PATHS: Final = frozenset(
-    {"/alive", "/open"}
-)  # a sign of life, and where a one-time link leads
+# A sign of life, and where a one-time link leads.
+OPEN_PATHS: Final = frozenset({"/alive", "/open"})
 _LONGEST_TARGET: Final = 8192
+_MOST_HEADERS: Final = 100  # a browser sends about twenty
+# What must not be said twice: whoever reads the other one would be told something else.
+_ONCE: Final = frozenset(
+    (
+        *(b"authorization", b"content-length", b"content-type", b"host", b"origin"),
+        *(b"sec-fetch-site", b"transfer-encoding"),
+    )
+)
+_ANYWHERE: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104  (compared, not bound)
+_MOST_COOKIES: Final = 8
 _SITES: Final = frozenset({"same-origin", "none"})
 
 
@@ -56,6 +65,8 @@ class Place(msgspec.Struct, frozen=True):
     hosts: frozenset[str]  # with the port
     scheme: str
     body_limit: int
+    port: int
+    anywhere: bool = False  # it listens at every address of the machine
 
     @property
     def origins(self) -> frozenset[str]:
@@ -63,13 +74,24 @@ class Place(msgspec.Struct, frozen=True):
         return frozenset(f"{self.scheme}://{host}" for host in self.hosts)
 
 
-def place_of(host: str, port: int, scheme: str, body_limit: int) -> Place:
-    """Name the hosts of an address; loopback has three names."""
-    named = {host} if not is_loopback(host) else {"127.0.0.1", "localhost", "[::1]"}
-    hosts = {f"{_bracketed(name)}:{port}" for name in named}
-    if port == {"http": 80, "https": 443}[scheme]:
-        hosts |= {_bracketed(name) for name in named}
-    return Place(frozenset(hosts), scheme, body_limit)
+def place_of(host: str, port: int, scheme: str, body_limit: int, machine: str = "") -> Place:
+    """Name the hosts of an address; loopback has three names.
+
+    Who listens everywhere answers for the name of the machine as well, and for the address that
+    a connection reached.
+    """
+    anywhere = host in _ANYWHERE
+    own = {machine.lower()} - {""} if anywhere else {host}
+    loopback = {"127.0.0.1", "localhost", "[::1]"} if anywhere or is_loopback(host) else set()
+    named = loopback | own if anywhere or not loopback else loopback
+    return Place(frozenset(_with_port(named, port, scheme)), scheme, body_limit, port, anywhere)
+
+
+def _with_port(names: Iterable[str], port: int, scheme: str) -> set[str]:
+    """Write hosts as a request does: the usual port may be left out."""
+    plain = {_bracketed(name) for name in names}
+    usual = port == {"http": 80, "https": 443}[scheme]
+    return {f"{name}:{port}" for name in plain} | (plain if usual else set())
 
 
 def is_loopback(host: str) -> bool:
@@ -81,21 +103,46 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def refuse_stranger(place: Place, scope: Scope, headers: Headers) -> Refused | None:
-    """Refuse what does not come from this machine's own pages or programs."""
+def headers_of(scope: Scope) -> Headers:
+    """Give the headers of a request by name, in one pass."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def refuse_shape(scope: Scope) -> Refused | None:
+    """Refuse what neither a browser nor a library sends, before anything is made of it."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > _LONGEST_TARGET:
         return Refused(414, "the address is too long")
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    if len(hosts) != 1 or headers["host"].lower() not in place.hosts:
+    if len(scope["headers"]) > _MOST_HEADERS:
+        return Refused(431, "there are too many headers")
+    if not scope["raw_path"].startswith(b"/"):
+        return Refused(400, "the address must begin with a slash")
+    once = [name for name, _ in scope["headers"] if name in _ONCE]
+    if len(once) != len(set(once)) or {b"content-length", b"transfer-encoding"} <= set(once):
+        return Refused(400, "the headers contradict each other")
+    return None
+
+
+def refuse_stranger(place: Place, scope: Scope, headers: Headers) -> Refused | None:
+    """Refuse what does not come from this machine's own pages or programs."""
+    host = headers.get("host", "").lower()
+    if host not in place.hosts | _reached(place, scope):
         return Refused(421, "this server does not answer for that host")
     origin = headers.get("origin")
-    if origin is not None and origin not in place.origins:
+    if origin is not None and origin not in place.origins | {f"{place.scheme}://{host}"}:
         return Refused(403, "a page of another origin may not ask")
     if headers.get("sec-fetch-site", "none") not in _SITES:
         return Refused(403, "another site may not ask", "open the address directly")
     if scope["method"] not in KNOWN:
         return Refused(405, "there is no such method here")
     return None
+
+
+def _reached(place: Place, scope: Scope) -> set[str]:
+    """Give the hosts of the address that was reached: no name that somebody owns is among them."""
+    server = scope.get("server")
+    if not place.anywhere or not server:
+        return set()
+    return _with_port({str(server[0]).removeprefix("::ffff:")}, place.port, place.scheme)
 
 
 def refuse_body(place: Place, scope: Scope, headers: Headers) -> Refused | None:
@@ -126,13 +173,14 @@ def bearer_of(headers: Headers) -> str | None:
     return token.strip() if kind.lower() == "bearer" else None
 
 
-def cookie_of(headers: Headers, name: str) -> str | None:
-    """Give a cookie of a request."""
-    for pair in headers.get("cookie", "").split(";"):
-        key, _, value = pair.strip().partition("=")
-        if key == name:
-            return value
-    return None
+def cookies_of(headers: Headers, name: str) -> list[str]:
+    """Give the cookies of a name.
+
+    Ports share their cookies: another server of this machine may have left one of ours, and it
+    must not stand before the one that is good.
+    """
+    pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+    return [value for key, _, value in pairs if key == name][:_MOST_COOKIES]
 
 
 class Bucket:

@@ -86,22 +86,28 @@ class Live:
             thread.join()
 
     def _is_wanted(self) -> bool:
-        """Tell whether to go on; who is told no must end."""
+        """Tell the thread whether to go on; told no, it ends, and who joins next starts another."""
         with self._guard:
-            if self._followers and not self._end.is_set():
+            mine = self._thread is threading.current_thread()
+            if mine and self._followers and not self._end.is_set():
                 return True
-            self._thread = None
+            if mine:
+                self._thread = None
             return False
 
     def _watch(self) -> None:
-        while self._is_wanted():
-            try:
-                if self._follow(self._stores.browse()):
-                    return
-            except ThreadkeepError:  # not there, not there any more, or in somebody's hands
-                self._end.wait(_MISSING_SECONDS)
+        try:
+            while self._is_wanted():
+                try:
+                    self._follow(self._stores.browse())
+                except ThreadkeepError:  # not there, not there any more, or in somebody's hands
+                    self._end.wait(_MISSING_SECONDS)
+        finally:  # the next who joins begins anew, whatever happened here
+            with self._guard:
+                if self._thread is threading.current_thread():
+                    self._thread = None
 
-    def _follow(self, browse: Browse) -> bool:
+    def _follow(self, browse: Browse) -> None:
         """Tell of changes until nobody wants to know any more."""
         database = browse.database
         seen = database.changes()
@@ -112,7 +118,6 @@ class Live:
                 seen = now
                 mark, refs = browse.changed_since(mark)
                 self._tell(refs)
-        return True
 
     def _tell(self, refs: Iterable[str]) -> None:
         with self._guard:

@@ -21,6 +21,7 @@ from threadkeep.web.rendering import Renderer
 from threadkeep.web.stores import Stores
 
 PIECE: Final = "hx-request"  # the header of a request that wants a piece of a page
+_MOST_DIGITS: Final = 18
 HTML: Final = "text/html; charset=utf-8"
 
 
@@ -36,7 +37,8 @@ class Visit(msgspec.Struct, frozen=True):
     def number(self, name: str, default: int, most: int) -> int:
         """Give a number of the query; anything else is the default."""
         text = self.query.get(name, "")
-        return min(int(text), most) if text.isascii() and text.isdigit() else default
+        usable = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+        return min(int(text), most) if usable else default
 
 
 class Elsewhere(Exception):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from threadkeep import ChatStore, History, SessionDB
+from threadkeep.errors import ReadOnly
 from threadkeep.home import Home
 from threadkeep.home.browsing import Browse, open_browse
 from threadkeep.home.streaming import Replies
@@ -36,7 +37,14 @@ class Stores:
 
     def memory(self) -> "Memory":
         """Give memory, which recalls."""
-        return self._once("memory", lambda: self.home.memory(self.db, must_exist=True))
+        return self._once("memory", self._open_memory)
+
+    def _open_memory(self) -> "Memory":
+        self.home.knowledge(self.db, read_only=True).close()  # looking changes no other's file
+        try:
+            return self.home.memory(self.db, must_exist=True)
+        except ReadOnly:
+            return self.home.memory(self.db, read_only=True)
 
     def history(self) -> History:
         """Give the captured history, to change it."""

@@ -36,14 +36,20 @@ class Sessions(msgspec.Struct, frozen=True):
 
     q: str
     page: SessionPage
-    facets: tuple[Facet, ...] = ()
     count: int | None = None
     words: str = ""  # without the rest of the query, to be found in a session
     missing: bool = False  # nothing was ever captured here
 
 
+class Facets(msgspec.Struct, frozen=True):
+    """What the list can be narrowed down to; counted apart, so that rows need not wait for it."""
+
+    q: str
+    facets: tuple[Facet, ...]
+
+
 def load(visit: Visit) -> Sessions:
-    """Read one page of the list; the choices only with the first."""
+    """Read one page of the list; all of it is counted only with the first."""
     text, after = visit.query.get("q", ""), visit.query.get("after") or None
     asked = parse_query(text, visit.now, visit.zone)
     try:
@@ -54,9 +60,16 @@ def load(visit: Visit) -> Sessions:
     words = asked.words.replace('"', " ").strip()
     if after is not None or visit.query.get("only") == "list":
         return Sessions(text, page, words=words)
-    found = browse.facets(asked)
+    return Sessions(text, page, browse.count(asked), words)
+
+
+def load_facets(visit: Visit) -> Facets:
+    """Count what the sessions of a query have in common."""
+    text = visit.query.get("q", "")
+    asked = parse_query(text, visit.now, visit.zone)
+    found = visit.stores.browse().facets(asked)
     facets = tuple(_facet(visit, asked, name, found[name]) for name in found if found[name])
-    return Sessions(text, page, (*facets, *_always(visit, asked)), browse.count(asked), words)
+    return Facets(text, (*facets, *_always(visit, asked)))
 
 
 def toggled(query: Query, key: str, value: str) -> Query:
@@ -95,4 +108,7 @@ def _text(visit: Visit, query: Query) -> str:
     return format_query(query, visit.zone)
 
 
-PAGES: Final = (Page("/sessions", "sessions.html", load, "Sessions"),)
+PAGES: Final = (
+    Page("/sessions", "sessions.html", load, "Sessions"),
+    Page("/sessions/facets", "sessions_facets.html", load_facets, "Narrow down"),
+)

@@ -154,6 +154,11 @@ field.addEventListener("keydown", (event) => {
 });
 found.addEventListener("click", (event) => go(event.target.closest("li")));
 
+// The choices beside a list follow what is typed above it.
+$("#results")?.addEventListener("hx:swapped", (event) => {
+  if (event.target.id === "results") $("#facets")?.dispatchEvent(new CustomEvent("refresh"));
+});
+
 // ------------------------------------------------------------------------------------------ keys
 
 const rows = () => all("[data-row]");
