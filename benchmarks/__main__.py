@@ -33,6 +33,7 @@ from benchmarks import (
     state_load,
     state_search,
     stream,
+    web,
 )
 from benchmarks.place import Place
 from benchmarks.recall import run as recall
@@ -61,6 +62,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "redact": redact.run,
     "prompt": prompt.run,
     "browse": browse.run,
+    "web": web.run,
     "recall": recall.run,
     "recall-speed": recall.run_speed,
     "recall-large": recall.run_large,

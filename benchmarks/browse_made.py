@@ -43,8 +43,8 @@ FROM n
 # The context of a session grows, and with it the price of a token with some models.
 _USAGE: Final = f"""
 {_COUNT} INSERT INTO tk_usage
-SELECT s.harness, s.id || '-' || k.i, s.id, s.ended_at - k.i * 300000, s.model, 900, 400,
-  20000 * k.i, 700, 0, 0, 1
+SELECT s.harness, s.id || '-' || k.i, s.id, s.ended_at - k.i * 20000, s.model, 900, 400,
+  12000 + 8000 * k.i, 700, 0, 0, 1
 FROM n AS k JOIN tk_sessions AS s ON s.id > {_FIRST}
 """
 _ENTRIES: Final = f"""
@@ -111,16 +111,25 @@ def _fill(path: Path, now: int, sessions: int) -> None:
             connection.execute(statement, {"now": now, "count": count})
         last = connection.execute("SELECT max(id) FROM tk_entries").fetchone()[0]
         first = last - 3 * sessions
-        chance = random.Random(7)  # noqa: S311  (the same text each time)
+        chance = random.Random(7)
         rows = ((first + n + 1, _said(chance, n)) for n in range(3 * sessions))
         connection.executemany("INSERT INTO tk_entry_words (rowid, text) VALUES (?, ?)", rows)
         connection.execute("ANALYZE")  # what SQLite knew was about few sessions
 
 
-# Words and how many of a thousand texts have them; of the last two only one text in many does.
+# Words, and how many of a thousand texts have them.
 _WORDS: Final = {
-    **{"the": 900, "do": 300, "often": 330, "data": 200, "done": 100, "docs": 60},
-    **{"document": 50, "docker": 30, "dockerfile": 10, "domain": 20, "dog": 1},
+    "the": 900,
+    "do": 300,
+    "often": 330,
+    "data": 200,
+    "done": 100,
+    "docs": 60,
+    "document": 50,
+    "docker": 30,
+    "dockerfile": 10,
+    "domain": 20,
+    "dog": 1,
 }
 _SELDOM: Final = 5_000
 

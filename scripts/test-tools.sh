@@ -1,7 +1,7 @@
 #!/bin/sh
 # Some tests use programs that pip cannot bring: strace (crashes at an exact system call), bubblewrap (an agent in a
-# sandbox), Node with npm (compares with the real AI SDK), zsh and fish (their hooks), groff (manual pages), Chromium (our
-# extension). Root on Debian gets what is missing; elsewhere those tests skip, or fail when CI=true.
+# sandbox), Node with npm (compares with the real AI SDK), zsh and fish (their hooks), groff (manual pages), openssl (a
+# certificate), Chromium (our extension and the page). Root on Debian gets what is missing; elsewhere those tests skip, or fail when CI=true.
 set -eu
 
 missing=""
@@ -12,6 +12,7 @@ command -v npm >/dev/null || missing="$missing npm"
 command -v zsh >/dev/null || missing="$missing zsh"
 command -v fish >/dev/null || missing="$missing fish"
 command -v groff >/dev/null || missing="$missing groff-base"
+command -v openssl >/dev/null || missing="$missing openssl"
 command -v chromium >/dev/null || missing="$missing chromium"
 [ -n "$missing" ] || exit 0
 

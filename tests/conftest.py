@@ -1,8 +1,4 @@
-"""What all tests share: the report header, their length, optional tools and data.
-
-Every promise is tested in every run, many of them on a sample. With THREADKEEP_LONG=1 nothing is
-left out: `make faults` runs the tests so, after the long form of the fault tools.
-"""
+"""What all tests share: the report header, the hypothesis profile, optional tools and data."""
 
 import gc
 import os
@@ -15,21 +11,10 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.lengths import at_length
+
 REPO = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
-
-AT_LENGTH = os.environ.get("THREADKEEP_LONG", "").lower() in {"1", "true", "yes"}
-
-
-def at_length(full: int, short: int) -> int:
-    """Choose a size or a number: all of it at full length, less in the run of every day."""
-    return full if AT_LENGTH else short
-
-
-def examples(full: int) -> int:
-    """Say how many examples a property gets; a third of them will do every day."""
-    return at_length(full, max(full // 3, 5))
-
 
 # Timing never decides a test: no deadlines, and a slow machine is not an unhealthy strategy.
 # Fifteen examples: what hundreds of properties get in one run is new in the next.

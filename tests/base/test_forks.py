@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPO, at_length, cannot_run
+from tests.conftest import REPO, cannot_run
+from tests.lengths import at_length
 from tests.support.children import (
     add,
     append_row,

@@ -2,12 +2,14 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.base.tokens import (
+    SecretFile,
     holds,
     make_secret,
     new_sign,
@@ -30,6 +32,27 @@ def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> No
     assert make_secret(place) == read_secret(place) == secret
     assert len(secret) >= 43
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
+
+
+def test_whoever_makes_a_secret_at_the_same_time_gets_the_same_one(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: make_secret(tmp_path / "home" / "token"), range(8)))
+    assert len(found) == 1
+    assert [entry.name for entry in (tmp_path / "home").iterdir()] == ["token"]
+
+
+def test_a_secret_is_seen_as_it_is_now(tmp_path: Path) -> None:
+    place = tmp_path / "token"
+    now = SecretFile(place)
+    assert now.current() is None
+    first = make_secret(place)
+    assert now.current() == now.current() == first
+    place.chmod(0o644)
+    assert now.current() is None
+    place.unlink()
+    assert now.current() is None
+    second = make_secret(place)
+    assert now.current() == second != first
 
 
 def test_a_secret_that_is_not_there_open_or_cut_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,11 +110,13 @@ def test_errors_of_the_system_have_theirs(number: int, kind: type[ThreadkeepErro
 @contextmanager
 def file_size_limit(limit: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)  # it would be cut off at the limit
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_file_size_limit_refuses_the_write_and_no_more(tmp_path: Path) -> None:

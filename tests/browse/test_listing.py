@@ -224,7 +224,7 @@ def test_what_sessions_took_is_read_from_the_index_alone(many: Many) -> None:
     with KnowledgeStore.open(many.path, read_only=True) as store, store.context.db.read() as tx:
         sql = store.context.db.queries["browse_sums"]
         plan = [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {sql}", {"ids": "[1]"})]
-    assert any("COVERING INDEX tk_usage_sums" in step for step in plan)
+    assert any("COVERING INDEX tk_usage_quarters" in step for step in plan)
 
 
 def test_what_is_new_is_told_from_a_mark(tmp_path: Path) -> None:

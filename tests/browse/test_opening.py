@@ -78,9 +78,9 @@ def test_a_file_of_hippo_is_browsed_as_far_as_it_goes(tmp_path: Path) -> None:
 def test_a_file_without_the_newest_indexes_is_read_all_the_same(tmp_path: Path) -> None:
     many = Many(tmp_path)
     many.add("one")
-    indexes = ("shown", "of_agent", "of_project", "of_model", "of_branch", "titled")
+    indexes = ("shown", "of_agent", "of_project", "of_model", "of_branch", "titles", "counted")
     do(many.path, *(f"DROP INDEX tk_sessions_{name}" for name in indexes))
-    do(many.path, "DROP INDEX tk_usage_sums")
+    do(many.path, "DROP INDEX tk_usage_quarters")
     with many.browse() as browse:
         assert [one.ref for one in browse.sessions().items] == ["codex:one"]
         assert browse.facets()["agent"] == [("codex", 1)]

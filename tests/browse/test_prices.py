@@ -54,7 +54,7 @@ def test_without_a_price_list_nothing_has_a_price(no_list: None) -> None:
 
 
 def test_sql_and_python_know_the_same_steps() -> None:
-    assert all(f"({step})" in QUERIES["browse_sums"] for step in STEPS)
+    assert all(f"THEN {step}" in QUERIES["browse_sums"] for step in STEPS[:-1])
     assert [step_of(size) for size in (0, 32_000, 32_001, 199_999, 10**9)] == [
         *(0, 0, 32_000, 128_000, 524_288),
     ]

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from tests.browser.chromium import Chromium, chromium
+from tests.browser.cdp import Pipe
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import EXTENSION_ID
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.collect.domains import is_allowed
 from threadkeep.collect.visits import search_query_of, split_address
 
@@ -19,20 +21,19 @@ Evaluate = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def js(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluate]:
+def js(running: tuple[Pipe, Path]) -> Iterator[Evaluate]:
     """Give a function that evaluates JavaScript with the extension's modules; `x` is its input."""
-    profile = tmp_path_factory.mktemp("profile")
-    with chromium(profile, {}) as pipe:
-        browser = Chromium(pipe, profile, EXTENSION_ID)
-        browser.load_extension()
-        browser.run("""Promise.all(["rules", "outbox"].map((name) => import(`./${name}.js`)))
-            .then(([rules, outbox]) => Object.assign(globalThis, {rules, outbox}))
-            .then(() => new Promise((done) => {
-                const script = Object.assign(document.createElement("script"), {src: "visit.js"});
-                script.onload = () => done();
-                document.documentElement.append(script);
-            }))""")
-        yield lambda expression, x=None: browser.run(f"((x) => ({expression}))({json.dumps(x)})")
+    browser = Chromium(*running, EXTENSION_ID)
+    browser.load_extension()
+    browser.run("""Promise.all(["rules", "outbox"].map((name) => import(`./${name}.js`)))
+        .then(([rules, outbox]) => Object.assign(globalThis, {rules, outbox}))
+        .then(() => new Promise((done) => {
+            const script = Object.assign(document.createElement("script"), {src: "visit.js"});
+            script.onload = () => done();
+            document.documentElement.append(script);
+        }))""")
+    yield lambda expression, x=None: browser.run(f"((x) => ({expression}))({json.dumps(x)})")
+    browser.clear()
 
 
 def allowed_in_browser(js: Evaluate, cases: list[Any]) -> list[bool]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
 from threadkeep.errors import Damaged

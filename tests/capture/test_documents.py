@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.toy_sources import Record, ToyDocuments
 from tests.support.worlds import World
 from threadkeep.capture import batches

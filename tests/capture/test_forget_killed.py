@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lengths import at_length
 from tests.support.children import exit_code, fork
 from tests.support.forgetting import (
     add_node,
@@ -108,7 +109,7 @@ def test_sessions_are_forgotten_in_the_end(tmp_path: Path, again: str) -> None:
     every = turning_points(statements(whole, act))
     wanted = look(whole)
     assert len(every) >= 10
-    for point in every:
+    for point in every[:: at_length(1, 3)]:
         place = copied(origin, f"{point}.db")
         assert killed_at(place, act, point)
         named = rows(place[0], "SELECT 1 FROM tk_forgotten")
@@ -132,7 +133,7 @@ def test_lines_and_rows_are_forgotten_in_the_end(tmp_path: Path) -> None:
     whole = copied(origin, "whole.db")
     every = turning_points(statements(whole, act))
     wanted = look(whole)
-    for point in every:
+    for point in every[:: at_length(1, 3)]:
         place = copied(origin, f"{point}.db")
         assert killed_at(place, act, point)
         with masked_history(*place) as history:

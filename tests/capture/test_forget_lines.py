@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.forgetting import (
     MINUTE,
     NOON,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture import batches, line_logs

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.hashing import content_hash
 from threadkeep.knowledge.records import Segment

@@ -39,8 +39,11 @@ DEMO = _small_demo()
 
 
 def captured(run: Run) -> Run:
-    """Capture the demo into the home's own store."""
-    run("capture", "--quiet", "--user-home", str(DEMO))
+    """Give a home into which the demo was captured: a copy of one that is made once."""
+    made = DEMO.parent / "captured"
+    if not made.exists():
+        run("--home", str(made), "capture", "--quiet", "--user-home", str(DEMO))
+    shutil.copytree(made, os.environ["THREADKEEP_HOME"], dirs_exist_ok=True)
     return run
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import HOSTILE, Run, document
-from tests.cli.histories import CODEX, captured, claude_log, said
+from tests.cli.histories import CODEX, DEMO, captured, claude_log, said
 from tests.faults.old_knowledge_files import make_old_knowledge
 
 SECRET = "postgres://harbor:Tidewater-Quay-7741x@db.internal:5432/harbor"
@@ -83,7 +83,7 @@ def test_a_session_is_forgotten_and_not_captured_again(demo: Run) -> None:
     assert CODEX in ids(demo)
     assert "deleted 1 session" in demo("forget", "--session", "019caf", "--yes").stderr
     assert CODEX not in ids(demo)
-    captured(demo)
+    demo("capture", "--quiet", "--user-home", str(DEMO))
     assert CODEX not in ids(demo)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.base.spool import Spool
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.collect import collector

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.enrich.answers import (
     MOST_CHARACTERS,
     BadAnswer,

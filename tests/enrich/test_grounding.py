@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.enrich.client import ModelFailed
 from threadkeep.enrich.grounding import (
     LEAST_PASSAGE,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.enrich.browsing import visit_chunks
 from threadkeep.enrich.evidence import Command, JobDone, Remark, RunDone, Said, Slice, Visit
 from threadkeep.enrich.material import Material

@@ -15,7 +15,7 @@ from typing import Any, Self
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.hostile_protocol import Target, serve  # noqa: E402
+from tests.faults.hostile_protocol import Target, one_field_will_do, serve  # noqa: E402
 from threadkeep.base.checks import sqlite_problems  # noqa: E402
 from threadkeep.errors import Conflict, NotFound  # noqa: E402
 from threadkeep.home import Home  # noqa: E402
@@ -82,6 +82,10 @@ FIELDS = ("cwd", "gitBranch", "slug", "version", "uuid", "timestamp", "type")
 
 
 def texts(agents: Agents, value: str) -> Iterator[Any]:
+    if one_field_will_do(value):
+        (line,) = agents.put(CLAUDE, said(value))
+        yield json.loads(line)["message"]["content"]
+        return
     title = {"type": "custom-title", "customTitle": value}
     fields = FIELDS if len(value) < BIG else ()
     about = [said("x", **{name: value}) for name in fields]

@@ -97,6 +97,7 @@ def _refused(action: Callable[[], object]) -> str:
     """Give the class of the error that an action meets while no file may grow, if any."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    sys.dont_write_bytecode = True  # compiled modules would be cut off at the limit
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
         action()

@@ -52,6 +52,7 @@ def fill(home: Home) -> None:
     with home.observations() as observations:
         largest = home.knowledge_path().stat().st_size
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        sys.dont_write_bytecode = True  # compiled modules would be cut off at the limit
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest // 2, hard))
         try:
             observations.collect()

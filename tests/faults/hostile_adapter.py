@@ -8,7 +8,7 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.hostile_protocol import Target, serve  # noqa: E402
+from tests.faults.hostile_protocol import Target, one_field_will_do, serve  # noqa: E402
 from threadkeep.chat.records import Session  # noqa: E402
 from threadkeep.chat.store import ChatStore  # noqa: E402
 
@@ -32,6 +32,11 @@ def streamed(store: ChatStore, session: Session, *chunks: dict[str, Any]) -> lis
 
 
 def texts(store: ChatStore, value: str) -> Iterator[Any]:
+    if one_field_will_do(value):
+        session = new_session(store)
+        store.say(session, value)
+        yield store.ui_messages(session)[-1]["parts"][0]["text"]
+        return
     session = new_session(store, title=value, workspace_root=value)
     yield session.title
     yield session.workspace_root

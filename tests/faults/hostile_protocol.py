@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tests.faults.protocol import bugs_reported
+from tests.lengths import AT_LENGTH
 from threadkeep.errors import ThreadkeepError
 
 S = TypeVar("S")
@@ -34,6 +35,14 @@ class Target(NamedTuple, Generic[S]):
     """The store's own check."""
     clear: Callable[[S], None]
     """Make the store empty again, for the next value."""
+
+
+_HUGE = 500_000
+
+
+def one_field_will_do(value: str) -> bool:
+    """Say whether a text is so large that it goes through one field only, but for the long form."""
+    return len(value) >= _HUGE and not AT_LENGTH
 
 
 def serve(target: Target[S]) -> None:

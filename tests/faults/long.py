@@ -1,6 +1,7 @@
 """The long form of the fault tests: `python -m tests.faults.long [--only kill9,state] [--list]`.
 
-Prints one line per run; ends with 1 if any failed. Takes about three hours on two cores.
+Prints one line per run; ends with 1 if any failed. Takes more than three hours on two cores.
+The last run is that of all tests at full length (tests/lengths.py).
 The runs of the session store begin with `state-`, those of the mailbox with `mail-`, those of the
 knowledge store with `knowledge-`, those of capture with `capture-`, that of `serve` with `serve`,
 the others are the chat store's.
@@ -9,6 +10,7 @@ the others are the chat store's.
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +21,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
+os.environ["THREADKEEP_LONG"] = "1"  # here nothing is left out, nor in any program started here
 
 from tests.faults import tools  # noqa: E402
 from tests.faults.capture_kills import capture_under_kills  # noqa: E402
@@ -217,12 +220,26 @@ def serve_kills(folder: Path, seed: int) -> tuple[bool, str]:
         return False, traceback.format_exc()
 
 
+def all_tests(folder: Path, _: int) -> tuple[bool, str]:
+    """Run every test at full length."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--basetemp={folder / 'tests'}"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    facts = done.stdout.strip().rpartition("\n")[2]
+    return done.returncode == 0, facts if done.returncode == 0 else done.stdout
+
+
 # What needs none of the tools, by the word that chooses it.
 OWN: dict[str, Callable[[Path, int], tuple[bool, str]]] = {
     "race, cancel against fire": race,
     "mail-exchange under kills": exchange,
     "capture-home under kills": capture_kills,
     "serve under kills": serve_kills,
+    "tests at full length": all_tests,
 }
 
 

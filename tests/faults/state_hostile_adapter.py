@@ -9,7 +9,7 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from tests.faults.hostile_protocol import Target, serve  # noqa: E402
+from tests.faults.hostile_protocol import Target, one_field_will_do, serve  # noqa: E402
 from threadkeep.state.session_db import SessionDB  # noqa: E402
 
 TEXTS = ("content", "tool_name", "tool_call_id", "finish_reason", "reasoning")
@@ -25,6 +25,11 @@ def last(db: SessionDB, session: str) -> dict[str, Any]:
 
 
 def texts(db: SessionDB, value: str) -> Iterator[Any]:
+    if one_field_will_do(value):
+        db.create_session("t", "cli")
+        db.append_message("t", "user", value)
+        yield last(db, "t")["content"]
+        return
     db.create_session("s", value, value, {"v": value}, value, value)
     session = db.get_session("s") or {}
     yield from (session[field] for field in ("source", "model", "system_prompt", "user_id"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.conftest import at_length
+from tests.lengths import at_length
 from tests.support.mutation import flip_bits, replace_bytes
 from tests.support.user_homes import (
     archived,

@@ -18,6 +18,7 @@ import pytest
 
 from tests.collect.recorders import ANSWER_SECONDS
 from tests.faults.collect_world import AT, SESSION, World, begin, end
+from tests.lengths import at_length
 from threadkeep.collect.client import Client
 from threadkeep.collect.protocol import GetStatus, Status
 from threadkeep.home.observing import socket_path
@@ -83,7 +84,7 @@ def test_what_was_answered_after_is_stored_though_the_server_is_killed(world: Wo
 def test_half_a_report_is_never_taken_whoever_is_killed(world: World) -> None:
     rng = random.Random(8)
     safe = 0
-    for turn in range(8):
+    for turn in range(at_length(8, 4)):
         with program("collect_programs.py", "report", str(world.folder)) as child:
             for number in lines(child):
                 safe = max(safe, int(number))
@@ -100,7 +101,7 @@ def test_half_a_report_is_never_taken_whoever_is_killed(world: World) -> None:
 
 
 def test_three_collectors_and_many_shells_at_once_store_each_command_once(world: World) -> None:
-    shells, each = 6, 200
+    shells, each = 6, at_length(200, 80)
 
     def shell(pid: int) -> None:
         for seq in range(each):

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import at_length, examples
 from tests.faults.collect_world import (
     AT,
     SESSION,
@@ -25,6 +24,7 @@ from tests.faults.collect_world import (
     shell_line,
     visit_line,
 )
+from tests.lengths import at_length, examples
 from threadkeep.base import spool as spool_module
 from threadkeep.base.spool import Spool
 from threadkeep.collect.backend import Backend

@@ -6,18 +6,21 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.collect.terminals import World, make_world
+from tests.lengths import at_length
 from threadkeep import Home
 from threadkeep.base.spool import Spool
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 CHILD = Path(__file__).resolve().parent / "collect_child.py"
-COMMANDS = 10_000
+COMMANDS = at_length(10_000, 2_500)
+KILLS = 3
 TYPED_AHEAD = 50
 
 
@@ -37,7 +40,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         while child := self._begin():
             assert child.stdout is not None
-            for _ in range(self._rng.randrange(1, 120)):
+            for _ in range(self._rng.randrange(1, at_length(120, 20))):
                 if not child.stdout.readline():
                     break
             child.kill()
@@ -63,15 +66,18 @@ class Killer(threading.Thread):
         self.join()
 
 
-def type_all(world: World, shell: str, count: int) -> None:
-    """Type numbered commands, some ahead of the prompt; some of them fail, some are many lines."""
+def type_until(world: World, shell: str, enough: Callable[[int], bool]) -> int:
+    """Type numbered commands, some ahead of the prompt and some that fail; give how many."""
+    typed = 0
     with world.shell(shell) as terminal:
-        for first in range(0, count, TYPED_AHEAD):
-            numbers = range(first, min(first + TYPED_AHEAD, count))
+        while not enough(typed):
+            numbers = range(typed, typed + TYPED_AHEAD)
             terminal.type("".join(f": n{number}; (( {number} % 3 ))\r" for number in numbers))
             for _ in numbers:
                 terminal.prompt()
+            typed += TYPED_AHEAD
         terminal.run(": last")
+    return typed
 
 
 @pytest.mark.parametrize("shell", ["zsh", "bash"])
@@ -83,7 +89,7 @@ def test_every_command_is_stored_once_whoever_is_killed(tmp_path: Path, shell: s
     (home / "spool").symlink_to(world.spool)
     killer = Killer(home, seed=601)
     killer.start()
-    type_all(world, shell, COMMANDS)
+    typed = type_until(world, shell, lambda count: count >= COMMANDS and killer.kills >= KILLS)
     killer.stop()
     with Home(home, environ={}).observations() as observations:
         observations.collect()
@@ -91,11 +97,11 @@ def test_every_command_is_stored_once_whoever_is_killed(tmp_path: Path, shell: s
             rows = tx.execute("SELECT command, exit_code FROM events").fetchall()
             tickets = tx.execute("SELECT count(*) FROM enrichment_queue").fetchone()
     assert killer.ended == [], "a collector ended by itself"
-    assert killer.kills >= 3
+    assert killer.kills >= KILLS
     stored = Counter(command for command, _ in rows)
-    wanted = [f": n{number}; (( {number} % 3 ))" for number in range(COMMANDS)]
+    wanted = [f": n{number}; (( {number} % 3 ))" for number in range(typed)]
     assert stored == Counter([*wanted, ": last"])
     codes = dict(rows)
     assert all(codes[text] == int(n % 3 == 0) for n, text in enumerate(wanted))
-    assert tickets == (COMMANDS + 1,)
+    assert tickets == (typed + 1,)
     assert not [path for path in Spool(world.spool).waiting() if path.name.endswith(".jsonl")]

@@ -120,11 +120,14 @@ def run(what: Run, work: Path) -> Outcome:
     bugs = work / "bugs.txt"
     program = str(tools_folder() / f"{what.tool}.py")
     arguments = [word.replace("{work}", str(work)) for word in what.arguments]
+    environ = {**os.environ, BUGS: str(bugs), "TMPDIR": str(work)}
+    if "--rlimit" in arguments:  # compiled modules would be cut off at the limit
+        environ["PYTHONDONTWRITEBYTECODE"] = "1"
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, program, *arguments],
         cwd=work,
-        env={**os.environ, BUGS: str(bugs), "TMPDIR": str(work)},
+        env=environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -280,4 +283,5 @@ def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -
 def hostile(store: Store = CHAT) -> Run:
     """Give every kind of bad input to every kind of field."""
     command = adapter(store.hostile, "--db {db} --root {root}")
-    return Run(f"{store.prefix}hostile", "hostile", ("--adapter", command))
+    # After so many seconds it counts as hanging, on however busy a machine.
+    return Run(f"{store.prefix}hostile", "hostile", ("--timeout", "120", "--adapter", command))

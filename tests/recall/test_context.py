@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.recall.fence import (
     NAME,
     Item,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.remembered import Machine
 from tests.support.user_homes import open_history, settle
 from threadkeep.knowledge.observed import GitState

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.recall.test_finding import NODE, SESSION, event
 from tests.support.knowledge import NOW, do
 from tests.support.toy_sources import line

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.knowledge import ask, do
 from tests.support.remembered import START, Machine, ms
 from threadkeep.errors import Invalid

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.conftest import at_length
+from tests.lengths import at_length
 from tests.redact.clean import from_transcripts, synthetic
 from threadkeep.redact import Redactor
 

@@ -3,18 +3,24 @@
 import http.client
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.conftest import REPO
 from threadkeep.base import json
+from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
-from threadkeep.home.web_token import read_token
+from threadkeep.home.serving import Bell
+from threadkeep.home.web_token import one_time_link, read_token
+from threadkeep.web.part import Door
 
 PATIENCE = 60.0
 
@@ -32,6 +38,7 @@ class Served:
             env=os.environ | {"PYTHONPATH": str(REPO / "src")},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            umask=0,  # whatever is private is so by itself
         )
         assert self.process.stdout is not None
         told = json.decode(self.process.stdout.readline())["told"]
@@ -89,6 +96,37 @@ def test_a_process_answers_when_somebody_connects(served: Served) -> None:
     assert len(served.workers()) == 1
     assert served.ask("/")[0] == 401
     assert served.ask("/", authorization=f"Bearer {served.token}", accept="text/html")[0] == 200
+
+
+def test_nobody_else_can_read_a_file_or_see_the_token(served: Served) -> None:
+    home = Home(served.folder)
+    link = urlsplit(one_time_link(home, ""))
+    assert served.ask(f"{link.path}?{link.query}")[0] == 303
+    assert [path for path in served.folder.rglob("*") if path.lstat().st_mode & 0o077] == []
+    for pid in (served.process.pid, *served.workers()):
+        assert served.token not in words(pid)
+        assert served.token not in Path(f"/proc/{pid}/environ").read_text()
+
+
+def test_a_process_that_is_killed_is_followed_by_another(served: Served) -> None:
+    served.ask("/alive")
+    (worker,) = served.workers()
+    watched = os.pidfd_open(worker)
+    os.kill(worker, signal.SIGKILL)
+    ended(watched)
+    assert served.ask("/alive") == (204, b"")
+    assert worker not in served.workers()
+
+
+def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[web\n")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        door = Door(Home(tmp_path), listener, None)
+        with (
+            socket.create_connection(listener.getsockname()),
+            pytest.raises(ThreadkeepError, match=r"ended with 1: .*config\.toml is not TOML"),
+        ):
+            door.answer(Bell(threading.Event()))
 
 
 def test_every_rule_for_a_server_on_loopback_holds(served: Served, shared_data: Path) -> None:

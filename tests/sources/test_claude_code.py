@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.errors import Invalid
 from threadkeep.sources.claude_code import SOURCE
 from threadkeep.sources.claude_usage import keep_larger

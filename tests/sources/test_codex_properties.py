@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.sources.codex_support import HOME, Fed, fed_from, log_of, read
 from threadkeep.sources.codex import SOURCE
 from threadkeep.sources.codex_index import SOURCE as INDEX

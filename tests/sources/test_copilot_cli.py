@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.sources.copilot_cli import SOURCE
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import (

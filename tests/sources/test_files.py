@@ -8,7 +8,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.sources import files
 from threadkeep.sources.files import LogFile, Piece

@@ -18,7 +18,7 @@ from threadkeep.cli.app import cli
 from threadkeep.home import Home
 from threadkeep.home.web_place import address_of
 from threadkeep.home.web_token import make_token, one_time_link
-from threadkeep.web.worker import make_server, serve
+from threadkeep.web.worker import Server
 
 
 class Answer(NamedTuple):
@@ -47,7 +47,7 @@ class Site:
         self._listener = self._bind()
         self.url = address_of(self.home.config.web, self._listener)
         self.port: int = self._listener.getsockname()[1]
-        self._server = make_server(self.home, self._listener, None)
+        self._server = Server(self.home, self._listener, None)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -58,14 +58,14 @@ class Site:
         return found
 
     def _run(self) -> None:
-        asyncio.run(serve(self._server, self._listener, 3600.0))
+        asyncio.run(self._server.serve(3600.0))
 
     @property
     def server(self) -> uvicorn.Server:
-        return self._server
+        return self._server.running
 
     def close(self) -> None:
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join(20)
         self._listener.close()
         assert not self._thread.is_alive()

@@ -26,7 +26,7 @@ _FLAGS: Final = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 def make_secret(path: Path) -> str:
     """Give the secret of a file; it is made the first time, readable by its owner alone."""
     make_private_dir(path.parent)
-    if not os.path.lexists(path):  # noqa: PTH110  (a link that leads nowhere is there, too)
+    if not os.path.lexists(path):
         # The file has its name when all of it is there: who comes at the same time reads it whole.
         create_private_file(path, lambda spare: _put(spare, secrets.token_urlsafe(32) + "\n"))
     return read_secret(path)
@@ -66,7 +66,7 @@ class SecretFile:
     def current(self) -> str | None:
         """Give the secret; None while there is none, or others may read it."""
         try:
-            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116  (as everywhere here)
+            found = os.stat(self._path, follow_symlinks=False)
         except OSError:
             self._seen, self._secret = (), None
             return None

@@ -1,17 +1,16 @@
 """Browse: the captured history as surfaces show it, read and never written."""
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, timedelta, tzinfo
-from typing import Any, Final, Self, TypeVar
-
-import msgspec
+from typing import Final, Self
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.sqlite import Database, Tx
-from threadkeep.browse import details, listing, remembered, usages
+from threadkeep.browse import counting, details, listing, remembered, usages
+from threadkeep.browse.counting import Counted
 from threadkeep.browse.dates import day_of, start_of
+from threadkeep.browse.kept import Kept
 from threadkeep.browse.listing import Around, Matches
 from threadkeep.browse.outlines import Outline, Prompt, read_outline, read_prompts
 from threadkeep.browse.records import (
@@ -31,7 +30,7 @@ from threadkeep.browse.records import (
     Window,
 )
 from threadkeep.browse.sums import tokens_of
-from threadkeep.browse.windows import find_in, position_in, read_window, span
+from threadkeep.browse.windows import find_in, position_in, read_texts, read_window, span
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.lessons import Lesson, list_lessons
@@ -40,36 +39,11 @@ from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.records import Source
 
 EVERYTHING: Final = Query()
-_KEPT: Final = 32  # answers of each kind that are remembered
 # Entries of a session whose prompts are all read to show one window; of 10,000 that takes 50 ms.
 _READ_WHOLE: Final = 2_000
+_MOST_TEXT: Final = 16_000_000  # characters of a session that are kept to be searched again
 _MOST_NEW: Final = 10_000  # entries that one look at what is new goes through
 _SHOWN_TODAY: Final = 20
-
-T = TypeVar("T")
-
-
-class Kept:
-    """Remembers the latest answers, for readers in several threads."""
-
-    def __init__(self, size: int = _KEPT) -> None:
-        self._size = size
-        self._guard = threading.Lock()
-        self._values: dict[Any, Any] = {}
-
-    def get(self, key: object, make: Callable[[], T]) -> T:
-        """Give what is remembered under a key, or make it."""
-        with self._guard:
-            if key in self._values:
-                value: T = self._values.pop(key)
-                self._values[key] = value
-                return value
-        made = make()
-        with self._guard:
-            self._values[key] = made
-            while len(self._values) > self._size:
-                del self._values[next(iter(self._values))]
-        return made
 
 
 class Browse:
@@ -88,6 +62,8 @@ class Browse:
         self.clock = clock
         self._outlines = Kept(8)
         self._prompts = Kept(8)
+        self._texts = Kept(1)
+        self._found = Kept(6)  # of a common word up to 200,000 sessions
         self._answers = Kept()
 
     @property
@@ -122,24 +98,24 @@ class Browse:
 
     def count(self, query: Query = EVERYTHING) -> int | None:
         """Count the sessions that a query means; None where that would take long."""
-        with self._reading() as around:
-            if "tk_sessions" not in around.tables:
-                return 0
-            return listing.count_of(around, query, self._matches(around, query))
+        return self._counted(query).sessions
 
     def facets(self, query: Query = EVERYTHING) -> dict[str, list[tuple[str, int]]]:
         """Count the sessions of a query by agent, project, model and branch."""
+        return self._counted(query).facets
+
+    def _counted(self, query: Query) -> Counted:
         changes = self.database.changes()
         with self._reading() as around:
             if "tk_sessions" not in around.tables:
-                return {}
-
-            def make() -> dict[str, list[tuple[str, int]]]:
-                return listing.facets_of(around, query, self._matches(around, query))
-
+                return Counted(0, {})
             # What is live depends on the time as well.
             moment = around.now // 60_000 if "live" in query.marks else 0
-            return self._answers.get(("facets", query, changes, moment), make)
+            return self._answers.latest(
+                ("counted", query),
+                (changes, moment),
+                lambda: counting.count(around, query, self._matches(around, query)),
+            )
 
     def _matches(self, around: Around, query: Query, *, deep: bool = False) -> Matches | None:
         """Find the words of a query; `deep` goes through more of what has a common word."""
@@ -149,7 +125,7 @@ class Browse:
         def make() -> Matches:
             return listing.find_matches(around.tx, around.tables, query.words, deep=deep)
 
-        return self._answers.get(("matches", query.words, deep, _mark(around.tx)), make)
+        return self._found.latest((query.words, deep), _mark(around.tx), make)
 
     # ------------------------------------------------------------------ one session
 
@@ -187,8 +163,28 @@ class Browse:
         """Find words in one session, in its order; any text may be looked for."""
         with self._reading() as around:
             found = details.find(self.store.context, around.tx, around.tables, ref)
+            if not words.split() or limit < 1:
+                return []
             outline = self._outline(around, found)
-            return find_in(around.tx, self.sources, found, outline, words, limit)
+            texts = self._texts_of(around, found, outline)
+            return find_in(around.tx, found, outline, texts, words, limit)
+
+    def _texts_of(self, around: Around, session: Session, outline: Outline) -> Iterable[str]:
+        """Give the texts of a session; who types what to find asks for them at every letter."""
+
+        def make() -> tuple[str, ...] | None:
+            texts, size = [], 0
+            for text in read_texts(ArchivedEntries(around.tx, self.sources), outline):
+                texts.append(text)
+                size += len(text)
+                if size > _MOST_TEXT:
+                    return None
+            return tuple(texts)
+
+        kept = self._texts.get(self._version(around, session), make)
+        if kept is not None:
+            return kept
+        return read_texts(ArchivedEntries(around.tx, self.sources), outline)
 
     def _outline(self, around: Around, session: Session) -> Outline:
         key = self._version(around, session)
@@ -203,7 +199,8 @@ class Browse:
 
     def _version(self, around: Around, session: Session) -> tuple[object, ...]:
         """Name the state of a session: an entry that comes or changes has a new number."""
-        return session.id, session.entries, session.ended_at, _mark(around.tx)
+        newest = around.tx.value("browse_newest_of", {"session": session.id})
+        return session.id, session.entries, session.ended_at, newest
 
     # ------------------------------------------------------------------ what is new
 
@@ -224,29 +221,24 @@ class Browse:
 
     def usage(self, query: Query = EVERYTHING, *, zone: tzinfo | None = None) -> UsageReport:
         """Sum up tokens and cost of a query's sessions, subagents included."""
-        return self._summed("usage", query, zone or self.zone, usages.report)
+        changes = self.database.changes()
+        within = zone or self.zone
+        with self._reading() as around:
+
+            def make() -> UsageReport:
+                if "tk_usage" not in around.tables:
+                    return usages.report(usages.NOTHING)
+                found = self._matches(around, query)
+                return usages.report(usages.read_spent(around, query, found, within))
+
+            return self._answers.latest(("usage", query, str(within)), changes, make)
 
     def activity(self, query: Query = EVERYTHING, days: int = 365) -> dict[str, int]:
         """Give the tokens of each of the last days that has some."""
         today = day_of(self.clock(), self.zone)
-        first = start_of(today - timedelta(days=max(0, days - 1)), self.zone)
-        since = first if query.since is None else max(first, query.since)
-        within = msgspec.structs.replace(query, since=since)
-        return self._summed("days", within, self.zone, usages.by_day)
-
-    def _summed(
-        self, kind: str, query: Query, zone: tzinfo, make: Callable[[usages.Spending], T]
-    ) -> T:
-        changes = self.database.changes()
-        with self._reading() as around:
-
-            def read() -> T:
-                if "tk_usage" not in around.tables:
-                    return make(usages.NOTHING)
-                found = self._matches(around, query)
-                return make(usages.read_spent(around, query, found, zone))
-
-            return self._answers.get((kind, query, str(zone), changes), read)
+        first = (today - timedelta(days=max(0, days - 1))).isoformat()
+        # All days, though some are not asked for: it is what the sums beside it are made of.
+        return {day: n for day, n in usages.by_day(self.usage(query)).items() if day >= first}
 
     def blocks_report(
         self, query: Query = EVERYTHING, now: int | None = None
@@ -257,6 +249,14 @@ class Browse:
                 return []
             found = self._matches(around, query)
             return usages.read_blocks(around, query, found, around.now if now is None else now)
+
+    def block_now(self, query: Query = EVERYTHING, now: int | None = None) -> BillingBlock | None:
+        """Give the five-hour block that runs now; None if nothing was answered for so long."""
+        with self._reading() as around:
+            if "tk_usage" not in around.tables:
+                return None
+            found = self._matches(around, query)
+            return usages.read_active(around, query, found, around.now if now is None else now)
 
     def today(self, now: int | None = None) -> Today:
         """Tell what happened since midnight, what is live, and what was last."""
@@ -319,8 +319,8 @@ class Browse:
         with self._reading() as around:
             if "tk_sessions" not in around.tables:
                 return []
-            return self._answers.get(
-                ("projects", changes), lambda: remembered.list_projects(around.tx)
+            return self._answers.latest(
+                "projects", changes, lambda: remembered.list_projects(around.tx)
             )
 
     # ------------------------------------------------------------------ the end
@@ -353,7 +353,7 @@ def _today(around: Around, since: int) -> Today:
     live = listing.list_page(around, Query(marks=("live",)), None, None, _SHOWN_TODAY)
     recent = listing.list_page(around, EVERYTHING, None, None, _SHOWN_TODAY)
     return Today(
-        sessions=listing.count_of(around, day, None) or 0,
+        sessions=counting.count(around, day, None).sessions or 0,
         tokens=tokens_of(spent),
         cost=spent.cost,
         live=live.items,

@@ -1,7 +1,7 @@
 """Lists of sessions, page by page, with what each took and where the words of the query stand."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -9,12 +9,9 @@ from threadkeep.base.fts import literal_terms, match_query, snippet
 from threadkeep.base.sqlite import Tx
 from threadkeep.browse.records import Bound, Listed, Query, SessionPage, Sum
 from threadkeep.browse.selecting import (
-    COLUMNS,
     LIVE_MS,
     Cursor,
     Where,
-    count_sql,
-    facet_sql,
     like,
     read_cursor,
     read_page,
@@ -27,11 +24,10 @@ from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
 
 MOST_ON_A_PAGE: Final = 500
 # Entries with a word, the newest: for a first page, made while somebody types, and for all others.
-_MATCHES: Final = 15_000
+_MATCHES: Final = 10_000
 _MOST_MATCHES: Final = 200_000
 _CHUNK: Final = 250
-_MOST_LOOKED_AT: Final = 5_000  # sessions in one call, where each must be summed up
-_FACET_VALUES: Final = 20
+_MOST_LOOKED_AT: Final = 2_000  # sessions in one call, where each must be summed up: 50 ms
 _SNIPPET: Final = 160
 _SUMMED: Final = frozenset(("cost", "tokens"))
 
@@ -72,23 +68,27 @@ def cursor_of(session: Session) -> Cursor:
 
 def find_matches(tx: Tx, tables: set[str], words: str, *, deep: bool) -> Matches:
     """Find the sessions in which words occur, in what was said or done or in the title."""
-    found = dict.fromkeys(_titled(tx, literal_terms(words)), 0)
+    most = _MOST_MATCHES if deep else _MATCHES
+    titled = _titled(tx, literal_terms(words), most)
+    found = dict.fromkeys(titled, 0)
     match = match_query(words)
     if match is None or "tk_entry_words" not in tables:
-        return Matches(found, whole=True)
-    most = _MOST_MATCHES if deep else _MATCHES
+        return Matches(found, whole=len(titled) < most)
     rows = tx.all("browse_matches", {"match": match, "limit": most})
     found.update((session, entry) for session, entry, _ in rows)
-    return Matches(found, whole=sum(row[2] for row in rows) < most)
+    return Matches(found, whole=max(len(titled), sum(row[2] for row in rows)) < most)
 
 
-def _titled(tx: Tx, terms: Sequence[str]) -> list[int]:
+def _titled(tx: Tx, terms: Sequence[str], most: int) -> list[int]:
     if not terms:
         return []
     conditions = " AND ".join(f"title LIKE :t{n} ESCAPE '\\'" for n in range(len(terms)))
-    sql = f"SELECT id FROM tk_sessions WHERE title <> '' AND {conditions}"  # noqa: S608
+    sql = (
+        f"SELECT id FROM tk_sessions WHERE title <> '' AND {conditions}"  # noqa: S608
+        " ORDER BY ended_at DESC, id DESC LIMIT :most"
+    )
     values = {f"t{n}": f"%{like(term)}%" for n, term in enumerate(terms)}
-    return [row[0] for row in tx.execute(sql, values)]
+    return [row[0] for row in tx.execute(sql, {**values, "most": most})]
 
 
 def _snippets(
@@ -119,7 +119,7 @@ def list_page(
     """Give one page of the sessions that a query means, the latest first."""
     size = max(1, min(limit, MOST_ON_A_PAGE))
     cursor = None if after is None else read_cursor(after)
-    chosen = _where(around, query, matches)
+    chosen = chosen_by(around, query, matches)
     kept, following = _walk(around.tx, query, chosen, cursor, size)
     snippets = {} if matches is None else _snippets(around, kept, query.words, matches)
     if following is None and kept and matches is not None and not matches.whole and after is None:
@@ -128,7 +128,8 @@ def list_page(
     return SessionPage(tuple(items), None if following is None else following.text())
 
 
-def _where(around: Around, query: Query, matches: Matches | None) -> Where:
+def chosen_by(around: Around, query: Query, matches: Matches | None) -> Where:
+    """Give the conditions that a query means."""
     found = None if matches is None else sorted(matches.sessions)
     return where(around.tx, query, around.tables, around.now, found)
 
@@ -205,30 +206,3 @@ def _children(tx: Tx, sessions: Sequence[Session]) -> dict[tuple[str, str], int]
     values = {"ids": msgspec.json.encode([one.session_id for one in sessions]).decode()}
     rows = tx.all("browse_children", values)
     return {(harness, parent): count for harness, parent, count in rows}
-
-
-# ---------------------------------------------------------------------- counts
-
-
-def count_of(around: Around, query: Query, matches: Matches | None) -> int | None:
-    """Count what a query means; None where very much would have to be looked at."""
-    if is_slow(query) or (matches is not None and not matches.whole):
-        return None
-    chosen = _where(around, query, matches)
-    return int(around.tx.execute(count_sql(chosen), chosen.params).fetchone()[0])
-
-
-def facets_of(
-    around: Around, query: Query, matches: Matches | None
-) -> dict[str, list[tuple[str, int]]]:
-    """Count what a query means by agent, project, model and branch, the most frequent first.
-
-    A key's own filter does not count for it, so that another value can be chosen; nor do bounds
-    of cost and tokens.
-    """
-    chosen = _where(around, query, matches)
-    values: dict[str, Any] = {**chosen.params, "limit": _FACET_VALUES}
-    return {
-        key: [(row[0], row[1]) for row in around.tx.execute(facet_sql(chosen, key), values)]
-        for key in COLUMNS
-    }

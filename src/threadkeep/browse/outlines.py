@@ -44,6 +44,11 @@ class Outline(msgspec.Struct, frozen=True):
         """Give the entries from a position up to another."""
         return [to_entry(row) for row in self.rows[start:end]]
 
+    def number(self, position: int) -> int:
+        """Give the number of the entry at a position."""
+        number: int = self.rows[position][_ID]
+        return number
+
     def numbers(self) -> list[int]:
         """Give the numbers of all entries, by which the index knows them."""
         return [row[_ID] for row in self.rows]

@@ -108,10 +108,8 @@ def where(
     parts = [("", _shown(query, everything=everything))]
     if "agentic_sessions" in tables:
         parts.append((PROBE, _NO_PROBE))
-    for key in NAMED:
-        wanted = getattr(query, key)
-        if wanted:
-            parts.append((key, _named(tx, query, key, wanted, params)))
+    asked = [key for key in NAMED if getattr(query, key)]
+    parts += [(key, _named(key, meant_by(tx, query, key), params)) for key in asked]
     for number, (key, value) in enumerate(query.without):
         found = _values(tx, query, key, [value])
         if found:
@@ -138,21 +136,34 @@ def _shown(query: Query, *, everything: bool) -> str:
 _MARKED: Final = {"subagent": "is_subagent", "hidden": "hidden"}
 
 
-def _named(tx: Tx, query: Query, key: str, wanted: Sequence[str], params: dict[str, Any]) -> str:
-    folders = [one for one in wanted if key == "project" and one.startswith("/")]
-    names = [one.rstrip("/").rpartition("/")[2] if key == "project" else one for one in wanted]
-    named = [name for name, one in zip(names, wanted, strict=True) if one not in folders]
-    values = _values(tx, query, key, named)  # of `owner/name` the name
+class Meant(NamedTuple):
+    """What a query says of one key: values that occur, or folders with all below them."""
+
+    values: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+
+
+def meant_by(tx: Tx, query: Query, key: str) -> Meant:
+    """Find the values that are meant by what a query says of a key."""
+    wanted: Sequence[str] = getattr(query, key)
+    if key != "project":
+        return Meant(tuple(_values(tx, query, key, wanted)))
+    folders = [one.rstrip("/") or "/" for one in wanted if one.startswith("/")]
+    # of `owner/name` the name
+    named = [one.rstrip("/").rpartition("/")[2] for one in wanted if not one.startswith("/")]
+    return Meant(tuple(_values(tx, query, key, named)), tuple(folders))
+
+
+def _named(key: str, meant: Meant, params: dict[str, Any]) -> str:
     column = f"s.{COLUMNS[key]}"
     choices = []
-    if len(values) == 1:
-        params[key] = values[0]
+    if len(meant.values) == 1:
+        params[key] = meant.values[0]
         choices.append(f"{column} = :{key}")
-    elif values:
-        params[key] = _json(values)
+    elif meant.values:
+        params[key] = _json(meant.values)
         choices.append(_one_of(f"+{column}", key))
-    for number, folder in enumerate(folders):
-        place = folder.rstrip("/") or "/"
+    for number, place in enumerate(meant.folders):
         params[f"in{number}"] = place
         params[f"below{number}"] = f"{like(place.rstrip('/'))}/%"
         choices.append(f"(s.cwd = :in{number} OR s.cwd LIKE :below{number} ESCAPE '\\')")
@@ -251,16 +262,11 @@ def read_page(tx: Tx, where_: Where, after: Cursor | None, limit: int) -> list[R
     return rows
 
 
-def count_sql(where_: Where) -> str:
-    """Give the statement that counts all that is meant."""
-    return f"SELECT count(*) FROM tk_sessions AS s WHERE {where_.sql(PROBE)}"  # noqa: S608
-
-
-def facet_sql(where_: Where, key: str) -> str:
-    """Give the statement that counts by one key, whatever the query says of that key."""
-    column = COLUMNS[key]
-    conditions = where_.sql(key, PROBE)
+def groups_sql(where_: Where) -> str:
+    """Give the statement that counts by all keys at once, whatever the query says of them."""
+    columns = "s.harness, s.project, s.cwd, s.model, s.git_branch"
+    conditions = where_.sql(PROBE, *COLUMNS)
     return (
-        f"SELECT s.{column}, count(*) FROM tk_sessions AS s WHERE {conditions}"  # noqa: S608
-        f" AND s.{column} <> '' GROUP BY s.{column} ORDER BY count(*) DESC, s.{column} LIMIT :limit"
+        f"SELECT {columns}, count(*) FROM tk_sessions AS s WHERE {conditions}"  # noqa: S608
+        f" GROUP BY {columns}"
     )

@@ -1,33 +1,48 @@
 """What models' answers took, summed up by day, model, project, agent and hour of the week."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, tzinfo
-from operator import add
+from collections.abc import Iterator
+from datetime import tzinfo
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.browse.blocks import Answer, make_blocks
+from threadkeep.browse.blocks import LENGTH, Answer, make_blocks
 from threadkeep.browse.listing import Around, Matches
 from threadkeep.browse.prices import STEPS, is_priced, step_of
+from threadkeep.browse.quarters import (
+    QUARTER,
+    QUARTERS_OF_DAY,
+    QUARTERS_OF_WEEK,
+    UNKNOWN,
+    by_hour,
+    day_text,
+    local_quarter,
+)
 from threadkeep.browse.records import BillingBlock, Query, Sum, UsageReport
 from threadkeep.browse.selecting import PROBE, resolve, where
 from threadkeep.browse.sums import Adding, pico_of, tokens_of
 
-UNKNOWN: Final = "unknown"
-_QUARTER: Final = 900_000  # no zone is shifted by less than a quarter of an hour
 # An answer may be written down a little after the last entry of its session.
 _SLACK: Final = 3_600_000
 _SIZE: Final = "u.input + u.cache_read + u.cache_write"
 _STEP: Final = (
-    f"CASE WHEN {_SIZE} <= {STEPS[0]} THEN 0 ELSE (SELECT max(column1) FROM"  # noqa: S608
-    f" (VALUES {', '.join(f'({step})' for step in STEPS)}) WHERE column1 < {_SIZE}) END"
+    "CASE "
+    + " ".join(f"WHEN {_SIZE} <= {top} THEN {low}" for low, top in pairwise((0, *STEPS)))
+    + f" ELSE {STEPS[-1]} END"
 )
+_QUARTER: Final = f"u.at / {QUARTER}"
 _SUMS: Final = (
-    "count(*), sum(u.input), sum(u.output), sum(u.cache_read), sum(u.cache_write),"
-    " sum(u.cache_write_1h), sum(u.reasoning)"
+    "count(*) AS answers, sum(u.input) AS input, sum(u.output) AS output,"
+    " sum(u.cache_read) AS cache_read, sum(u.cache_write) AS cache_write,"
+    " sum(u.cache_write_1h) AS cache_write_1h, sum(u.reasoning) AS reasoning"
 )
+_ALL_SUMS: Final = (
+    "sum(answers), sum(input), sum(output), sum(cache_read), sum(cache_write),"
+    " sum(cache_write_1h), sum(reasoning)"
+)
+_TOKENS: Final = "sum(input) + sum(output) + sum(cache_read) + sum(cache_write)"
 
 
 class Spent(NamedTuple):
@@ -54,40 +69,40 @@ NOTHING: Final = Spending([], [[0] * 24 for _ in range(7)])
 def read_spent(around: Around, query: Query, matches: Matches | None, zone: tzinfo) -> Spending:
     """Read what the sessions of a query took, subagents and hidden threads included."""
     conditions, values = _conditions(around, query, matches)
-    sql = (
-        f"SELECT u.harness, u.model, {_STEP}, u.at / {_QUARTER},"  # noqa: S608  (our own names)
-        f" coalesce(nullif(s.project, ''), nullif(s.cwd, ''), '{UNKNOWN}'), {_SUMS}"
+    rows = around.tx.execute(spent_sql(conditions, zone), values).fetchall()
+    models = {row[2] or UNKNOWN for row in rows}
+    kept = _models_kept(models, query)
+    hours = [0] * QUARTERS_OF_WEEK
+    spent = []
+    for is_day, harness, model, step, day, project, quarter, *counts in rows:
+        if (model or UNKNOWN) not in kept:
+            continue
+        if is_day:
+            at = None if quarter is None else quarter * QUARTER
+            pico = pico_of(harness, model, step, at, counts)
+            spent.append(Spent(harness, model or UNKNOWN, project, day_text(day), counts, pico))
+        elif quarter is not None:
+            hours[quarter % QUARTERS_OF_WEEK] += counts[0]
+    return Spending(spent, by_hour(hours))
+
+
+def spent_sql(conditions: str, zone: tzinfo) -> str:
+    """Give the statement that sums up answers: by day and project, then by quarter of the week.
+
+    What is summed up first, by session and quarter, stands in the index in just that order.
+    """
+    local = local_quarter("quarter", zone)
+    return (
+        "WITH sums AS MATERIALIZED ("  # noqa: S608  (our own names)
+        f" SELECT u.harness AS harness, u.model AS model, {_STEP} AS step, {_QUARTER} AS quarter,"
+        f" coalesce(nullif(s.project, ''), nullif(s.cwd, ''), '{UNKNOWN}') AS project, {_SUMS}"
         " FROM tk_sessions AS s CROSS JOIN tk_usage AS u ON u.session = s.id"
-        f" WHERE {conditions} GROUP BY 1, 2, 3, 4, 5"
+        f" WHERE {conditions} GROUP BY s.id, u.harness, u.model, {_QUARTER}, {_STEP})"
+        f" SELECT 1, harness, model, step, ({local}) / {QUARTERS_OF_DAY}, project, min(quarter),"
+        f" {_ALL_SUMS} FROM sums GROUP BY 5, 6, 4, 3, 2 UNION ALL"
+        f" SELECT 0, '', model, 0, NULL, '', ({local}) % {QUARTERS_OF_WEEK}, {_TOKENS},"
+        " 0, 0, 0, 0, 0, 0 FROM sums GROUP BY 7, 3"
     )
-    rows = around.tx.execute(sql, values).fetchall()
-    kept = _models_kept({row[1] or UNKNOWN for row in rows}, query)
-    return _by_days([row for row in rows if (row[1] or UNKNOWN) in kept], zone)
-
-
-def _by_days(rows: Iterable[Sequence[Any]], zone: tzinfo) -> Spending:
-    """Put quarters of an hour together to days of a zone, and find what each group cost."""
-    local = _Local(zone)
-    hours = [[0] * 24 for _ in range(7)]
-    groups: dict[tuple[str, str, int, str, str], tuple[int | None, list[int]]] = {}
-    for harness, model, step, quarter, project, *counts in rows:
-        day, weekday, hour = local.at(quarter)
-        if quarter is not None:
-            hours[weekday][hour] += sum(counts[1:5])
-        key = (harness, model, step, project, day)
-        if key in groups:
-            sums = groups[key][1]
-            sums[:] = map(add, sums, counts)
-        else:
-            groups[key] = (quarter, counts)
-    return Spending([_priced(key, *group) for key, group in groups.items()], hours)
-
-
-def _priced(key: tuple[str, str, int, str, str], quarter: int | None, counts: list[int]) -> Spent:
-    harness, model, step, project, day = key
-    at = None if quarter is None else quarter * _QUARTER
-    pico = pico_of(harness, model, step, at, counts)
-    return Spent(harness, model or UNKNOWN, project, day, counts, pico)
 
 
 def _conditions(
@@ -150,34 +165,10 @@ def _done(sums: dict[str, Adding]) -> dict[str, Sum]:
     )
 
 
-def by_day(spending: Spending) -> dict[str, int]:
+def by_day(report: UsageReport) -> dict[str, int]:
     """Give the tokens of each day that has some."""
-    days: dict[str, int] = defaultdict(int)
-    for one in spending.spent:
-        if one.day != UNKNOWN:
-            days[one.day] += sum(one.counts[1:5])
-    return dict(sorted(days.items()))
-
-
-class _Local:
-    """Tells the day, the weekday and the hour of quarters of an hour; many are asked for again."""
-
-    def __init__(self, zone: tzinfo) -> None:
-        self._zone = zone
-        self._known: dict[int | None, tuple[str, int, int]] = {None: (UNKNOWN, 0, 0)}
-
-    def at(self, quarter: int | None) -> tuple[str, int, int]:
-        """Give the day as text, the weekday from Monday, and the hour."""
-        if quarter not in self._known:
-            self._known[quarter] = self._read(quarter or 0)
-        return self._known[quarter]
-
-    def _read(self, quarter: int) -> tuple[str, int, int]:
-        try:
-            moment = datetime.fromtimestamp(quarter * _QUARTER / 1000, self._zone)
-        except (ValueError, OverflowError, OSError):
-            return (UNKNOWN, 0, 0)
-        return moment.date().isoformat(), moment.weekday(), moment.hour
+    days = report.by_day.items()
+    return {day: sum(map(tokens_of, sums.values())) for day, sums in days if day != UNKNOWN}
 
 
 # ---------------------------------------------------------------------- blocks of five hours
@@ -188,6 +179,24 @@ def read_blocks(
 ) -> list[BillingBlock]:
     """Cut the answers of a query into blocks of five hours."""
     return make_blocks(_answers(around, query, matches), now)
+
+
+def read_active(
+    around: Around, query: Query, matches: Matches | None, now: int
+) -> BillingBlock | None:
+    """Find the block that runs now: look back until it is sure where it began."""
+    length = 2 * LENGTH
+    while True:
+        since = max(now - length, query.since or 0)
+        recent = msgspec.structs.replace(query, since=since)
+        answers = sorted(_answers(around, recent, matches), key=lambda one: one.at)
+        times = [since, *(one.at for one in answers)]
+        # Whatever was before a pause as long as a block has no part in it.
+        paused = any(later - earlier > LENGTH for earlier, later in pairwise(times))
+        if paused or not answers or since == (query.since or 0):
+            blocks = make_blocks(answers, now)
+            return next((one for one in reversed(blocks) if one.active), None)
+        length *= 4
 
 
 def _answers(around: Around, query: Query, matches: Matches | None) -> Iterator[Answer]:

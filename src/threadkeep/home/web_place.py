@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 _FILE: Final = "web.address"
 _NEXT: Final = 10  # ports that are tried where nobody asked for one
-_BACKLOG: Final = 128
+BACKLOG: Final = 128
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_ANYWHERE: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  (compared, not bound)
 
 
 def check_settings(web: WebSettings) -> None:
@@ -44,7 +45,7 @@ def listen(web: WebSettings, *, exactly: bool) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((web.host, port))
-            found.listen(_BACKLOG)
+            found.listen(BACKLOG)
         except OSError as error:
             found.close()
             if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
@@ -58,7 +59,8 @@ def listen(web: WebSettings, *, exactly: bool) -> socket.socket:
 
 def address_of(web: WebSettings, listener: socket.socket) -> str:
     """Give the address of the page."""
-    host = f"[{web.host}]" if ":" in web.host else web.host
+    named = socket.gethostname() if web.host in _ANYWHERE else web.host
+    host = f"[{named}]" if ":" in named else named
     return f"{scheme_of(web)}://{host}:{listener.getsockname()[1]}"
 
 

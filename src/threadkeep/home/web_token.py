@@ -11,6 +11,20 @@ if TYPE_CHECKING:
 
     from threadkeep.home.facade import Home
 
+__all__ = [
+    "COOKIE_SECONDS",
+    "SecretFile",
+    "is_cookie",
+    "is_token",
+    "make_token",
+    "new_cookie",
+    "one_time_link",
+    "read_token",
+    "redeem",
+    "token_path",
+    "watch_token",
+]
+
 _FILE: Final = "web.token"
 _LINK: Final = "link"
 _COOKIE: Final = "cookie"

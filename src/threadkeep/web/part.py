@@ -5,11 +5,15 @@ socket, and ends when nobody has for a while: what nobody looks at costs no memo
 happens to it, capture goes on.
 """
 
+import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -21,8 +25,13 @@ from threadkeep.home.serving import Bell, Part
 from threadkeep.home.web_place import address_of, listen, note_address
 from threadkeep.home.web_token import make_token, one_time_link
 
+PART: Final = "web"
 IDLE_SECONDS: Final = 300.0
 _LEAVE_SECONDS: Final = 2.0
+# Somebody sits in front of a browser and waits.
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 30.0
+_MOST_SAID: Final = 2000
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -36,7 +45,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def web_part(home: Home, listener: socket.socket, db: str | None) -> Part:
     """Give the part that answers at a socket which is bound already."""
-    return Part("web", lambda bell: _answer(home, listener, db, bell))
+    return Part(PART, Door(home, listener, db).answer, _FIRST_PAUSE, _LONGEST_PAUSE)
 
 
 def bound(home: Home, *, exactly: bool) -> tuple[socket.socket, str]:
@@ -54,41 +63,71 @@ def link(home: Home, address: str) -> str:
     return one_time_link(home, address)
 
 
-def _answer(home: Home, listener: socket.socket, db: str | None, bell: Bell) -> None:
+class Door:
+    """Starts the process that answers whenever somebody is at the door and nobody answers."""
+
+    def __init__(self, home: Home, listener: socket.socket, db: str | None) -> None:
+        self._home, self._listener, self._db = home, listener, db
+
+    def answer(self, bell: Bell) -> None:
+        """Wait for somebody, let a process answer, and wait again."""
+        with _ending(bell) as end:
+            while not bell.stop.is_set():
+                select.select([self._listener, end], [], [])
+                if not bell.stop.is_set():
+                    self._serve_once(bell, end)
+
+    def _serve_once(self, bell: Bell, end: socket.socket) -> None:
+        """Let a process answer until it has nothing to do, or it is the end."""
+        order = Order(self._listener.fileno(), named_home(self._home), self._db, IDLE_SECONDS)
+        words = [sys.executable, "-P", "-m", "threadkeep.web.worker"]
+        with subprocess.Popen(  # noqa: S603  (this interpreter and this package)
+            [*words, msgspec.json.encode(order).decode()],
+            stdin=subprocess.PIPE,  # its end is our end
+            stdout=subprocess.PIPE,  # and ours its
+            pass_fds=(order.descriptor,),
+            process_group=0,  # Ctrl-C is for us; it ends as always then
+        ) as process:
+            said = _last_words(process, end)
+            _leave(process)
+        if process.returncode not in {0, -signal.SIGTERM} and not bell.stop.is_set():
+            raise ThreadkeepError(_what_ended(process.returncode, said))
+
+
+@contextmanager
+def _ending(bell: Bell) -> Iterator[socket.socket]:
+    """Give a socket that can be read when it is the end."""
     near, far = socket.socketpair()
+    over = threading.Event()
 
     def ring() -> None:
-        bell.stop.wait()
-        far.close()  # wakes who waits at the other end
+        bell.wait_for(over.is_set)
+        far.close()
 
     threading.Thread(target=ring, name="threadkeep-web-ends", daemon=True).start()
-    with near:
-        while not bell.stop.is_set():
-            select.select([listener, near], [], [])
-            if not bell.stop.is_set():
-                _serve_once(home, listener, db, bell)
+    try:
+        with near:
+            yield near
+    finally:
+        over.set()
+        bell.ring()  # else that thread would wait on, one for each time that this fails
 
 
-def _serve_once(home: Home, listener: socket.socket, db: str | None, bell: Bell) -> None:
-    """Let a process answer until it has nothing to do, or it is the end."""
-    order = Order(listener.fileno(), named_home(home), db, IDLE_SECONDS)
-    words = [sys.executable, "-P", "-m", "threadkeep.web.worker"]
-    with subprocess.Popen(  # noqa: S603  (this interpreter and this package)
-        [*words, msgspec.json.encode(order).decode()],
-        stdin=subprocess.PIPE,  # its end is our end
-        pass_fds=(order.descriptor,),
-    ) as process:
-        threading.Thread(target=_tell_end, args=(process, bell), daemon=True).start()
-        bell.wait_for(lambda: process.poll() is not None)
-        if process.poll() is None:
-            _leave(process)
-    if process.returncode not in {0, -15} and not bell.stop.is_set():
-        raise ThreadkeepError(f"the web server's process ended with {process.returncode}")
+def _last_words(process: "subprocess.Popen[bytes]", end: socket.socket) -> str:
+    """Wait until a process ends, or it is the end; give what it said at last."""
+    assert process.stdout is not None  # noqa: S101  (it is a pipe)
+    said, speaks = b"", process.stdout.fileno()
+    while end.fileno() not in select.select([speaks, end.fileno()], [], [])[0]:
+        piece = os.read(speaks, _MOST_SAID)
+        if not piece:
+            break
+        said = (said + piece)[-_MOST_SAID:]
+    return said.decode("utf-8", "replace").strip()
 
 
-def _tell_end(process: "subprocess.Popen[bytes]", bell: Bell) -> None:
-    process.wait()
-    bell.ring()
+def _what_ended(code: int, said: str) -> str:
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
+    return f"the web server's process {how}" + (f": {said}" if said else "")
 
 
 def _leave(process: "subprocess.Popen[bytes]") -> None:

@@ -46,6 +46,10 @@ class Stores:
         except ReadOnly:
             return self.home.memory(self.db, read_only=True)
 
+    def archive(self) -> History:
+        """Give the captured history, to read it."""
+        return self._once("archive", lambda: self.home.history(self.db, read_only=True))
+
     def history(self) -> History:
         """Give the captured history, to change it."""
         return self._once("history", lambda: self.home.history(self.db, must_exist=True))

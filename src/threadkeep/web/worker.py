@@ -14,18 +14,19 @@ import uvicorn
 
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
-from threadkeep.home.web_place import scheme_of
+from threadkeep.home.web_place import BACKLOG, scheme_of
 from threadkeep.home.web_token import make_token
 from threadkeep.web.app import make_app
 from threadkeep.web.connections import Room
 from threadkeep.web.guard import Place, place_of
-from threadkeep.web.part import BACKLOG, Order
+from threadkeep.web.part import Order
 
 _HEADER_BYTES: Final = 64 * 1024
 _LOOK_SECONDS: Final = 0.25
-_FINISH_SECONDS: Final = 0.5  # for answers that are on their way when it is the end
+_FINISH_SECONDS: Final = 0.3  # for answers that are on their way when it is the end
 _GRACE_SECONDS: Final = 1
 _FAILED: Final = 1
+_FILES: Final = 4096
 
 
 class Server:
@@ -109,10 +110,12 @@ def main(words: list[str]) -> int:
 
 
 def _allow_many_files() -> None:
-    """A connection is a file; 256 of them are the default on some systems."""
-    with suppress(OSError, ValueError):
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    """A connection is a file, and 256 of those are all that some systems give."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now < _FILES:
+        with suppress(OSError, ValueError):
+            wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _end_with_parent(server: Server) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import at_length
+from tests.lengths import at_length
 from tests.support import ai_sdk
 from tests.support.streams import random_case
 from threadkeep.chat.reduce import StreamState, validate_chunk

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.chats import new_session, reply, turn
 from threadkeep.chat.diff import TurnDiff, diff_messages, split_turns
 from threadkeep.chat.store import ChatStore

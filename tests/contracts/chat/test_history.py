@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.chats import (
     FakeClock,
     contents,

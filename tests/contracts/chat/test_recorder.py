@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import at_length
+from tests.lengths import at_length
 from tests.support.streams import random_case
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Session

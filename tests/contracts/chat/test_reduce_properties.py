@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.chunks import Chunk, chunk, delta, tool
 from tests.support.streams import random_case
 from tests.support.work import calls_made, tracked_memory

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.chats import (
     new_session,
     open_store,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from markdown_it import MarkdownIt
 
-from tests.conftest import examples
 from tests.faults.old_files import VERSIONS, make_old_file
+from tests.lengths import examples
 from tests.support.chats import (
     FakeClock,
     contents,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.knowledge import ask, do
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.alarms import (

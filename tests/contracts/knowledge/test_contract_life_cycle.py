@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.tickets import NOW, column, insert, status_of, ticket_row, undone, waiting
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.drafts import Draft, Evidence

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.knowledge import ask, assert_sound, clock
 from threadkeep.base.sqlite import Database
 from threadkeep.knowledge.merging import Merged, merge_knowledge

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.conftest import at_length
 from tests.faults.old_knowledge_files import (
     NOW,
     THEN,
@@ -19,6 +18,7 @@ from tests.faults.old_knowledge_files import (
     make_old_knowledge,
     step_to,
 )
+from tests.lengths import at_length
 from tests.support.knowledge import (
     ask,
     assert_sound,

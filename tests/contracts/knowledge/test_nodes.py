@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.tickets import (
     LONG_AGO,
     NOW,

@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.tickets import (
     LONG_AGO,
     NOW,

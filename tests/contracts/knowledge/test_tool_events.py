@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.records import ToolRun
 from threadkeep.knowledge.store import KnowledgeStore

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import at_length, need_tool
+from tests.conftest import need_tool
+from tests.lengths import at_length
 from tests.support.npm import installed
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.recurrence import next_due, next_times

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.chats import NOON, FakeClock, plain, rows
 from tests.support.children import Child
 from threadkeep.base.clock import iso

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.conftest import examples
 from tests.contracts.mailbox.model import (
     SECOND,
     Died,
@@ -23,6 +22,7 @@ from tests.contracts.mailbox.model import (
     Out,
     as_new,
 )
+from tests.lengths import examples
 from threadkeep.mailbox.adapters import NotNow, Outgoing, Refused
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.mail import CHAT, GROUP, FakeClock
 from tests.support.nanoclaw import NanoContainer, Row, in_iso
 from tests.support.nanoclaw_world import World

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.mail import GROUP
 from tests.support.nanoclaw import make_folder
 from tests.support.nanoclaw_world import World

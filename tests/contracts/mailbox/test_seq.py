@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import at_length, examples
 from tests.support.mail import Pair, look, open_pair
 from threadkeep.errors import Conflict
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host
 
-WORKERS = 8
-EACH = 50
+WORKERS = at_length(8, 4)
+EACH = at_length(50, 25)
 
 
 @pytest.fixture

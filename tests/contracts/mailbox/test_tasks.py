@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
 from tests.contracts.mailbox.pair import CHAT, START, Pair
+from tests.lengths import examples
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.records import Mail, Place

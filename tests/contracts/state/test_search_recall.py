@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.conftest import examples
+from tests.lengths import examples
 from tests.support.states import open_state
 from threadkeep.state import drain as drain_
 from threadkeep.state.session_db import SessionDB

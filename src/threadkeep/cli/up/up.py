@@ -77,8 +77,12 @@ def _running_page(call: Call) -> str | None:
     """Give the address of the page that somebody serves already."""
     from threadkeep.home.serving import who_serves
     from threadkeep.home.web_place import noted_address
+    from threadkeep.web.part import PART
 
-    return noted_address(call.home) if who_serves(call.home, call.db).running else None
+    found = who_serves(call.home, call.db)
+    # The note outlives who wrote it: without the part there is no page, or somebody else's.
+    has_page = found.running and any(one.part == PART for one in found.parts)
+    return noted_address(call.home) if has_page else None
 
 
 def _show(call: Call, address: str, *, opening: bool) -> None:

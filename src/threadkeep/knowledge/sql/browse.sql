@@ -12,9 +12,11 @@ s.hidden = 0 AND s.is_subagent = 0 AND s.entries > 0
 
 -- From which size of a request on providers charge more (see prices.STEPS).
 -- piece: step
-CASE WHEN u.input + u.cache_read + u.cache_write <= 32000 THEN 0 ELSE (
-  SELECT max(column1) FROM (VALUES (32000), (100000), (128000), (199999), (200000), (256000), (272000), (512000), (524288))
-  WHERE column1 < u.input + u.cache_read + u.cache_write) END
+CASE WHEN u.input + u.cache_read + u.cache_write <= 32000 THEN 0 WHEN u.input + u.cache_read + u.cache_write <= 100000 THEN 32000
+  WHEN u.input + u.cache_read + u.cache_write <= 128000 THEN 100000 WHEN u.input + u.cache_read + u.cache_write <= 199999 THEN 128000
+  WHEN u.input + u.cache_read + u.cache_write <= 200000 THEN 199999 WHEN u.input + u.cache_read + u.cache_write <= 256000 THEN 200000
+  WHEN u.input + u.cache_read + u.cache_write <= 272000 THEN 256000 WHEN u.input + u.cache_read + u.cache_write <= 512000 THEN 272000
+  WHEN u.input + u.cache_read + u.cache_write <= 524288 THEN 512000 ELSE 524288 END
 
 -- piece: spent
 count(*), sum(u.input), sum(u.output), sum(u.cache_read), sum(u.cache_write), sum(u.cache_write_1h), sum(u.reasoning)
@@ -23,7 +25,7 @@ count(*), sum(u.input), sum(u.output), sum(u.cache_read), sum(u.cache_write), su
 
 -- name: browse_sums
 SELECT u.session, u.harness, u.model, {step}, max(u.at), {spent}
-FROM json_each(:ids) AS i CROSS JOIN tk_usage AS u ON u.session = i.value GROUP BY u.session, u.model, u.harness, 4
+FROM json_each(:ids) AS i CROSS JOIN tk_usage AS u ON u.session = i.value GROUP BY u.session, u.harness, u.model, 4
 
 -- name: browse_children
 SELECT s.harness, s.parent_session_id, count(*) FROM json_each(:ids) AS i CROSS JOIN tk_sessions AS s ON s.parent_session_id = i.value
@@ -60,6 +62,9 @@ SELECT l.path FROM tk_entries AS e JOIN tk_logs AS l ON l.id = e.log_id WHERE e.
 -- In no order: SQLite would walk all entries in the order of their logs, 120 ms instead of 20 in a large file.
 -- name: browse_outline
 SELECT {entry} FROM tk_entries AS e WHERE e.session = :session
+
+-- name: browse_newest_of
+SELECT max(id) FROM tk_entries WHERE session = :session
 
 -- name: browse_documents
 SELECT l.id FROM json_each(:ids) AS i CROSS JOIN tk_logs AS l ON l.id = i.value WHERE l.item <> ''

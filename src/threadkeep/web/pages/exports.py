@@ -55,7 +55,7 @@ def _content(request: Request, stores: Stores, detail: SessionDetail, form: str)
     if form == "json":
         blocks = list(all_blocks(stores.browse(), listed.ref))
         return as_json({"session": detail, "blocks": blocks})
-    return exported(stores.history(), listed.session, form).encode("utf-8", "replace")
+    return exported(stores.archive(), listed.session, form).encode("utf-8", "replace")
 
 
 def file_name(detail: SessionDetail, form: str, ending: str) -> str:

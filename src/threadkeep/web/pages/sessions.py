@@ -1,5 +1,6 @@
 """The list of sessions: a filter bar that is the address, what can be chosen, and rows."""
 
+import re
 from typing import Final
 
 import msgspec
@@ -11,6 +12,8 @@ from threadkeep.web.page import Page, Visit
 _ROWS: Final = 50
 _MOST_ROWS: Final = 200
 _CHOICES: Final = 12  # that are shown of one key
+_LIKE_A_FILTER: Final = re.compile(r"-?[A-Za-z]+:[^/]\S*")
+_QUOTED: Final = re.compile(r'"[^"]*"')
 _TIMES: Final = (("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"))
 _MARKS: Final = (("live", "Live now"), ("failed", "With errors"), ("subagent", "Subagents"))
 
@@ -39,6 +42,7 @@ class Sessions(msgspec.Struct, frozen=True):
     count: int | None = None
     words: str = ""  # without the rest of the query, to be found in a session
     missing: bool = False  # nothing was ever captured here
+    unread: tuple[str, ...] = ()  # what looks like a filter and is none
 
 
 class Facets(msgspec.Struct, frozen=True):
@@ -60,7 +64,13 @@ def load(visit: Visit) -> Sessions:
     words = asked.words.replace('"', " ").strip()
     if after is not None or visit.query.get("only") == "list":
         return Sessions(text, page, words=words)
-    return Sessions(text, page, browse.count(asked), words)
+    return Sessions(text, page, browse.count(asked), words, unread=unread(asked.words))
+
+
+def unread(words: str) -> tuple[str, ...]:
+    """Give the words of a query that look like a filter: a key that is not known, or its value."""
+    plain = _QUOTED.sub(" ", words).split()
+    return tuple(word for word in plain if _LIKE_A_FILTER.fullmatch(word))
 
 
 def load_facets(visit: Visit) -> Facets:

@@ -36,14 +36,13 @@ def show(visit: Visit) -> UsagePage:
     query = parse_query(q, visit.now, visit.zone)
     browse = visit.stores.browse()
     by = visit.query.get("by", "")
-    blocks = browse.blocks_report(query, visit.now)
     return UsagePage(
         q=q,
         by=by if by in _METRICS else _METRICS[0],
         today=str(datetime.fromtimestamp(visit.now / 1000, visit.zone).date()),
         report=browse.usage(query, zone=visit.zone),
         activity=browse.activity(msgspec.structs.replace(query, since=None, until=None)),
-        block=next((one for one in reversed(blocks) if one.active), None),
+        block=browse.block_now(query, visit.now),
     )
 
 

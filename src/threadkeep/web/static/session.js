@@ -46,26 +46,32 @@ function onScreen(block) {
   return box.bottom > 0 && box.top < innerHeight;
 }
 
-function bring(element, tries = 4) {
-  element.scrollIntoView({ block: "start", behavior: "instant" });
-  if (tries) requestAnimationFrame(() => bring(element, tries - 1));
+// An element is brought to the top, a word that was found into the middle.
+function bring(aim, tries = 4) {
+  if (aim instanceof Range) scrollBy({ top: aim.getBoundingClientRect().top - innerHeight / 2, behavior: "instant" });
+  else aim.scrollIntoView({ block: "start", behavior: "instant" });
+  if (tries) requestAnimationFrame(() => bring(aim, tries - 1));
 }
 
-function goTo(anchor) {
+function unfold(from) {
+  for (let at = from; at && at !== place; at = at.parentElement) if (at.matches("details")) at.open = true;
+}
+
+function goTo(anchor, { words = false } = {}) {
   const found = document.getElementById(anchor);
   if (!found) return false;
-  for (let at = found.parentElement; at; at = at.parentElement) if (at.matches("details")) at.open = true;
+  unfold(found.parentElement);
   const fold = found.querySelector(":scope > .fold");
   if (fold) fold.open = true;
   history.replaceState(null, "", `#${anchor}`);
   be(found.closest(".block"), { scroll: false });
-  bring(found);
+  bring((words && light(found)) || found);
   return true;
 }
 
 session.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-turn-link],a[data-spot]");
-  if (link && goTo(link.hash.slice(1))) {
+  if (link && goTo(link.hash.slice(1), { words: "spot" in link.dataset })) {
     event.preventDefault();
     return;
   }
@@ -114,14 +120,14 @@ function nextSpot(by) {
   const link = spots[spot];
   link.setAttribute("aria-current", "true");
   document.getElementById("spot").textContent = `${spot + 1}/${spots.length}`;
-  if (goTo(link.dataset.spot)) light(document.getElementById(link.dataset.spot));
-  else location.href = withWords(link.href);
+  if (!goTo(link.dataset.spot, { words: true })) location.href = withWords(link.href);
 }
 
-// The words that were looked for are lit where they stand, without touching the text.
+// The words that were looked for are lit where they stand, without touching the text; what hides
+// the first of them is unfolded, and it is given back.
 function light(element) {
   const words = document.getElementById("find").value.trim().toLowerCase();
-  if (!element || !words || !CSS.highlights) return;
+  if (!words || !CSS.highlights) return null;
   const ranges = [];
   const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   for (let node = texts.nextNode(); node && ranges.length < 500; node = texts.nextNode()) {
@@ -135,6 +141,8 @@ function light(element) {
     }
   }
   CSS.highlights.set("found", new Highlight(...ranges));
+  if (ranges.length) unfold(ranges[0].startContainer.parentElement);
+  return ranges[0] ?? null;
 }
 
 function withWords(address) {
@@ -287,8 +295,7 @@ const wanted = place.querySelector(".is-target") ?? (location.hash ? document.ge
 if (wanted) {
   const block = wanted.closest(".block") ?? wanted;
   be(block, { scroll: false });
-  bring(wanted);
-  light(wanted);
+  bring(light(wanted) ?? wanted);
 }
 if ("follow" in session.dataset) setFollowing(true);
 else if (new URLSearchParams(location.search).has("end")) toEnd();
