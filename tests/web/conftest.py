@@ -25,7 +25,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found.close()
 
 
-@pytest.fixture(scope="session")
+# Not longer than a module: while Playwright runs, no test of this process can run a loop of its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = need_tool("chromium")
     with sync_playwright() as playwright:

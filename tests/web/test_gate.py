@@ -348,10 +348,22 @@ def listening(tmp_path: Path) -> tuple[Home, socket.socket]:
     return Home(tmp_path / "home", environ=os.environ), socket.create_server(("127.0.0.1", 0))
 
 
+def in_a_thread(server: Server, idle_seconds: float) -> threading.Thread:
+    """Let a server run beside us: a browser that is open has the loop of this thread."""
+    running = threading.Thread(target=lambda: asyncio.run(server.serve(idle_seconds)), daemon=True)
+    running.start()
+    return running
+
+
+def ended(running: threading.Thread) -> None:
+    running.join(60)
+    assert not running.is_alive()
+
+
 def test_a_server_to_which_nobody_comes_ends_and_the_next_caller_waits(tmp_path: Path) -> None:
     home, listener = listening(tmp_path)
     with listener.dup() as kept:  # as the process does that listens
-        asyncio.run(Server(home, listener, None).serve(0.0))
+        ended(in_a_thread(Server(home, listener, None), 0.0))
         with socket.create_connection(kept.getsockname()), kept.accept()[0]:
             pass
 
@@ -361,16 +373,14 @@ def test_a_server_ends_under_somebody_who_follows_it(
 ) -> None:
     home, listener = listening(tmp_path)
     server = Server(home, listener, None)
-    running = threading.Thread(target=lambda: asyncio.run(server.serve(3600.0)))
-    running.start()
+    running = in_a_thread(server, 3600.0)
     port = listener.getsockname()[1]
     with socket.create_connection(("127.0.0.1", port), 60) as one:
         token = f"authorization: Bearer {make_token(home)}\r\n"
         one.sendall(f"GET /events HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n{token}\r\n".encode())
         assert status(one.recv(4096)) == 200
         server.end()
-        running.join(60)
-    assert not running.is_alive()
+        ended(running)
     assert caplog.text == ""
 
 

@@ -9,8 +9,9 @@ from playwright.sync_api import Page, expect
 
 from tests.cli.histories import CLAUDE, HARNESSES
 from tests.web.site import Site
+from tests.web.transcripts import Log
 from threadkeep.home.browsing import Query
-from threadkeep.web.pages.sessions import toggled
+from threadkeep.web.pages.sessions import toggled, unread
 
 
 def items(site: Site, words: str = "", **more: Any) -> list[str]:
@@ -120,3 +121,37 @@ def test_choosing_twice_changes_nothing(chosen: list[str], value: str) -> None:
     once = toggled(query, "agent", value)
     assert (value in once.agent) is not (value in query.agent)
     assert set(toggled(once, "agent", value).agent) == set(query.agent)
+
+
+def test_what_looks_like_a_filter_and_is_none_is_named(site: Site) -> None:
+    assert unread('agnt:codex "tool:Edit" cost:abc https://example.org/x word') == (
+        "agnt:codex",
+        "cost:abc",
+    )
+    assert "<code>agnt:codex</code> is no filter" in site.get("/sessions?q=agnt:codex").text
+    assert "is no filter" not in site.get("/sessions?q=agent:nobody").text
+
+
+@given(st.text(alphabet='ab: "/-', max_size=30))
+def test_only_words_of_the_query_are_named(words: str) -> None:
+    assert set(unread(words)) <= set(words.replace('"', " ").split())
+
+
+def test_new_sessions_come_by_themselves_but_not_under_a_reader(
+    site: Site, page: Page, tmp_path: Path
+) -> None:
+    def appears(name: str, prompt: str) -> None:
+        log = Log(tmp_path, name)
+        log.ask(prompt)
+        log.write()
+        site.run("capture", "--quiet", "--user-home", str(tmp_path))
+
+    page.goto("/sessions")
+    page.wait_for_function("document.documentElement.classList.contains('connected')")
+    appears("new-1", "Is this seen at once?")
+    expect(page.get_by_text("Is this seen at once?")).to_be_visible()
+    page.keyboard.press("j")
+    appears("new-2", "Is this one asked about?")
+    page.get_by_role("button", name="Show what is new").click()
+    expect(page.get_by_text("Is this one asked about?")).to_be_visible()
+    expect(page.locator("#news")).to_be_hidden()

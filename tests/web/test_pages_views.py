@@ -282,7 +282,7 @@ def test_every_page_is_drawn_and_nothing_hostile_runs(site: Site, browser: Brows
     page.locator(".coverage").wait_for()
     page.get_by_label("Note").fill("seen & known")
     page.get_by_role("button", name="I have seen it").click()
-    page.get_by_text("that were seen or went away").wait_for()
+    page.get_by_text("seen or went away").wait_for()
     context.close()
     assert watched.troubles == []
     (alarm,) = twin(site, "/health")["alarms"]

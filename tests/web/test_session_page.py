@@ -164,6 +164,23 @@ def test_finding_lists_places_and_goes_to_them(reader: Page) -> None:
     expect(reader.locator(".spots li")).to_have_count(1)
 
 
+def test_a_word_in_something_folded_is_unfolded_and_brought_into_sight(
+    reader: Page, rich: Rich
+) -> None:
+    reader.goto(address(rich.name))
+    reader.keyboard.press("/")
+    reader.keyboard.type("line 150 of")
+    expect(reader.locator(".spots li")).to_have_count(1)
+    reader.keyboard.press("Enter")
+    output = reader.locator(f".block[data-key='{rich.long}'] .result")
+    expect(output.get_by_text("line 150 of")).to_be_visible()
+    reader.wait_for_function(
+        "(([word]) => word && Math.abs(word.getBoundingClientRect().top - innerHeight / 2) < 60)"
+        "([...CSS.highlights.get('found')])"
+    )
+    expect(reader.locator("#spot")).to_have_text("1/1")
+
+
 def test_keys_move_copy_and_open(reader: Page, rich: Rich) -> None:
     reader.goto(address(rich.name))
     here = reader.locator(".block.is-here")

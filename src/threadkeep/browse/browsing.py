@@ -251,12 +251,18 @@ class Browse:
             return usages.read_blocks(around, query, found, around.now if now is None else now)
 
     def block_now(self, query: Query = EVERYTHING, now: int | None = None) -> BillingBlock | None:
-        """Give the five-hour block that runs now; None if nothing was answered for so long."""
+        """Give the five-hour block that runs now, as of this minute; None if there is none."""
+        changes = self.database.changes()
         with self._reading() as around:
             if "tk_usage" not in around.tables:
                 return None
-            found = self._matches(around, query)
-            return usages.read_active(around, query, found, around.now if now is None else now)
+            moment = around.now if now is None else now
+
+            def make() -> BillingBlock | None:
+                found = self._matches(around, query)
+                return usages.read_active(around, query, found, moment)
+
+            return self._answers.latest(("block", query), (changes, moment // 60_000), make)
 
     def today(self, now: int | None = None) -> Today:
         """Tell what happened since midnight, what is live, and what was last."""

@@ -24,7 +24,7 @@ from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
 
 MOST_ON_A_PAGE: Final = 500
 # Entries with a word, the newest: for a first page, made while somebody types, and for all others.
-_MATCHES: Final = 10_000
+_MATCHES: Final = 5_000
 _MOST_MATCHES: Final = 200_000
 _CHUNK: Final = 250
 _MOST_LOOKED_AT: Final = 2_000  # sessions in one call, where each must be summed up: 50 ms

@@ -45,6 +45,11 @@ _ALL_SUMS: Final = (
 _TOKENS: Final = "sum(input) + sum(output) + sum(cache_read) + sum(cache_write)"
 
 
+# How many blocks are looked back at to find the pause that the present one began after. Where
+# nobody pauses for a week, blocks are taken to follow each other without one.
+_LOOKED_BACK: Final = (2, 8, 34)
+
+
 class Spent(NamedTuple):
     """Answers of one model on one day, in one project."""
 
@@ -185,18 +190,20 @@ def read_active(
     around: Around, query: Query, matches: Matches | None, now: int
 ) -> BillingBlock | None:
     """Find the block that runs now: look back until it is sure where it began."""
-    length = 2 * LENGTH
-    while True:
-        since = max(now - length, query.since or 0)
+    begin = query.since or 0
+    answers: list[Answer] = []
+    for blocks in _LOOKED_BACK:
+        # Whole blocks since the epoch: without any pause, the same ones are found an hour later.
+        since = max((now // LENGTH - blocks) * LENGTH, begin)
         recent = msgspec.structs.replace(query, since=since)
         answers = sorted(_answers(around, recent, matches), key=lambda one: one.at)
         times = [since, *(one.at for one in answers)]
         # Whatever was before a pause as long as a block has no part in it.
         paused = any(later - earlier > LENGTH for earlier, later in pairwise(times))
-        if paused or not answers or since == (query.since or 0):
-            blocks = make_blocks(answers, now)
-            return next((one for one in reversed(blocks) if one.active), None)
-        length *= 4
+        if paused or not answers or since == begin:
+            break
+    found = make_blocks(answers, now)
+    return next((one for one in reversed(found) if one.active), None)
 
 
 def _answers(around: Around, query: Query, matches: Matches | None) -> Iterator[Answer]:

@@ -1,10 +1,12 @@
 """Tools that list the sessions of all agents and read them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 
-from threadkeep.errors import Invalid
+from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.browsing import Block, Listed, TurnSum
 from threadkeep.home.fenced import Item
 from threadkeep.mcp import telling
@@ -49,7 +51,8 @@ def list_sessions(room: Room, given: SessionsArguments) -> Reply:
 
 def get_session(room: Room, given: SessionArguments) -> Reply:
     """Tell what a session was about: its facts, and its prompts in order."""
-    one = room.desk.browse.session(given.session)
+    with _named():
+        one = room.desk.browse.session(given.session)
     row = _session_row(one.listed)
     found = kept([_turn_row(turn) for turn in one.turns], _of_turn)
     view = SessionView(
@@ -62,14 +65,16 @@ def get_session(room: Room, given: SessionArguments) -> Reply:
         left_out=later(found),
     )
     lead = f"{len(one.turns)} turns. get_messages(session, cursor=position) reads from one. "
-    return Reply(f"{lead}{view.left_out}".strip(), [_of_session(row), *found.items], view)
+    items = [_of_session(row), *_around(view), *found.items]
+    return Reply(f"{lead}{view.left_out}".strip(), items, view)
 
 
 def get_messages(room: Room, given: MessagesArguments) -> Reply:
     """Read a session, entry by entry."""
     ref, first = _place(room, given)
     limit, chars = max(1, clamped(given.limit)), max(1, min(given.chars, _MOST_CHARS))
-    window = room.desk.browse.window(ref, after=first - 1, limit=limit)
+    with _named():
+        window = room.desk.browse.window(ref, after=first - 1, limit=limit)
     rows = [_message_row(block, chars) for block in window.blocks]
     found = kept(rows, _of_message)
     behind = found.rows[-1].position + 1 if found.rows else window.total
@@ -79,6 +84,15 @@ def get_messages(room: Room, given: MessagesArguments) -> Reply:
     data = MessageList(ref, found.rows, window.total, more, left_out=f"{longer}{go_on(more)}")
     lead = f"{len(found.rows)} of {window.total} entries of {ref}. {data.left_out}"
     return Reply(lead.strip(), found.items, data)
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Say of a session that is not there which tool names those that are; an agent has no shell."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(error.message, hint="list_sessions and recall give refs") from None
 
 
 def _place(room: Room, given: MessagesArguments) -> tuple[str, int]:
@@ -124,9 +138,21 @@ def _session_row(one: Listed) -> SessionRow:
     )
 
 
+def _around(view: SessionView) -> list[Item]:
+    """Tell what belongs to a session: who started it, whom it started, how to go on with it."""
+    told_of = (
+        ("part of", view.parent or ""),
+        ("subagents", "\n".join(view.subagents)),
+        ("the command that resumes it", view.resume or ""),
+    )
+    return [Item(told(name), text) for name, text in told_of if text]
+
+
 def _of_session(row: SessionRow) -> Item:
     counts = f"{row.prompts} prompts, {row.tool_calls} tool calls, {row.errors} errors"
-    facts = (row.ref, row.model, row.project, row.ended_at, counts)
+    cost = f"${row.cost_microdollars / 1e6:.2f}" if row.tokens and row.cost_microdollars else ""
+    tokens = f"{row.tokens} tokens" if row.tokens else ""
+    facts = (row.ref, row.model, row.project, row.ended_at, counts, tokens, cost)
     return Item(told(*facts), "\n".join(filter(None, (row.title, row.snippet))) or "(no title)")
 
 

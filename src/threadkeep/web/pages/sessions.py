@@ -69,7 +69,7 @@ def load(visit: Visit) -> Sessions:
 
 def unread(words: str) -> tuple[str, ...]:
     """Give the words of a query that look like a filter: a key that is not known, or its value."""
-    plain = _QUOTED.sub(" ", words).split()
+    plain = _QUOTED.sub(" ", words).replace('"', " ").split()
     return tuple(word for word in plain if _LIKE_A_FILTER.fullmatch(word))
 
 

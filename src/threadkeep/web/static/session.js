@@ -46,11 +46,19 @@ function onScreen(block) {
   return box.bottom > 0 && box.top < innerHeight;
 }
 
+// What comes near the screen gets its real height only then, so a way is gone in several steps;
+// whoever sets out last is right, and a reader who moves by hand ends it.
+let way = 0;
+for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+  addEventListener(kind, () => { way += 1; }, { capture: true, passive: true });
+}
+
 // An element is brought to the top, a word that was found into the middle.
-function bring(aim, tries = 4) {
+function bring(aim, tries = 4, mine = ++way) {
+  if (mine !== way) return;
   if (aim instanceof Range) scrollBy({ top: aim.getBoundingClientRect().top - innerHeight / 2, behavior: "instant" });
   else aim.scrollIntoView({ block: "start", behavior: "instant" });
-  if (tries) requestAnimationFrame(() => bring(aim, tries - 1));
+  if (tries) requestAnimationFrame(() => bring(aim, tries - 1, mine));
 }
 
 function unfold(from) {
@@ -112,14 +120,21 @@ addEventListener("scroll", () => {
 // ------------------------------------------------------------------------------------ finding
 
 let spot = -1;
-function nextSpot(by) {
-  const spots = [...session.querySelectorAll("[data-spot]")];
-  if (!spots.length) return;
-  spot = (spot + by + spots.length) % spots.length;
+const allSpots = () => [...session.querySelectorAll("[data-spot]")];
+
+function beAt(number) {
+  const spots = allSpots();
+  spot = number;
   for (const one of spots) one.removeAttribute("aria-current");
-  const link = spots[spot];
-  link.setAttribute("aria-current", "true");
-  document.getElementById("spot").textContent = `${spot + 1}/${spots.length}`;
+  spots[spot]?.setAttribute("aria-current", "true");
+  document.getElementById("spot").textContent = spots[spot] ? `${spot + 1}/${spots.length}` : "";
+  return spots[spot];
+}
+
+function nextSpot(by) {
+  const count = allSpots().length;
+  if (!count) return;
+  const link = beAt(spot < 0 && by < 0 ? count - 1 : (spot + by + count) % count);
   if (!goTo(link.dataset.spot, { words: true })) location.href = withWords(link.href);
 }
 
@@ -151,7 +166,7 @@ function withWords(address) {
   return url;
 }
 
-document.getElementById("found").addEventListener("hx:swapped", () => { spot = -1; });
+document.getElementById("found").addEventListener("hx:swapped", () => beAt(-1));
 document.getElementById("find").addEventListener("keydown", (event) => {
   if (event.key !== "Enter") return;
   event.preventDefault();
@@ -194,10 +209,10 @@ function setFollowing(on) {
   say("Following. New messages appear as they are written.");
 }
 
-// What was never on the screen has only a guessed height, so the end moves while one goes there.
-function toEnd(tries = 12) {
+function toEnd(tries = 12, mine = ++way) {
+  if (mine !== way) return;
   scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
-  if (tries) requestAnimationFrame(() => toEnd(tries - 1));
+  if (tries) requestAnimationFrame(() => toEnd(tries - 1, mine));
   toNew.hidden = true;
   unseen = 0;
 }
@@ -296,6 +311,7 @@ if (wanted) {
   const block = wanted.closest(".block") ?? wanted;
   be(block, { scroll: false });
   bring(light(wanted) ?? wanted);
+  beAt(allSpots().findIndex((one) => one.dataset.spot === wanted.id));
 }
 if ("follow" in session.dataset) setFollowing(true);
 else if (new URLSearchParams(location.search).has("end")) toEnd();
