@@ -301,6 +301,11 @@ ALLOWED = {
     "base/spool.py _write": "a report, before it has its name",
     "base/spool.py read": "a report that was taken from the spool",
     "base/sql.py load_text": "a packaged script",
+    "base/tokens.py _put": "the file of a token, before it has its name",
+    "base/tokens.py read_note": "a short text of ours",
+    "base/tokens.py read_secret": "the file of a token",
+    "base/tokens.py use_once": "an empty file that says what was used",
+    "base/tokens.py write_note": "a short text of ours, before it has its name",
     "base/config.py read_settings": "the configuration",
     "base/config.py write_default": "the configuration",
 }

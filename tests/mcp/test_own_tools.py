@@ -55,9 +55,17 @@ def test_a_session_is_told_with_its_prompts(room: Room) -> None:
     assert view["session"] == found
     assert len(view["turns"]) == found["prompts"]
     assert "codex resume" in view["resume"]
+    assert view["resume"] in ask(room, "get_session", session=found["ref"]).text
     first = view["turns"][0]
     page = data(room, "get_messages", session=found["ref"], cursor=str(first["position"]), limit=1)
     assert page["messages"][0]["text"].startswith(first["prompt"][:20])
+
+
+@pytest.mark.parametrize("tool", ["get_session", "get_messages"])
+def test_a_session_that_is_not_there_leads_to_the_tools_that_name_one(
+    room: Room, tool: str
+) -> None:
+    assert "list_sessions" in refused(room, tool, session="nope")
 
 
 def test_the_query_language_and_the_arguments_say_the_same(room: Room) -> None:

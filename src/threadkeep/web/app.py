@@ -1,7 +1,8 @@
 """The application: pages, API, live events and files, behind the gate."""
 
+import threading
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -14,6 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
+from threadkeep.home.browsing import Query
 from threadkeep.home.web_token import COOKIE_SECONDS, new_cookie, redeem, watch_token
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
@@ -44,6 +46,7 @@ def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        threading.Thread(target=_warm_up, args=(stores,), daemon=True).start()
         try:
             yield
         finally:
@@ -67,6 +70,12 @@ def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
     app.state.place = place
     app.state.secret = secret
     return Gate(app, secret, place)
+
+
+def _warm_up(stores: Stores) -> None:
+    """Read one page of the list before somebody asks: prices alone take a third of a second."""
+    with suppress(ThreadkeepError):  # no store yet, or the end came first
+        stores.browse().sessions(Query(), limit=1)
 
 
 def _routes() -> Iterable[BaseRoute]:

@@ -255,11 +255,15 @@ def _pictures(images: Iterable[Image], *, whole: bool) -> tuple[tuple[str, ...],
 
 
 def subagent_of(block: Block, children: Iterable[Listed]) -> Listed | None:
-    """Find the session that a call started: it begins with the task that the call names."""
+    """Find the session that a call started: it begins with the task, or is named as the call."""
     if block.kind != "tool_call" or not isinstance(block.input, Mapping):
         return None
     asked = {_start(block.input.get(name)) for name in _ASKED} - {""}
-    return next((one for one in children if _start(one.session.first_prompt) in asked), None)
+    return next((one for one in children if asked & _beginnings(one)), None)
+
+
+def _beginnings(child: Listed) -> set[str]:
+    return {_start(child.session.first_prompt), _start(child.session.title)}
 
 
 def _start(text: object) -> str:

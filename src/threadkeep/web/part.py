@@ -43,9 +43,13 @@ class Order(msgspec.Struct, frozen=True):
     idle_seconds: float
 
 
-def web_part(home: Home, listener: socket.socket, db: str | None) -> Part:
-    """Give the part that answers at a socket which is bound already."""
-    return Part(PART, Door(home, listener, db).answer, _FIRST_PAUSE, _LONGEST_PAUSE)
+def web_part(home: Home, listener: socket.socket, db: str | None, *, at_once: bool = False) -> Part:
+    """Give the part that answers at a socket which is bound already.
+
+    With `at_once` the process is there before anybody comes: a browser is being opened.
+    """
+    door = Door(home, listener, db, at_once=at_once)
+    return Part(PART, door.answer, _FIRST_PAUSE, _LONGEST_PAUSE)
 
 
 def bound(home: Home, *, exactly: bool) -> tuple[socket.socket, str]:
@@ -66,14 +70,19 @@ def link(home: Home, address: str) -> str:
 class Door:
     """Starts the process that answers whenever somebody is at the door and nobody answers."""
 
-    def __init__(self, home: Home, listener: socket.socket, db: str | None) -> None:
+    def __init__(
+        self, home: Home, listener: socket.socket, db: str | None, *, at_once: bool = False
+    ) -> None:
         self._home, self._listener, self._db = home, listener, db
+        self._expected = at_once
 
     def answer(self, bell: Bell) -> None:
         """Wait for somebody, let a process answer, and wait again."""
         with _ending(bell) as end:
             while not bell.stop.is_set():
-                select.select([self._listener, end], [], [])
+                if not self._expected:
+                    select.select([self._listener, end], [], [])
+                self._expected = False
                 if not bell.stop.is_set():
                     self._serve_once(bell, end)
 

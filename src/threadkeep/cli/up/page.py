@@ -59,11 +59,11 @@ def bind_page(call: Call, port: int | None) -> tuple[socket.socket, str]:
     return bound(home, exactly=not default)
 
 
-def page_part(call: Call, listener: socket.socket) -> "Part":
+def page_part(call: Call, listener: socket.socket, *, at_once: bool = False) -> "Part":
     """Give the part of `serve` that answers there."""
     from threadkeep.web.part import web_part
 
-    return web_part(call.home, listener, call.db)
+    return web_part(call.home, listener, call.db, at_once=at_once)
 
 
 def new_link(call: Call, address: str) -> str:

@@ -61,7 +61,7 @@ def up(
                 note(text)
 
         _show(call, address, opening=not no_open)
-        more = (page_part(call, listener),)
+        more = (page_part(call, listener, at_once=True),)
         serve(
             call.home,
             stop,

@@ -29,13 +29,22 @@ async function copy(text) {
 async function textToCopy(button) {
   if (button.dataset.copy) return button.dataset.copy;
   const holder = button.closest("[data-copied]") ?? button.closest("pre,article,.block");
-  const more = holder.querySelector("[data-whole]");
-  if (more) {
-    const answer = await fetch(more.dataset.whole);
+  const whole = button.dataset.source ?? holder.querySelector("[data-whole]")?.dataset.whole;
+  if (whole) {
+    const answer = await fetch(whole);
     if (answer.ok) return (await answer.json()).block.text;
   }
-  const texts = all("[data-text]", holder).map((one) => one.textContent);
-  return (texts.length ? texts.join("") : holder.textContent).trimEnd();
+  const block = holder.closest(".block"); // a subagent's blocks stand within one, and are not meant
+  const texts = all("[data-text]", holder).filter((one) => one.closest(".block") === block);
+  return (texts.length ? joined(texts) : holder.textContent).trim();
+}
+
+// Each text begins on a line of its own; the unfolded rest of one goes on where it was folded.
+function joined(texts) {
+  return texts.reduce((sum, { textContent, parentElement }) => {
+    const goesOn = !sum || sum.endsWith("\n") || parentElement.matches(".rest");
+    return sum + (goesOn ? "" : "\n") + textContent;
+  }, "");
 }
 
 document.addEventListener("click", async (event) => {
