@@ -25,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found.close()
 
 
-# Not longer than a module: while Playwright runs, no test of this process can run a loop of its own.
+# Not longer than a module: while Playwright runs, no other test here can run a loop of its own.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = need_tool("chromium")

@@ -1,11 +1,12 @@
 """How blocks are shown, as pure functions: nothing is lost, results stand beneath their calls."""
 
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 from hypothesis import given, strategies as st
 
-from threadkeep.home.browsing import Block, Image, TurnSum
-from threadkeep.web.blocks import CUT, bars, headline, piece_of, view, views
+from threadkeep.home.browsing import Block, Image, Listed, Session, TurnSum
+from threadkeep.web.blocks import CUT, bars, headline, piece_of, subagent_of, view, views
 from threadkeep.web.diffs import changes_of, compare
 
 KINDS = ["prompt", "text", "reasoning", "tool_call", "tool_result", "summary", "note", "unheard"]
@@ -19,6 +20,14 @@ JSON = st.recursive(
 def block(position: int, kind: str, **more: Any) -> Block:
     given = {"role": "user", "at": None, "text": f"text {position}", **more}
     return Block(position=position, ref="", key=f"k{position}", kind=kind, **given)
+
+
+def listed(**more: str) -> Listed:
+    texts = dict.fromkeys(get_type_hints(Session), "") | more
+    numbers = {"id": 0, "entries": 1, "prompts": 0, "tool_calls": 0, "errors": 0}
+    marks = {"is_subagent": True, "hidden": False, "started_at": None, "ended_at": None}
+    session = msgspec.convert({**texts, **numbers, **marks}, Session)
+    return Listed(session, ref="", tokens=0, cost=None, live=False, children=0)
 
 
 @st.composite
@@ -41,6 +50,22 @@ def test_every_block_is_shown_once(blocks: list[Block]) -> None:
         if one.result:
             assert one.result.block.call_id == one.block.call_id
             assert one.result.block.position > one.block.position
+
+
+def test_a_result_stands_beneath_the_last_call_of_its_id_alone() -> None:
+    kinds = ("tool_call", "tool_call", "tool_result")
+    first, second = views([block(at, kind, call_id="a") for at, kind in enumerate(kinds)])
+    assert first.result is None
+    assert second.result is not None
+
+
+def test_a_call_shows_the_subagent_that_begins_with_its_task_or_is_named_as_it() -> None:
+    call = block(0, "tool_call", input={"prompt": "Look at the tide", "description": "Tide"})
+    by_prompt, by_title = listed(first_prompt="Look at the tide"), listed(title="Tide")
+    other = listed(title="Quay")
+    assert subagent_of(call, [other, by_prompt]) == by_prompt
+    assert subagent_of(call, [other, by_title]) == by_title
+    assert subagent_of(call, [other]) is None
 
 
 @given(st.text() | st.text(alphabet="ab\n", max_size=400).map(lambda text: text * 100))

@@ -81,7 +81,7 @@ def test_rows_are_reached_by_keys_and_come_when_the_end_is_near(site: Site, page
     expect(page.locator("[data-row]").nth(1)).to_be_focused()
     page.keyboard.press("k")
     page.keyboard.press("Enter")
-    expect(page.locator(".transcript > .block").first).to_be_visible()
+    expect(page.locator(":is(.transcript, .piece) > .block").first).to_be_visible()
 
 
 def test_the_palette_goes_to_a_page_or_a_session(site: Site, page: Page) -> None:

@@ -49,7 +49,8 @@ def address(name: str) -> str:
 
 def positions(page: Page) -> list[int]:
     found = page.evaluate(
-        "[...document.querySelectorAll('.transcript > .block, .transcript > .block > .result')]"
+        "[...document.querySelectorAll(':is(.transcript, .piece) > .block,"
+        " :is(.transcript, .piece) > .block > .result')]"
         ".map(one => Number(one.dataset.pos))"
     )
     assert isinstance(found, list)
@@ -110,7 +111,7 @@ def test_filters_hide_and_the_focused_mode_leaves_prompts_and_last_answers(
     reader.get_by_label("Tools").check(force=True)
     reader.get_by_label("Focused").check(force=True)
     shown = reader.evaluate(
-        "[...document.querySelectorAll('.transcript > .block')]"
+        "[...document.querySelectorAll(':is(.transcript, .piece) > .block')]"
         ".filter(one => one.checkVisibility()).map(one => one.classList[1])"
     )
     assert shown == ["prompts", "answers"] * 4
@@ -134,7 +135,7 @@ def test_a_permalink_opens_the_right_window_and_windows_come_from_both_sides(rea
     assert seen[0] > 300, "a window, not the whole session"
     reader.locator(".more.later").scroll_into_view_if_needed()
     expect(reader.locator("[data-pos='700']")).to_be_attached()
-    top = reader.locator(".transcript > .block").first
+    top = reader.locator(":is(.transcript, .piece) > .block").first
     number = int(top.get_attribute("data-pos") or "0")
     top.scroll_into_view_if_needed()
     expect(reader.locator(f"[data-pos='{number - 1}']")).to_be_attached()
@@ -215,7 +216,7 @@ def test_what_another_process_writes_appears_while_one_reads(
     log.write()
     site.run("capture", "--quiet", "--user-home", str(user))
     reader.goto(address("live-1"))
-    expect(reader.locator(".transcript > .block")).to_have_count(2)
+    expect(reader.locator(":is(.transcript, .piece) > .block")).to_have_count(2)
     reader.wait_for_function("document.documentElement.classList.contains('connected')")
     log.call("Bash", {"command": "date"}, "Sunday")
     log.answer("Yes, and it is Sunday.")

@@ -47,7 +47,7 @@ def look(page: Page, address: str) -> None:
 
 def test_nothing_runs_and_nothing_leaves_on_any_page(site: Site, page: Page) -> None:
     look(page, f"{HOSTILE}?limit=500")
-    expect(page.locator(".transcript > .block")).to_have_count(len(PAYLOADS) * 5 + 6)
+    expect(page.locator(":is(.transcript, .piece) > .block")).to_have_count(len(PAYLOADS) * 5 + 6)
     expect(page.locator(".transcript img")).to_have_count(2)
     page.mouse.wheel(0, 100_000)
     look(page, f"{HOSTILE}?limit=500&raw=1")
@@ -73,7 +73,7 @@ def test_the_offline_file_asks_for_nothing(site: Site, browser: Browser, tmp_pat
     page.on("request", lambda request: asked.append(request.url))
     page.goto(file.as_uri())
     page.evaluate(OPEN_ALL)
-    expect(page.locator(".transcript > .block").first).to_be_visible()
+    expect(page.locator(":is(.transcript, .piece) > .block").first).to_be_visible()
     foreign = page.evaluate(FOREIGN)
     context.close()
     assert [one for one in foreign if not one.startswith("<style>")] == []

@@ -112,7 +112,9 @@ def views(
     for block in blocks:
         if block.position in beneath:
             continue
-        result = results.get(block.call_id) if block.kind == "tool_call" else None
+        # Some programs give an id again: a result belongs to the last call that has it.
+        is_last = block.kind == "tool_call" and calls.get(block.call_id) == block.position
+        result = results.get(block.call_id) if is_last else None
         shown.append(
             msgspec.structs.replace(
                 view(block, whole=whole),

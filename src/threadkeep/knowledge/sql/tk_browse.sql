@@ -18,7 +18,7 @@ CREATE INDEX IF NOT EXISTS tk_sessions_counted ON tk_sessions (harness, project,
 CREATE INDEX IF NOT EXISTS tk_sessions_titles ON tk_sessions (ended_at DESC, id DESC, title) WHERE title <> '';
 
 -- All that is summed up of a session's answers, by quarters of an hour and by how large the request was (see prices.STEPS): the
--- groups stand in their order, so a million answers are summed up in 1 s where sorting them took 6.
+-- groups stand in their order. To group a million answers took 0.9 s of CPU so, and 1.7 s where they had to be sorted first.
 CREATE INDEX IF NOT EXISTS tk_usage_quarters ON tk_usage (session, harness, model, at / 900000,
   CASE WHEN input + cache_read + cache_write <= 32000 THEN 0 WHEN input + cache_read + cache_write <= 100000 THEN 32000
     WHEN input + cache_read + cache_write <= 128000 THEN 100000 WHEN input + cache_read + cache_write <= 199999 THEN 128000
