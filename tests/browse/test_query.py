@@ -34,6 +34,7 @@ QUERIES = st.builds(
     ),
     since=TIMES,
     until=TIMES,
+    hours=st.lists(st.integers(0, 167), max_size=3, unique=True).map(tuple),
     bounds=st.lists(BOUNDS, max_size=2, unique=True).map(tuple),
     marks=st.lists(
         st.sampled_from(["live", "subagent", "hidden", "failed"]), max_size=3, unique=True

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from tests.support.many_sessions import DAY, NOW, Many
@@ -117,6 +118,21 @@ def test_a_query_says_which_answers_are_meant(browse: Browse, text: str, tokens:
 def test_times_are_those_of_the_answers(browse: Browse) -> None:
     assert tokens_of(browse.usage(Query(since=MIDNIGHT)).total) == 1_110
     assert tokens_of(browse.usage(Query(until=MIDNIGHT)).total) == 540
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
+def test_every_hour_of_the_week_leads_to_its_own_answers(browse: Browse, zone: str) -> None:
+    here = Browse(browse.store, browse.sources, ZoneInfo(zone), lambda: NOW)
+    grid = here.usage(Query()).by_hour
+    for day, row in enumerate(grid):
+        for hour, tokens in enumerate(row):
+            if tokens:
+                of_it = Query(hours=(24 * day + hour,))
+                assert tokens_of(here.usage(of_it).total) == tokens
+                assert here.sessions(msgspec.structs.replace(of_it, marks=("subagent",))).items or (
+                    here.sessions(of_it).items
+                )
+    assert here.usage(Query(hours=tuple(range(168)))).by_hour == grid
 
 
 def test_activity_has_the_days_of_the_last_year(browse: Browse) -> None:

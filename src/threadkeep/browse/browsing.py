@@ -82,7 +82,7 @@ class Browse:
     @contextmanager
     def _reading(self) -> Iterator[Around]:
         with self.database.read() as tx:
-            yield Around(tx, names(tx, "table"), self.sources, self.clock())
+            yield Around(tx, names(tx, "table"), self.sources, self.clock(), self.zone)
 
     # ------------------------------------------------------------------ lists
 

@@ -1,6 +1,7 @@
 """Lists of sessions, page by page, with what each took and where the words of the query stand."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, tzinfo
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,12 +34,13 @@ _SUMMED: Final = frozenset(("cost", "tokens"))
 
 
 class Around(NamedTuple):
-    """What a list is made with: the transaction, its tables, its sources, the time."""
+    """What a list is made with: the transaction, its tables, its sources, time and zone."""
 
     tx: Tx
     tables: set[str]
     sources: Sources
     now: int
+    zone: tzinfo = UTC  # whose hours are meant
 
 
 class Matches(NamedTuple):
@@ -131,7 +133,7 @@ def list_page(
 def chosen_by(around: Around, query: Query, matches: Matches | None) -> Where:
     """Give the conditions that a query means."""
     found = None if matches is None else sorted(matches.sessions)
-    return where(around.tx, query, around.tables, around.now, found)
+    return where(around.tx, query, around.tables, around.now, found, zone=around.zone)
 
 
 def _walk(

@@ -31,6 +31,13 @@ def local_quarter(name: str, zone: tzinfo) -> str:
     return f"{name} + {_choice(name, shifts_of(zone))}"
 
 
+def in_hours(at: str, hours: Sequence[int], zone: tzinfo) -> str:
+    """Give SQL that tells whether a time is in one of some hours of the week, from Monday 00:00."""
+    local = local_quarter(f"({at} / {QUARTER})", zone)
+    shown = f"(({local}) % {QUARTERS_OF_WEEK} + {_THURSDAY}) % {QUARTERS_OF_WEEK} / 4"
+    return f"{shown} IN ({', '.join(map(str, hours))})"
+
+
 def _choice(name: str, shifts: Sequence[Shift]) -> str:
     """Choose among shifts by halves: a zone may have 200 of them."""
     if len(shifts) == 1:

@@ -1,7 +1,7 @@
 """The language of the filter bar: what is typed becomes a query, and a query becomes text again.
 
 agent:codex project:web model:opus branch:main cost:>1 tokens:>=10k errors:>0 minutes:<5 since:7d
-until:2026-01-31 on:2026-01-30 is:live is:subagent -agent:cursor "exact words" word
+until:2026-01-31 on:2026-01-30 hour:mon-14 is:live is:subagent -agent:cursor "exact words" word
 """
 
 import re
@@ -25,6 +25,8 @@ _DAY_WIDTH: Final = len("2026-01-31")
 _MARKS: Final = frozenset(get_args(Mark))
 _FIELDS: Final = frozenset(get_args(Field))
 NAMED: Final = ("agent", "project", "model", "branch")
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOUR: Final = re.compile(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
 _ALIASES: Final = {"harness": "agent", "source": "agent"}
 
 
@@ -46,6 +48,7 @@ class _Reading:
         self.named: dict[str, list[str]] = {key: [] for key in NAMED}
         self.without: list[tuple[str, str]] = []
         self.times: dict[str, int] = {}
+        self.hours: list[int] = []
         self.bounds: list[Bound] = []
         self.marks: list[Mark] = []
 
@@ -63,6 +66,8 @@ class _Reading:
             _add(self.without, (key[1:], value))
         elif key in _FIELDS:
             return self._bounded(cast("Field", key), value)
+        elif key == "hour":
+            return self._in_hour(value)
         elif key == "is" and value.lower() in _MARKS:
             _add(self.marks, cast("Mark", value.lower()))
         else:
@@ -76,6 +81,12 @@ class _Reading:
             return False
         _add(self.bounds, Bound(field, cast("Op", found[1] or "="), number))
         return True
+
+    def _in_hour(self, value: str) -> bool:
+        found = _HOUR.fullmatch(value)
+        if found:
+            _add(self.hours, 24 * DAYS.index(found[1].lower()) + int(found[2]))
+        return found is not None
 
     def _timed(self, key: str, value: str) -> bool:
         if key == "on":
@@ -99,6 +110,7 @@ def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
     return Query(
         words=" ".join(reading.words),
         without=tuple(reading.without),
+        hours=tuple(reading.hours),
         bounds=tuple(reading.bounds),
         marks=tuple(reading.marks),
         **said | reading.times,
@@ -111,8 +123,14 @@ def format_query(query: Query, zone: tzinfo = UTC) -> str:
     pieces += [f"-{key}:{_value(one)}" for key, one in query.without]
     pieces += [f"{one.field}:{_op(one.op)}{_number(one.value)}" for one in query.bounds]
     pieces += _times(query, zone)
+    pieces += [f"hour:{hour_name(one)}" for one in query.hours]
     pieces += [f"is:{mark}" for mark in query.marks]
     return " ".join([*pieces, query.words] if query.words else pieces)
+
+
+def hour_name(hour: int) -> str:
+    """Name an hour of the week as it is typed: mon-14."""
+    return f"{DAYS[hour // 24]}-{hour % 24}"
 
 
 def _times(query: Query, zone: tzinfo) -> Iterator[str]:

@@ -31,6 +31,7 @@ class Query(msgspec.Struct, frozen=True):
     without: tuple[tuple[str, str], ...] = ()  # key and value that it must not have
     since: int | None = None  # epoch milliseconds
     until: int | None = None
+    hours: tuple[int, ...] = ()  # hours of the week, from Monday 00:00, that a model answered in
     bounds: tuple[Bound, ...] = ()
     marks: tuple[Mark, ...] = ()
 

@@ -6,11 +6,13 @@ would keep SQLite from using the index of the filter.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from threadkeep.base.sqlite import Row, Tx
+from threadkeep.browse.quarters import in_hours
 from threadkeep.browse.query import NAMED
 from threadkeep.browse.records import Bound, Query
 from threadkeep.errors import Invalid
@@ -38,6 +40,7 @@ _NO_PROBE: Final = (
     "NOT EXISTS (SELECT 1 FROM agentic_sessions AS p WHERE p.session_id = s.session_id"
     " AND p.harness = s.harness AND p.probe_tag IS NOT NULL)"
 )
+_ANSWERED: Final = "EXISTS (SELECT 1 FROM tk_usage AS h WHERE h.session = s.id AND {})"
 _NUMBERS: Final = {
     "messages": "s.entries",
     "prompts": "s.prompts",
@@ -99,6 +102,7 @@ def where(
     sessions: Sequence[int] | None = None,
     *,
     everything: bool = False,
+    zone: tzinfo = UTC,
 ) -> Where:
     """Turn a query into conditions; `sessions` are those in which its words were found.
 
@@ -117,6 +121,8 @@ def where(
             parts.append(("", f"NOT {_one_of(f's.{COLUMNS[key]}', f'not{number}')}"))
     parts += [("", text) for text in _times(query, now, params)]
     parts += [("", text) for text in _bounds(query.bounds, params)]
+    if query.hours:
+        parts.append(("", _ANSWERED.format(in_hours("h.at", query.hours, zone))))
     if sessions is not None:
         params["sessions"] = _json(sessions)
         # The plus keeps the index of the order: of many sessions found, most pages are soon full.

@@ -18,6 +18,7 @@ from threadkeep.browse.quarters import (
     UNKNOWN,
     by_hour,
     day_text,
+    in_hours,
     local_quarter,
 )
 from threadkeep.browse.records import BillingBlock, Query, Sum, UsageReport
@@ -73,7 +74,7 @@ NOTHING: Final = Spending([], [[0] * 24 for _ in range(7)])
 
 def read_spent(around: Around, query: Query, matches: Matches | None, zone: tzinfo) -> Spending:
     """Read what the sessions of a query took, subagents and hidden threads included."""
-    conditions, values = _conditions(around, query, matches)
+    conditions, values = _conditions(around._replace(zone=zone), query, matches)
     rows = around.tx.execute(spent_sql(conditions, zone), values).fetchall()
     models = {row[2] or UNKNOWN for row in rows}
     kept = _models_kept(models, query)
@@ -117,13 +118,17 @@ def _conditions(
     found = None if matches is None else sorted(matches.sessions)
     others = tuple(pair for pair in query.without if pair[0] != "model")
     begin = None if query.since is None else query.since - _SLACK
-    sessions = msgspec.structs.replace(query, since=begin, until=None, model=(), without=others)
+    sessions = msgspec.structs.replace(
+        query, since=begin, until=None, model=(), without=others, hours=()
+    )
     chosen = where(around.tx, sessions, around.tables, around.now, found, everything=True)
     parts = [chosen.sql(PROBE)]
     values = dict(chosen.params)
     if query.since is not None:
         parts.append("u.at >= :from_at")
         values["from_at"] = query.since
+    if query.hours:
+        parts.append(in_hours("u.at", query.hours, around.zone))
     if query.until is not None:
         parts.append("u.at < :to_at")
         values["to_at"] = query.until

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from threadkeep.browse.browsing import Browse
-from threadkeep.browse.query import format_query, parse_query
+from threadkeep.browse.query import format_query, hour_name, parse_query
 from threadkeep.browse.records import (
     BillingBlock,
     Block,
@@ -64,6 +64,7 @@ __all__ = [
     "UsageReport",
     "Window",
     "format_query",
+    "hour_name",
     "open_browse",
     "parse_query",
 ]

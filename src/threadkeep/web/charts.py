@@ -7,6 +7,7 @@ in the light and in the dark. Everything is a pure function of the numbers.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -162,14 +163,18 @@ def year(
     return Drawing(weeks * _CELL, 8 * _CELL + 2, tuple(marks), tuple(notes))
 
 
-def week_grid(by_hour: Sequence[Sequence[float]], labels: Sequence[Sequence[str]]) -> Drawing:
+def week_grid(
+    by_hour: Sequence[Sequence[float]],
+    labels: Sequence[Sequence[str]],
+    hrefs: Mapping[tuple[int, int], str] = MappingProxyType({}),
+) -> Drawing:
     """Draw the hours of a week: a row for each day from Monday, a column for each hour."""
     top = max((max(row, default=0.0) for row in by_hour), default=0.0)
-    marks = [
-        Mark(hour + 0.06, day + 0.06, 0.88, 0.88, f"h{level(value, top)}", labels[day][hour])
-        for day, row in enumerate(by_hour[:_WEEK])
-        for hour, value in enumerate(row[:_HOURS])
-    ]
+    marks = []
+    for day, row in enumerate(by_hour[:_WEEK]):
+        for hour, value in enumerate(row[:_HOURS]):
+            told = (f"h{level(value, top)}", labels[day][hour], hrefs.get((day, hour), ""))
+            marks.append(Mark(hour + 0.06, day + 0.06, 0.88, 0.88, *told))
     return Drawing(float(_HOURS), float(_WEEK), tuple(marks))
 
 

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from threadkeep.home.browsing import EntityRow, Graph, Sum
+from threadkeep.home.browsing import EntityRow, Graph, Sum, hour_name
 from threadkeep.home.recalled import Moment
 from threadkeep.web import addresses, charts, wording
 from threadkeep.web.charts import Drawing, Mark, Series
@@ -173,13 +173,21 @@ def year_map(activity: Mapping[str, float], q: str, last: str) -> Drawing:
     return charts.year(date.fromisoformat(last), activity, labels, hrefs)
 
 
-def week_map(by_hour: Sequence[Sequence[float]]) -> Drawing:
-    """Draw the tokens of each hour of the week."""
+def week_map(by_hour: Sequence[Sequence[float]], q: str) -> Drawing:
+    """Draw the tokens of each hour of the week; an hour leads to its own usage."""
     labels = [
         [f"{_WEEKDAYS[day]} {hour:02}:00, {wording.tokens(n)} tokens" for hour, n in enumerate(row)]
         for day, row in enumerate(by_hour[:7])
     ]
-    return charts.week_grid(by_hour, labels)
+    hrefs = {
+        (day, hour): addresses.with_query(
+            "/usage", q=addresses.refined(q, "hour", hour_name(24 * day + hour))
+        )
+        for day, row in enumerate(by_hour[:7])
+        for hour, tokens in enumerate(row)
+        if tokens
+    }
+    return charts.week_grid(by_hour, labels, hrefs)
 
 
 # ---------------------------------------------------------------------- one day
