@@ -58,7 +58,9 @@ def refuse_special(path: Path, kind: str) -> None:
 def need_file(path: Path, kind: str) -> None:
     """Raise if a store is not there."""
     if not path.exists():
-        raise NotFound(f"there is no {kind} store at {path} yet", hint=_HINTS[kind])
+        demo = path.with_name(f"demo-{path.name}")
+        shown = f"; the demo is read with --db {demo}" if demo.exists() else ""
+        raise NotFound(f"there is no {kind} store at {path} yet", hint=_HINTS[kind] + shown)
 
 
 def same_file(one: Path, other: Path) -> bool:

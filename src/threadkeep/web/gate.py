@@ -61,7 +61,7 @@ class Gate:
         if not self._strangers.take():
             return Refused(429, "too many requests without a token")
         hint = "`threadkeep up --link` gives a link; programs send `Authorization: Bearer TOKEN`"
-        return Refused(401, "who is there?", hint)
+        return Refused(401, "a token or the cookie of a link is needed", hint)
 
     def _knows(self, headers: Headers) -> bool:
         token = self._secret.current()

@@ -69,7 +69,9 @@ ORDER BY n.last_seen DESC, n.id DESC LIMIT :limit
 SELECT CAST(repo AS BLOB), CAST(root AS BLOB), max(seen) FROM (
   SELECT git_repo AS repo, cwd AS root, max(timestamp) AS seen FROM events WHERE cwd != '' AND probe_tag IS NULL GROUP BY git_repo, cwd
   UNION ALL
-  SELECT NULL, project_dir, max(start_time) FROM agentic_sessions WHERE project_dir != '' AND probe_tag IS NULL GROUP BY project_dir
+  -- Claude Code names the folder of a project's logs after it, in a way that cannot be undone: then it is where the session worked
+  SELECT NULL, CASE WHEN project_dir LIKE '/%' OR cwd = '' THEN project_dir ELSE cwd END AS place, max(start_time)
+  FROM agentic_sessions WHERE project_dir != '' AND probe_tag IS NULL GROUP BY place
 ) GROUP BY repo, root ORDER BY 3 DESC, root LIMIT :limit
 
 -- name: viewed_run
