@@ -130,6 +130,19 @@ def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_every_rule_for_a_server_on_loopback_holds(served: Served, shared_data: Path) -> None:
+    # Two rules are about seconds as well: on a machine with much else to do they get another try.
+    broken = broken_rules(served, shared_data)
+    for _ in range(2):
+        if broken and all(rule.startswith(TIMED) for rule in broken):
+            broken = broken_rules(served, shared_data)
+    assert broken == []
+
+
+TIMED = ("100 MB body", "40 slow clients")
+
+
+def broken_rules(served: Served, shared_data: Path) -> list[str]:
+    """Let the probe try every rule; give those that do not hold."""
     done = subprocess.run(
         [
             *(sys.executable, str(shared_data / "faults" / "webprobe.py")),
@@ -140,7 +153,10 @@ def test_every_rule_for_a_server_on_loopback_holds(served: Served, shared_data: 
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rules hold" in done.stdout, done.stdout + done.stderr
+    told = [line.strip().removeprefix("- ") for line in done.stdout.splitlines()[1:]]
+    assert (done.returncode == 0) == (told == [])
+    return told
 
 
 def test_whoever_answers_ends_with_the_service(tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ from datetime import UTC
 from typing import Any, Final
 
 from threadkeep.home.desk import EntityView, EventView, ProjectView
-from threadkeep.home.fenced import Item, ago, day_of, label_of
+from threadkeep.home.fenced import Item, ago, day_of
 from threadkeep.home.observed_ci import Lesson, RunRow
-from threadkeep.home.recalled import Hit
 from threadkeep.mcp.contract_answers import CiJob, Knowledge, Ranked
 from threadkeep.mcp.replies import cut
 
@@ -27,13 +26,6 @@ def lead(rows: list[Any], left_out: str) -> str:
 def left(count: int) -> str:
     """Say that some did not fit into the answer, and how to have them."""
     return f"{count} more did not fit: ask with more filters, or a smaller limit." if count else ""
-
-
-def of_hit(hit: Hit, now: int) -> Item:
-    """Tell what was recalled."""
-    age = ago(hit.at, now)
-    heading = told(label_of(hit), hit.harness, hit.project, age, hit.title, hit.source, hit.ref)
-    return Item(heading, plain(hit.snippet) or hit.title or "(nothing)")
 
 
 def plain(snippet: str) -> str:

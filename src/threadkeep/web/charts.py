@@ -120,14 +120,6 @@ def stacked(
     return Drawing(float(places), HEIGHT, tuple(marks))
 
 
-def nice_top(value: float) -> float:
-    """Give a round number at or above a value: 1, 2 or 5 times a power of ten."""
-    if value <= 0 or not math.isfinite(value):
-        return 1.0
-    power: float = 10.0 ** math.floor(math.log10(value))
-    return next((step * power for step in (1, 2, 5) if step * power >= value), 10 * power)
-
-
 # ---------------------------------------------------------------------- heat
 
 

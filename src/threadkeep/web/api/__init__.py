@@ -20,6 +20,7 @@ from threadkeep.web.api import (
     memory,
     state,
     state_messages,
+    streamed,
     streams,
 )
 from threadkeep.web.api.answering import routes_of
@@ -49,7 +50,8 @@ def api_routes() -> list[BaseRoute]:
 @cache
 def description() -> Json:
     """Describe the API; it takes a tenth of a second, and never changes."""
-    return document(DESCRIBED, __version__)
+    found = document(DESCRIBED, __version__)
+    return {**found, "paths": found["paths"] | streamed.PATHS}
 
 
 async def _described(request: Request) -> Response:
