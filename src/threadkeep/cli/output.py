@@ -217,6 +217,11 @@ def json_line(value: Any) -> None:
     click.echo(json_text(value))
 
 
+def teller(*, as_json: bool) -> Callable[[str], None]:
+    """Give what tells of something that goes on for long: lines for people, or of JSON."""
+    return (lambda text: json_line({"told": text})) if as_json else note
+
+
 # ---------------------------------------------------------------------- tables
 
 

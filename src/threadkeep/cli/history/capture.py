@@ -130,20 +130,24 @@ def _with_a_look_around(
     call: Call, sources: tuple[str, ...], since: int | None, user_home: str | None
 ) -> int:
     """Capture, or capture the demo where there is nothing; then show what can be done with it."""
-    with without_log(), comparing(call, user_home) as history:
-        look = history.capture(_wanted(history, sources, since), dry_run=True)
-    if any(part.found for part in look.harnesses.values()):
+    if _anything_found(call, sources, since, user_home):
         return _captured_and_shown(call, sources, since, user_home)
     demo = without_history(call)
     with demo_folder() as folder:
         return _captured_and_shown(demo, (), None, str(folder), demo=True)
 
 
+def _anything_found(
+    call: Call, sources: tuple[str, ...], since: int | None, user_home: str | None
+) -> bool:
+    with without_log(), comparing(call, user_home) as history:
+        look = history.capture(_wanted(history, sources, since), dry_run=True)
+    return any(part.found for part in look.harnesses.values())
+
+
 def capture_or_demo(call: Call, user_home: str | None) -> Call:
     """Capture, or the demo where there is nothing; give the call that works on what came of it."""
-    with without_log(), comparing(call, user_home) as history:
-        look = history.capture(dry_run=True)
-    found = any(part.found for part in look.harnesses.values())
+    found = _anything_found(call, (), None, user_home)
     with demo_folder() as demo:
         call, user_home = (call, user_home) if found else (without_history(call), str(demo))
         with call.home.history(call.db, user_home=user_home) as history:

@@ -49,12 +49,17 @@ def demo_folder() -> Iterator[Path]:
         yield folder
 
 
+def demo_path(call: Call) -> str:
+    """Give the file of the demo's own store."""
+    return str(call.home.paths().data / DEMO_FILE)
+
+
 def without_history(call: Call) -> Call:
     """Say that no agent was found here, and give the call that works on the demo's own store."""
-    path = call.home.paths().data / DEMO_FILE
+    path = demo_path(call)
     note("No agent has left a log on this machine. This is a DEMO: a small made-up history of")
     note(f"several agents on a few projects, captured into {path}.\n")
-    return call._replace(db=str(path))
+    return call._replace(db=path)
 
 
 def show_around(call: Call, history: "History") -> dict[str, Any]:

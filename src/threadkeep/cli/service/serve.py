@@ -11,7 +11,7 @@ from threadkeep import __version__
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.history.capture import user_home_option
-from threadkeep.cli.output import json_line, note
+from threadkeep.cli.output import teller
 from threadkeep.cli.up.page import bind_page, missing_packages, page_part, port_option
 
 if TYPE_CHECKING:
@@ -52,12 +52,7 @@ def serve(
     """
     from threadkeep.home.serving import serve as serve_home
 
-    def tell(text: str) -> None:
-        if call.as_json:
-            json_line({"told": text})
-        else:
-            note(text)
-
+    tell = teller(as_json=call.as_json)
     with ExitStack() as stack:
         more = () if no_web else _page(call, port, tell, stack)
         stop = stack.enter_context(ended_by_signals())

@@ -8,7 +8,8 @@ from threadkeep import __version__
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.history.capture import capture_or_demo, user_home_option
-from threadkeep.cli.output import document, json_line, note, write
+from threadkeep.cli.history.welcome import demo_path
+from threadkeep.cli.output import document, note, teller, write
 from threadkeep.cli.up.page import (
     bind_page,
     need_packages,
@@ -54,18 +55,12 @@ def up(
     with listener, ended_by_signals() as stop:
         from threadkeep.home.serving import serve
 
-        def tell(text: str) -> None:
-            if call.as_json:
-                json_line({"told": text})
-            else:
-                note(text)
-
         _show(call, address, opening=not no_open)
         more = (page_part(call, listener, at_once=True),)
         serve(
             call.home,
             stop,
-            tell,
+            teller(as_json=call.as_json),
             version=__version__,
             path=call.db,
             user_home=user_home,
@@ -79,10 +74,13 @@ def _running_page(call: Call) -> str | None:
     from threadkeep.home.web_place import noted_address
     from threadkeep.web.part import PART
 
-    found = who_serves(call.home, call.db)
-    # The note outlives who wrote it: without the part there is no page, or somebody else's.
-    has_page = found.running and any(one.part == PART for one in found.parts)
-    return noted_address(call.home) if has_page else None
+    # Where nothing was captured yet, it is the demo that is shown.
+    for store in (call.db,) if call.db is not None else (None, demo_path(call)):
+        found = who_serves(call.home, store)
+        # The note outlives who wrote it: without the part there is no page, or somebody else's.
+        if found.running and any(one.part == PART for one in found.parts):
+            return noted_address(call.home)
+    return None
 
 
 def _show(call: Call, address: str, *, opening: bool) -> None:

@@ -1,0 +1,88 @@
+"""`threadkeep up`: one command from nothing to a page, and a link to it."""
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.conftest import REPO
+from tests.serve.test_web import PATIENCE, free_port
+from threadkeep.base import json
+
+
+def words(home: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "threadkeep", "--home", str(home), "up", "--no-open", *more]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(REPO / "src")}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start it where no agent has left a log."""
+    (tmp_path / "user").mkdir()
+    more = ("--json", "--user-home", str(tmp_path / "user"), "--port", str(free_port()))
+    with subprocess.Popen(
+        words(tmp_path / "home", *more), env=environment(), stdout=subprocess.PIPE
+    ) as process:
+        yield process
+        process.kill()
+
+
+def ask(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    place = urlsplit(address)
+    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=PATIENCE)
+    connection.request("GET", f"{place.path}?{place.query}", headers=headers)
+    answer = connection.getresponse()
+    found = answer.status, {name.lower(): value for name, value in answer.getheaders()}
+    body = answer.read()
+    connection.close()
+    return (*found, body)
+
+
+def test_a_machine_without_agents_sees_the_demo_through_a_link_that_works_once(
+    tmp_path: Path, running: "subprocess.Popen[bytes]"
+) -> None:
+    assert running.stdout is not None
+    told: dict[str, Any] = json.decode(running.stdout.readline())
+    status, headers, _ = ask(told["link"])
+    assert (status, headers["location"]) == (303, "/")
+    assert ask(told["link"])[0] == 403
+    cookie = headers["set-cookie"].partition(";")[0]
+    listed = json.decode(ask(f"{told['address']}/sessions.json", cookie=cookie)[2])
+    assert {"codex", "claude-code"} <= {
+        one["session"]["harness"] for one in listed["page"]["items"]
+    }
+
+    served = tmp_path / "home" / "demo-knowledge.db"
+    again = subprocess.run(
+        [*words(tmp_path / "home", "--link", "--json"), "--db", str(served)],
+        env=environment(),
+        capture_output=True,
+        check=True,
+    )
+    other = json.decode(again.stdout)["link"]
+    assert other != told["link"]
+    assert ask(other)[0] == 303
+
+    running.send_signal(signal.SIGINT)
+    assert running.wait(PATIENCE) == 0
+    with pytest.raises(OSError):  # noqa: PT011  (nobody listens there any more)
+        ask(f"{told['address']}/alive")
+
+
+def test_without_a_page_there_is_no_link(tmp_path: Path) -> None:
+    done = subprocess.run(
+        words(tmp_path / "home", "--link"), env=environment(), capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert b"nobody serves the page" in done.stderr
+    assert b"`threadkeep up` starts it" in done.stderr
