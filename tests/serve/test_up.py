@@ -62,9 +62,8 @@ def test_a_machine_without_agents_sees_the_demo_through_a_link_that_works_once(
         one["session"]["harness"] for one in listed["page"]["items"]
     }
 
-    served = tmp_path / "home" / "demo-knowledge.db"
     again = subprocess.run(
-        [*words(tmp_path / "home", "--link", "--json"), "--db", str(served)],
+        words(tmp_path / "home", "--link", "--json"),
         env=environment(),
         capture_output=True,
         check=True,
