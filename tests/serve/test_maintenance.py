@@ -174,8 +174,8 @@ def parent(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     code = (
         "import subprocess, sys, time\n"
         "from threadkeep.home import maintenance\n"
-        "held = 'import threading; from threadkeep.home import maintenance as m;'\n"
-        "held += ' threading.Thread(target=m._end_with_parent).start()'\n"
+        "held = 'import os, threading; from threadkeep.home.sharing import when_parent_ends;'\n"
+        "held += ' when_parent_ends(lambda: os._exit(1)); threading.Event().wait()'\n"
         "with maintenance._started([sys.executable, '-c', held]) as child:\n"
         "    print(child.pid, flush=True)\n"
         "    child.wait()\n"

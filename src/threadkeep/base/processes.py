@@ -1,6 +1,8 @@
 """Processes: whether one still runs, what it is called, and which one holds a lock on a file."""
 
 import os
+import threading
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,6 +30,22 @@ def is_alive(mark: str) -> bool:
     if not (pid.isascii() and pid.isdigit()) or boot != _boot():
         return False
     return is_running(int(pid)) and _started(int(pid)) == started
+
+
+def when_parent_ends(then: Callable[[], object]) -> None:
+    """Call something, in a thread of its own, when whoever started this process is gone.
+
+    It holds the other end of our standard input, and writes nothing there, for as long as it lives.
+    The descriptor is read: the interpreter takes the lock of `sys.stdin` when it ends, and aborts
+    (signal 6) where a thread waits for input with that lock in hand.
+    """
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        then()
+
+    threading.Thread(target=wait, name="threadkeep-parent", daemon=True).start()
 
 
 def describe_process(pid: int) -> str:

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
+from threadkeep.base.processes import when_parent_ends
 from threadkeep.base.sqlite import Database
 from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from threadkeep.home.facade import Home
     from threadkeep.home.supervising import Bell
 
+CUT_SHORT: Final = 1  # how the process ends whose parent is gone
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
@@ -178,20 +179,13 @@ def main(words: list[str]) -> int:
     """Do what an order says and answer with what was done."""
     from threadkeep.home.facade import Home as AnyHome  # noqa: PLC0415  (it imports the parts)
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    when_parent_ends(lambda: os._exit(CUT_SHORT))
     order = msgspec.json.decode(words[0].encode(), type=Order)
     if not (order.retain or order.embed or order.catch_up):
         os.nice(_NICE)  # a backup only reads; whoever holds the lock to write must not be slow
     done = look_after(AnyHome(order.home), order, now_ms())
     sys.stdout.write(json.dumps(msgspec.to_builtins(done)))
     return 0
-
-
-def _end_with_parent() -> None:
-    """Whoever started us holds the other end of our input for as long as it lives."""
-    while os.read(0, 1):  # not through sys.stdin, which the end of the interpreter wants to lock
-        pass
-    os._exit(1)
 
 
 def look_after(home: "Home", order: Order, now: int) -> Done:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from threadkeep.base.config import load_config
 from threadkeep.base.local_socket import LocalSocket, connect, peer_uid
 from threadkeep.base.paths import find_paths
+from threadkeep.base.processes import when_parent_ends
 from threadkeep.home.places import environment
 
-__all__ = ["LocalSocket", "Meeting", "connect", "meeting", "peer_uid"]
+__all__ = ["LocalSocket", "Meeting", "connect", "meeting", "peer_uid", "when_parent_ends"]
 
 
 class Meeting(NamedTuple):

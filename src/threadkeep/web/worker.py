@@ -4,7 +4,6 @@ import asyncio
 import resource
 import socket
 import sys
-import threading
 import time
 from contextlib import suppress
 from typing import Any, Final
@@ -14,6 +13,7 @@ import uvicorn
 
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
+from threadkeep.home.sharing import when_parent_ends
 from threadkeep.home.web_place import BACKLOG, scheme_of
 from threadkeep.home.web_token import make_token
 from threadkeep.web.app import make_app
@@ -101,7 +101,7 @@ def main(words: list[str]) -> int:
     _allow_many_files()
     try:
         server = Server(Home(order.home), socket.socket(fileno=order.descriptor), order.db)
-        threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
+        when_parent_ends(server.end)
         asyncio.run(server.serve(order.idle_seconds))
     except (ThreadkeepError, OSError) as error:
         sys.stdout.write(str(error))  # the other process tells it
@@ -116,11 +116,6 @@ def _allow_many_files() -> None:
         with suppress(OSError, ValueError):
             wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-
-
-def _end_with_parent(server: Server) -> None:
-    sys.stdin.buffer.read()  # nobody ever writes there: it ends with the other process
-    server.end()
 
 
 if __name__ == "__main__":
