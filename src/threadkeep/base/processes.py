@@ -32,6 +32,20 @@ def is_alive(mark: str) -> bool:
     return is_running(int(pid)) and _started(int(pid)) == started
 
 
+def my_place() -> str:
+    """Name this process for a file that other machines and containers may share: `host/mark`."""
+    return f"{os.uname().nodename}/{my_mark()}"
+
+
+def has_ended(place: str) -> bool:
+    """Tell whether the process of a place was one of this machine and runs no more.
+
+    Of another machine, or of a container with its own processes, nobody here can tell: False.
+    """
+    host, _, mark = place.partition("/")
+    return host == os.uname().nodename and bool(mark) and not is_alive(mark)
+
+
 def when_parent_ends(then: Callable[[], object]) -> None:
     """Call something, in a thread of its own, when whoever started this process is gone.
 

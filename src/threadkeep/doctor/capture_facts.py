@@ -24,12 +24,11 @@ from threadkeep.knowledge.alarms import Alarm
 from threadkeep.knowledge.health import Drop
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.service_state import part_states, the_service
-from threadkeep.knowledge.tickets import LOCK_TIMEOUT_MS, QUEUES, depths
+from threadkeep.knowledge.tickets import QUEUES, depths, locks
 from threadkeep.sources.claude_paths import project_folders
 from threadkeep.sources.records import UserHome
 
 _ALARMS: Final = 1000
-_STUCK: Final = "SELECT count(*) FROM {} WHERE status = 'processing' AND coalesce(locked_at, 0) < ?"
 
 
 def look_at_capture(tx: Tx, seen: Observed, place: Place, settings: Config) -> dict[str, Any]:
@@ -38,7 +37,7 @@ def look_at_capture(tx: Tx, seen: Observed, place: Place, settings: Config) -> d
     service = the_service(tx)
     return {
         "capture": _capture(tx, seen, place, settings, tables),
-        "queues": tuple(_queues(tx, tables, now)),
+        "queues": tuple(_queues(tx, now)),
         "vectors": _vectors(tx, settings, tables, now),
         "service": service,
         "service_runs": service is not None and service.is_running,
@@ -90,13 +89,11 @@ def _drift(tx: Tx, tables: set[str]) -> Iterator[DriftFacts]:
             yield DriftFacts(harness, kind, count, last_seen)
 
 
-def _queues(tx: Tx, tables: set[str], now: int) -> Iterator[QueueFacts]:
-    for name, counts in depths(tx).items():
-        table = next((one.name for queue, one in QUEUES.items() if queue == name), None)
-        if table is None or table not in tables:
-            continue  # the family that nobody writes any more
-        stuck = tx.execute(_STUCK.format(table), (now - LOCK_TIMEOUT_MS,)).fetchone()[0]
-        yield QueueFacts(name, counts.get("pending", 0), counts.get("failed", 0), int(stuck))
+def _queues(tx: Tx, now: int) -> Iterator[QueueFacts]:
+    counts, found = depths(tx), locks(tx, now)
+    for name in sorted(counts.keys() & QUEUES.keys()):  # not of the family that is frozen
+        waiting, failed = counts[name].get("pending", 0), counts[name].get("failed", 0)
+        yield QueueFacts(name, waiting, failed, found[name].held, found[name].lost)
 
 
 def _vectors(tx: Tx, settings: Config, tables: set[str], now: int) -> VectorFacts | None:

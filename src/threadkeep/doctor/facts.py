@@ -99,7 +99,8 @@ class QueueFacts(msgspec.Struct, frozen=True):
     name: str
     pending: int = 0
     failed: int = 0
-    stuck: int = 0  # in hand for so long that their worker is gone
+    held: int = 0  # in the hands of a worker
+    lost: int = 0  # of those: the worker is dead, or had them for too long
 
 
 class ModelFacts(msgspec.Struct, frozen=True):

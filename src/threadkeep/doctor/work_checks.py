@@ -18,9 +18,11 @@ def check_work(facts: Facts) -> Iterator[Finding]:
     """Judge enrichment and the service."""
     for queue in facts.queues:
         yield from _queue(queue, enriches=facts.enriches)
-    if facts.queues and not any(one.failed or one.stuck for one in facts.queues):
+    if facts.queues and not any(one.failed or one.lost for one in facts.queues):
         pending = sum(one.pending for one in facts.queues)
-        yield ok(_GROUP, "queues", f"{pending:,} wait, none failed")
+        held = sum(one.held for one in facts.queues)
+        in_hand = f"{held:,} in hand, " if held else ""
+        yield ok(_GROUP, "queues", f"{pending:,} wait, {in_hand}none failed")
     yield from _model(facts)
     if facts.vectors is not None:
         yield _vectors(facts.vectors)
@@ -30,8 +32,8 @@ def check_work(facts: Facts) -> Iterator[Finding]:
 
 def _queue(queue: QueueFacts, *, enriches: bool) -> Iterator[Finding]:
     check = f"queue {queue.name}"
-    if queue.stuck:
-        said = f"{queue.stuck:,} tickets are held by a worker that never came back"
+    if queue.lost:
+        said = f"{queue.lost:,} tickets are held by a worker that never came back"
         cause = "a worker was killed; the next one takes its tickets back"
         yield Finding(_GROUP, check, "warn", said, cause, "threadkeep enrich", _DOC)
     if queue.failed:

@@ -2,7 +2,7 @@
 
 Tickets are taken in small batches. A batch is read in one transaction, derived (by an author if
 there is one) outside of any, and written in another: nodes, links, entities and tickets together.
-Whoever is killed leaves locks that the next worker takes back.
+Whoever is killed leaves locks that the next worker takes back at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,10 +29,12 @@ from threadkeep.knowledge.tickets import (
     depths,
     give_back,
     held,
+    put_back,
     reap,
     release,
     requeue,
     skip,
+    worker_name,
 )
 from threadkeep.knowledge.vectors import unlock
 
@@ -47,6 +49,8 @@ _FIELD: Final[dict[Queue, str]] = {
     "browser": "visits",
 }
 _MESSAGE_LIMIT: Final = 500
+# Tries that went wrong: a ticket that ends each of its workers must not take others along.
+_SUSPECT: Final = 2
 _TRIED_AGAIN_MS: Final = 86_400_000
 
 
@@ -58,6 +62,7 @@ class Counts(msgspec.Struct):
     skipped: int = 0  # they tell nothing
     failed: int = 0  # tried again later, unless it was the last time
     waiting: int = 0  # still in the queue
+    held: int = 0  # in the hands of another worker
 
 
 class Enriched(msgspec.Struct):
@@ -120,7 +125,7 @@ class Enricher:
         self._new_uuid = new_uuid
         self._roots = tuple(roots)
         self._author = author
-        self._worker = f"threadkeep-{new_uuid()}"
+        self._worker = worker_name(new_uuid())
 
     def run(
         self,
@@ -191,7 +196,10 @@ class Enricher:
             return []
         worker, now = self._worker, self._context.clock()
         with self._context.db.write() as tx:
-            return claim(tx, queue, worker=worker, now=now, limit=room, at_once=course.at_once)
+            taken = claim(tx, queue, worker=worker, now=now, limit=room, at_once=course.at_once)
+            wanted = _without_suspects(taken)
+            put_back(tx, (ticket for ticket in taken if ticket not in wanted))
+            return wanted
 
     def _derive(self, found: Read) -> list[_Written]:
         """Make drafts; what cannot be derived fails alone, and what says nothing is skipped."""
@@ -276,6 +284,13 @@ class Enricher:
             left = depths(tx)
         for queue, counts in course.report.queues.items():
             counts.waiting = left.get(queue, {}).get("pending", 0)
+            counts.held = left.get(queue, {}).get("processing", 0)
+
+
+def _without_suspects(taken: list[Ticket]) -> list[Ticket]:
+    """Give what is dealt with together: whatever may end the whole process is dealt with alone."""
+    safe = [ticket for ticket in taken if ticket.retry_count < _SUSPECT]
+    return safe or taken[:1]
 
 
 def _told(error: Exception) -> str:

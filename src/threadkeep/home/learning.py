@@ -25,7 +25,7 @@ from threadkeep.knowledge.failures import ENTRIES, EVENTS, learn_failures
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.things import index_things, is_behind, is_indexable
-from threadkeep.knowledge.tickets import release
+from threadkeep.knowledge.tickets import holders, locks, reap, release_own
 from threadkeep.knowledge.vector_rows import missing
 from threadkeep.recall.calls import archived_runs
 
@@ -42,6 +42,7 @@ __all__ = [
     "learn",
     "learn_all",
     "project_roots",
+    "reap_tickets",
     "release_claims",
     "tickets_wait",
     "vectors_missing",
@@ -53,7 +54,6 @@ Stop = Callable[[], bool]
 _INDEX_ROWS: Final = 500
 _LESSON_ROWS: Final = 200
 _UPGRADES: Final = 10
-_WORKERS: Final = "threadkeep-*"
 _PROJECTS: Final = "~/projects"
 
 
@@ -115,18 +115,25 @@ def tickets_wait(database: Database) -> bool:
         return bool(tx.value("tickets_wait"))
 
 
-def release_claims(database: Database, budget: float | None = None) -> int:
-    """Give back the tickets that our own workers hold; it counts as no try.
+def reap_tickets(database: Database, now: int) -> int:
+    """Take back the tickets of workers that died or never came back; give how many."""
+    with database.read() as tx:
+        if not any(queue.lost for queue in locks(tx, now).values()):
+            return 0  # a look at 100,000 tickets takes 10 ms
+    with database.write() as tx:
+        return reap(tx, now)
 
-    They are those of a process that was killed or is ending. One that is still at work finds that
-    it lost its ticket, and writes nothing.
+
+def release_claims(database: Database, budget: float | None = None) -> int:
+    """Give back the tickets that this process holds, which is ending; it counts as no try.
+
+    A worker that is still busy finds that it lost its ticket, and writes nothing.
     """
     with database.read() as tx:
-        holders = [row[0] for row in tx.all("ticket_holders", {"pattern": _WORKERS})]
-    if not holders:
-        return 0
+        if not holders(tx):
+            return 0
     with database.write(budget=budget) as tx:
-        return sum(release(tx, worker) for worker in holders)
+        return release_own(tx)
 
 
 # ---------------------------------------------------------------------- words and lessons

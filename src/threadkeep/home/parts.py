@@ -216,7 +216,10 @@ def _follow_ci(around: Around, bell: Bell) -> None:
 
 
 def _enrich(around: Around, stop: Stop) -> None:
-    if around.caught_up.is_set() and learning.tickets_wait(around.database):
+    database, clock = around.database, around.history.store.context.clock
+    if not around.caught_up.is_set():
+        return
+    if learning.tickets_wait(database) or learning.reap_tickets(database, clock()):
         report = learning.enrich(around.home, around.history, stop=stop, tell=around.tell)
         if report.nodes:
             around.tell(f"knowledge: {report.nodes} new")

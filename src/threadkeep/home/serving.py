@@ -25,7 +25,7 @@ from threadkeep.collect.observing import Observations
 from threadkeep.collect.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.home.keeping import serve_lock, served_already, shake_hands
-from threadkeep.home.learning import release_claims
+from threadkeep.home.learning import reap_tickets, release_claims
 from threadkeep.home.observing import fallback_folders, open_observations, socket_path
 from threadkeep.home.parts import Around, all_parts
 from threadkeep.home.supervising import Bell, Books, Part, Tell, slept_for, start_all
@@ -102,7 +102,7 @@ def serve(
 def _run(around: Around, stop: threading.Event, clock: Clock) -> None:
     database, bell = around.database, Bell(stop)
     with _announced(database, around.version, clock):
-        release_claims(database)  # what a process held that was killed
+        reap_tickets(database, clock())  # what a process held that was killed
         books = Books(database, clock, around.tell)
         pulse = Pulse(database, bell, books, around.tell, clock)
         threads = start_all(all_parts(around), bell, books)

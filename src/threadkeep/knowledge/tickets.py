@@ -1,8 +1,9 @@
 """The queues of enrichment: each waiting row has a ticket that one worker at a time has in hand.
 
 A ticket is `pending`, `processing` while a worker has it, then `done`, `skipped` or `failed`. A
-lock that is too old is nobody's: the next worker takes it, or `reap` gives it back and counts a
-try. A worker that reaps before it takes tickets never tries one for ever.
+lock is lost when the process of its worker has ended, which the worker's name tells, or when it is
+too old: `reap` gives the ticket back and counts a try. A worker that reaps before it takes tickets
+never tries one for ever.
 """
 
 import re
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from threadkeep.base.json import decode, encode
+from threadkeep.base.processes import has_ended, my_place
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.layout import names
@@ -24,6 +26,7 @@ QUIET_MS: Final[Mapping[Queue, int]] = {
     "browser": 60_000,
     "workflow": 0,
 }
+_OURS: Final = "threadkeep-"  # how the names of our own workers begin
 _LATER: Final = 2**62  # after everything
 _FRONT: Final = 1000
 
@@ -77,6 +80,7 @@ _THESE: Final = "{0.id} IN (SELECT value FROM json_each(:ids))"
 _OF_THESE_ROWS: Final = "{0.target} IN (SELECT value FROM json_each(:ids))"
 # A lock from the future is one of a clock that was put back: its time may not come for years.
 _TOO_OLD: Final = "(coalesce(locked_at, 0) <= :stale OR locked_at > :ahead)"
+_OF_DEAD: Final = "locked_by IN (SELECT value FROM json_each(:dead))"
 _RETRY: Final = """
 UPDATE {0.name} SET retry_count = retry_count + 1, error_message = :message, updated_at = :now,
   status = CASE WHEN retry_count + 1 >= max_retries THEN 'failed' ELSE 'pending' END,
@@ -104,6 +108,9 @@ WHERE status != 'processing'"""
 _DROP_LOST: Final = """
 DELETE FROM {0.name} WHERE status IN ('pending', 'processing') AND NOT EXISTS (
   SELECT 1 FROM {0.rows} WHERE {0.rows}.id = {0.name}.{0.target} AND {1})"""
+_HOLDERS: Final = "SELECT DISTINCT locked_by FROM {0.name} WHERE status = 'processing'"
+_LOCKS: Final = """
+SELECT count(*), coalesce(sum({1}), 0) FROM {0.name} WHERE status = 'processing'"""
 _HELD: Final = "SELECT 1 FROM {0.name} WHERE status = 'processing' AND {1}"
 _PRESENT: Final = """
 SELECT id FROM {0.rows}
@@ -219,9 +226,26 @@ def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
         tx.run("note_learned", {"id": ticket.target, "hash": ticket.content_hash})
 
 
+def put_back(tx: Tx, tickets: Iterable[Ticket]) -> None:
+    """Let tickets wait again that were taken and not looked at; it counts as no try."""
+    for ticket in tickets:
+        sql = _RELEASE.format(QUEUES[ticket.queue], _on(ticket.queue, _THIS_CLAIM))
+        tx.execute(sql, {"id": ticket.id, "locked_at": ticket.locked_at})
+
+
+def worker_name(uuid: str) -> str:
+    """Name a worker of this process, so that anybody can tell whether it still runs."""
+    return f"{_OURS}{my_place()}/{uuid}"
+
+
 def release(tx: Tx, worker: str) -> int:
     """Give back all that a worker has in hand, at its end; it counts as no try."""
     return _release(tx, "locked_by = :worker", {"worker": worker})
+
+
+def release_own(tx: Tx) -> int:
+    """Give back all that workers of this process have in hand, at its end; it counts as no try."""
+    return sum(release(tx, one) for one in holders(tx) if _place_of(one) == my_place())
 
 
 def take_back(tx: Tx) -> int:
@@ -233,31 +257,51 @@ def take_back(tx: Tx) -> int:
 
 
 def _release(tx: Tx, which: str, values: Mapping[str, str]) -> int:
-    present = names(tx, "table")
-    tables = [table for _, table in _ALL if table.name in present]
-    return sum(tx.execute(_RELEASE.format(table, which), values).rowcount for table in tables)
+    return sum(
+        tx.execute(_RELEASE.format(table, which), values).rowcount for _, table in _present(tx)
+    )
 
 
 # ---------------------------------------------------------------------- looking after the queues
 
 
+class Locks(NamedTuple):
+    """The tickets of a queue that somebody has in hand, and those of them whose lock is lost."""
+
+    held: int
+    lost: int
+
+
+def locks(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> dict[str, Locks]:
+    """Count the locks of each queue, as `reap` would judge them."""
+    lost, values = f"({_OF_DEAD} OR {_TOO_OLD})", _lost(tx, now, timeout_ms)
+    return {
+        queue: Locks(*tx.execute(_LOCKS.format(table, lost), values).fetchone())
+        for queue, table in _present(tx)
+    }
+
+
+def holders(tx: Tx) -> list[str]:
+    """Name the workers that have a ticket in hand, whoever's they are."""
+    found = {row[0] for _, table in _present(tx) for row in tx.execute(_HOLDERS.format(table))}
+    return sorted(one for one in found if isinstance(one, str))
+
+
 def reap(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> int:
-    """Take tickets back from workers that never came back; give how many.
+    """Take tickets back from workers that died or never came back; give how many.
 
     A segment whose last try ended so counts as learned from, unless it grew meanwhile: it must not
     come back for ever.
     """
-    values = {
-        "now": now,
-        "stale": now - timeout_ms,
-        "ahead": now + timeout_ms,
-        "message": f"stale lock reaped (>={timeout_ms // 1000}s)",
-    }
-    present, reaped = names(tx, "table"), 0
-    given_up = tx.all("segments_given_up", values)
-    for _, table in _ALL:
-        if table.name in present:
-            reaped += len(tx.execute(_RETRY.format(table, _TOO_OLD), values).fetchall())
+    values = _lost(tx, now, timeout_ms) | {"now": now}
+    reaped, given_up = 0, tx.all("segments_given_up", values)
+    for which, message in (
+        (_OF_DEAD, "the process that had it ended"),
+        (_TOO_OLD, f"stale lock reaped (>={timeout_ms // 1000}s)"),
+    ):
+        told = values | {"message": message}
+        for _, table in _present(tx):
+            reaped += len(tx.execute(_RETRY.format(table, which), told).fetchall())
     for target, hashed in given_up:
         tx.run("note_learned", {"id": target, "hash": hashed})
     for each in QUEUES:
@@ -284,11 +328,8 @@ def learn_again(tx: Tx, queue: Queue, targets: Iterable[int]) -> None:
 
 def depths(tx: Tx) -> dict[str, dict[str, int]]:
     """Count the tickets of each queue by their state; the frozen queue is there as `claude`."""
-    present = names(tx, "table")
     return {
-        queue: dict(tx.execute(_DEPTHS.format(table)).fetchall())
-        for queue, table in _ALL
-        if table.name in present
+        queue: dict(tx.execute(_DEPTHS.format(table)).fetchall()) for queue, table in _present(tx)
     }
 
 
@@ -306,6 +347,23 @@ def _drop_lost(tx: Tx, queue: Queue) -> None:
 def _end(tx: Tx, queue: Queue, which: str, ids: Iterable[int], now: int) -> None:
     values = {"ids": encode(list(ids)), "status": "done", "message": None, "now": now}
     tx.execute(_END.format(QUEUES[queue], _on(queue, which)), values)
+
+
+def _present(tx: Tx) -> list[tuple[str, _Table]]:
+    """Give the queues that the file has."""
+    there = names(tx, "table")
+    return [(queue, table) for queue, table in _ALL if table.name in there]
+
+
+def _place_of(worker: str) -> str:
+    """Give the place of the process that a worker is of; empty if its name does not tell."""
+    return worker.removeprefix(_OURS).rpartition("/")[0] if worker.startswith(_OURS) else ""
+
+
+def _lost(tx: Tx, now: int, timeout_ms: int) -> dict[str, str | int]:
+    """Give what tells lost locks from others."""
+    dead = encode([one for one in holders(tx) if has_ended(_place_of(one))])
+    return {"stale": now - timeout_ms, "ahead": now + timeout_ms, "dead": dead}
 
 
 def _on(queue: Queue, condition: str) -> str:

@@ -104,6 +104,9 @@ def tell_enriched(done: "Enriched") -> None:
     table(("queue", "nodes", "done", "skipped", "failed", "waiting"), rows)
     by_model = f", {done.by_author:,} by the model" if done.by_author else ""
     note(f"{counted(done.nodes, 'node')} written{by_model}")
+    held = sum(one.held for one in done.queues.values())
+    if held:
+        note(f"{counted(held, 'ticket')} in the hands of another process, which is at work")
 
 
 @store_command(

@@ -24,12 +24,6 @@ ON CONFLICT (part) DO UPDATE SET started_at = excluded.started_at, restarts = ex
 SELECT part, started_at, restarts, crashes, last_error, last_crash_at, waits_for
 FROM tk_service_parts ORDER BY part
 
--- name: ticket_holders
-SELECT locked_by FROM enrichment_queue WHERE status = 'processing' AND locked_by GLOB :pattern
-UNION SELECT locked_by FROM agentic_enrichment_queue WHERE status = 'processing' AND locked_by GLOB :pattern
-UNION SELECT locked_by FROM browser_enrichment_queue WHERE status = 'processing' AND locked_by GLOB :pattern
-UNION SELECT locked_by FROM workflow_enrichment_queue WHERE status = 'processing' AND locked_by GLOB :pattern
-
 -- name: tickets_wait
 SELECT EXISTS (SELECT 1 FROM enrichment_queue WHERE status = 'pending')
   OR EXISTS (SELECT 1 FROM agentic_enrichment_queue WHERE status = 'pending')

@@ -79,7 +79,8 @@ UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id =
 -- The last try of these is over. One that grew in a lost worker's hands ended after it was taken: that is still to be told.
 -- name: segments_given_up
 SELECT a.id, a.content_hash FROM agentic_enrichment_queue AS q JOIN agentic_sessions AS a ON a.id = q.session_id
-WHERE q.status = 'processing' AND (coalesce(q.locked_at, 0) <= :stale OR q.locked_at > :ahead) AND q.retry_count + 1 >= q.max_retries
+WHERE q.status = 'processing' AND q.retry_count + 1 >= q.max_retries AND (
+  coalesce(q.locked_at, 0) <= :stale OR q.locked_at > :ahead OR q.locked_by IN (SELECT value FROM json_each(:dead)))
   AND a.end_time <= coalesce(q.locked_at, a.end_time)
 
 -- name: unlearn_segments
