@@ -1,10 +1,14 @@
 """A relay in this process, between pipes and servers that a test plays."""
 
+import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -12,6 +16,7 @@ from tests.mcp.asking import PATIENCE
 from tests.mcp.test_session_log import BEGIN, BEGUN, answer, request
 from threadkeep.mcp.lifetime import Ended, Parent
 from threadkeep.mcp.relay import Relay
+from threadkeep.mcp.session_log import LONGEST_LINE
 
 
 class Server:
@@ -36,7 +41,8 @@ class Server:
 class Client:
     """A client with its two pipes, and a relay that carries its session in a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._in, self._say = os.pipe()
         self._hear, self._out = os.pipe()
         self.servers: list[Server] = []
@@ -54,7 +60,7 @@ class Client:
 
     def _run(self) -> None:
         try:
-            Relay(self._in, self._out, self._join, Parent()).run()
+            Relay(self._in, self._out, self._join, Parent(), self._monotonic).run()
             self.ended.append(None)
         except (Ended, OSError) as error:
             self.ended.append(error)
@@ -64,11 +70,18 @@ class Client:
         assert self._came.acquire(timeout=PATIENCE)
         return self.servers[-1]
 
+    @property
+    def saying(self) -> int:
+        return self._say
+
     def say(self, line: bytes) -> None:
         os.write(self._say, line + b"\n")
 
     def hear(self) -> bytes:
         return self._heard.readline().rstrip(b"\n")
+
+    def hear_byte(self) -> bytes:
+        return os.read(self._hear, 1)
 
     def stop_reading(self) -> None:
         self._heard.close()
@@ -156,3 +169,102 @@ def test_a_client_that_does_not_read_ends_it(client: Client) -> None:
     server.say(answer(9))
     assert isinstance(client.end(), Ended)
     assert len(client.servers) == 1
+
+
+# ---------------------------------------------------------------------- what nobody can answer
+
+NO_REQUESTS = [
+    *(f'{{"jsonrpc":"2.0","id":{one},"method":"ping"}}' for one in ("null", "1.5", "true", "{}")),
+    *(f'{{"jsonrpc":"2.0","id":{one},"method":"ping"}}' for one in ("[]", "[1]", "9" * 30)),
+    '[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+    "[]",
+    "7",
+    '"ping"',
+    '{"jsonrpc":"2.0"}',
+    '{"id":null,"method":"ping"}',
+]
+
+
+@pytest.mark.parametrize("line", NO_REQUESTS)
+def test_what_is_no_request_is_answered_and_waited_for_by_nobody(client: Client, line: str) -> None:
+    server = begin(client)
+    client.say(line.encode())
+    told = json.loads(client.hear())
+    assert (told["id"], told["error"]["code"]) == (None, -32600)
+    client.say(request(1))
+    assert server.hear() == request(1)  # the other one never came
+    server.say(answer(1))
+    assert client.hear() == answer(1)
+    client.say(line.encode())
+    assert client.stop_asking() is None  # its last words are read, and nobody waits
+
+
+@pytest.mark.parametrize("line", [b"{", b"hello", b'{"id":1,}', b'{"a":"\xff"}', b"\x00", b"{}{}"])
+def test_what_is_no_json_is_told_so(client: Client, line: bytes) -> None:
+    begin(client)
+    client.say(line)
+    told = json.loads(client.hear())
+    assert (told["id"], told["error"]["code"]) == (None, -32700)
+    assert client.stop_asking() is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"jsonrpc": "1.0", "method": "ping"}, {"method": 7}, {"method": "ping", "params": [1]}],
+)
+def test_a_fault_with_a_good_id_is_answered_with_it(client: Client, told: dict[str, Any]) -> None:
+    begin(client)
+    client.say(json.dumps({"jsonrpc": "2.0", **told, "id": "a"}).encode())
+    assert json.loads(client.hear())["id"] == "a"
+    assert client.stop_asking() is None
+
+
+def test_a_line_without_end_is_cut_off_and_answered(client: Client) -> None:
+    server = begin(client)
+    for _ in range(LONGEST_LINE // (1 << 20) + 2):
+        os.write(client.saying, b"x" * (1 << 20))
+    client.say(b"")
+    told = json.loads(client.hear())
+    assert (told["id"], told["error"]["code"]) == (None, -32600)
+    assert "longer than" in told["error"]["message"]
+    client.say(request(1))
+    assert server.hear() == request(1)
+    server.say(answer(1))
+    assert client.hear() == answer(1)
+
+
+# ---------------------------------------------------------------------- the end
+
+
+@pytest.fixture
+def hasty() -> Iterator[Client]:
+    """A client whose relay sees a minute go by with every look at the clock."""
+    ticks = count()
+    made = Client(lambda: next(ticks) * 60)
+    yield made
+    made.close()
+
+
+def test_no_answer_is_waited_for_long_when_the_client_is_gone(hasty: Client) -> None:
+    server = begin(hasty)
+    hasty.say(request(1))
+    assert server.hear() == request(1)
+    assert hasty.stop_asking() is None
+    assert len(hasty.servers) == 1
+
+
+def test_a_server_that_never_spoke_is_not_waited_for_long_either(hasty: Client) -> None:
+    server = hasty.server()
+    hasty.say(request(1))
+    assert server.hear() == request(1)
+    assert hasty.stop_asking() is None
+
+
+def test_a_client_that_hung_up_and_reads_nothing_is_not_waited_for(hasty: Client) -> None:
+    server = begin(hasty)
+    hasty.say(request(1))
+    assert server.hear() == request(1)
+    server.link.sendall(b" " * (1 << 17))  # more than a pipe takes
+    server.say(answer(1))
+    assert hasty.hear_byte() == b" "  # it is at it
+    assert isinstance(hasty.stop_asking(), Ended)

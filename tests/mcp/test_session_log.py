@@ -3,10 +3,20 @@
 import json
 from typing import Any
 
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
+from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
+from tests.lengths import examples
 from threadkeep.mcp.relay import Lines
-from threadkeep.mcp.session_log import SessionLog, answer_id, failed, received, resumed, sent
+from threadkeep.mcp.session_log import (
+    SessionLog,
+    answer_id,
+    failed,
+    received,
+    refusal,
+    resumed,
+    sent,
+)
 
 BEGIN = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
 BEGUN = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
@@ -101,3 +111,40 @@ def test_lines_are_whole_however_they_are_cut(lines: list[bytes], data: st.DataO
         given_back += reader.feed(stream[:size])
         stream = stream[size:]
     assert given_back == lines
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+ANY = PLAIN | st.lists(PLAIN, max_size=2) | st.dictionaries(st.text(max_size=2), PLAIN, max_size=2)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": st.just("2.0") | ANY,
+        "id": ANY,
+        "method": st.just("ping") | ANY,
+        "params": st.just({}) | ANY,
+    },
+)
+
+
+@settings(max_examples=examples(300))
+@given(MESSAGES | ANY)
+def test_every_request_is_one_for_the_server_or_is_refused(message: Any) -> None:
+    line = json.dumps(message).encode()
+    refused = refusal(line)
+    if refused is not None:
+        told = json.loads(refused)
+        assert told["jsonrpc"] == "2.0"
+        assert told["error"]["code"] in {-32700, -32600}
+        return
+    found = jsonrpc_message_adapter.validate_json(line, by_name=False)
+    assert ("id" in message) is isinstance(found, JSONRPCRequest)
+    (pending,) = sent(SessionLog(), line).pending or (None,)
+    assert (pending is None) is ("id" not in message)
+    if pending is not None:
+        assert received(sent(SessionLog(), line), answer(message["id"])).pending == ()
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_break_the_judge(line: bytes) -> None:
+    refused = refusal(line)
+    assert refused is None or json.loads(refused)["error"]["message"]

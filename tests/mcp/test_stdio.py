@@ -140,8 +140,10 @@ def test_one_server_is_shared_and_another_takes_over(three: list[Piped]) -> None
     last = others[0].process
     others[0].ask(10)
     assert last.stdin is not None
-    last.stdin.close()  # what was asked before is answered all the same
     assert others[0].hear()["id"] == 10
+    last.stdin.write(b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n')
+    last.stdin.close()  # what was said before is answered all the same
+    assert others[0].hear()["error"]["code"] == -32600
     assert last.wait(PATIENCE) == 0
 
 

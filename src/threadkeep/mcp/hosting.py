@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from threadkeep.home.sharing import LocalSocket, peer_uid
+from threadkeep.mcp.session_log import LONGEST_LINE
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 log = logging.getLogger(__name__)
 
-_LONGEST_LINE: Final = 1 << 24
+_ROOM: Final = LONGEST_LINE + 1  # with its line feed
 
 Build = Callable[[], "Server[Any]"]
 
@@ -54,8 +55,8 @@ async def _serve_all(
         writer.close()
 
     if listener is not None:
-        await asyncio.start_unix_server(arrive, sock=listener.socket, limit=_LONGEST_LINE)
-    reader, writer = await asyncio.open_connection(sock=own, limit=_LONGEST_LINE)
+        await asyncio.start_unix_server(arrive, sock=listener.socket, limit=_ROOM)
+    reader, writer = await asyncio.open_connection(sock=own, limit=_ROOM)
     await _session(server, reader, writer)
     await asyncio.Event().wait()  # our own client is gone; the process ends when it likes
 

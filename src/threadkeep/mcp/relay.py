@@ -12,46 +12,75 @@ from collections.abc import Callable
 from typing import Final
 
 from threadkeep.mcp.lifetime import LOOK_SECONDS, Ended, Parent
-from threadkeep.mcp.session_log import SessionLog, answer_id, failed, received, resumed, sent
+from threadkeep.mcp.session_log import (
+    LONGEST_LINE,
+    SessionLog,
+    answer_id,
+    failed,
+    received,
+    refusal,
+    resumed,
+    sent,
+    too_long,
+)
 
 _PIECE: Final = 1 << 16
-# Seconds for answers to what was asked before the client stopped asking. Whoever does not want to
-# wait for them ends us.
-_LAST_WORDS: Final = 60.0
+# Seconds for answers to what was asked before the client stopped asking: a client that is gone
+# wants none. A server that has just been started, and has not said a word yet, gets longer.
+LAST_WORDS: Final = 1.5
+FIRST_WORDS: Final = 10.0
+_GLANCE_SECONDS: Final = 0.25
 _MOST_JOINS: Final = 5  # in a row, without a single answer between
 
 Join = Callable[[], socket.socket]
 
 
 class Lines:
-    """Bytes that come piece by piece, given back line by line."""
+    """Bytes that come piece by piece, given back line by line; of one that is too long, a part."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int | None = None) -> None:
+        self._longest = longest
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take a piece; give the lines that are whole now."""
         self._rest += data
         if b"\n" not in data:  # a long line comes in many pieces, which are looked at once
+            self._shorten()
             return []
         *whole, rest = self._rest.split(b"\n")
         self._rest = rest
+        self._shorten()
         return [bytes(line) for line in whole if line.strip()]
+
+    def _shorten(self) -> None:
+        """Keep one byte more than a line may have: what follows does not make it better."""
+        if self._longest is not None:
+            del self._rest[self._longest + 1 :]
 
 
 class Relay:
     """One client's session, carried on from server to server."""
 
-    def __init__(self, client_in: int, client_out: int, join: Join, parent: Parent) -> None:
+    def __init__(
+        self,
+        client_in: int,
+        client_out: int,
+        join: Join,
+        parent: Parent,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._in, self._out = client_in, client_out
         self._join, self._parent = join, parent
+        self._monotonic = monotonic
         self._log = SessionLog()
         self._asking = True  # the client may still say something
-        self._last_words = 0.0  # until then answers are waited for
+        self._asked_at = monotonic()  # when it could for the last time
+        self._heard_at: float | None = None  # when a server said its first word
         self._joins = 0
         self._unsent = bytearray()
         self._swallowed: bytes | None = None
-        self._said, self._heard = Lines(), Lines()
+        self._said, self._heard = Lines(LONGEST_LINE), Lines()
         self._link = self._join_next()
 
     def run(self) -> None:
@@ -65,9 +94,15 @@ class Relay:
     def _is_wanted(self) -> bool:
         """Tell whether the client may ask more, or waits for an answer to what it asked."""
         if self._asking:
-            self._last_words = time.monotonic() + _LAST_WORDS
+            self._asked_at = self._monotonic()
             return True
-        return bool(self._log.pending) and time.monotonic() < self._last_words
+        return bool(self._log.pending) and self._monotonic() < self._patience()
+
+    def _patience(self) -> float:
+        """Until when a client that asks no more is served."""
+        if self._heard_at is None:
+            return self._asked_at + FIRST_WORDS
+        return max(self._asked_at, self._heard_at) + LAST_WORDS
 
     def _turn(self) -> None:
         ready = self._wait()
@@ -78,15 +113,20 @@ class Relay:
 
     def _wait(self) -> dict[int, int]:
         poll = select.poll()
-        if self._asking:
+        if self._asking and len(self._unsent) <= LONGEST_LINE:  # else the server is behind
             poll.register(self._in, select.POLLIN)
         poll.register(self._link, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-        return dict(poll.poll(LOOK_SECONDS * 1000))
+        left = LOOK_SECONDS if self._asking else self._patience() - self._monotonic()
+        return dict(poll.poll(max(0.0, min(LOOK_SECONDS, left)) * 1000))
 
     def _hear_client(self) -> None:
         data = os.read(self._in, _PIECE)
         # What has no line feed at the end of everything is a message all the same.
         for line in self._said.feed(data or b"\n"):
+            refused = too_long() if len(line) > LONGEST_LINE else refusal(line)
+            if refused is not None:
+                self._tell_client(refused)
+                continue
             self._log = sent(self._log, line)
             self._unsent += line + b"\n"
         self._asking = bool(data)
@@ -106,6 +146,8 @@ class Relay:
             self._go_on()
 
     def _hear_server(self, data: bytes) -> None:
+        if self._heard_at is None:
+            self._heard_at = self._monotonic()
         for line in self._heard.feed(data):
             self._joins = 0
             if self._swallowed is not None and answer_id(line) == self._swallowed:
@@ -117,12 +159,29 @@ class Relay:
     def _tell_client(self, line: bytes) -> None:
         rest = memoryview(line + b"\n")
         while rest:
+            self._wait_for_reader()
             try:
-                rest = rest[os.write(self._out, rest) :]
+                rest = rest[os.write(self._out, rest[: select.PIPE_BUF]) :]
             except BlockingIOError:  # a client may have made the pipe so
-                select.select([], [self._out], [])
+                continue
             except OSError:  # it does not read any more
                 raise Ended from None
+
+    def _wait_for_reader(self) -> None:
+        """Wait till some bytes can be written at once; one that has hung up is not waited for."""
+        poll = select.poll()
+        poll.register(self._out, select.POLLOUT)
+        while not poll.poll(_GLANCE_SECONDS * 1000):
+            now = self._monotonic()
+            if not self._has_hung_up():
+                self._asked_at = now
+            if self._parent.is_gone or now >= self._asked_at + LAST_WORDS:
+                raise Ended
+
+    def _has_hung_up(self) -> bool:
+        poll = select.poll()
+        poll.register(self._in, 0)
+        return bool(poll.poll(0))
 
     def _go_on(self) -> None:
         """The server is gone: go on at the next one."""

@@ -10,7 +10,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 WRITING: Final = frozenset({"remember"})  # asked twice, it would be done twice
+LONGEST_LINE: Final = (1 << 24) - 1  # bytes of one message; a server reads no longer one
+_UNREADABLE: Final = -32700
+_NO_REQUEST: Final = -32600
 _INTERNAL: Final = -32603
+_NULL: Final = b"null"
+_LARGEST_ID: Final = (1 << 63) - 1
 _GONE_WRITING: Final = "the server ended while it wrote; look with recall whether the note is there"
 _GONE_TWICE: Final = "two servers ended while they worked on this; ask in another way"
 
@@ -52,6 +57,33 @@ class Resumed(NamedTuple):
     to_server: tuple[bytes, ...]
     to_client: tuple[bytes, ...]
     swallowed: bytes | None  # the id of an answer that the client has already
+
+
+def refusal(line: bytes) -> bytes | None:
+    """Answer a message that no server can: it would take it for nothing, and stay silent.
+
+    None for all others, and for a client's own answers. The id is null where there is no good one.
+    """
+    try:
+        said = msgspec.json.decode(line)
+    except RecursionError:
+        return _error(_NULL, "the message is nested too deeply", _NO_REQUEST)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        return _error(_NULL, f"this is no JSON: {error}", _UNREADABLE)
+    if not isinstance(said, dict):
+        why = "a message is one JSON object; batches are no part of MCP"
+        return _error(_NULL, why, _NO_REQUEST)
+    fault = _fault(said)
+    if fault is None or _is_answer(said):
+        return None
+    number = said.get("id")
+    return _error(_id(number) if _is_id(number) else _NULL, fault, _NO_REQUEST)
+
+
+def too_long() -> bytes:
+    """Answer a message that is longer than any server reads."""
+    why = f"the message is longer than {LONGEST_LINE:,} bytes"
+    return _error(_NULL, why, _NO_REQUEST)
 
 
 def sent(log: SessionLog, line: bytes) -> SessionLog:
@@ -122,6 +154,29 @@ def _read(line: bytes) -> _Message | None:
         return None
 
 
+def _fault(said: dict[str, Any]) -> str | None:
+    """Say what keeps a message from being a request or a notification."""
+    if said.get("jsonrpc") != "2.0":
+        return 'a message has "jsonrpc": "2.0"'
+    if not isinstance(said.get("method"), str):
+        return "a request has a method, which is a string"
+    if "id" in said and not _is_id(said["id"]):
+        return "the id of a request is a string or a whole number"
+    if not isinstance(said.get("params", {}), dict | None):
+        return "params are an object"
+    return None
+
+
+def _is_answer(said: dict[str, Any]) -> bool:
+    return "method" not in said and ("result" in said or "error" in said)
+
+
+def _is_id(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    return type(value) is int and abs(value) <= _LARGEST_ID
+
+
 def _params(message: _Message) -> _Params:
     try:
         return msgspec.convert(message.params or {}, _Params)
@@ -149,6 +204,6 @@ def _writes(line: bytes) -> bool:
     return _params(message).name in WRITING
 
 
-def _error(number: bytes, why: str) -> bytes:
-    told = {"code": _INTERNAL, "message": why}
+def _error(number: bytes, why: str, code: int = _INTERNAL) -> bytes:
+    told = {"code": code, "message": why}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": msgspec.Raw(number), "error": told})
