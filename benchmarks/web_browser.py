@@ -2,6 +2,7 @@
 
 import shutil
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urljoin
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -64,7 +65,7 @@ def browse_long_session(link: str, path: str) -> Seen | None:
             page = browser.new_page()
             page.goto(link)
             page.add_init_script(_NOTE)
-            page.goto(link.partition("/open")[0] + path)
+            page.goto(urljoin(page.url, path))  # the link led to another host
             return _look(page)
         finally:
             browser.close()

@@ -83,6 +83,7 @@ MAY_OPEN_FILES = {
     "base/lines.py": "appends lines to a file that a user names",
     "base/lock.py": "opens the lock file beside a database, never the database",
     "base/nofollow.py": "reads and writes attachments, with a look at each before it is opened",
+    "base/peers.py": "reads the kernel's table of connections",
     "base/presence.py": "touches the heartbeat and opens lock files, never a database",
     "base/processes.py": "reads what /proc says about a process",
     "base/shared_file.py": "looks at the end of a journal before SQLite does, never at a database",

@@ -58,6 +58,7 @@ def test_every_command_of_the_contract_is_there() -> None:
     groups |= {"browser": "install uninstall domains", "github": "poll watch pending runs"}
     groups |= {"send-event": "shell watchlist", "watchdog": "run"}
     groups |= {"alarms": "list ls ack prune", "service": "install status uninstall"}
+    groups |= {"web": "logins revoke"}
     grouped = [f"{group} {name}" for group, names in groups.items() for name in names.split()]
     named = [*grouped, *rest.split()]
     assert sorted(" ".join(path) for path in LEAVES) == sorted(named)

@@ -19,6 +19,7 @@ from threadkeep.base import json
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
 from threadkeep.home.serving import Bell
+from threadkeep.home.web_login import own_name
 from threadkeep.home.web_token import one_time_link, read_token
 from threadkeep.web.part import Door
 
@@ -101,7 +102,8 @@ def test_a_process_answers_when_somebody_connects(served: Served) -> None:
 def test_nobody_else_can_read_a_file_or_see_the_token(served: Served) -> None:
     home = Home(served.folder)
     link = urlsplit(one_time_link(home, ""))
-    assert served.ask(f"{link.path}?{link.query}")[0] == 303
+    own = f"{own_name(served.token)}:{served.port}"
+    assert served.ask(f"{link.path}?{link.query}", host=own)[0] == 303
     assert [path for path in served.folder.rglob("*") if path.lstat().st_mode & 0o077] == []
     for pid in (served.process.pid, *served.workers()):
         assert served.token not in words(pid)

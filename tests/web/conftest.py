@@ -63,12 +63,13 @@ class Watched:
 
 def let_in(browser: Browser, site: Site, **options: Any) -> tuple[BrowserContext, Watched]:
     """Give a browser context that came with a one-time link, and what watches it."""
-    context = browser.new_context(base_url=site.url, **options)
-    watched = Watched(context, host_of(site.url))
+    context = browser.new_context(base_url=site.page, **options)
+    watched = Watched(context, site.own)
     page = context.new_page()
     page.goto(site.link())
     page.close()
-    watched.troubles.clear()  # the first page may not be there in the home of a test
+    # The first page may not be there in the home of a test, and the link is at another host.
+    watched.troubles.clear()
     return context, watched
 
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from tests.cli.histories import DEMO
 from threadkeep.cli.app import cli
 from threadkeep.home import Home
+from threadkeep.home.web_login import own_name
 from threadkeep.home.web_place import address_of
 from threadkeep.home.web_token import make_token, one_time_link
 from threadkeep.web.worker import Server
@@ -70,8 +71,26 @@ class Site:
         self._listener.close()
         assert not self._thread.is_alive()
 
+    @property
+    def own(self) -> str:
+        """Give the host under which browsers see the page."""
+        return f"{own_name(self.token)}:{self.port}"
+
+    @property
+    def page(self) -> str:
+        """Give the address at which browsers see the page."""
+        return f"http://{self.own}"
+
     def link(self) -> str:
         return one_time_link(self.home, self.url)
+
+    def let_in(self, user_agent: str = "", **headers: str) -> str:
+        """Use a link as a browser does; give the cookie."""
+        link = urlsplit(self.link())
+        given = {"authorization": None, "host": self.own, "user_agent": user_agent} | headers
+        answer = self.get(f"{link.path}?{link.query}", **given)
+        assert answer.status == 303, answer
+        return answer.headers["set-cookie"].partition(";")[0]
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str | None

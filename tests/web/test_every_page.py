@@ -36,6 +36,7 @@ PAGES = {
     "mail": "/mail",
     "mailbox": "/mail/{mailbox}",
     "health": "/health",
+    "logins": "/logins",
 }
 SHOWN = ("home", "session", "recall", "usage")
 

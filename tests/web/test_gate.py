@@ -97,7 +97,7 @@ def test_every_kind_of_answer_has_the_headers_that_protect_it(site: Site) -> Non
         304: site.get("/api/chat/sessions", if_none_match=tag),
         307: site.get("/static/site.css/"),
         400: site.get("/?token=x"),
-        401: site.get("/", authorization=None, accept="text/html"),
+        401: site.get("/", authorization=None, accept="text/html", host=site.own),
         403: site.get("/open?link=x"),
         404: site.get("/nothing", accept="text/html"),
         405: site.ask("OPTIONS", "/recall"),
@@ -123,7 +123,7 @@ def test_what_is_no_http_is_answered_as_anything_else(site: Site) -> None:
 
 
 def test_a_browser_that_nobody_let_in_gets_a_page_with_nothing_to_load(site: Site) -> None:
-    page = site.get("/", authorization=None, accept="text/html").text
+    page = site.get("/", authorization=None, accept="text/html", host=site.own).text
     assert "threadkeep up --link" in page
     assert not any(word in page for word in ("src=", "href=", "<script", "<style"))
 
@@ -198,32 +198,40 @@ def path_of(link: str) -> str:
 
 
 def test_of_many_who_use_a_link_at_once_one_is_let_in(site: Site) -> None:
-    link = path_of(site.link())
-    assert site.ask("HEAD", link, authorization=None).status == 405  # a look does not use it up
+    link, at = path_of(site.link()), {"authorization": None, "host": site.own}
+    looked = site.ask("HEAD", link, authorization=None, host=site.own)
+    assert looked.status == 405  # a look does not use it up
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda _: site.get(link, authorization=None), range(6)))
+        found = list(pool.map(lambda _: site.get(link, **at), range(6)))
     assert sorted(one.status for one in found) == [303, *[403] * 5]
     (let_in,) = [one.headers for one in found if one.status == 303]
     assert let_in["location"] == "/"
     cookie, *flags = let_in["set-cookie"].split("; ")
-    assert set(flags) == {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=2592000"}
+    assert set(flags) == {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=2592000", "Secure"}
     name = cookie.partition("=")[0]
+    assert name == f"__Host-threadkeep_{site.port}"
     for shown in (cookie, f"{name}=left-by-another-port; {cookie}"):
-        assert site.get("/api/chat/sessions", authorization=None, cookie=shown).status == 200
-    assert site.get("/api/chat/sessions", authorization=None, cookie=f"{name}=x").status == 401
+        assert site.get("/api/chat/sessions", **at, cookie=shown).status == 200
+    assert site.get("/api/chat/sessions", **at, cookie=f"{name}=x").status == 401
 
 
 def test_a_token_that_is_deleted_or_replaced_holds_no_longer(site: Site) -> None:
     place = token_path(site.home)
     aside = place.with_name("aside")
-    cookie = site.get(path_of(site.link())).headers["set-cookie"].partition(";")[0]
+    at = {"authorization": None, "host": site.own, "cookie": site.let_in()}
+    assert site.get("/api/chat/sessions", **at).status == 200
     place.rename(aside)
     try:
         assert site.get("/api/chat/sessions").status == 401
-        assert site.get("/api/chat/sessions", authorization=None, cookie=cookie).status == 401
+        assert site.get("/api/chat/sessions", **at).status == 421  # nor does the name
         new = make_token(site.home)
         assert site.get("/api/chat/sessions", authorization=f"Bearer {new}").status == 200
-        assert site.get(path_of(site.link())).status == 303
+        moved = site.get(path_of(site.link())).headers["location"]
+        assert urlsplit(moved).netloc not in {site.own, ""}
+        let_in = site.get(path_of(moved), authorization=None, host=urlsplit(moved).netloc)
+        assert let_in.status == 303
+        here = at | {"host": urlsplit(moved).netloc}
+        assert site.get("/api/chat/sessions", **here).status == 401
         place.chmod(0o644)  # it may have been read by anybody
         assert site.get("/api/chat/sessions", authorization=f"Bearer {new}").status == 401
     finally:

@@ -143,6 +143,7 @@ class WebSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_remote: bool = False
     tls_cert: str | None = None
     tls_key: str | None = None
+    own_name: bool = True
     body_limit: Positive = BODY_LIMIT
 
 

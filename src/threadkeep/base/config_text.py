@@ -155,6 +155,11 @@ DEFAULT_TEXT: Final = f"""\
 # tls_cert = "cert.pem"
 # tls_key = "key.pem"
 
+# On loopback browsers see the page under a name of its own, http://….localhost, so that no other
+# program of this machine is shown its cookie. Safari does not find such names: with false the page
+# stays at 127.0.0.1, and its cookie goes to every server there.
+# own_name = true
+
 # The largest body that is taken, in bytes.
 # body_limit = {BODY_LIMIT}
 

@@ -100,22 +100,37 @@ def holds(secret: str, purpose: str, given: str, now_ms: int) -> bool:
 def use_once(folder: Path, given: str, now_ms: int) -> bool:
     """Note in a folder that a sign was used; False if it was used before."""
     make_private_dir(folder)
-    _sweep(folder, now_ms)
-    nonce, until, _ = given.split(".")
+    sweep(folder, now_ms)
     try:
-        name = folder / f"{nonce}.{until}"
+        name = folder / _used_name(given)
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, PRIVATE_FILE))
     except FileExistsError:
         return False
     return True
 
 
-def _sweep(folder: Path, now_ms: int) -> None:
+def was_used(folder: Path, given: str) -> bool:
+    """Tell whether a sign that holds was used; that does not use it."""
+    return os.path.lexists(folder / _used_name(given))
+
+
+def _used_name(given: str) -> str:
+    nonce, until, _ = given.split(".")
+    return f"{nonce}.{until}"
+
+
+def sweep(folder: Path, now_ms: int) -> None:
+    """Delete what a folder says about signs that hold no longer."""
     for name in os.listdir(folder):  # noqa: PTH208  (names alone are needed)
         until = name.rpartition(".")[2]
         if until.isascii() and until.isdigit() and int(until) < now_ms:
             with suppress(OSError):
                 os.unlink(folder / name)  # noqa: PTH108  (the same)
+
+
+def mark_of(secret: str, purpose: str = "mark") -> str:
+    """Make a text that is another one for each secret, and from which nobody learns it."""
+    return _mark(secret, purpose, "")
 
 
 def _mark(secret: str, purpose: str, head: str) -> str:

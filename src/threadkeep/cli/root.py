@@ -42,6 +42,7 @@ SECTIONS: Final[Sections] = {
     "Keep current": {
         "serve": Entry("service.serve:serve", "Capture, listen, learn and look after the stores"),
         "service": Entry("service.service:service", "Have the system run `serve` at each log-in"),
+        "web": Entry("service.web:web", "The page's logins: list the browsers, revoke one"),
         "watch": Entry("history.capture:watch", "Go on capturing what agents write"),
         "sources": Entry("history.sources:sources", "Show which agents were found, and how much"),
         "shell-init": Entry("observed.shells:shell_init", "Keep every command of a shell"),

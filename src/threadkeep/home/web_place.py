@@ -6,8 +6,20 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.base.config import WebSettings
+from threadkeep.base.peers import peer_user
 from threadkeep.base.tokens import read_note, write_note
 from threadkeep.errors import Conflict, Invalid
+
+__all__ = [
+    "BACKLOG",
+    "address_of",
+    "check_settings",
+    "listen",
+    "note_address",
+    "noted_address",
+    "peer_user",
+    "scheme_of",
+]
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,15 @@ import hmac
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.tokens import SecretFile, holds, make_secret, new_sign, read_secret, use_once
+from threadkeep.base.tokens import (
+    SecretFile,
+    holds,
+    make_secret,
+    new_sign,
+    read_secret,
+    use_once,
+    was_used,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -12,12 +20,10 @@ if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
 __all__ = [
-    "COOKIE_SECONDS",
     "SecretFile",
-    "is_cookie",
+    "is_link",
     "is_token",
     "make_token",
-    "new_cookie",
     "one_time_link",
     "read_token",
     "redeem",
@@ -27,9 +33,7 @@ __all__ = [
 
 _FILE: Final = "web.token"
 _LINK: Final = "link"
-_COOKIE: Final = "cookie"
 _LINK_MS: Final = 10 * 60_000
-COOKIE_SECONDS: Final = 30 * 86_400
 
 
 def token_path(home: "Home") -> "Path":
@@ -65,17 +69,16 @@ def one_time_link(home: "Home", address: str) -> str:
     return f"{address}/open?link={new_sign(make_token(home), _LINK, now_ms() + _LINK_MS)}"
 
 
+def is_link(home: "Home", token: str, link: str) -> bool:
+    """Tell whether a link is good; looking does not use it up."""
+    return holds(token, _LINK, link, now_ms()) and not was_used(_used(home), link)
+
+
 def redeem(home: "Home", token: str, link: str) -> bool:
     """Tell whether a link is good; it is used up by that."""
     now = now_ms()
-    return holds(token, _LINK, link, now) and use_once(home.paths().state / "links", link, now)
+    return holds(token, _LINK, link, now) and use_once(_used(home), link, now)
 
 
-def new_cookie(token: str) -> str:
-    """Make what a browser shows instead of the token."""
-    return new_sign(token, _COOKIE, now_ms() + COOKIE_SECONDS * 1000)
-
-
-def is_cookie(token: str, given: str) -> bool:
-    """Tell whether a browser was let in."""
-    return holds(token, _COOKIE, given, now_ms())
+def _used(home: "Home") -> "Path":
+    return home.paths().state / "links"

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Final
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from starlette.applications import Starlette
@@ -16,16 +17,18 @@ from starlette.routing import BaseRoute, Mount, Route
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
 from threadkeep.home.browsing import Query
-from threadkeep.home.web_token import COOKIE_SECONDS, new_cookie, redeem, watch_token
+from threadkeep.home.web_login import LOGIN_SECONDS, Logins, own_name
+from threadkeep.home.web_token import is_link, redeem, watch_token
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
-from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name
-from threadkeep.web.guard import Headers, Place, Refused, headers_of
+from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name, is_secure, own_address
+from threadkeep.web.guard import Headers, Place, Refused, headers_of, host_of, own_hosts
 from threadkeep.web.live import Live, live_routes
 from threadkeep.web.page import HTML, PIECE, page_routes
 from threadkeep.web.pages import PAGE_ROUTES, PAGES
 from threadkeep.web.rendering import Renderer, asset
 from threadkeep.web.stores import Stores
+from threadkeep.web.visitor import finds_own_name, is_our_own
 
 _TYPES: Final = {
     "css": "text/css",
@@ -35,13 +38,16 @@ _TYPES: Final = {
     "webmanifest": "application/manifest+json",
 }
 _LEFT: Final = 499
+_USED: Final = Refused(
+    403, "this link was used, or is too old", "`threadkeep up --link` gives a new one"
+)
 _KEPT: Final = "private, max-age=31536000, immutable"
 
 
 def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
     """Put the application of a home together."""
     stores = Stores(home, db)
-    secret = watch_token(home)
+    secret, logins = watch_token(home), Logins(home)
     live = Live(stores)
 
     @asynccontextmanager
@@ -69,7 +75,8 @@ def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
     app.state.renderer = Renderer(ZoneInfo(home.zone))
     app.state.place = place
     app.state.secret = secret
-    return Gate(app, secret, place)
+    app.state.logins = logins
+    return Gate(app, secret, logins, place)
 
 
 def _warm_up(stores: Stores) -> None:
@@ -97,21 +104,42 @@ def _open(request: Request) -> Response:
     """Let a browser in that comes with a one-time link."""
     if request.method != "GET":  # whoever only looks at a link does not use it up
         raise HTTPException(405, headers={"allow": "GET"})
+    token = request.app.state.secret.current()
+    refused = _refuse_link(request, token)
+    if refused is not None:
+        return refusal(refused, _named(request))
+    place: Place = request.app.state.place
+    if place.own and host_of(_named(request)) not in own_hosts(place, own_name(token)):
+        link = quote(request.query_params["link"], safe="")
+        return RedirectResponse(f"{own_address(place, token)}/open?link={link}", 307)
+    return _let_in(request, place, token)
+
+
+def _refuse_link(request: Request, token: str | None) -> Refused | None:
     place: Place = request.app.state.place
     stores: Stores = request.app.state.stores
-    token = request.app.state.secret.current()
-    link = request.query_params.get("link", "")
-    if token is None or not redeem(stores.home, token, link):
-        hint = "`threadkeep up --link` gives a new one"
-        return refusal(Refused(403, "this link was used, or is too old", hint), _named(request))
+    if is_our_own(request.scope) is False:
+        return Refused(403, "a link is for the user who made it, and you are another one")
+    if place.own and not finds_own_name(_named(request).get("user-agent", "")):
+        hint = "open the link with another browser, or set `own_name = false` in [web]"
+        return Refused(403, "Safari does not find the page under its own name", hint)
+    if token is None or not is_link(stores.home, token, request.query_params.get("link", "")):
+        return _USED
+    return None
+
+
+def _let_in(request: Request, place: Place, token: str) -> Response:
+    stores: Stores = request.app.state.stores
+    if not redeem(stores.home, token, request.query_params["link"]):  # somebody was quicker
+        return refusal(_USED, _named(request))
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
         cookie_name(place),
-        new_cookie(token),
-        max_age=COOKIE_SECONDS,
+        request.app.state.logins.add(token, _named(request).get("user-agent", "")),
+        max_age=LOGIN_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=place.scheme == "https",
+        secure=is_secure(place),
     )
     return answer
 

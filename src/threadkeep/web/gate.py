@@ -1,12 +1,18 @@
 """The gate: an ASGI layer around the whole application that lets in, counts and adds headers."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Final
 
-from threadkeep.home.web_token import SecretFile, is_cookie, is_token
+import msgspec
+from starlette.responses import RedirectResponse, Response
+
+from threadkeep.home.web_login import Logins, own_name
+from threadkeep.home.web_token import SecretFile, is_token
 from threadkeep.web import guard
-from threadkeep.web.answers import refusal
+from threadkeep.web.answers import refusal, wants_page
 from threadkeep.web.guard import Bucket, Headers, Place, Refused
+from threadkeep.web.visitor import is_our_own
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -14,14 +20,31 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 HEADERS: Final = tuple((name.encode(), value.encode()) for name, value in guard.RESPONSE_HEADERS)
+_UNKNOWN: Final = 401
+LOGIN: Final = "threadkeep.login"  # in the scope of a request: which login let it in
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request as the gate sees it."""
+
+    scope: dict[str, Any]
+    headers: Headers
+    token: str | None
+    own: frozenset[str]  # the hosts of the page's own name
+
+    @property
+    def by_own_name(self) -> bool:
+        """Whether cookies count: where there is an own name, they do there alone."""
+        return not self.own or guard.host_of(self.headers) in self.own
 
 
 class Gate:
     """Wraps an application: nothing reaches it that was not let in."""
 
-    def __init__(self, app: App, secret: SecretFile, place: Place) -> None:
+    def __init__(self, app: App, secret: SecretFile, logins: Logins, place: Place) -> None:
         self._app = app
         self._secret = secret
+        self._logins = logins
         self._place = place
         # Two, so that nobody without a token can use up what its owner has.
         self._known = Bucket(600, 100)
@@ -34,51 +57,133 @@ class Gate:
             return
         if scope["type"] != "http":
             return  # no WebSocket is spoken here
-        asked = dict(scope)
-        refused = guard.refuse_shape(asked)
-        headers: Headers = {} if refused is not None else guard.headers_of(asked)
-        refused = refused or self._judge(asked, headers)
+        one, answer = self._looked_at(dict(scope))
         # Who has not shown a token has one answer for each connection: none is kept open by not
         # reading, and no body is waited for.
-        closing = refused is not None or scope["path"] in guard.OPEN_PATHS
-        sending = _with_headers(send, closing=closing)
-        if refused is not None:
-            await refusal(refused, headers)(scope, receive, sending)
+        closing = answer is not None or scope["path"] in guard.OPEN_PATHS
+        sending = _with_headers(send, self._stale_cookies(one), closing=closing)
+        if answer is not None:
+            await answer(scope, receive, sending)
             return
-        await self._app(scope, _limited(receive, self._place.body_limit), sending)
+        if scope["path"] not in guard.OPEN_PATHS:
+            scope[LOGIN] = self._who(one)
+            sending = _while(lambda: self._who(self._again(one)) is not None, sending)
+        with suppress(Ended):
+            await self._app(scope, _limited(receive, self._place.body_limit), sending)
 
-    def _judge(self, scope: dict[str, Any], headers: Headers) -> Refused | None:
-        refused = guard.refuse_stranger(self._place, scope, headers)
-        if refused is None and guard.token_in_address(scope):
+    def _looked_at(self, scope: dict[str, Any]) -> tuple[Asked, Response | None]:
+        """Read a request, and answer it if it is not let in."""
+        shape = guard.refuse_shape(scope)
+        headers: Headers = {} if shape is not None else guard.headers_of(scope)
+        one = self._asked(scope, headers)
+        refused = shape or self._judge(one)
+        if refused is None:
+            return one, None
+        if refused.status == _UNKNOWN and self._belongs_elsewhere(one):
+            return one, RedirectResponse(_moved(self._place, one), 307)
+        return one, refusal(refused, headers)
+
+    def _asked(self, scope: dict[str, Any], headers: Headers) -> Asked:
+        token = self._secret.current()
+        own = frozenset() if token is None else guard.own_hosts(self._place, own_name(token))
+        return Asked(scope, headers, token, own)
+
+    def _again(self, one: Asked) -> Asked:
+        return self._asked(one.scope, one.headers)
+
+    def _judge(self, one: Asked) -> Refused | None:
+        refused = guard.refuse_stranger(self._place, one.scope, one.headers, one.own)
+        if refused is None and guard.token_in_address(one.scope):
             refused = Refused(400, "a token does not belong into an address")
-        if refused is None and scope["path"] not in guard.OPEN_PATHS:
-            refused = self._unknown(headers)
-        return refused or guard.refuse_body(self._place, scope, headers)
+        if refused is None and one.scope["path"] not in guard.OPEN_PATHS:
+            refused = self._unknown(one)
+        return refused or guard.refuse_body(self._place, one.scope, one.headers)
 
-    def _unknown(self, headers: Headers) -> Refused | None:
-        if self._knows(headers):
+    def _unknown(self, one: Asked) -> Refused | None:
+        if self._who(one) is not None:
             return None if self._known.take() else Refused(429, "too many requests at once")
         if not self._strangers.take():
             return Refused(429, "too many requests without a token")
         hint = "`threadkeep up --link` gives a link; programs send `Authorization: Bearer TOKEN`"
-        return Refused(401, "a token or the cookie of a link is needed", hint)
+        return Refused(_UNKNOWN, "a token or the cookie of a link is needed", hint)
 
-    def _knows(self, headers: Headers) -> bool:
-        token = self._secret.current()
-        if token is None:
-            return False
-        given = guard.bearer_of(headers)
+    def _who(self, one: Asked) -> str | None:
+        """Give the login of a request, "" for the token itself, None for nobody."""
+        if one.token is None:
+            return None
+        given = guard.bearer_of(one.headers)
         if given is not None:
-            return is_token(token, given)
-        cookies = guard.cookies_of(headers, cookie_name(self._place))
-        return any(is_cookie(token, cookie) for cookie in cookies)
+            return "" if is_token(one.token, given) else None
+        if not one.by_own_name:
+            return None
+        cookies = guard.cookies_of(one.headers, cookie_name(self._place))
+        found = (self._logins.find(one.token, cookie) for cookie in cookies)
+        return next((login for login in found if login is not None), None)
+
+    def _belongs_elsewhere(self, one: Asked) -> bool:
+        """Tell whether somebody wants to see the page who may know its own name.
+
+        The name is no key, but whoever knows it could lure a browser to it at another port: it is
+        told to nobody whom the system does not call the same user.
+        """
+        return (
+            not one.by_own_name
+            and one.scope["method"] in {"GET", "HEAD"}
+            and wants_page(one.headers)
+            and is_our_own(one.scope) is True
+        )
+
+    def _stale_cookies(self, one: Asked) -> list[tuple[bytes, bytes]]:
+        """Take back what an older version left with a host that other programs share."""
+        if one.by_own_name:
+            return []
+        name = f"threadkeep_{self._place.port}"
+        return [_no_cookie(name)] if guard.cookies_of(one.headers, name) else []
+
+
+def own_address(place: Place, token: str) -> str:
+    """Give the address of the page under its own name."""
+    return f"{place.scheme}://{own_name(token)}:{place.port}"
+
+
+def _moved(place: Place, one: Asked) -> str:
+    """Give the same address under the page's own name."""
+    path: str = one.scope["raw_path"].decode("latin-1")
+    query: str = one.scope["query_string"].decode("latin-1")
+    return own_address(place, one.token or "") + path + (f"?{query}" if query else "")
 
 
 def cookie_name(place: Place) -> str:
     """Give the name of the cookie: two servers on one machine must not share one."""
-    # With this prefix a browser takes it only over TLS, and from this host alone.
-    prefix = "__Host-" if place.scheme == "https" else ""
+    # With this prefix a browser takes it over TLS or from its own machine, for one host alone.
+    prefix = "__Host-" if is_secure(place) else ""
     return f"{prefix}threadkeep_{place.port}"
+
+
+def is_secure(place: Place) -> bool:
+    """Tell whether browsers call the page's address trustworthy."""
+    return place.own or place.scheme == "https"
+
+
+def _no_cookie(name: str) -> tuple[bytes, bytes]:
+    text = f'{name}=""; Max-Age=0; Path=/; HttpOnly; SameSite=Strict'
+    return b"set-cookie", text.encode()
+
+
+def _while(still: Callable[[], bool], send: Send) -> Send:
+    """Send what goes on for long only while whoever asked for it is let in."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.body" and message.get("more_body") and not still():
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            raise Ended
+        await send(message)
+
+    return sending
+
+
+class Ended(Exception):
+    """Whoever followed something is let in no longer: it has heard the last of it."""
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
@@ -100,7 +205,7 @@ class BodyTooLarge(Exception):
     """A body went on after the limit."""
 
 
-def _with_headers(send: Send, *, closing: bool) -> Send:
+def _with_headers(send: Send, more: list[tuple[bytes, bytes]], *, closing: bool) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             given = list(message.get("headers", ()))
@@ -110,7 +215,7 @@ def _with_headers(send: Send, *, closing: bool) -> Send:
                 extra.append((b"cache-control", b"no-store"))
             if closing and b"connection" not in have:
                 extra.append((b"connection", b"close"))
-            message["headers"] = given + extra
+            message["headers"] = given + extra + more
         await send(message)
 
     return sending

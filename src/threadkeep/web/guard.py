@@ -3,7 +3,8 @@
 Loopback is no boundary: any page in any browser on the machine can send requests to it, and a name
 that somebody else owns may lead to it. So the host must be ours, a request of another page is
 refused, everybody shows the token or the cookie that a one-time link gave, and what changes
-something must come as a type that no plain form can send.
+something must come as a type that no plain form can send. Ports are no boundary either, to cookies:
+on loopback they count under the page's own name alone.
 """
 
 import time
@@ -67,6 +68,7 @@ class Place(msgspec.Struct, frozen=True):
     body_limit: int
     port: int
     anywhere: bool = False  # it listens at every address of the machine
+    own: bool = False  # browsers see the page under a name of its own, and cookies count there
 
     @property
     def origins(self) -> frozenset[str]:
@@ -74,17 +76,27 @@ class Place(msgspec.Struct, frozen=True):
         return frozenset(f"{self.scheme}://{host}" for host in self.hosts)
 
 
-def place_of(host: str, port: int, scheme: str, body_limit: int, machine: str = "") -> Place:
+def place_of(
+    host: str, port: int, scheme: str, body_limit: int, machine: str = "", *, own: bool = False
+) -> Place:
     """Name the hosts of an address; loopback has three names.
 
     Who listens everywhere answers for the name of the machine as well, and for the address that
-    a connection reached.
+    a connection reached. With `own` there is one more name on loopback; a certificate is made for
+    other names, and from another machine it leads nowhere.
     """
     anywhere = host in _ANYWHERE
-    own = {machine.lower()} - {""} if anywhere else {host}
+    there = {machine.lower()} - {""} if anywhere else {host}
     loopback = {"127.0.0.1", "localhost", "[::1]"} if anywhere or is_loopback(host) else set()
-    named = loopback | own if anywhere or not loopback else loopback
-    return Place(frozenset(_with_port(named, port, scheme)), scheme, body_limit, port, anywhere)
+    named = loopback | there if anywhere or not loopback else loopback
+    hosts = frozenset(_with_port(named, port, scheme))
+    own = own and scheme == "http" and is_loopback(host)
+    return Place(hosts, scheme, body_limit, port, anywhere, own)
+
+
+def own_hosts(place: Place, name: str) -> frozenset[str]:
+    """Give the hosts of the page's own name; none where it has no such name."""
+    return frozenset(_with_port({name}, place.port, place.scheme)) if place.own else frozenset()
 
 
 def _with_port(names: Iterable[str], port: int, scheme: str) -> set[str]:
@@ -101,6 +113,11 @@ def is_loopback(host: str) -> bool:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def host_of(headers: Headers) -> str:
+    """Give the host that a request names."""
+    return headers.get("host", "").lower()
 
 
 def headers_of(scope: Scope) -> Headers:
@@ -122,13 +139,16 @@ def refuse_shape(scope: Scope) -> Refused | None:
     return None
 
 
-def refuse_stranger(place: Place, scope: Scope, headers: Headers) -> Refused | None:
+def refuse_stranger(
+    place: Place, scope: Scope, headers: Headers, own: frozenset[str] = frozenset()
+) -> Refused | None:
     """Refuse what does not come from this machine's own pages or programs."""
-    host = headers.get("host", "").lower()
-    if host not in place.hosts | _reached(place, scope):
+    host = host_of(headers)
+    if host not in place.hosts | own | _reached(place, scope):
         return Refused(421, "this server does not answer for that host")
     origin = headers.get("origin")
-    if origin is not None and origin not in place.origins | {f"{place.scheme}://{host}"}:
+    origins = {f"{place.scheme}://{host}"} | (frozenset() if host in own else place.origins)
+    if origin is not None and origin not in origins:
         return Refused(403, "a page of another origin may not ask")
     if headers.get("sec-fetch-site", "none") not in _SITES:
         return Refused(403, "another site may not ask", "open the address directly")

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from threadkeep.home import now_ms
 from threadkeep.web.answers import json_answer, tagged
+from threadkeep.web.gate import LOGIN
 from threadkeep.web.rendering import Renderer
 from threadkeep.web.stores import Stores
 
@@ -33,6 +34,7 @@ class Visit(msgspec.Struct, frozen=True):
     query: Mapping[str, str]
     now: int
     zone: ZoneInfo
+    login: str = ""  # which browser asks; empty: a program with the token
 
     def number(self, name: str, default: int, most: int) -> int:
         """Give a number of the query; anything else is the default."""
@@ -72,7 +74,8 @@ def visit_of(request: Request) -> Visit:
     """Give what a page is made of for a request."""
     stores: Stores = request.app.state.stores
     zone = ZoneInfo(stores.home.zone)
-    return Visit(stores, request.path_params, request.query_params, now_ms(), zone)
+    login = request.scope.get(LOGIN) or ""
+    return Visit(stores, request.path_params, request.query_params, now_ms(), zone, login)
 
 
 def _twin(page: Page) -> Callable[[Request], Any]:

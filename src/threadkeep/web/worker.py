@@ -92,7 +92,8 @@ def _place(home: Home, listener: socket.socket) -> Place:
     web = home.config.web
     host, port = listener.getsockname()[:2]
     named = web.host if web.host != "localhost" else str(host)
-    return place_of(named, port, scheme_of(web), web.body_limit, socket.gethostname())
+    scheme, limit, machine = scheme_of(web), web.body_limit, socket.gethostname()
+    return place_of(named, port, scheme, limit, machine, own=web.own_name)
 
 
 def main(words: list[str]) -> int:

@@ -22,6 +22,7 @@ from threadkeep.web.api import (
     state_messages,
     streamed,
     streams,
+    web,
 )
 from threadkeep.web.api.answering import routes_of
 from threadkeep.web.api.openapi import document
@@ -38,6 +39,7 @@ VERBS: tuple[Verb, ...] = (
     *mail.VERBS,
     *mail_write.VERBS,
     *health.VERBS,
+    *web.VERBS,
 )
 DESCRIBED: tuple[Verb, ...] = (*VERBS, *streams.VERBS)
 

@@ -10,6 +10,7 @@ from threadkeep.web.pages import (
     exports,
     health,
     home,
+    logins,
     mail,
     memory,
     recall,
@@ -22,7 +23,7 @@ from threadkeep.web.pages import (
 __all__ = ["PAGES", "PAGE_ROUTES"]
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
-    *(home, recall, timeline, usage, memory, mail, health),
+    *(home, recall, timeline, usage, memory, mail, health, logins),
     *(exports, sessions, session),
 )
 

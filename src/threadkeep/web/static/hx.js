@@ -132,6 +132,7 @@ async function send(element) {
       body: post === null ? undefined : JSON.stringify(Object.fromEntries(values)),
       signal: control.signal,
     });
+    if (answer.status === 401) return location.reload(); // logged out: the server says what helps
     const text = await answer.text();
     if (!answer.ok) throw new Error(said(text) || `the server answered ${answer.status}`);
     if (target) swap(element, target, text);

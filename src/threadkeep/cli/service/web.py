@@ -1,0 +1,67 @@
+"""`threadkeep web`: the browsers that a link let in."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from threadkeep.cli.command import Call, command, group
+from threadkeep.cli.history.words import when
+from threadkeep.cli.output import counted, document, note, table
+from threadkeep.errors import Invalid
+
+if TYPE_CHECKING:
+    from threadkeep.home.web_login import Login
+
+
+@group("web", "threadkeep web logins", "threadkeep web revoke --all")
+def web() -> None:
+    """The page's logins: the browsers that a one-time link let in, and ending them.
+
+    `threadkeep up --link` lets another one in.
+    """
+
+
+@command("logins", "threadkeep web logins", "threadkeep web logins --json", lists=True)
+def logins(call: Call) -> None:
+    """List the browsers that were let in, those used last first."""
+    from threadkeep.home.web_login import Logins
+    from threadkeep.home.web_token import read_token
+
+    found = Logins(call.home).listed(read_token(call.home))
+    if call.as_json:
+        call.answer("logins", logins=found)
+        return
+    columns = ("id", "browser", "let in", "last used", "ends if unused")
+    table(columns, map(_row, found), wide="browser")
+    if not found:
+        note("no browser holds a login")
+
+
+@command("revoke", "threadkeep web revoke 3f9a", "threadkeep web revoke --all")
+@click.argument("login", required=False)
+@click.option("--all", "every", is_flag=True, help="End every login.")
+def revoke(call: Call, *, login: str | None, every: bool) -> None:
+    """End LOGIN, or every login, at once: the browser needs a new link.
+
+    Programs that send the token are not touched; deleting the file of the token ends all access.
+    """
+    from threadkeep.home.web_login import Logins
+    from threadkeep.home.web_token import read_token
+
+    if (login is None) is not every:
+        raise Invalid("name one login, or --all", hint="`threadkeep web logins` lists them")
+    kept, token = Logins(call.home), read_token(call.home)
+    ended = [kept.revoke(token, login)] if login is not None else kept.revoke_all(token)
+    if call.as_json:
+        document(revoked=ended)
+    else:
+        note(f"{counted(len(ended), 'login')} ended")
+
+
+for _command in (logins, revoke):
+    web.add_command(_command)
+
+
+def _row(login: "Login") -> tuple[str, ...]:
+    times = (login.created_at, login.used_at, login.ends_at)
+    return (login.id, login.browser, *map(when, times))

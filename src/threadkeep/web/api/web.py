@@ -1,0 +1,45 @@
+"""The page's own door: the browsers that were let in."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from threadkeep.home.web_login import Login, Logins
+from threadkeep.home.web_token import read_token
+from threadkeep.web.api.verb import Empty, Paged, Strict, Verb, verb
+from threadkeep.web.stores import Stores
+
+
+class OneLogin(Strict, frozen=True):
+    """A login, by its id or a beginning of it that only one has."""
+
+    login: Annotated[str, Meta(pattern="^[0-9a-f]{1,10}$")]
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """Logins that were ended."""
+
+    revoked: list[Login]
+
+
+def logins(stores: Stores, _: Empty) -> Paged[Login]:
+    """List the browsers that a link let in, those used last first."""
+    return Paged(Logins(stores.home).listed(read_token(stores.home)))
+
+
+def revoke(stores: Stores, asked: OneLogin, _: Empty) -> Login:
+    """End a login, at once."""
+    return Logins(stores.home).revoke(read_token(stores.home), asked.login)
+
+
+def revoke_all(stores: Stores, _: Empty, __: Empty) -> Revoked:
+    """End every login, at once; the token still holds."""
+    return Revoked(Logins(stores.home).revoke_all(read_token(stores.home)))
+
+
+VERBS: tuple[Verb, ...] = (
+    verb("GET", "/web/logins", logins),
+    verb("POST", "/web/logins/revoke", revoke_all),
+    verb("POST", "/web/logins/{login}/revoke", revoke),
+)
