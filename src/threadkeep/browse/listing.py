@@ -21,6 +21,7 @@ from threadkeep.browse.selecting import (
 from threadkeep.browse.sums import cost_known, sums_of, tokens_of
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
+from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
 
 MOST_ON_A_PAGE: Final = 500
@@ -185,6 +186,7 @@ def listed(
     """Add to sessions what a list says of them."""
     sums = sums_of(around.tx, [one.id for one in sessions]) if "tk_usage" in around.tables else {}
     children = _children(around.tx, sessions)
+    links = links_of(around.tx, [one.id for one in sessions])
     return [
         Listed(
             session=one,
@@ -194,6 +196,7 @@ def listed(
             live=is_live(one, around.now),
             children=children.get((one.harness, one.session_id), 0),
             snippet=(snippets or {}).get(one.id, ""),
+            **links.get(one.id, NO_LINKS)._asdict(),
         )
         for one in sessions
     ]

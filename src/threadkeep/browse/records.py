@@ -46,6 +46,8 @@ class Listed(msgspec.Struct, frozen=True):
     live: bool  # something was written in the last minutes
     children: int
     snippet: str = ""  # where the words of the query stand, marked >>> and <<<
+    continues: str | None = None  # the ref of the session that it was handed over from
+    continued_in: tuple[str, ...] = ()  # refs of the sessions that it was handed over to
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -71,6 +73,7 @@ class Block(msgspec.Struct, frozen=True):
     model: str = ""
     input: Any = None  # the arguments of a tool call, as the program gave them
     images: tuple[Image, ...] = ()
+    copied: bool = False  # the session that this one continues has it, and it counts there
     branches: int = 0  # more than one: the conversation was continued here so many times
     turn: int = 0  # which prompt it belongs to, from 0
 

@@ -10,6 +10,7 @@ from threadkeep.browse.outlines import Outline, Prompt, branches_at
 from threadkeep.browse.records import Block, Spot, Window
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.errors import NotFound
+from threadkeep.knowledge.copies import COPY
 from threadkeep.knowledge.reading import Session
 from threadkeep.sources.records import Entry
 
@@ -64,7 +65,7 @@ def make_block(
         ref=f"message:{row.id}",
         key=row.key,
         role=row.role,
-        kind=row.kind,
+        kind=known.kind if row.kind == COPY else row.kind,
         at=row.at,
         text=known.text,
         tool=row.tool or known.tool,
@@ -73,6 +74,7 @@ def make_block(
         model=known.model,
         input=known.input,
         images=tuple(known.images),
+        copied=row.kind == COPY,
         branches=branches.get(position, 0),
         turn=outline.turn_of(position),
     )

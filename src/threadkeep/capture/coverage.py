@@ -6,6 +6,7 @@ import msgspec
 
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.troubles import exists
+from threadkeep.knowledge.copies import copies_by_harness
 from threadkeep.knowledge.logs import Looks, all_looks
 from threadkeep.sources.records import Log, Source
 
@@ -76,7 +77,11 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
             part = SourceCoverage(name, source.harness, places)
             _compare(part, known, {log.path: log for log in source.find(around.user)})
             parts.append(part)
-        sessions = {row[0]: row[1:] for row in tx.all("session_totals")}
+        copies = copies_by_harness(tx)
+        sessions: dict[str, tuple[int, ...]] = {
+            harness: (count, entries - copies.get(harness, 0))
+            for harness, count, entries in tx.all("session_totals")
+        }
         stored = {
             harness: Stored(*counts, *sessions.get(harness, (0, 0)))
             for harness, *counts in tx.all("source_totals")

@@ -5,13 +5,13 @@ from itertools import islice
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
-from threadkeep.capture.exclusion import ENOUGH_LINES
+from threadkeep.capture.exclusion import ENOUGH_LINES, kept_out
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
 from threadkeep.capture.troubles import TROUBLES, has_vanished, tell
 from threadkeep.knowledge.archive import LineWriter, digest
 from threadkeep.knowledge.entries import Words
-from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD, forgotten_lines
+from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD
 from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
 from threadkeep.sources.records import Item, Log, Source
 
@@ -108,7 +108,7 @@ class DocumentCapture:
         """Feed every record; store those that are new or have changed, and give their bytes."""
         known = {key: (name, line) for key, name, line in tx.all("known_records", {"log": row.id})}
         writer = LineWriter(tx, row.id)
-        is_forgotten = forgotten_lines(tx)
+        is_forgotten = kept_out(tx)
         size = 0
         row.bad_lines = 0  # every record is fed again
         for key, line in self._masked(item.item):

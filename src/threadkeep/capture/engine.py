@@ -24,6 +24,7 @@ from threadkeep.capture.report import Progress, Report, Watcher, silent
 from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, is_closed, tell
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
+from threadkeep.knowledge.copies import settle
 from threadkeep.knowledge.health import health_name, note_failure
 from threadkeep.knowledge.logs import LogRow, Looks, all_looks, load_log, load_log_by_id, save_log
 from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
@@ -202,6 +203,7 @@ def _read(
             progress.bytes_done = before + one.log.stamp.size
             progress.logs_done += 1
             progress.errors = report.errors
+        settle(batches.tx())
         _note_health(around, batches, report)
         show(progress)
 

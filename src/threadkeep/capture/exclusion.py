@@ -1,12 +1,17 @@
 """What is not captured: projects that the user excluded, forgotten sessions, our own work."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Final
 
 import msgspec
 
+from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.archive import digest
+from threadkeep.knowledge.copies import parts_of
+from threadkeep.knowledge.forgetting import forgotten_lines
+from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Log, Parser
 
@@ -63,3 +68,19 @@ def _covers(pattern: str, place: str) -> bool:
     if "/" not in folder and "\\" not in folder:
         place = place.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return fnmatchcase(place, folder)
+
+
+def kept_out(tx: Tx) -> Callable[[bytes], bool]:
+    """Give a test for lines that were forgotten, alone or as part of the session they copy."""
+    is_forgotten = forgotten_lines(tx)
+    if tx.value("any_forgotten") is None:
+        return is_forgotten
+    return lambda line: is_forgotten(line) or any(_is_gone(tx, one) for one in origins_in(line))
+
+
+def _is_gone(tx: Tx, origin: str) -> bool:
+    named = parts_of(origin)
+    if named is None:
+        return False
+    values = {"harness": named[0], "session_id": named[1]}
+    return tx.value("is_forgotten", values) is not None

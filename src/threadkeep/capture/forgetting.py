@@ -23,6 +23,7 @@ from threadkeep.capture.planning import (
     Forgotten,
     Plan,
     advance,
+    copies_of,
     dropping,
     events_of,
     is_shared,
@@ -112,8 +113,10 @@ def purge(
         return
     places = places or Places(around, sources)
     with around.db.write() as tx:
-        for log, picks in list(mentions(tx, waiting)):
-            rederive(tx, around, sources, log, dropping(picks), [], places)
+        words: Words = []
+        for log, picks in [*mentions(tx, waiting), *copies_of(tx, waiting)]:
+            rederive(tx, around, sources, log, dropping(picks), words, places)
+        index_words(tx, words)
         want_cleaning(tx)
     progress = Progress(logs_total=len(waiting))
     for session in waiting:

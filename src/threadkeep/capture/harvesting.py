@@ -91,9 +91,11 @@ class Intake:
         growth = Growth()
         for entry in written.fresh:
             growth.count(entry)
+        for entry in written.copies:
+            growth.cover(entry)
         if growth.entries:
             grow_session(tx, session, growth)
-            self._report.entries += growth.entries
+            self._report.entries += len(written.fresh)
         if written.replaced:
             recount(tx, session)
 

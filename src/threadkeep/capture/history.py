@@ -14,6 +14,7 @@ from threadkeep.capture.report import Report, Watcher, silent
 from threadkeep.capture.rescanning import Rescanned, rescan
 from threadkeep.capture.transcripts import Hit, Shown, ends_open, raw_lines, search, transcript
 from threadkeep.capture.watching import Stop, Tell, watch
+from threadkeep.knowledge.copies import Links
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.reading import Among, Session
 from threadkeep.knowledge.spending import Spending
@@ -75,6 +76,10 @@ class History:
     def children(self, session: Session) -> list[Session]:
         """Give the sessions that a session started."""
         return self.store.children_of(session)
+
+    def links(self, sessions: list[Session]) -> dict[int, Links]:
+        """Give what sessions continue and are continued in, where there is any."""
+        return self.store.links_of(sessions)
 
     def transcript(self, session: Session) -> Iterator[Shown]:
         """Yield everything said and done in a session."""

@@ -14,11 +14,11 @@ import msgspec
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
+from threadkeep.capture.exclusion import kept_out
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport, Progress, Watcher
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import LineWriter, digest, read_lines
-from threadkeep.knowledge.forgetting import forgotten_lines
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, save_log
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import LogFile, Piece
@@ -65,7 +65,7 @@ class LineCapture:
                 if self._overtaken(tx):
                     return
                 self._writer = LineWriter(tx, row.id)
-                self._is_forgotten = forgotten_lines(tx)
+                self._is_forgotten = kept_out(tx)
             self._take(self._writer, piece)
             self._intake.write_entries(tx, batches.words)
             progress.bytes_done += len(piece)

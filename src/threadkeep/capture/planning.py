@@ -3,7 +3,7 @@
 A dry run tells this and stops here; a real one tells the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -42,6 +42,7 @@ from threadkeep.knowledge.forgetting import Kind, doomed_nodes, vectors_are
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
 from threadkeep.knowledge.reading import Session
 from threadkeep.sources.claude_tools import session_uuid
+from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.decoding import decode_line
 
 _EXAMPLES: Final = 10
@@ -104,6 +105,8 @@ def make_plan(context: Context, tx: Tx, places: Places, chosen: Chosen, show: Wa
         _count_session(tx, places, session, plan)
     for log, picks in mentions(tx, whole):
         plan.done.lines += len(changes_of(tx, log, dropping(picks)))
+    for log, picks in copies_of(tx, whole):
+        _count_entries(tx, log, changes_of(tx, log, dropping(picks)), plan)
     logs = list(logs_to_search(tx, what, plan.meant, gone))
     progress = Progress(logs_total=len(logs))
     for log in logs:
@@ -138,9 +141,7 @@ def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: Plan) 
     if not changed:
         return
     plan.logs.append(log.id)
-    plan.done.lines += len(changed)
-    told = tx.all("entry_sessions_of_log", {"log": log.id})
-    plan.done.entries += sum(line in changed for line, _ in told)
+    _count_entries(tx, log, changed, plan)
     for number in changed:
         plan.example(f"{log.path}:{number + 1}")
     lost = foresee(tx, places, log, changed)
@@ -153,6 +154,12 @@ def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: Plan) 
         event = _known(event_number(tx, envelope))
         plan.lose("event", event)
         plan.rewritten |= event if envelope in lost.events_changed else set()
+
+
+def _count_entries(tx: Tx, log: LogRow, changed: Mapping[int, bytes], plan: Plan) -> None:
+    plan.done.lines += len(changed)
+    told = tx.all("entry_sessions_of_log", {"log": log.id})
+    plan.done.entries += sum(line in changed for line, _ in told)
 
 
 def _known(number: int | None) -> set[int]:
@@ -235,6 +242,23 @@ def mentions(tx: Tx, sessions: list[Session]) -> Iterator[tuple[LogRow, Picks]]:
             log = load_log_by_id(tx, number)
             if log is not None and log.session_id not in ids:
                 yield log, _naming(ids)
+
+
+def copies_of(tx: Tx, sessions: list[Session]) -> Iterator[tuple[LogRow, Picks]]:
+    """Yield the logs of other sessions that begin with a copy of these, and pick what is copied.
+
+    What was said there since is not theirs, and stays.
+    """
+    refs = {f"{one.harness}:{one.session_id}" for one in sessions}
+    later = {
+        (str(harness), str(session_id))
+        for one in sessions
+        for harness, session_id in tx.all("all_continuations_of", named(one))
+    }
+    for harness, session_id in sorted(later):
+        if f"{harness}:{session_id}" not in refs:
+            for log in logs_of_session(tx, harness, session_id):
+                yield log, lambda _, line: not refs.isdisjoint(origins_in(line))
 
 
 def _naming(ids: set[str]) -> Picks:

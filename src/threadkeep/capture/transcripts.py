@@ -12,6 +12,7 @@ from threadkeep.capture.line_logs import TAIL_BYTES
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import digest, read_block, read_lines
 from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.copies import COPY
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
 from threadkeep.knowledge.reading import Among, EntryRow, Session, entries_of, search_rows
 from threadkeep.sources.decoding import decode_line
@@ -58,10 +59,16 @@ def _shown(tx: Tx, sources: Sources, log: LogRow, rows: list[EntryRow]) -> Itera
         entries = entries_in(sources, log, line, number)
         while row is not None and row.line == number:
             if row.key in entries:
-                yield Shown(row, entries[row.key])
+                yield Shown(as_said(row, entries[row.key]), entries[row.key])
             row = next(wanted, None)
         if row is None:
             return
+
+
+def as_said(row: EntryRow, entry: Entry) -> EntryRow:
+    """Give the row of a copy as that of what was said; any other as it is."""
+    said: EntryRow = msgspec.structs.replace(row, kind=entry.kind) if row.kind == COPY else row
+    return said
 
 
 def _in_time(shown: Iterable[Shown]) -> list[Shown]:

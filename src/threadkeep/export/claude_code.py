@@ -42,10 +42,11 @@ def _records(told: Conversation, new: New) -> Iterator[Record]:
     chain = _Chain(told, new)
     title = told.about.title
     if title:
-        yield {"type": "custom-title", "customTitle": title, "sessionId": new.session_id}
+        named = {"type": "custom-title", "customTitle": title, "sessionId": new.session_id}
+        yield named | told.mark()
     for message, at in timed(told, new.now):
         for content in _contents(message, new):
-            yield chain.link(content, at)
+            yield chain.link(content, at) | told.mark(message)
 
 
 class _Chain:

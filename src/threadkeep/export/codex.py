@@ -46,7 +46,8 @@ def _lines(told: Conversation, new: New) -> Iterator[Record]:
     yield _line(new.now, "session_meta", _meta(told, new))
     if told.about.title:
         named = {"type": "thread_name_updated", "thread_id": new.session_id}
-        yield _line(new.now, "event_msg", {**named, "thread_name": told.about.title})
+        titled = {**named, "thread_name": told.about.title}
+        yield _line(new.now, "event_msg", titled) | told.mark()
     calls = [block for _, block in blocks_of(told) if isinstance(block, ToolCall)]
     plain = {call.id for call in calls if isinstance(call.input, str)}  # such as a patch
     used: set[int] = set()
@@ -56,7 +57,7 @@ def _lines(told: Conversation, new: New) -> Iterator[Record]:
             while moment in used:  # two lines that are alike would be one to a reader
                 moment += 1
             used.add(moment)
-            yield _line(moment, kind, payload)
+            yield _line(moment, kind, payload) | told.mark(message)
 
 
 def _line(at: int, kind: str, payload: Record) -> Record:

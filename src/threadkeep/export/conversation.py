@@ -59,11 +59,11 @@ def from_entries(known: About, entries: Iterable[Entry]) -> Conversation:
     """Put entries together to messages: what one side said without a break is one of them."""
     told = [_Told(entry, known.harness) for entry in _without_bare_marks(list(entries))]
     messages = []
-    for (role, model, _), group in groupby(_numbered(told), key=lambda pair: pair[0]):
+    for (role, model, origin, _), group in groupby(_numbered(told), key=lambda pair: pair[0]):
         same = [one for _, one in group]
         blocks = tuple(block for one in same for block in one.blocks)
         at = next((one.at for one in same if one.at is not None), None)
-        messages.append(Message(role, blocks, at, model))
+        messages.append(Message(role, blocks, at, model, origin))
     return Conversation(known, tuple(named_calls(messages)))
 
 
@@ -73,12 +73,13 @@ class _Told:
     def __init__(self, entry: Entry, harness: str) -> None:
         self.role = _role_of(entry)
         self.at = entry.at
+        self.origin = entry.origin
         self.model = entry.model if self.role == "assistant" else ""
         self.opens = entry.kind in ("prompt", "summary", "note")
         self.blocks = tuple(_blocks(entry, harness))
 
 
-def _numbered(told: list[_Told]) -> Iterator[tuple[tuple[Role, str, int], _Told]]:
+def _numbered(told: list[_Told]) -> Iterator[tuple[tuple[Role, str, str, int], _Told]]:
     """Give with each entry what it must share with its neighbour to be of the same message."""
     number = 0
     before: tuple[Role, str] = ("user", "")
@@ -90,7 +91,7 @@ def _numbered(told: list[_Told]) -> Iterator[tuple[tuple[Role, str, int], _Told]
         if one.opens or before[0] != one.role:
             number += 1
         before = (one.role, model)
-        yield (one.role, model, number), one
+        yield (one.role, model, one.origin, number), one
 
 
 def _role_of(entry: Entry) -> Role:

@@ -34,6 +34,7 @@ _PROJECT: Final = "global"  # the program puts a session into the project that i
 _AGENT: Final = "build"
 _PROVIDERS: Final = {"claude": "anthropic", "gpt": "openai", "o3": "openai", "gemini": "google"}
 _ID_BITS: Final = 48
+_WITH_METADATA: Final = frozenset(("text", "reasoning", "tool"))
 
 Part = dict[str, Any]
 
@@ -98,7 +99,7 @@ class _Making:
         is_answer = summary or message.role in ("assistant", "tool")
         own = self._id("msg")
         found = [
-            self._part(own, part)
+            self._part(own, _marked(part, self._told.mark(message)))
             for where, block in blocks
             for part in self._parts(block, (place, where), message, at, own)
         ]
@@ -211,6 +212,11 @@ def _split(message: Message) -> Iterator[tuple[list[tuple[int, Block]], bool]]:
         else:
             others.append((place, block))
     yield others, False
+
+
+def _marked(part: Part, mark: Part) -> Part:
+    """Mark a part as a copy, if the program has a place for what others say of it."""
+    return {**part, "metadata": mark} if part["type"] in _WITH_METADATA else part
 
 
 def _file(image: Image) -> Part:

@@ -45,7 +45,8 @@ def named_calls(messages: Iterable[Message]) -> Iterator[Message]:
         if message.role == "user":
             names.forget_unnamed()
         blocks = tuple(names.named(block) for block in message.blocks)
-        yield Message(message.role, blocks, message.at, message.model)
+        named: Message = msgspec.structs.replace(message, blocks=blocks)
+        yield named
 
 
 class _Names:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from threadkeep.knowledge.records import Image
+from threadkeep.sources.copy_marks import copy_mark
 
 Role = Literal["user", "assistant", "tool", "system"]
 
@@ -69,6 +70,7 @@ class Message(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
     at: int | None = None  # epoch milliseconds
     model: str = ""
+    origin: str = ""  # where it was said, `harness:session_id`, if not in this very session
 
 
 class About(msgspec.Struct, frozen=True):
@@ -88,6 +90,12 @@ class Conversation(msgspec.Struct, frozen=True):
 
     about: About
     messages: tuple[Message, ...] = ()
+
+    def mark(self, message: Message | None = None) -> dict[str, Any]:
+        """Give the field that marks what is written of a message, or of all, as a copy."""
+        own = f"{self.about.harness}:{self.about.session_id}"
+        said = own if message is None else message.origin or own
+        return copy_mark(said, own)
 
 
 class New(msgspec.Struct, frozen=True):

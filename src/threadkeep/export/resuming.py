@@ -108,7 +108,7 @@ def _checked(told: Conversation, pairs: Pairs, names: _Names) -> Iterator[Messag
         ]
         for role, blocks, model in sides:
             if blocks:
-                yield Message(role, tuple(blocks), message.at, model)
+                yield Message(role, tuple(blocks), message.at, model, message.origin)
 
 
 def _notice_of(block: Block, message: Message, *, is_loose: bool) -> Note | None:

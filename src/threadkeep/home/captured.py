@@ -9,16 +9,19 @@ from threadkeep.capture.history import History
 from threadkeep.capture.report import HarnessReport, Progress, Report, Watcher
 from threadkeep.capture.transcripts import Hit, Shown
 from threadkeep.errors import NotFound
+from threadkeep.knowledge.copies import NO_LINKS, Links
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.reading import Among, Session
 from threadkeep.knowledge.spending import Spending, Spent
 
 __all__ = [
+    "NO_LINKS",
     "Among",
     "Coverage",
     "HarnessReport",
     "History",
     "Hit",
+    "Links",
     "Progress",
     "Report",
     "Session",

@@ -218,6 +218,7 @@ def _look_into_mail(path: Path) -> MailStatus:
 
 
 def _look_into_knowledge(path: Path) -> KnowledgeStatus:
+    from threadkeep.knowledge.copies import copies_by_harness  # noqa: PLC0415  (as below)
     from threadkeep.knowledge.store import KnowledgeStore  # noqa: PLC0415  (loads Zstandard)
 
     backups = backups_of(path)
@@ -225,6 +226,7 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
         # A file that only Hippo wrote has no such table.
         captured = "tk_sessions" in knowledge_layout.names(tx, "table")
         totals = tx.all("session_totals") if captured else []
+        copies = sum(copies_by_harness(tx).values())
         return KnowledgeStatus(
             path=path,
             exists=True,
@@ -233,7 +235,7 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
             schema_version=knowledge_layout.read_version(tx),
             writable=store.access.finding.writable,
             sessions=sum(int(row[1]) for row in totals),
-            messages=sum(int(row[2]) for row in totals),
+            messages=sum(int(row[2]) for row in totals) - copies,
             learned=_learned(tx, store.context.clock()),
             backups=len(backups),
             last_backup=backups[0] if backups else None,

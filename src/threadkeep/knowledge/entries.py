@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.fts import index_text
 from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.copies import COPY, is_here, parts_of
 from threadkeep.knowledge.records import Entry
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
@@ -24,6 +25,7 @@ class Written(NamedTuple):
     """The entries that are new or have changed, and how many of them took another's place."""
 
     fresh: list[Entry]
+    copies: list[Entry]  # the same, of those that another session has, too
     replaced: int
 
 
@@ -42,25 +44,60 @@ def write_entries(
     """Store entries of one session, in the order in which they were told.
 
     One that is told again as it was stays where it is; one that has changed takes its new place.
-    What is to be indexed is added to `words`, for `index_words` before the commit.
+    What is to be indexed is added to `words`, for `index_words` before the commit. A copy is not:
+    it is found where it was said first.
     """
     told = list(placed)
     known = _known(tx, session, {one.entry.key for one in told})
     latest = _latest(known, told)
     following = int(tx.value("last_entry_id") or 0) + 1
-    rows, fresh, replaced = [], [], []
+    origins = _Origins(tx, session)
+    written = Written([], [], 0)
+    rows, replaced = [], []
     for key, ((entry, *place), hashed) in latest.items():
         if key in known:
             replaced.append((known[key][0],))
-        rows.append(_row(following, session, entry, (log_id, *place), hashed))
-        if entry.text:
+        copied = bool(entry.origin) and origins.have(entry, following)
+        kind = COPY if copied else entry.kind
+        rows.append(_row(following, session, entry, (log_id, *place), (kind, hashed)))
+        if entry.text and not copied:
             words.append((following, words_of(entry.text)))
-        fresh.append(entry)
+        (written.copies if copied else written.fresh).append(entry)
         following += 1
     if replaced:
         tx.run_bulk("delete_entry", replaced)
     tx.run_bulk("insert_entry", rows)
-    return Written(fresh, len(replaced))
+    origins.note()
+    return written._replace(replaced=len(replaced))
+
+
+class _Origins:
+    """The sessions that entries of one session were copied from."""
+
+    def __init__(self, tx: Tx, session: int) -> None:
+        self._tx = tx
+        self._session = session
+        self._here: dict[str, bool] = {}
+        self._lone: list[tuple[object, ...]] = []
+
+    def have(self, entry: Entry, number: int) -> bool:
+        """Tell whether the store has an entry where it was copied from; if not, note that."""
+        origin = parts_of(entry.origin)
+        if origin is None:
+            return False
+        if entry.origin not in self._here:
+            self._here[entry.origin] = is_here(self._tx, self._session, origin)
+        if not self._here[entry.origin]:
+            self._lone.append((number, self._session, *origin))
+        return self._here[entry.origin]
+
+    def note(self) -> None:
+        """Remember what may become a copy, and, unless it is known, what the session continues."""
+        self._tx.run_bulk("put_lone_copy", self._lone)
+        for origin in self._here:
+            harness, _, session_id = origin.partition(":")
+            values = {"session": self._session, "harness": harness, "session_id": session_id}
+            self._tx.run("put_first_origin", values)
 
 
 def words_of(text: str) -> str:
@@ -101,7 +138,8 @@ def _known(tx: Tx, session: int, keys: Iterable[str]) -> dict[str, tuple[int, in
 
 
 def _row(
-    id_: int, session: int, entry: Entry, place: tuple[int, ...], hashed: int
+    id_: int, session: int, entry: Entry, place: tuple[int, ...], what: tuple[str, int]
 ) -> tuple[object, ...]:
-    said = (entry.role, entry.kind, entry.at, entry.tool or None, int(entry.error), hashed)
+    kind, hashed = what
+    said = (entry.role, kind, entry.at, entry.tool or None, int(entry.error), hashed)
     return (id_, session, entry.key, *place, *said)

@@ -7,7 +7,9 @@ import msgspec
 from threadkeep.base.fts import match_query
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, NotFound
+from threadkeep.knowledge import copies
 from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.copies import Links
 
 _AMBIGUOUS_SHOWN = 5
 
@@ -131,6 +133,11 @@ def children_of(_: Context, tx: Tx, session: Session) -> list[Session]:
     """Give the sessions that a session started, in order."""
     values = {"session_id": session.session_id, "harness": session.harness}
     return [to_session(row) for row in tx.all("children_of", values)]
+
+
+def links_of(_: Context, tx: Tx, sessions: list[Session]) -> dict[int, Links]:
+    """Give what sessions continue and are continued in, by their number, where there is any."""
+    return copies.links_of(tx, [one.id for one in sessions])
 
 
 def entries_of(_: Context, tx: Tx, session: Session) -> list[EntryRow]:

@@ -41,6 +41,7 @@ class Entry(msgspec.Struct, gc=False):
     input: Any = None  # the arguments of a tool call, as the program gave them
     images: tuple[Image, ...] = ()
     parent: str = ""  # the record it goes on from, where the program keeps a tree of them
+    origin: str = ""  # the session that it was copied from, as `harness:session_id`
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -73,6 +74,7 @@ class Facts(msgspec.Struct, gc=False, omit_defaults=True):
     slug: str = ""
     version: str = ""  # of the program that wrote the log
     hidden: bool = False  # internal threads: kept, but not listed by default
+    continues: str = ""  # the session that it was handed over from, as `harness:session_id`
 
 
 class Segment(msgspec.Struct, gc=False):

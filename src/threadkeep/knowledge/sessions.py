@@ -3,6 +3,7 @@
 import msgspec
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.copies import note_origin
 from threadkeep.knowledge.records import Entry, Facts
 
 _PREVIEW_CHARACTERS = 200
@@ -21,7 +22,7 @@ class Growth(msgspec.Struct):
 
     def count(self, entry: Entry) -> None:
         """Add a new entry."""
-        self.entries += 1
+        self.cover(entry)
         if entry.kind == "prompt":
             self.prompts += 1
             if not self.first_prompt:
@@ -29,6 +30,10 @@ class Growth(msgspec.Struct):
         elif entry.kind == "tool_call":
             self.tool_calls += 1
         self.errors += entry.error
+
+    def cover(self, entry: Entry) -> None:
+        """Add an entry that is there and was said elsewhere."""
+        self.entries += 1
         if entry.at is not None:
             if self.started_at is None or entry.at < self.started_at:
                 self.started_at = entry.at
@@ -56,6 +61,8 @@ def learn(tx: Tx, session: int, facts: Facts) -> None:
     values = msgspec.structs.asdict(facts)
     values["project"] = folder.rpartition("/")[2]
     tx.run("learn_session", {**values, "session": session})
+    if facts.continues:
+        note_origin(tx, session, facts.continues)
 
 
 def recount(tx: Tx, session: int) -> None:

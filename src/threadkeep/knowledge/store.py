@@ -56,6 +56,7 @@ class KnowledgeStore:
     list_sessions = reads(reading_.list_sessions)
     find_session = reads(reading_.find_session)
     children_of = reads(reading_.children_of)
+    links_of = reads(reading_.links_of)
     entries_of = reads(reading_.entries_of)
     search_rows = reads(reading_.search_rows)
     spending = reads(spending_.spending)

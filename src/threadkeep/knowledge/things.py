@@ -73,7 +73,9 @@ def _place_entries(tx: Tx, limit: int) -> int:
     rows = tx.all("entries_to_place", {"after": upto, "limit": limit})
     turns: dict[int, int] = {}
     placed, words = [], 0
-    for entry, session, is_said, size in rows:
+    for entry, session, is_said, is_copy, size in rows:
+        if is_copy:  # it is found in the session that it was copied from
+            continue
         turn = None
         if is_said:
             turn = turns[session] = _next_turn(tx, turns, session)
@@ -82,7 +84,7 @@ def _place_entries(tx: Tx, limit: int) -> int:
         placed.append((entry, session, turn, count))
     tx.run_bulk("place_entry", placed)
     if rows:
-        values = {"kind": "entry", "upto": rows[-1][0], "rows": len(rows), "words": words}
+        values = {"kind": "entry", "upto": rows[-1][0], "rows": len(placed), "words": words}
         tx.run("indexed_on", values)
     return len(rows)
 

@@ -161,6 +161,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     live: bool
     subagents: int
     snippet: str = ""
+    continues: str | None = None
+    continued_in: tuple[str, ...] = ()
 
 
 class SessionList(msgspec.Struct, frozen=True):

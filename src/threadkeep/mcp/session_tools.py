@@ -135,6 +135,8 @@ def _session_row(one: Listed) -> SessionRow:
         live=one.live,
         subagents=one.children,
         snippet=cut(telling.plain(one.snippet), _TITLE),
+        continues=one.continues,
+        continued_in=one.continued_in,
     )
 
 
@@ -142,6 +144,8 @@ def _around(view: SessionView) -> list[Item]:
     """Tell what belongs to a session: who started it, whom it started, how to go on with it."""
     told_of = (
         ("part of", view.parent or ""),
+        ("continues", view.session.continues or ""),
+        ("continued in", "\n".join(view.session.continued_in)),
         ("subagents", "\n".join(view.subagents)),
         ("the command that resumes it", view.resume or ""),
     )

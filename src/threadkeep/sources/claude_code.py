@@ -18,6 +18,7 @@ from threadkeep.sources.claude_segments import NOT_COUNTED, ClaudeSegmenter, Ope
 from threadkeep.sources.claude_tools import Pending, ToolRuns
 from threadkeep.sources.claude_usage import keep_larger, relayed_usage, usage_of
 from threadkeep.sources.common import iso_ms
+from threadkeep.sources.copy_marks import Mark, read_mark
 from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Parser, Usage, UserHome
 
 _CONVERSATION: Final = frozenset({"user", "assistant", "system", "attachment"})
@@ -74,6 +75,9 @@ class ClaudeParser:
         if kind == "progress":
             self._progress(record, at, number)
             return []
+        mark = read_mark(record)
+        if mark is not None:
+            return self._copied(kind, record, at, number, mark)
         if kind not in NOT_COUNTED and not self._is_journal:
             self._segments.add(kind, record, at)
         if kind in _CONVERSATION:
@@ -98,6 +102,17 @@ class ClaudeParser:
         self._state.open = self._segments.open
         self._state.pending = self._tools.waiting()
         return _encoder.encode(self._state)
+
+    def _copied(
+        self, kind: str, record: dict[str, Any], at: int | None, number: int, mark: Mark
+    ) -> list[Entry]:
+        """Take a record that another session has: it costs nothing, and teaches nothing new."""
+        self._state.facts.continues = mark.continues
+        if kind not in _CONVERSATION:
+            self._bookkeeping(kind, record)
+            return []
+        self._note_facts(record)
+        return entries_of(kind, record, number, at, self._unknown)
 
     def _conversation(
         self, kind: str, record: dict[str, Any], at: int | None, number: int

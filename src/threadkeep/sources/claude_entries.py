@@ -4,11 +4,12 @@ A `user` record is rarely a person: it also carries tool results, reminders, the
 commands and what a compaction left. Only what is left after all of these is a prompt.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from threadkeep.sources.claude_tools import result_text
 from threadkeep.sources.common import describe_input
+from threadkeep.sources.copy_marks import marked, read_mark
 from threadkeep.sources.pictures import picture, pictures
 from threadkeep.sources.records import Entry, Image, Kind, Role
 
@@ -68,15 +69,8 @@ def entries_of(
     key = uuid if isinstance(uuid, str) and uuid else f"line-{number}"
     parent = record.get("parentUuid")
     origin = _Origin(key, at, unknown, parent if isinstance(parent, str) else "")
-    if kind == "assistant":
-        return _assistant(record, origin)
-    if kind == "user":
-        return _user(record, origin)
-    if kind == "attachment":
-        return _attachment(record, origin)
-    if kind == "system":
-        return _system(record, origin)
-    return []
+    read = _READERS.get(kind)
+    return [] if read is None else marked(read(record, origin), read_mark(record))
 
 
 def type_of(value: object) -> str:
@@ -371,3 +365,11 @@ def _without(value: object, left_out: str) -> object:
 
 def _joined(values: list[Any]) -> str:
     return "\n".join(value if isinstance(value, str) else describe_input(value) for value in values)
+
+
+_READERS: Final[dict[str, Callable[[dict[str, Any], _Origin], list[Entry]]]] = {
+    "assistant": _assistant,
+    "user": _user,
+    "attachment": _attachment,
+    "system": _system,
+}

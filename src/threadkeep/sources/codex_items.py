@@ -14,6 +14,7 @@ import msgspec
 
 from threadkeep.sources.codex_outputs import output_of
 from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
+from threadkeep.sources.copy_marks import Mark, marked, read_mark
 from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Image, Kind, Role
 
@@ -69,6 +70,7 @@ class Seen(NamedTuple):
     at: int | None
     stamp: str = ""
     inherited: bool = False  # a subagent's copy of what its parent was asked
+    mark: Mark | None = None  # a hand-off wrote it
 
 
 def unwrap(record: Any) -> Seen:
@@ -79,7 +81,7 @@ def unwrap(record: Any) -> Seen:
     stamp = text(record.get("timestamp"))
     if isinstance(body, dict):
         inherited = table(record.get("metadata")).get("inherited_user_message") is True
-        return Seen(kind, body, iso_ms(stamp), stamp, inherited)
+        return Seen(kind, body, iso_ms(stamp), stamp, inherited, read_mark(record))
     if kind in _ITEMS:
         return Seen("response_item", record, iso_ms(stamp), stamp)
     if not kind and stamp and "id" in record:
@@ -96,7 +98,7 @@ def entries_of(seen: Seen, line: bytes) -> list[Entry]:
         read = _EVENTS.get(text(body.get("type")))
     else:
         read = _OTHERS.get(kind)
-    return [] if read is None else read(seen, line)
+    return [] if read is None else marked(read(seen, line), seen.mark)
 
 
 def is_known_item(name: str) -> bool:

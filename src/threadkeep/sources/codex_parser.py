@@ -60,9 +60,11 @@ class CodexParser:
 
     def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
         """Take the next record."""
-        seen = unwrap(record)
+        known, seen = self._known, unwrap(record)
         if seen.at is not None:
-            self._known.now = max(self._known.now, seen.at)
+            known.now = max(known.now, seen.at)
+        if seen.mark is not None:
+            known.facts.continues, self._learned = seen.mark.continues, True
         self._notice(seen)
         found = entries_of(seen, line)
         if found:
@@ -238,7 +240,7 @@ class CodexParser:
             # Context comes before the prompt of its turn: it must not stretch the segment before.
             self._find_folder(entry.text)
             return
-        if known.copied:
+        if known.copied or entry.origin:
             return  # there is nothing new to learn from it
         before = segmenter.open.index
         segmenter.add(for_segment(entry, known.now), self._placed_facts())

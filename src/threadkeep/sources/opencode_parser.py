@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.sources.common import describe_input, number, rows, table, text
+from threadkeep.sources.copy_marks import marked, read_mark
 from threadkeep.sources.opencode_segment import SessionRow
 from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Facts, Harvest, Kind, Log, Role, Usage
@@ -32,6 +33,7 @@ class OpencodeParser:
         self._session = log.session_id
         self._facts = Facts()
         self._row = SessionRow()
+        self._copied: dict[str, str] = {}  # messages that a hand-off wrote, and where they are from
         self._usage: list[Usage] = []
         self._unknown: dict[str, int] = {}
 
@@ -45,12 +47,13 @@ class OpencodeParser:
         elif kind == "message" and data:
             self._message(data)
         elif kind == "part":
-            self._row.add_part(text(inside.get("role")), data)
+            self._part(inside, data)
         found, unknown = read_record(inside, number)
         if unknown:
             self._count(unknown)
         for entry in found:
             entry.session_id = self._session
+            entry.origin = entry.origin or self._copied.get(text(inside.get("message")), "")
         return found
 
     def harvest(self) -> Harvest:
@@ -89,6 +92,15 @@ class OpencodeParser:
         if usage is not None:
             usage.session_id = self._session
             self._usage.append(usage)
+
+    def _part(self, record: dict[str, Any], part: dict[str, Any]) -> None:
+        message, mark = text(record.get("message")), read_mark(table(part.get("metadata")))
+        if mark is not None and message not in self._copied:
+            self._copied[message] = mark.origin
+            self._facts.continues = mark.continues
+            self._row.leave_out_message()
+        if message not in self._copied:
+            self._row.add_part(text(record.get("role")), part)
 
     def _count(self, name: str) -> None:
         if name in self._unknown or len(self._unknown) < _MOST_UNKNOWN:
@@ -137,7 +149,8 @@ def read_record(record: dict[str, Any], position: int) -> tuple[list[Entry], str
     if kind == "message":
         return _failure(key, data), ""
     if kind == "part":
-        return _part(record, data, key)
+        found, unknown = _part(record, data, key)
+        return marked(found, read_mark(table(data.get("metadata")))), unknown
     return [], f"record/{kind}"[:80] if isinstance(kind, str) else "record"
 
 

@@ -34,6 +34,7 @@ class SessionRow(msgspec.Struct):
     texts: dict[str, None] = {}
     files: dict[str, None] = {}
     messages: int = 0
+    left_out: int = 0  # messages that another session has, too
     tokens: int = 0
     step_tokens: int = 0
 
@@ -45,6 +46,11 @@ class SessionRow(msgspec.Struct):
         """Count a message and what it cost."""
         self.messages += 1
         self.tokens += _tokens(message.get("tokens"))
+
+    def leave_out_message(self) -> None:
+        """Take back a message: what was copied teaches nothing new."""
+        self.messages -= 1
+        self.left_out += 1
 
     def add_part(self, role: str, part: dict[str, Any]) -> None:
         """Take what a part adds to the row."""
@@ -63,8 +69,8 @@ class SessionRow(msgspec.Struct):
             self.step_tokens += _tokens(part.get("tokens"))
 
     def segments(self) -> list[Segment]:
-        """Give the session's row, once the session itself is known."""
-        if self.session is None:
+        """Give the session's row, once the session itself is known, and says anything new."""
+        if self.session is None or (self.left_out and not self.messages):
             return []
         session = self.session
         diffs = text(session.get("summary_diffs"))

@@ -7,12 +7,12 @@ import click
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import among_options, looking, read_among, short_id
-from threadkeep.cli.history.words import one_name, project_of, session_json, when
+from threadkeep.cli.history.words import Json, one_name, project_of, session_json, when
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import History, Session
+    from threadkeep.home.captured import History, Links, Session
 
 Row = tuple[str, ...]
 
@@ -45,7 +45,7 @@ def sessions(
         page = _ALL if limit < 0 else limit
         found = history.sessions(among, everything=everything, limit=page)
         if call.as_json:
-            call.answer("sessions", sessions=[session_json(one) for one in found])
+            call.answer("sessions", sessions=_as_json(history, found))
             return
         with paging(wanted=call.pager):
             session_table(session_rows(history, found))
@@ -55,13 +55,25 @@ def sessions(
         note(f"there may be more: --limit {limit * 2}")
 
 
+def _as_json(history: "History", sessions: list["Session"]) -> list[Json]:
+    from threadkeep.home.captured import NO_LINKS
+
+    links = history.links(sessions)
+    return [session_json(one, links.get(one.id, NO_LINKS)) for one in sessions]
+
+
 def session_rows(history: "History", sessions: Iterable["Session"]) -> list[Row]:
     """Describe sessions: with short ids and names for a person, with whole ones for a program."""
-    return [_row(history, session) for session in sessions]
+    listed = list(sessions)
+    links = history.links(listed)
+    return [_row(history, session, links.get(session.id)) for session in listed]
 
 
-def _row(history: "History", session: "Session") -> Row:
+def _row(history: "History", session: "Session", links: "Links | None") -> Row:
     person = is_terminal()
+    name = one_name(session)
+    if links is not None and links.continues and links.continues.partition(":")[2] not in name:
+        name = f"{name} [continues {one_line(links.continues)}]"
     marks = "[subagent] " if session.is_subagent else "[internal] " if session.hidden else ""
     return (
         short_id(history, session) if person else session.session_id,
@@ -69,7 +81,7 @@ def _row(history: "History", session: "Session") -> Row:
         session.harness,
         one_line(project_of(session), _NAME if person else 0),
         f"{session.entries:,}",
-        marks + one_name(session),
+        marks + name,
     )
 
 

@@ -124,10 +124,10 @@ def _around(session: "Session", entries: list["Shown"], key: str) -> list["Shown
 
 
 def _as_json(history: "History", session: "Session", entries: Iterable["Shown"]) -> Json:
-    from threadkeep.home.captured import spent_in
+    from threadkeep.home.captured import NO_LINKS, spent_in
 
     return {
-        "session": session_json(session),
+        "session": session_json(session, history.links([session]).get(session.id, NO_LINKS)),
         "tokens": spent_in(history, session),
         "children": [session_json(child) for child in history.children(session)],
         "entries": [_entry_json(shown) for shown in entries],
@@ -136,7 +136,8 @@ def _as_json(history: "History", session: "Session", entries: Iterable["Shown"])
 
 def _entry_json(shown: "Shown") -> Json:
     names = ("key", "role", "kind", "at", "tool", "call_id", "error", "model", "text")
-    return {**{name: getattr(shown.entry, name) for name in names}, "at": shown.row.at}
+    said = {name: getattr(shown.entry, name) for name in names}
+    return {**said, "at": shown.row.at, "copied_from": shown.entry.origin or None}
 
 
 # ---------------------------------------------------------------------- facts
@@ -155,7 +156,7 @@ def _pieces(
 
 
 def _facts(history: "History", session: "Session") -> Iterator[Piece]:
-    from threadkeep.home.captured import spent_in
+    from threadkeep.home.captured import NO_LINKS, spent_in
 
     yield Piece(one_line(session.session_id), "bold")
     yield Piece(f"  {one_name(session)}\n")
@@ -171,6 +172,10 @@ def _facts(history: "History", session: "Session") -> Iterator[Piece]:
     )
     yield from _line(f"tokens: {spent}" if spent else "")
     yield from _line(f"started by {session.parent_session_id}" if session.parent_session_id else "")
+    links = history.links([session]).get(session.id, NO_LINKS)
+    yield from _line(f"continues {links.continues}" if links.continues else "")
+    for later in links.continued_in:
+        yield from _line(f"continued in {later}")
     for child in history.children(session):
         told = f"{one_name(child, _TITLE)} ({counted(child.entries, 'message')})"
         yield from _line(f"subagent {short_id(history, child)}: {told}")

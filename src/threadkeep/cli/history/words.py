@@ -9,7 +9,7 @@ from threadkeep.cli.output import is_terminal, one_line
 from threadkeep.home import iso
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import Session, Spent
+    from threadkeep.home.captured import Links, Session, Spent
 
 Json = dict[str, Any]
 
@@ -37,11 +37,12 @@ def project_of(session: "Session") -> str:
     return session.project or session.cwd
 
 
-def session_json(session: "Session") -> Json:
+def session_json(session: "Session", links: "Links | None" = None) -> Json:
     """Shape a session for `--json`; its number in the store is nobody's business."""
     shown: Json = msgspec.structs.asdict(session)
     del shown["id"]
-    return {**shown, "name": session.name}
+    known = {} if links is None else links._asdict()
+    return {**shown, "name": session.name, **known}
 
 
 def token_words(spent: "Spent") -> str:

@@ -96,7 +96,7 @@ SELECT agentic_session_id FROM knowledge_node_agentic_sessions WHERE knowledge_n
 DELETE FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :node AND agentic_session_id = :segment
 
 -- name: entries_without_words
-SELECT count(*) FROM tk_entries WHERE hash != :empty AND id NOT IN (SELECT id FROM tk_entry_words_docsize)
+SELECT count(*) FROM tk_entries WHERE hash != :empty AND kind != 'copy' AND id NOT IN (SELECT id FROM tk_entry_words_docsize)
 
 -- name: nodes_unindexed
 SELECT count(*) FROM knowledge_nodes WHERE id NOT IN (SELECT id FROM knowledge_fts_docsize)

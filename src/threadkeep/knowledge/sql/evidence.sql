@@ -27,7 +27,7 @@ SELECT id, first_prompt FROM tk_sessions WHERE harness = :harness AND session_id
 -- What was thought is left out: it is long, and what came of it was said or done.
 -- name: evidence_entries
 SELECT id, session, key, log_id, line, part, role, kind, at, tool, error, hash FROM tk_entries
-WHERE session = :session AND at BETWEEN :since AND :until AND kind != 'reasoning' ORDER BY log_id, line, part LIMIT :limit
+WHERE session = :session AND at BETWEEN :since AND :until AND kind NOT IN ('reasoning', 'copy') ORDER BY log_id, line, part LIMIT :limit
 
 -- name: evidence_run
 SELECT id, repo, head_sha, head_branch, event, conclusion, html_url, actor, raw_json, started_at, completed_at FROM workflow_runs WHERE id = :id

@@ -404,4 +404,4 @@ SELECT count(*) FROM tk_logs WHERE id >= :log AND lines > 0
 SELECT min(id) FROM tk_logs WHERE id >= :log AND lines > 0
 
 -- name: entries_to_index
-SELECT id, line, key FROM tk_entries WHERE log_id = :log AND id <= :last ORDER BY line, part
+SELECT id, line, key FROM tk_entries WHERE log_id = :log AND id <= :last AND kind != 'copy' ORDER BY line, part

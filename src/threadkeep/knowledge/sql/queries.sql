@@ -116,8 +116,8 @@ WHERE id = :session
 
 -- name: recount_session
 UPDATE tk_sessions SET (entries, prompts, tool_calls, errors, started_at, ended_at) = (
-  SELECT count(*), count(*) FILTER (WHERE kind = 'prompt'), count(*) FILTER (WHERE kind = 'tool_call'), coalesce(sum(error), 0),
-    min(at), max(at)
+  SELECT count(*), count(*) FILTER (WHERE kind = 'prompt'), count(*) FILTER (WHERE kind = 'tool_call'),
+    coalesce(sum(error) FILTER (WHERE kind != 'copy'), 0), min(at), max(at)
   FROM tk_entries WHERE session = :session
 ) WHERE id = :session
 
@@ -144,6 +144,54 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: index_entry
 INSERT INTO tk_entry_words (rowid, text) VALUES (?, ?)
+
+-- ------------------------------------------------------------------ copies
+
+-- A session with nothing but copies holds no words of its own.
+-- name: holds_words
+SELECT 1 FROM tk_sessions AS s JOIN tk_entries AS e ON e.session = s.id
+WHERE s.harness = :harness AND s.session_id = :session_id AND s.id != :session AND e.kind != 'copy' LIMIT 1
+
+-- name: put_origin
+INSERT INTO tk_origins (session, harness, session_id) VALUES (:session, :harness, :session_id)
+ON CONFLICT (session) DO UPDATE SET harness = excluded.harness, session_id = excluded.session_id
+
+-- name: put_first_origin
+INSERT OR IGNORE INTO tk_origins (session, harness, session_id) VALUES (:session, :harness, :session_id)
+
+-- name: put_lone_copy
+INSERT INTO tk_lone_copies (entry, session, harness, session_id) VALUES (?, ?, ?, ?)
+
+-- name: origins_of_lone_copies
+SELECT DISTINCT session, harness, session_id FROM tk_lone_copies
+
+-- name: lone_copies
+SELECT e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, 'copy', e.at, e.tool, e.error, e.hash
+FROM tk_lone_copies AS l JOIN tk_entries AS e ON e.id = l.entry
+WHERE l.session = :session AND l.harness = :harness AND l.session_id = :session_id ORDER BY e.id
+
+-- name: originals_of
+SELECT o.session, o.harness, o.session_id FROM json_each(:ids) AS i CROSS JOIN tk_origins AS o ON o.session = i.value
+
+-- name: continuations_of
+SELECT i.value, s.harness, s.session_id FROM json_each(:ids) AS i CROSS JOIN tk_sessions AS o ON o.id = i.value
+CROSS JOIN tk_origins AS t ON t.harness = o.harness AND t.session_id = o.session_id
+CROSS JOIN tk_sessions AS s ON s.id = t.session ORDER BY s.id
+
+-- The sessions that continue one, and those that continue these.
+-- name: all_continuations_of
+WITH RECURSIVE later (id, harness, session_id) AS (
+  SELECT s.id, s.harness, s.session_id FROM tk_origins AS o JOIN tk_sessions AS s ON s.id = o.session
+  WHERE o.harness = :harness AND o.session_id = :session_id
+  UNION
+  SELECT s.id, s.harness, s.session_id FROM later AS l JOIN tk_origins AS o ON o.harness = l.harness AND o.session_id = l.session_id
+  JOIN tk_sessions AS s ON s.id = o.session
+)
+SELECT harness, session_id FROM later ORDER BY id
+
+-- name: copies_by_harness
+SELECT s.harness, count(*) FROM tk_origins AS o CROSS JOIN tk_sessions AS s ON s.id = o.session
+CROSS JOIN tk_entries AS e ON e.session = s.id WHERE e.kind = 'copy' GROUP BY s.harness
 
 -- ------------------------------------------------------------------ usage
 
@@ -262,6 +310,9 @@ ON CONFLICT (path) DO UPDATE SET session_id = excluded.session_id, byte_offset =
 INSERT INTO agentic_cursor (source_key, last_seen_updated_at, last_id, updated_at) VALUES (:key, :mtime, :last_id, :now)
 ON CONFLICT (source_key) DO UPDATE SET last_seen_updated_at = excluded.last_seen_updated_at, last_id = excluded.last_id,
   updated_at = excluded.updated_at
+
+-- name: any_forgotten
+SELECT 1 FROM tk_forgotten LIMIT 1
 
 -- name: is_forgotten
 SELECT 1 FROM tk_forgotten WHERE harness = :harness AND session_id = :session_id

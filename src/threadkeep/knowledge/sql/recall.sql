@@ -3,7 +3,7 @@
 -- ------------------------------------------------------------------ where entries stand
 
 -- name: entries_to_place
-SELECT e.id, e.session, e.kind IN ('prompt', 'text', 'summary'), d.sz FROM tk_entries AS e
+SELECT e.id, e.session, e.kind IN ('prompt', 'text', 'summary'), e.kind = 'copy', d.sz FROM tk_entries AS e
 LEFT JOIN tk_entry_words_docsize AS d ON d.id = e.id
 WHERE e.id > :after ORDER BY e.id LIMIT :limit
 

@@ -17,12 +17,12 @@ e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, 
 
 -- name: tail_after
 SELECT {entry}, {session} FROM tk_entries AS e CROSS JOIN tk_sessions AS s ON s.id = e.session
-WHERE e.id > :mark AND e.id <= :upto AND {meant} ORDER BY e.id
+WHERE e.id > :mark AND e.id <= :upto AND e.kind != 'copy' AND {meant} ORDER BY e.id
 
 -- name: tail_latest
 SELECT {entry}, {session} FROM tk_sessions AS s CROSS JOIN tk_entries AS e ON e.session = s.id
 WHERE s.id IN (SELECT s.id FROM tk_sessions AS s WHERE s.entries > 0 AND {meant} ORDER BY s.ended_at DESC, s.id DESC LIMIT :limit)
-  AND e.id <= :upto
+  AND e.id <= :upto AND e.kind != 'copy'
 ORDER BY coalesce(e.at, 0) DESC, e.id DESC LIMIT :limit
 
 -- name: tail_upto

@@ -97,7 +97,7 @@ CREATE TABLE IF NOT EXISTS tk_entries (
   line INTEGER NOT NULL,
   part INTEGER NOT NULL,             -- which entry of that line
   role TEXT NOT NULL,
-  kind TEXT NOT NULL,
+  kind TEXT NOT NULL,                -- as in records.Kind; `copy`: another session has the same, where it is found and counted
   at INTEGER,
   tool TEXT,
   error INTEGER NOT NULL DEFAULT 0,
@@ -107,6 +107,23 @@ CREATE TABLE IF NOT EXISTS tk_entries (
 CREATE INDEX IF NOT EXISTS tk_entries_log ON tk_entries (log_id, line, part);
 CREATE VIRTUAL TABLE IF NOT EXISTS tk_entry_words USING fts5 (
   text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+);
+
+-- Sessions that were handed over from another one, which need not be in this store.
+CREATE TABLE IF NOT EXISTS tk_origins (
+  session INTEGER PRIMARY KEY REFERENCES tk_sessions (id) ON DELETE CASCADE,
+  harness TEXT NOT NULL,             -- these two: the session that it continues
+  session_id TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS tk_origins_original ON tk_origins (harness, session_id);
+
+-- Copied entries whose original is not here: their words stand nowhere else, so they are found and counted like all others.
+-- When the original comes they become entries of the kind `copy`.
+CREATE TABLE IF NOT EXISTS tk_lone_copies (
+  entry INTEGER PRIMARY KEY REFERENCES tk_entries (id) ON DELETE CASCADE,
+  session INTEGER NOT NULL,
+  harness TEXT NOT NULL,             -- these two: the session that it was copied from
+  session_id TEXT NOT NULL
 );
 
 -- One row for each answer of a model, so that a replayed one is never counted twice.

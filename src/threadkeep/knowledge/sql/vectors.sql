@@ -95,7 +95,7 @@ WHERE v.mark IS NOT n.uuid || '/' || n.updated_at
 -- name: wanted_message_vectors
 SELECT e.id, '' FROM json_each(:ids) AS j
 CROSS JOIN tk_entries AS e ON e.id = j.value
-WHERE NOT EXISTS (SELECT 1 FROM tk_vectors AS v WHERE v.kind = 'message' AND v.id = e.id)
+WHERE e.kind != 'copy' AND NOT EXISTS (SELECT 1 FROM tk_vectors AS v WHERE v.kind = 'message' AND v.id = e.id)
 
 -- name: vectors_of_no_node
 SELECT v.id FROM tk_vectors AS v

@@ -1,0 +1,88 @@
+"""Copies: entries that another session has, too, because it was handed over.
+
+A copy is archived like everything else, and its session shows it. It is found and counted where it
+was said first, as long as that session is here; what has no other place counts where it is.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.layout import names
+
+COPY: Final = "copy"  # the kind of an entry's row, whatever the entry itself is
+_LONGEST_REF: Final = 400
+
+
+class Links(NamedTuple):
+    """The session that one continues, and those that continue it, as `harness:session_id`."""
+
+    continues: str | None = None
+    continued_in: tuple[str, ...] = ()
+
+
+NO_LINKS: Final = Links()
+
+
+def parts_of(ref: str) -> tuple[str, str] | None:
+    """Take the name of a session apart: its harness and its id; None if it is no such name."""
+    harness, _, session_id = ref.partition(":")
+    if not harness or not session_id or len(ref) > _LONGEST_REF or not ref.isprintable():
+        return None
+    return harness, session_id
+
+
+def note_origin(tx: Tx, session: int, ref: str) -> None:
+    """Remember which session another one continues."""
+    named = parts_of(ref)
+    if named is not None:
+        tx.run("put_origin", {"session": session, "harness": named[0], "session_id": named[1]})
+
+
+def is_here(tx: Tx, session: int, origin: tuple[str, str]) -> bool:
+    """Tell whether the store has what was copied in the place where it was said first.
+
+    A session is no place for its own copies, and one with nothing but copies holds no words: two
+    logs that call each other their origin are both found.
+    """
+    values = {"harness": origin[0], "session_id": origin[1], "session": session}
+    return tx.value("holds_words", values) is not None
+
+
+def settle(tx: Tx) -> None:
+    """Make copies of those entries whose original has come behind them."""
+    for session, *origin in tx.all("origins_of_lone_copies"):
+        harness, session_id = origin
+        if is_here(tx, session, (harness, session_id)):
+            values = {"session": session, "harness": harness, "session_id": session_id}
+            _become_copies(tx, tx.all("lone_copies", values))
+            tx.run("recount_session", {"session": session})
+
+
+def _become_copies(tx: Tx, rows: list[tuple[object, ...]]) -> None:
+    """Give entries new numbers, so that their words in the index lead nowhere."""
+    following = int(tx.value("last_entry_id") or 0) + 1
+    tx.run_bulk("delete_entry", [row[:1] for row in rows])
+    tx.run_bulk("insert_entry", [(following + n, *row[1:]) for n, row in enumerate(rows)])
+
+
+def links_of(tx: Tx, sessions: Iterable[int]) -> dict[int, Links]:
+    """Give the links of those sessions that have some; a file that was only read may have none."""
+    if "tk_origins" not in names(tx, "table"):
+        return {}
+    ids = {"ids": msgspec.json.encode(list(sessions)).decode()}
+    found = {row[0]: Links(f"{row[1]}:{row[2]}") for row in tx.all("originals_of", ids)}
+    for session, harness, session_id in tx.all("continuations_of", ids):
+        links = found.get(session, NO_LINKS)
+        later = (*links.continued_in, f"{harness}:{session_id}")
+        found[session] = links._replace(continued_in=later)
+    return found
+
+
+def copies_by_harness(tx: Tx) -> dict[str, int]:
+    """Count the copies of each harness, which are no messages of their own."""
+    if "tk_origins" not in names(tx, "table"):
+        return {}
+    return dict(tx.all("copies_by_harness"))
