@@ -2,18 +2,20 @@
 
 import fcntl
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.children import Child, exit_code, fork
+from tests.support.children import Child, exit_code, fork, wait_until
 from threadkeep.base.processes import (
     describe_process,
     find_holders,
     is_alive,
     is_running,
+    is_stopped,
     lock_holders,
     my_mark,
 )
@@ -126,3 +128,16 @@ def test_the_holder_of_a_real_lock_is_found_without_opening_the_file(tmp_path: P
         assert lock_holders(path, "READ", 105, 105) == []
     assert lock_holders(path, "WRITE", 105, 105) == []
     assert lock_holders(tmp_path / "missing", "WRITE", 0, 1) == []
+
+
+@needs_proc
+def test_a_stopped_process_is_told_from_one_that_runs() -> None:
+    with Child("say('here')\nhear()") as child:
+        child.expect("here")
+        assert not is_stopped(child.pid)
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        assert is_stopped(child.pid)
+        os.kill(child.pid, signal.SIGCONT)
+        wait_until(lambda: not is_stopped(child.pid))
+    assert not is_stopped(child.pid)

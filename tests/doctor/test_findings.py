@@ -1,5 +1,6 @@
 """The checks over facts: the same facts give the same findings, and unused is not red."""
 
+import re
 from typing import Any
 
 import pytest
@@ -177,6 +178,27 @@ def test_an_old_service_is_ended_in_the_way_in_which_it_was_started() -> None:
     assert installed.fix == "threadkeep service install"
 
 
+def test_a_process_that_does_not_work_is_not_called_running() -> None:
+    service = Service(7, "mark", "1.0", 18, NOW, NOW - 3_600_000)
+    running = {"service": service, "service_runs": True}
+    stopped = findings(**running, service_hindrance="stopped")["service"]
+    assert (stopped.level, stopped.fix) == ("warn", "kill -CONT 7")
+    silent = findings(**running, service_hindrance="silent", service_installed=True)["service"]
+    assert (silent.level, silent.fix) == ("warn", "threadkeep service install")
+    assert "60 minutes" in silent.what
+    old = replace(service, version="0.9")
+    both = findings(service=old, service_runs=True, service_hindrance="stopped")
+    assert both["service"].level == both["handshake"].level == "warn"
+
+
+@pytest.mark.parametrize("stopped_at", [None, NOW])
+def test_a_service_that_should_run_is_missed(stopped_at: int | None) -> None:
+    ended = replace(Service(7, "mark", "1.0", 18, NOW, NOW), stopped_at=stopped_at)
+    assert findings(service=ended)["service"].level == "info"
+    missed = findings(service=ended, service_installed=True)["service"]
+    assert (missed.level, missed.fix) == ("warn", "threadkeep service install")
+
+
 def test_vectors_of_another_model_are_told() -> None:
     found = findings(vectors=VectorFacts("old", "new", 0))["vectors"]
     assert (found.level, "old" in found.what, "new" in found.what) == ("warn", True, True)
@@ -241,7 +263,7 @@ any_facts = st.builds(
             tuple
         ),
     ),
-    queues=st.lists(st.builds(QueueFacts, words, some, some, some), max_size=2).map(tuple),
+    queues=st.lists(st.builds(QueueFacts, words, some, some, some, some), max_size=2).map(tuple),
 )
 
 
@@ -255,3 +277,14 @@ def test_whatever_is_wrong_has_a_cause_and_one_fix(facts: Facts) -> None:
             assert "\n" not in one.fix
         if one.level == "ok":
             assert not one.fix
+            for good, total in re.findall(r"(\d+) of (\d+)", one.what):
+                assert good == total, one
+
+
+@given(any_facts)
+def test_a_broken_rule_is_never_ok(facts: Facts) -> None:
+    told = {one.check: one.level for one in examine(facts)}
+    if facts.capture is not None:
+        assert (told["invariants"] == "ok") is (not facts.capture.violations)
+    if any(one.lost or one.failed for one in facts.queues):
+        assert "queues" not in told

@@ -109,6 +109,21 @@ def test_one_missed_transcript_is_one_alarm_within_a_minute(world: World) -> Non
     assert "made-up-2.jsonl" in alarm.details
 
 
+def test_a_standing_alarm_names_what_is_wrong_now(world: World) -> None:
+    claude_log(world.user, said("user", "missed"), name="made-up-2")
+    world.ticks(2)
+    (first,) = alarms_of(world.history.store)
+    for name in ("made-up-3", "made-up-4"):
+        world.capture()  # what it named is in the store, and another one is not
+        claude_log(world.user, said("user", f"missed as well: {name}"), name=name)
+        assert world.ticks(2) == []
+        (alarm,) = alarms_of(world.history.store)
+        assert f"{name}.jsonl" in alarm.details
+        assert "made-up-2.jsonl" not in alarm.details
+        same = (alarm.id, alarm.raised_at, alarm.since_ms)
+        assert same == (first.id, first.raised_at, first.since_ms)
+
+
 def test_it_is_resolved_when_the_transcript_came_in(world: World) -> None:
     claude_log(world.user, said("user", "missed"), name="made-up-2")
     world.ticks(3)

@@ -1,5 +1,7 @@
 """`serve` as a whole: one process for each store, a clean end, and who it is told by."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,15 +10,17 @@ from typing import Any
 import pytest
 
 from tests.faults.collect_world import end, shell_line
+from tests.support.children import wait_until
 from tests.support.knowledge import ask, assert_sound, do
 from tests.support.serving import ServeProcess, serving
 from tests.support.user_homes import made_up_home
 from threadkeep import Home
 from threadkeep.base.local_socket import LocalSocket
-from threadkeep.base.processes import my_mark
+from threadkeep.base.processes import is_stopped, my_mark
 from threadkeep.collect.client import Client
 from threadkeep.collect.protocol import Ack, GetStatus, Shutdown, Status
 from threadkeep.errors import Conflict, Damaged, SchemaMismatch
+from threadkeep.home.doctoring import diagnose
 from threadkeep.home.keeping import keeping
 from threadkeep.home.observing import socket_path
 from threadkeep.home.serving import (
@@ -187,6 +191,27 @@ class Clocks:
     def pass_by(self, seconds: float, *, asleep: float = 0.0) -> None:
         self.steady += seconds
         self.wall += int((seconds + asleep) * 1000)
+
+
+def test_a_service_that_is_stopped_or_silent_is_not_called_running(
+    home: Home, served: ServeProcess
+) -> None:
+    def told() -> tuple[str, str]:
+        found = diagnose(home, version="1.2.3").findings
+        (one,) = (each for each in found if (each.group, each.check) == ("work", "service"))
+        return who_serves(home).hindrance, one.level
+
+    assert told() == ("", "ok")
+    os.kill(served.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, served.pid, os.WSTOPPED | os.WNOWAIT)
+    assert told() == ("stopped", "warn")
+    do(home.knowledge_path(), "UPDATE tk_service SET heartbeat = heartbeat - 660000")
+    assert told() == ("stopped", "warn")
+    os.kill(served.pid, signal.SIGCONT)
+    wait_until(lambda: not is_stopped(served.pid))
+    assert who_serves(home).hindrance in {"silent", ""}  # it speaks again within seconds
+    assert served.ask_to_end() == 0
+    assert who_serves(home).hindrance == ""
 
 
 @pytest.fixture

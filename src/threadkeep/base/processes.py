@@ -85,6 +85,11 @@ def is_running(pid: int) -> bool:
     return not _PROC.is_dir() or _started(pid) != ""
 
 
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process was stopped (SIGSTOP, Ctrl-Z, a debugger); False if nobody tells."""
+    return _stat(pid)[:1] in (["T"], ["t"])
+
+
 def lock_holders(path: Path, kind: str, first: int, last: int) -> list[int]:
     """Find who holds READ or WRITE locks on bytes of a file, without opening it; none if unknown.
 
@@ -122,10 +127,15 @@ def _boot() -> str:
 
 def _started(pid: int) -> str:
     """The start time in clock ticks since boot, empty if it is dead or the system does not tell."""
+    fields = _stat(pid)
+    return "" if not fields or fields[0] in _DEAD else fields[19]
+
+
+def _stat(pid: int) -> list[str]:
+    """What the system tells of a process from its state on; nothing where it does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""
+        return []
     # The command, in parentheses, may hold blanks and parentheses itself.
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in _DEAD else fields[19]
+    return stat.rpartition(")")[2].split()

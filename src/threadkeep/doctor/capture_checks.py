@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Final
 
 from threadkeep.doctor.facts import CaptureFacts, CleanupFacts, Facts, HookFacts, SourceFacts
-from threadkeep.doctor.findings import Finding, Level, ok
+from threadkeep.doctor.findings import Finding, Level, all_kept, ok
 from threadkeep.doctor.invariants import INVARIANTS, invariant_of
 from threadkeep.doctor.store_checks import DAY_MS
 from threadkeep.knowledge.alarms import Key, Violation
@@ -147,16 +147,24 @@ def _violations(capture: CaptureFacts) -> Iterator[Finding]:
     others = [one for one in capture.violations if one.invariant in _FIXES]
     for one in others:
         yield _violation(one, capture)
-    if not others:
-        kept = len(INVARIANTS) - len({one.invariant for one in capture.violations})
-        yield ok(_GROUP, "invariants", f"{kept} of {len(INVARIANTS)} rules are kept")
+    broken = sorted({one.invariant for one in capture.violations}, key=list(INVARIANTS).index)
+    kept = len(INVARIANTS) - len(broken)
+    said = f"{kept} of {len(INVARIANTS)} rules are kept" + "".join(f", not {one}" for one in broken)
+    cause = "; ".join(f"{one}: {INVARIANTS[one]}" for one in broken)
+    finding = Finding(_GROUP, "invariants", _grave(capture), said, cause, "threadkeep capture")
+    yield all_kept(kept, len(INVARIANTS), finding)
 
 
 def _violation(one: Violation, capture: CaptureFacts) -> Finding:
-    level: Level = "fail" if capture.resident or one.invariant == "I-8" else "warn"
+    level: Level = "fail" if one.invariant == "I-8" else _grave(capture)
     said = f"{one.source}: {one.details} ({one.invariant}: {INVARIANTS[one.invariant]})"
     cause, fix = _CAUSES[one.invariant], _FIXES[one.invariant]
     return Finding(_GROUP, one.invariant, level, said, cause, fix, _OBSERVE_DOC)
+
+
+def _grave(capture: CaptureFacts) -> Level:
+    """How grave it is that a rule is broken: where capture runs, nobody else will see to it."""
+    return "fail" if capture.resident else "warn"
 
 
 def _alarms(capture: CaptureFacts) -> Iterator[Finding]:
@@ -168,8 +176,9 @@ def _alarms(capture: CaptureFacts) -> Iterator[Finding]:
         cause = "two looks of the watchdog resolve them; `threadkeep serve` has it look by itself"
         yield Finding(_GROUP, "ended alarms", "info", said, cause, "threadkeep watchdog run")
     if active:
-        first = active[0]
-        said = f"{len(active)} active; the latest is {first.invariant}: {first.details}"
+        first, now = active[0], {one.key: one.details for one in capture.violations}
+        details = first.details if first.key is None else now.get(first.key, first.details)
+        said = f"{len(active)} active; the latest is {first.invariant}: {details}"
         cause = "the watchdog saw these rules broken, and they are not kept again yet"
         yield Finding(_GROUP, "alarms", "fail", said, cause, "threadkeep alarms list", _OBSERVE_DOC)
     else:

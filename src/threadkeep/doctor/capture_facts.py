@@ -41,6 +41,7 @@ def look_at_capture(tx: Tx, seen: Observed, place: Place, settings: Config) -> d
         "vectors": _vectors(tx, settings, tables, now),
         "service": service,
         "service_runs": service is not None and service.is_running,
+        "service_hindrance": "" if service is None else service.hindrance(now),
         "parts": tuple(part_states(tx)),
     }
 

@@ -8,7 +8,7 @@ from threadkeep.base.engine import Engine
 from threadkeep.doctor.snapshot import Waiting
 from threadkeep.knowledge.alarms import Alarm, Violation
 from threadkeep.knowledge.health import Drop
-from threadkeep.knowledge.service_state import PartState, Service
+from threadkeep.knowledge.service_state import Hindrance, PartState, Service
 
 Trouble = Literal["", "damaged", "locked", "newer", "foreign", "closed"]
 
@@ -164,6 +164,7 @@ class Facts(msgspec.Struct, frozen=True):
     vectors: VectorFacts | None = None
     service: Service | None = None
     service_runs: bool = False
+    service_hindrance: Hindrance = ""
     service_installed: bool = False  # the system starts it; else somebody did by hand
     parts: tuple[PartState, ...] = ()
     listener: str | None = None  # the version of whoever listens at the socket

@@ -29,3 +29,8 @@ def worst(findings: Iterable[Finding]) -> Level:
 def ok(group: str, check: str, what: str) -> Finding:
     """Say that something is as it should be."""
     return Finding(group, check, "ok", what)
+
+
+def all_kept(good: int, total: int, finding: Finding) -> Finding:
+    """Give a finding about some of many: whatever its level is, it is ok where all are good."""
+    return finding if good < total else ok(finding.group, finding.check, finding.what)

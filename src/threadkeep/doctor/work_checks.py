@@ -6,6 +6,7 @@ from typing import Final
 from threadkeep.doctor.facts import Facts, QueueFacts, VectorFacts
 from threadkeep.doctor.findings import Finding, ok
 from threadkeep.doctor.store_checks import DAY_MS
+from threadkeep.knowledge.service_state import Service
 from threadkeep.knowledge.versions import SCHEMA_VERSION
 
 _GROUP: Final = "work"
@@ -80,17 +81,39 @@ def _service(facts: Facts) -> Iterator[Finding]:
         cause = "the process hangs, or is of another kind"
         yield Finding(_GROUP, "socket", "warn", said, cause, _renewal(facts))
     if service is not None and facts.service_runs:
-        yield _handshake(facts)
+        agreed = _handshake(facts)
+        if facts.service_hindrance:
+            yield _hindered(service, facts)
+        if not facts.service_hindrance or agreed.level != "ok":
+            yield agreed
     elif service is not None and service.stopped_at is None:
         said = f"process {service.pid} served this home and ended without a word"
         cause = "it was killed, or the machine went off; nothing that was acknowledged is lost"
-        yield Finding(_GROUP, "service", "info", said, cause, "threadkeep serve")
+        yield _absent(facts, said, cause)
     elif facts.listener is None:
         said = "no service runs; everything works on demand"
-        cause = "`threadkeep serve` keeps the store current by itself"
-        yield Finding(_GROUP, "service", "info", said, cause, "threadkeep serve")
+        yield _absent(facts, said, "`threadkeep serve` keeps the store current by itself")
     else:
         yield _listener(facts)
+
+
+def _absent(facts: Facts, said: str, cause: str) -> Finding:
+    """Say that no service runs: a fault only where the system was told to keep one running."""
+    if facts.service_installed:
+        said, cause = f"{said}; it is installed", "the system starts it at log-in and did not, here"
+        return Finding(_GROUP, "service", "warn", said, cause, _RESTART)
+    return Finding(_GROUP, "service", "info", said, cause, "threadkeep serve")
+
+
+def _hindered(service: Service, facts: Facts) -> Finding:
+    if facts.service_hindrance == "stopped":
+        said = f"process {service.pid} is stopped: nothing is captured"
+        cause = "somebody sent it SIGSTOP or Ctrl-Z, or a debugger holds it"
+        return Finding(_GROUP, "service", "warn", said, cause, f"kill -CONT {service.pid}")
+    minutes = (facts.now - service.heartbeat) // 60_000
+    said = f"process {service.pid} runs, but gave no sign of life for {minutes:,} minutes"
+    cause = "it hangs, or has no time on this machine"
+    return Finding(_GROUP, "service", "warn", said, cause, _renewal(facts))
 
 
 def _handshake(facts: Facts) -> Finding:

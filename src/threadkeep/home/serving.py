@@ -34,6 +34,7 @@ from threadkeep.home.waiting import FALLBACK
 from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.service_state import (
+    Hindrance,
     PartState,
     Service,
     note_beat,
@@ -66,6 +67,7 @@ class Serving(msgspec.Struct, frozen=True):
     running: bool
     service: Service | None
     parts: tuple[PartState, ...] = ()
+    hindrance: Hindrance = ""  # what keeps a process that runs from working
 
 
 def serve(
@@ -175,10 +177,10 @@ class Pulse:
             self._books.settle()
             self._books.save()
             if slept >= _SLEEP_SECONDS or steady - self._beat_at >= _BEAT_SECONDS:
-                self._beat_at = steady
                 give_back()
                 with self._database.write(durable=False, budget=_BEAT_PATIENCE) as tx:
                     note_beat(tx, my_mark(), wall)
+                self._beat_at = steady
 
 
 def _lost(database: Database) -> ThreadkeepError | None:
@@ -242,7 +244,8 @@ def who_serves(home: "Home", path: str | Path | None = None) -> Serving:
         service = the_service(tx)
         since = 0 if service is None else service.started_at
         parts = tuple(one for one in part_states(tx) if one.started_at >= since)
-        return Serving(held, service, parts)
+        hindrance = "" if service is None else service.hindrance(now_ms())
+        return Serving(held, service, parts, hindrance)
     return Serving(held, None)
 
 

@@ -1,7 +1,8 @@
 """Alarms: recorded violations of rules about capture, one for each rule and source at a time.
 
 An alarm stands until its violation was looked for in vain twice. While it stands it is not raised
-again; one that comes back soon after it went away is the same alarm and is opened again.
+again, and tells how its violation shows now, and since when it first did. One that comes back soon
+after it went away is the same alarm and is opened again.
 """
 
 from collections.abc import Mapping
@@ -112,6 +113,7 @@ def settle_alarms(
         details = details_of(violation)
         if key in standing:
             _count_ticks(tx, standing[key], 0)
+            _refresh(tx, standing[key], violation)
         elif key in recent and recent[key].raised_at > now - interval_ms:
             values = {"id": recent[key].id, "details": details, "pruned": PRUNED_NOTE}
             tx.run("reopen_alarm", values)
@@ -172,6 +174,17 @@ def _tick(tx: Tx, alarm: Alarm, now: int) -> Alarm | None:
 def _count_ticks(tx: Tx, alarm: Alarm, ticks: int) -> None:
     if alarm.clean_ticks != ticks:
         tx.run("set_clean_ticks", {"id": alarm.id, "ticks": ticks})
+
+
+def _refresh(tx: Tx, alarm: Alarm, violation: Violation) -> None:
+    """Let a standing alarm tell what is wrong now: the file that it named may be in order since."""
+    first = (
+        violation.since_ms if alarm.since_ms is None else min(alarm.since_ms, violation.since_ms)
+    )
+    now = msgspec.structs.replace(violation, since_ms=first)
+    details = encode(_details(alarm.details_json) | _details(details_of(now)))
+    if details != alarm.details_json:
+        tx.run("refresh_alarm", {"id": alarm.id, "details": details})
 
 
 def _details(text: object) -> dict[str, object]:

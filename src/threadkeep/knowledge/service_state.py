@@ -4,15 +4,19 @@ So that a second process can say who runs already, and a check can compare a run
 the file that it works on.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from threadkeep.base.processes import is_alive
+from threadkeep.base.processes import is_alive, is_stopped
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.layout import names
 
 ERROR_LENGTH: Final = 500
+# It gives a sign of life every minute, but not while it has a hundred thousand logs to read.
+SILENT_MS: Final = 600_000
+
+Hindrance = Literal["", "stopped", "silent"]
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -30,6 +34,14 @@ class Service(msgspec.Struct, frozen=True):
     def is_running(self) -> bool:
         """Tell whether that very process still runs and has not said that it ended."""
         return self.stopped_at is None and is_alive(self.mark)
+
+    def hindrance(self, now: int) -> Hindrance:
+        """Tell what keeps a process that runs from working: it was stopped, or it hangs."""
+        if not self.is_running:
+            return ""
+        if is_stopped(self.pid):
+            return "stopped"
+        return "silent" if now - self.heartbeat >= SILENT_MS else ""
 
 
 class PartState(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -68,7 +68,7 @@ def uninstall(call: Call, *, dry_run: bool) -> int:
 def status(call: Call) -> int:
     """Show whether the unit is installed and whether somebody serves the store.
 
-    Exit code 1 if nobody does.
+    Exit code 1 if nobody does, or the process that should is stopped or hangs.
     """
     from threadkeep.home import units
     from threadkeep.home.serving import who_serves
@@ -91,7 +91,7 @@ def status(call: Call) -> int:
         installed = "installed" if state.installed else "not installed"
         write(f"unit\t{state.unit.path}\t{installed}{f' ({known})' if known else ''}")
         _show_serving(serving)
-    return 0 if serving.running else PROBLEMS
+    return 0 if serving.running and not serving.hindrance else PROBLEMS
 
 
 for _command in (install, status, uninstall):
@@ -160,7 +160,8 @@ def _show_serving(serving: "Serving") -> None:
     if one is None or not serving.running:
         write("serving\tnobody" + ("" if one is None else f", last {iso(one.heartbeat)}"))
     else:
-        write(f"serving\tprocess {one.pid}, version {one.version}, since {iso(one.started_at)}")
+        told = f"process {one.pid}, version {one.version}, since {iso(one.started_at)}"
+        write(f"serving\t{told}{_HINDRANCES[serving.hindrance].format(pid=one.pid)}")
     columns = ("part", "since", "restarts", "crashes", "last error")
     rows = [
         (part.part, iso(part.started_at), str(part.restarts), str(part.crashes), _trouble(part))
@@ -168,6 +169,13 @@ def _show_serving(serving: "Serving") -> None:
     ]
     if rows and serving.running:
         table(columns, rows)
+
+
+_HINDRANCES: Final[dict[str, str]] = {
+    "": "",
+    "stopped": "; it is stopped: kill -CONT {pid}",
+    "silent": "; it gives no sign of life: kill {pid}, then start it again",
+}
 
 
 def _trouble(part: "PartState") -> str:

@@ -32,6 +32,9 @@ UPDATE capture_alarms SET resolved_at = NULL, clean_ticks = 0, details_json = :d
   acked_at = CASE WHEN ack_note IS :pruned THEN NULL ELSE acked_at END, ack_note = NULLIF(ack_note, :pruned)
 WHERE id = :id
 
+-- name: refresh_alarm
+UPDATE capture_alarms SET details_json = :details WHERE id = :id
+
 -- name: ack_alarm
 UPDATE capture_alarms SET acked_at = :now, ack_note = :note WHERE id = :id AND acked_at IS NULL
 
