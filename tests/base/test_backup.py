@@ -356,7 +356,7 @@ def test_a_reader_inside_a_snapshot_does_not_see_the_restore(database: Database)
 def test_a_restored_database_is_as_durable_as_any_commit(database: Database) -> None:
     backup = make_backup(database)
     add(database, "x", durable=False)
-    database.replace_with(backup)
+    database.replace_with(backup, lambda _: None)
     assert database.writer.connect().execute("PRAGMA synchronous").fetchone() == (2,)
     assert bodies(database) == []
 

@@ -296,6 +296,7 @@ ALLOWED = {
     "base/shared_file.py _refuse_planted_journal": "a journal, after a look at what it is",
     "base/processes.py _boot": "/proc",
     "base/processes.py _started": "/proc",
+    "base/processes.py _writes": "/proc",
     "base/processes.py describe_process": "/proc",
     "base/processes.py lock_holders": "/proc",
     "base/spool.py _write": "a report, before it has its name",

@@ -10,25 +10,28 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.connect import outside_users
 from threadkeep.base.files import (
     PRIVATE_FILE,
     SIDECARS,
+    created_meanwhile,
     make_private_dir,
-    set_aside,
+    put_in_place,
     sync_dir,
     wal_allowed,
 )
 from threadkeep.base.lock import LockHeld, let_go, lock_for
 from threadkeep.base.processes import is_running
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database, Tx
 from threadkeep.base.trouble import translate, translate_os
-from threadkeep.errors import Conflict, Damaged, NotFound
+from threadkeep.errors import Busy, Conflict, Damaged, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ KEEP_COUNT = 10
 KEEP_DAYS = 30
 _DAY_MS = 86_400_000
 _REASON_LENGTH = 40
+_BEFORE_RESTORE = "before-restore"
 _STAMP = r"(\d{8}T\d{6}\.\d{3}Z)"
 
 
@@ -96,24 +100,36 @@ def make_backup(
     if final.exists():
         msg = f"{final} exists already and was left as it is"
         raise Conflict(msg, hint="choose another name for the backup")
+    _save(final, lambda partial: _copy_snapshot(database, partial, progress), check)
+    if target is None:
+        prune_backups(database.path, keep or Kept(), clock())
+    return final
+
+
+def _save(final: Path, copy: Callable[[Path], None], check: Check | None = None) -> None:
+    """Let a copy grow in a new file, and give it its name once it was checked."""
     make_private_dir(final.parent)
     _sweep_partials(final)
-    partial = _new_partial(final)
-    try:
-        _copy(database, partial, progress)
+    with _growing(final) as partial:
+        copy(partial)
         _check_copy(partial, check)
         _sync(partial)
         partial.replace(final)
         sync_dir(final.parent)
+
+
+@contextmanager
+def _growing(final: Path) -> Iterator[Path]:
+    """Give the file that a copy grows in; it is removed if it does not get its name."""
+    partial = _new_partial(final)
+    try:
+        yield partial
     except OSError as error:
         _remove(partial)
         raise translate_os(error, final, "cannot write") from error
     except BaseException:
         _remove(partial)
         raise
-    if target is None:
-        prune_backups(database.path, keep or Kept(), clock())
-    return final
 
 
 def _next_name(database: Path, reason: str, now: int) -> Path:
@@ -143,13 +159,17 @@ def _sweep_partials(final: Path) -> None:
             _remove(path)
 
 
-def _copy(database: Database, partial: Path, progress: Progress | None) -> None:
+def _copy_snapshot(database: Database, partial: Path, progress: Progress | None = None) -> None:
+    # The open read transaction pins one snapshot: writers go on, the copy does not restart.
+    with database.read() as tx:
+        tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        _copy(tx, partial, progress)
+
+
+def _copy(tx: Tx, partial: Path, progress: Progress | None = None) -> None:
     target = sqlite3.connect(partial, isolation_level=None)
     try:
-        # The open read transaction pins one snapshot: writers go on, the copy does not restart.
-        with database.read() as tx:
-            tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-            tx.copy_to(target, _PAGES_PER_STEP, progress)
+        tx.copy_to(target, _PAGES_PER_STEP, progress)
         target.execute("PRAGMA journal_mode = DELETE").fetchone()
     except sqlite3.Error as error:
         raise translate(error, partial) from error
@@ -197,13 +217,18 @@ def _remove(path: Path) -> bool:
 
 
 def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
-    """Remove the backups that are too many or too old, never the newest; name those removed."""
+    """Remove the backups that are too many or too old, never the newest; name those removed.
+
+    What a restore replaced is nowhere else: such copies do not count, and go by age alone.
+    """
     oldest = stamp(now - keep.days * _DAY_MS)
     backups = list_backups(database)
+    counted = [path for path in backups if not path.stem.endswith(f"-{_BEFORE_RESTORE}")]
+    too_many = set(counted[keep.newest :])
     gone = [
         path
-        for place, path in enumerate(backups)
-        if place > 0 and (place >= keep.newest or (_stamp_of(path, database) or "") < oldest)
+        for path in backups[1:]
+        if path in too_many or (_stamp_of(path, database) or "") < oldest
     ]
     return [path for path in gone if _remove(path)]
 
@@ -218,17 +243,16 @@ def restore_backup(
 ) -> Path | None:
     """Put a checked backup in the place of a database; give where the replaced data went.
 
-    A sound database is replaced inside one transaction, so programs that have it open go on with
-    the restored data. A damaged one is moved aside, whole.
+    A sound database is saved and replaced inside one transaction: every commit is in the copy
+    or in the restored data, and programs that have it open go on with that. A damaged one is moved
+    aside, whole; ours that have it open refuse to write on, and others must be closed before.
     """
     _refuse_bad_source(source, target, check)
     place = Path(os.path.realpath(target))  # a link stays, and leads to the restored file
-    if not place.exists():
-        _restore_beside(source, place, budget, clock())
-        return None
-    if _is_sound(place):
+    missing = not place.exists()
+    if not missing and _is_sound(place):
         return _restore_into(source, target, budget, clock)
-    return _restore_beside(source, place, budget, clock())
+    return _restore_beside(source, place, budget, clock(), missing=missing)
 
 
 def _refuse_bad_source(source: Path, target: Path, check: Check | None) -> None:
@@ -253,39 +277,51 @@ def _is_sound(target: Path) -> bool:
 
 
 def _restore_into(source: Path, target: Path, budget: float, clock: Clock) -> Path:
+    saved: list[Path] = []
+
+    def save(tx: Tx) -> None:
+        saved.append(_next_name(current.path, _BEFORE_RESTORE, clock()))
+        _save(saved[0], lambda partial: _copy(tx, partial))
+
     with Database(target, {}, budget=budget) as current:
-        saved = make_backup(current, reason="before-restore", clock=clock)
-        current.replace_with(source)
-    return saved
+        current.replace_with(source, save)
+    return saved[0]
 
 
-def _restore_beside(source: Path, target: Path, budget: float, now: int) -> Path | None:
-    """Build the database anew, move what is left of the old one aside, then give it the name."""
+def _restore_beside(
+    source: Path, target: Path, budget: float, now: int, *, missing: bool
+) -> Path | None:
+    """Build the database anew, then give it the name; what is left of the old one goes aside."""
     make_private_dir(target.parent)
     _sweep_partials(target)
-    partial = _new_partial(target)
     lock = lock_for(target)
     try:
-        _copy_file(source, partial, wal=wal_allowed(target)[0])
-        _sync(partial)
-        with LockHeld(lock, budget):
-            aside = set_aside(target, f"damaged-{stamp(now)}")
-            partial.rename(target)
-        sync_dir(target.parent)
-    except OSError as error:
-        _remove(partial)
-        raise translate_os(error, target, "cannot write") from error
-    except BaseException:
-        _remove(partial)
-        raise
+        with _growing(target) as partial:
+            _copy_file(source, partial, wal=wal_allowed(target)[0])
+            _sync(partial)
+            with LockHeld(lock, budget):
+                if missing and target.exists():
+                    raise created_meanwhile(target)
+                _refuse_outside_users(target)
+                lock.note_move()  # before: whoever is told too early merely opens it again
+                aside = put_in_place(partial, target, f"damaged-{stamp(now)}")
+            sync_dir(target.parent)
     finally:
         let_go(lock)
     return aside
 
 
+def _refuse_outside_users(target: Path) -> None:
+    """A program that does not know our lock would go on writing the file that is moved aside."""
+    users = outside_users(target)
+    if users:
+        msg = f"{target} is damaged, and {' and '.join(users)} has it open: nothing was restored"
+        raise Busy(msg, hint="end that program, then restore again")
+
+
 def _copy_file(source: Path, partial: Path, *, wal: bool) -> None:
     with Database(source, {}, read_only=True) as backup:
-        _copy(backup, partial, None)
+        _copy_snapshot(backup, partial)
     if wal:
         connection = sqlite3.connect(partial, isolation_level=None)
         try:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from threadkeep.base import pragmas
 from threadkeep.base.files import wal_allowed
 from threadkeep.base.forks import refuse_shared
-from threadkeep.base.processes import describe_process, lock_holders
+from threadkeep.base.processes import describe_process, lock_holders, may_write
 from threadkeep.base.trouble import is_busy
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ _POLL_FIRST, _POLL_LAST = 0.001, 0.02
 # Where SQLite keeps its write lock: in -shm with a write-ahead log, else in the file itself.
 _WAL_WRITE_LOCK = (120, 120)
 _ROLLBACK_WRITE_LOCKS = (0x40000000, 0x400001FF)
+_SHARED_LOCKS = (0x40000002, 0x400001FF)
 
 
 class Opened(NamedTuple):
@@ -194,6 +195,17 @@ def run_patiently(connection: sqlite3.Connection, sql: str, budget: float) -> No
                 raise
         time.sleep(min(pause, left))
         pause = min(pause * 2, _POLL_LAST)
+
+
+def outside_users(file: Path) -> list[str]:
+    """Name the programs that may write a file with a write-ahead log and do not know our lock.
+
+    Each open connection to such a file holds a shared lock on it.
+    """
+    pids = set(lock_holders(file, "READ", *_SHARED_LOCKS)) - {os.getpid()}
+    ours = Path(f"{file}.lock")
+    outside = [p for p in pids if may_write(p, file) in (True, None) and not may_write(p, ours)]
+    return [describe_process(pid) for pid in sorted(outside)]
 
 
 def outside_writer(file: Path) -> str:

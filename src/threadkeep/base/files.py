@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from threadkeep.base.trouble import translate_os
+from threadkeep.errors import Conflict
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 PRIVATE_FILE = 0o600
@@ -94,7 +95,7 @@ def create_private_file(path: Path, shape: Callable[[Path], None]) -> bool:
     os.close(descriptor)
     try:
         shape(spare)
-        return _give_name(spare, path)
+        return give_name(spare, path)
     except OSError as error:
         raise translate_os(error, path, "cannot create") from error
     finally:
@@ -102,7 +103,8 @@ def create_private_file(path: Path, shape: Callable[[Path], None]) -> bool:
             spare.unlink()
 
 
-def _give_name(spare: Path, path: Path) -> bool:
+def give_name(spare: Path, path: Path) -> bool:
+    """Give a file its name; False if another one has it."""
     try:
         os.link(spare, path)
     except FileExistsError:
@@ -114,15 +116,40 @@ def _give_name(spare: Path, path: Path) -> bool:
     return True
 
 
-def set_aside(path: Path, label: str) -> Path | None:
+def set_aside(path: Path, label: str, *, named: bool = False) -> Path | None:
     """Rename a database and its sidecars, whole; give the new name of the first, if any was there.
 
-    A log without its database goes too: it must neither be lost nor meet another database.
+    A log without its database goes too: it must neither be lost nor meet another database. With
+    `named` the database keeps its old name besides the new one, where the file system can do that.
     """
     parts = [suffix for suffix in ("", *SIDECARS) if Path(f"{path}{suffix}").exists()]
     for suffix in parts:
-        Path(f"{path}{suffix}").rename(f"{path}.{label}{suffix}")
+        old, new = Path(f"{path}{suffix}"), Path(f"{path}.{label}{suffix}")
+        if suffix or not named or not give_name(old, new):
+            old.rename(new)
     return Path(f"{path}.{label}{parts[0]}") if parts else None
+
+
+def put_in_place(new: Path, path: Path, label: str) -> Path | None:
+    """Give a new file the name of a database; the old one is set aside whole, if there is one.
+
+    The name is not free meanwhile: a program that does not know our lock would begin an empty
+    database there.
+    """
+    there = path.exists()
+    aside = set_aside(path, label, named=True)
+    if there:
+        new.replace(path)
+        return aside
+    if not give_name(new, path):
+        raise created_meanwhile(path)
+    new.unlink(missing_ok=True)
+    return None
+
+
+def created_meanwhile(path: Path) -> Conflict:
+    """Say that somebody else began a database in the place of a missing one."""
+    return Conflict(f"{path} was created meanwhile, and was left as it is", hint="try again")
 
 
 def sync_dir(folder: Path) -> None:

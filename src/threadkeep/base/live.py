@@ -18,6 +18,7 @@ from threadkeep.base import pragmas
 from threadkeep.base.connect import LOOKING, Tuning, connect_uri, looking_mode
 from threadkeep.base.forks import refuse_shared
 from threadkeep.base.lock import Turn, WriterLock
+from threadkeep.base.wal import replaced
 from threadkeep.errors import Closed
 
 R = TypeVar("R")
@@ -50,6 +51,7 @@ class LiveConnection:
     def __init__(self, file: Path, lock: WriterLock | None, budget: float, tuning: Tuning) -> None:
         """Open the file; without a lock only for reading."""
         refuse_shared(file)
+        self._moves = 0 if lock is None else lock.moves()
         mode = looking_mode(file) if lock is None else "rw"
         # Nothing tells a connection of later changes where the log cannot be shared.
         self.lasting = mode in (LOOKING, "rw")
@@ -131,6 +133,8 @@ class LiveConnection:
                 self._lock.acquire(turn, self._budget)
                 self._turn = turn
             try:
+                if self._lock.moves() != self._moves:
+                    raise replaced(self._file)
                 with self.inside:
                     return act()
             finally:

@@ -11,6 +11,9 @@ The lock is byte-range locks in a side file, never in the database itself:
     bytes 1 + time (ns)    one byte per waiter, at its time of arrival: the queue
     byte 2^62              shared by everybody who follows the database live
 
+Its length counts how often the database file was replaced by another one, so that whoever has
+the old one open notices before the next write (0.2 µs to ask; the file itself would be 2).
+
 A waiter may take byte 0 only when no byte before its own is locked. The kernel frees the bytes
 of a process that dies, so nobody waits for a ghost. Byte-range locks belong to the process;
 threads of one process queue up in `_Threads` first.
@@ -217,6 +220,16 @@ class WriterLock:
         """Tell whether anybody, here or in another process, follows the database live."""
         return self._followers > 0 or _in_the_way(self._file, _ASK_FOLLOWED) is not None
 
+    # ------------------------------------------------------------------ another file
+
+    def moves(self) -> int:
+        """Count how often the database file was replaced by another one."""
+        return os.lseek(self._file, 0, os.SEEK_END)
+
+    def note_move(self) -> None:
+        """Say that the database file is about to be replaced; needs the lock."""
+        os.ftruncate(self._file, self.moves() + 1)
+
     # ------------------------------------------------------------------ inside
 
     def _join_threads(self, turn: Turn, budget: float) -> None:
@@ -252,9 +265,11 @@ class WriterLock:
         """Move to the lock file that is there now, if ours was removed or replaced."""
         if _identity(self.path) != self._identity:
             with self._followers_guard:
-                stale = self._file
+                stale, moves = self._file, self.moves()
                 self._file, self._identity = _open(self.path)
                 os.close(stale)
+                if self.moves() < moves:
+                    os.ftruncate(self._file, moves)
                 if self._followers:
                     fcntl.lockf(self._file, fcntl.LOCK_SH, 1, _FOLLOWED)
         self._until_look = _LOOK_EVERY

@@ -117,6 +117,26 @@ def find_holders(table: str, file: str, kind: str, first: int, last: int) -> lis
     return pids
 
 
+def may_write(pid: int, path: Path) -> bool | None:
+    """Tell whether a process has a file open to write it; None if the system does not tell."""
+    try:
+        file = os.stat(path)
+        return any(_writes(link, file) for link in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return None
+
+
+def _writes(link: Path, file: os.stat_result) -> bool:
+    try:  # a look through the link opens nothing
+        if not os.path.samestat(os.stat(link), file):
+            return False
+        told = link.parent.with_name("fdinfo") / link.name
+        words = told.read_text(encoding="ascii").split()
+    except FileNotFoundError:  # closed meanwhile
+        return False
+    return int(words[words.index("flags:") + 1], 8) & os.O_ACCMODE != os.O_RDONLY
+
+
 @lru_cache(maxsize=1)
 def _boot() -> str:
     try:

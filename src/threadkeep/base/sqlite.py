@@ -5,7 +5,7 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -192,17 +192,27 @@ class Database:
             except sqlite3.Error as error:
                 raise self.trouble(error) from error
 
-    def replace_with(self, source: Path) -> None:
-        """Overwrite everything with the content of another database file, in one transaction."""
+    def replace_with(self, source: Path, save: Callable[[Tx], None]) -> None:
+        """Overwrite everything with the content of another database file, in one transaction.
+
+        `save` gets what is replaced, after the last commit that came before: nobody writes then.
+        """
         with self._guarded():
             self._connect_writer()
             try:
-                self.writer.replace_with(source, self.budget)
+                self.writer.replace_with(source, self.budget, lambda: self._show(save))
             except TimeoutError as error:
                 raise self._busy(self.budget) from error
             except sqlite3.Error as error:
                 raise self.trouble(error, self.budget) from error
         self.wake()
+
+    def _show(self, save: Callable[[Tx], None]) -> None:
+        if self.journal_mode == "wal":
+            with self.read() as tx:
+                save(tx)
+        else:  # the writer has the file to itself
+            save(Tx(self.writer.connect(), self.queries))
 
     def writer_lock(self) -> WriterLock:
         """Give the lock that a write needs."""

@@ -11,6 +11,7 @@ from threadkeep.base.processes import describe_process, lock_holders
 from threadkeep.errors import Closed, Damaged, ThreadkeepError
 
 if TYPE_CHECKING:
+    from threadkeep.base.lock import WriterLock
     from threadkeep.base.sqlite import Database
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class WalKeeper:
         self._timer: threading.Timer | None = None
         self._pause = _IDLE_FIRST
         self._warned = False
+        self._lock: WriterLock | None = None
+        self._moves = 0
         self.lost = ""
 
     def size(self) -> int:
@@ -57,6 +60,8 @@ class WalKeeper:
     def begin(self) -> None:
         """Remember which files the writer opened, and what an earlier process left of the log."""
         self._seen.clear()
+        self._lock = self._database.writer_lock()
+        self._moves = self._lock.moves()
         self._check(self._file)
         if self._check(self._path) > _IDLE_LIMIT:
             self._arm()
@@ -85,10 +90,10 @@ class WalKeeper:
 
     def refuse_lost(self) -> None:
         """Raise if a file was found replaced: what is written now would go nowhere."""
+        if self._lock is not None and self._lock.moves() != self._moves:
+            self.lost = self.lost or self._file
         if self.lost:
-            msg = f"{self.lost} was removed or replaced while the database was open"
-            hint = "close every program that uses it, then run `chat verify` or `state check`"
-            raise Damaged(msg, hint=hint)
+            raise replaced(self.lost)
 
     def _complain(self, size: int) -> None:
         if size > _ALARM and not self._warned:
@@ -127,9 +132,17 @@ class WalKeeper:
 
     def stop(self) -> None:
         """Forget the timer; the database is being closed."""
+        self._lock = None
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
+
+
+def replaced(path: str | Path) -> Damaged:
+    """Say that a file is no longer the one that was opened."""
+    msg = f"{path} was removed or replaced while the database was open"
+    hint = "close every program that uses it, then run `chat verify` or `state check`"
+    return Damaged(msg, hint=hint)
 
 
 def truncate(connection: sqlite3.Connection) -> bool:

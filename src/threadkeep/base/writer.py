@@ -3,8 +3,8 @@
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from threadkeep.base import pragmas
@@ -16,6 +16,9 @@ from threadkeep.errors import Closed, Conflict, ThreadkeepError
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.02
+_PAGES_PER_STEP = 2048
+# A header, and at least one table.
+_FEWEST_PAGES = 2
 
 
 class Writer:
@@ -51,8 +54,7 @@ class Writer:
     def begin(self, budget: float, durable: bool, foreign_keys: bool) -> Tx:  # noqa: FBT001
         """Begin a transaction; the caller ends it with `settle`."""
         connection = self.connection or self.connect()
-        if self._wal.lost:
-            self._wal.refuse_lost()
+        self._wal.refuse_lost()
         self._set_level(connection, pragmas.FULL if durable else pragmas.NORMAL)
         if not foreign_keys:
             connection.execute("PRAGMA foreign_keys = OFF")
@@ -123,25 +125,29 @@ class Writer:
         run_patiently(connection, "VACUUM", budget)
         truncate(connection)
 
-    def replace_with(self, source: Path, budget: float) -> None:
-        """Overwrite everything with the content of another database file, in one transaction."""
+    def replace_with(self, source: Path, budget: float, save: Callable[[], None]) -> None:
+        """Overwrite everything with the content of another database file, in one transaction.
+
+        `save` is called once, when nobody else can commit any more and all is still as it was.
+        """
         connection = self.connect()
-        deadline = time.monotonic() + budget
-
-        def give_up(status: int, _remaining: int, _total: int) -> None:
-            if status != sqlite3.SQLITE_DONE and time.monotonic() >= deadline:
-                raise TimeoutError  # the driver itself would try for ever
-
+        self._wal.refuse_lost()
         self._set_level(connection, pragmas.FULL)
         with closing(sqlite3.connect(connect_uri(source, "ro"), uri=True)) as origin:
-            self._refuse_other_pages(connection, origin, source)
-            origin.backup(connection, progress=give_up, sleep=_RETRY_SECONDS)
+            origin.execute("BEGIN")
+            pages = self._pages_to_copy(connection, origin, source)
+            if self.journal_mode == "wal":
+                _overwrite(connection, origin, pages, budget, save)
+            else:  # the copy locks out readers, too: what is there is saved before it begins
+                with _alone(connection, budget):
+                    save()
+                    _overwrite(connection, origin, pages, budget)
         self._wrote = True
         self._wal.look(connection)
 
-    def _refuse_other_pages(
+    def _pages_to_copy(
         self, connection: sqlite3.Connection, origin: sqlite3.Connection, source: Path
-    ) -> None:
+    ) -> int:
         """A file with a write-ahead log cannot change its page size while it is open."""
         theirs, ours = (
             int(c.execute("PRAGMA page_size").fetchone()[0]) for c in (origin, connection)
@@ -149,6 +155,11 @@ class Writer:
         if self.journal_mode == "wal" and theirs != ours:
             msg = f"{source} has pages of {theirs} bytes, {self._file} has pages of {ours}"
             raise Conflict(msg, hint="move the database away, then restore into its place")
+        pages = int(origin.execute("PRAGMA page_count").fetchone()[0])
+        if pages < _FEWEST_PAGES:
+            msg = f"{source} holds nothing, and {self._file} was left as it is"
+            raise Conflict(msg, hint="choose another backup")
+        return pages
 
     def close(self) -> None:
         """Tidy up after writes, then close; looking at a file must not change it."""
@@ -165,3 +176,41 @@ class Writer:
             self._wal.look(connection)
         except (sqlite3.Error, ThreadkeepError) as error:  # nothing may keep us from closing
             log.debug("closing %s: %s", self._file, error)
+
+
+def _overwrite(
+    connection: sqlite3.Connection,
+    origin: sqlite3.Connection,
+    pages: int,
+    budget: float,
+    save: Callable[[], None] | None = None,
+) -> None:
+    """Copy every page; the first step takes SQLite's write lock, the last one commits.
+
+    So the first step is never the last, and `save` is called between the two.
+    """
+    waiting, deadline = [save] if save is not None else [], time.monotonic() + budget
+
+    def stepped(status: int, _remaining: int, _total: int) -> None:
+        if status not in (sqlite3.SQLITE_OK, sqlite3.SQLITE_DONE):
+            if time.monotonic() >= deadline:
+                raise TimeoutError  # the driver itself would try for ever
+        elif waiting:
+            waiting.pop()()
+
+    step = min(_PAGES_PER_STEP, pages - 1)
+    origin.backup(connection, pages=step, progress=stepped, sleep=_RETRY_SECONDS)
+
+
+@contextmanager
+def _alone(connection: sqlite3.Connection, budget: float) -> Iterator[None]:
+    """Keep every other program out of a file without a write-ahead log, between statements too."""
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
+    try:
+        run_patiently(connection, "BEGIN EXCLUSIVE", budget)
+        connection.execute("COMMIT")
+        yield
+    finally:
+        connection.execute("PRAGMA locking_mode = NORMAL").fetchone()
+        # The next look at the file lets go of it.
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
