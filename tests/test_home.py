@@ -269,7 +269,7 @@ def test_a_backup_of_the_state_store_goes_round(home: Home, tmp_path: Path) -> N
     made = home.backup(store="state")
     own = home.backup(tmp_path / "own.db", store="state")
     assert [backup.path for backup in home.backups(store="state")] == [made]
-    assert home.backups() == []
+    assert home.backups(store="chat") == []
     with home.state() as store:
         store.delete_session("one")
     assert home.check_backup(own, store="state") == []

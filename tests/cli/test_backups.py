@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run, document, talk
-from threadkeep import ChatStore
+from threadkeep import ChatStore, Home
 
 
 def test_a_backup_is_made_listed_and_restored(run: Run, store: ChatStore) -> None:
@@ -57,7 +57,10 @@ def test_a_backup_to_a_place_of_ones_own(run: Run, store: ChatStore, tmp_path: P
     [
         (["restore", "nowhere"], 3, "there is no backup 'nowhere'"),
         (["restore", "last", "--yes"], 3, "there is no backup 'last'"),
-        (["backup"], 3, "there is no chat store"),
+        (["backup"], 3, "there is no store in"),
+        (["backup", "--store", "chat"], 3, "there is no chat store"),
+        (["backup", "--db", "nowhere.db"], 3, "nowhere.db"),
+        (["restore"], 2, "which backup"),
     ],
 )
 def test_what_is_not_there(words: list[str], code: int, said: str, run: Run) -> None:
@@ -115,3 +118,116 @@ def test_old_backups_make_room_as_configured(run: Run, store: ChatStore, home: P
     kept = [one["path"] for one in document(run("backup", "--list", "--json"))["backups"]]
     assert len(kept) == 2
     assert made[-1] in kept
+
+
+# ---------------------------------------------------------------------- every store
+
+
+STORES = ("chat", "state", "mailbox", "knowledge")
+
+
+@pytest.fixture
+def stores(home: Path) -> dict[str, Path]:
+    """Begin every store; give their files."""
+    found = Home(home)
+    for opened in (found.chat(), found.state(), found.mailroom(), found.knowledge()):
+        opened.close()
+    return {name: found.store_path(name) for name in STORES}
+
+
+def test_without_a_store_every_one_is_copied_and_listed(
+    run: Run, stores: dict[str, Path], tmp_path: Path
+) -> None:
+    made = [Path(line) for line in run("backup").stdout.split()]
+    assert [path.name.partition("-")[0] for path in made] == list(STORES)
+    listed = document(run("backup", "--list", "--json"))["backups"]
+    assert {(one["store"], one["path"]) for one in listed} == set(
+        zip(STORES, map(str, made), strict=True)
+    )
+    text = run("backup", "--list").stdout
+    assert all(str(path) in text for path in made)
+    told = document(run("backup", str(tmp_path), "--json"))
+    assert [one["store"] for one in told["backups"]] == list(STORES)
+    assert all(Path(one["path"]).parent == tmp_path for one in told["backups"])
+    refused = run("backup", str(tmp_path / "one.db"), code=2)
+    assert "--store" in refused.stderr
+    assert len(run("backup", "--list", "--jsonl").stdout.splitlines()) == len(STORES)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_where_there_is_one_store_it_is_the_one_that_is_meant(
+    run: Run, stores: dict[str, Path], store: str
+) -> None:
+    for other in set(STORES) - {store}:
+        stores[other].unlink()
+    made = run("backup").stdout.strip()
+    assert made in run("backup", "--list").stdout
+    for name in (made, Path(made).name, "last"):
+        told = document(run("restore", name, "--yes", "--json"))
+        assert told["restored"] == str(stores[store])
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_backup_tells_by_itself_which_store_it_is_of(
+    run: Run, stores: dict[str, Path], store: str, tmp_path: Path
+) -> None:
+    run("backup", "--store", store, str(tmp_path / "copy.db"))
+    told = document(run("restore", str(tmp_path / "copy.db"), "--yes", "--json"))
+    assert told["restored"] == str(stores[store])
+    run("restore", str(tmp_path / "copy.db"), "--db", str(tmp_path / "new.db"), "--yes")
+    run("backup", str(tmp_path / "again.db"), "--db", str(tmp_path / "new.db"))
+    assert run("backup", "--list", "--db", str(tmp_path / "new.db")).stdout == ""
+    assert run("backup", "--list", "--db", str(tmp_path / "missing.db")).stdout == ""
+    other = next(name for name in STORES if name != store)
+    refused = run("restore", str(tmp_path / "copy.db"), "--store", other, code=2)
+    assert f"is a backup of the {store} store, not of the {other} store" in refused.stderr
+    into = ("restore", str(tmp_path / "copy.db"), "--db", str(stores[other]), "--yes")
+    assert f"is a {other} store" in run(*into, code=1).stderr
+
+
+def test_the_last_of_several_stores_must_be_named(run: Run, stores: dict[str, Path]) -> None:
+    run("backup")
+    refused = run("restore", "last", "--yes", code=2)
+    assert "there are backups of 4 stores: " in refused.stderr
+    assert "`threadkeep restore last --store " in refused.stderr
+    told = document(run("restore", "last", "--store", "knowledge", "--yes", "--json"))
+    assert told["restored"] == str(stores["knowledge"])
+
+
+def test_a_damaged_store_keeps_no_other_from_its_backup(run: Run, stores: dict[str, Path]) -> None:
+    stores["state"].write_bytes(b"no database" * 1000)
+    result = run("backup", code=1)
+    assert len(result.stdout.split()) == len(STORES) - 1
+    assert "no backup of the state store" in result.stderr
+
+
+def test_a_damaged_backup_is_still_the_backup_of_its_store(
+    run: Run, stores: dict[str, Path]
+) -> None:
+    made = Path(run("backup", "--store", "knowledge").stdout.strip())
+    made.write_bytes(b"no database" * 1000)
+    refused = run("restore", "last", "--yes", code=1)
+    assert "is not a database" in refused.stderr
+    run("backup", "--db", str(made), code=2)
+
+
+def test_what_is_no_backup_is_told(run: Run, stores: dict[str, Path], tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "foreign.db") as database:
+        database.execute("CREATE TABLE theirs(x)")
+    database.close()
+    refused = run("restore", str(tmp_path / "foreign.db"), "--yes", code=2)
+    assert "is no backup of a store" in refused.stderr
+    refused = run("backup", "--db", str(tmp_path / "foreign.db"), code=2)
+    assert "is no store that this program knows" in refused.stderr
+
+
+def test_the_file_of_hermes_gets_no_copy_beside_it_unless_it_is_named(
+    run: Run, stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "hermes"
+    theirs.mkdir()
+    stores["state"].rename(theirs / "state.db")
+    monkeypatch.setenv("HERMES_HOME", str(theirs))
+    assert len(run("backup").stdout.split()) == len(STORES) - 1
+    assert not (theirs / "backups").exists()
+    assert run("backup", "--store", "state").stdout.startswith(str(theirs / "backups"))

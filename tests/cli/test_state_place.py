@@ -63,7 +63,8 @@ def test_a_backup_is_made_listed_and_restored(run: Run, state: SessionDB) -> Non
     made = run("backup", "--store", "state").stdout.strip()
     assert Path(made).stat().st_mode & 0o777 == 0o600
     assert made in run("backup", "--store", "state", "--list").stdout
-    assert run("backup", "--list").stdout == ""
+    assert run("backup", "--store", "chat", "--list").stdout == ""
+    assert made in run("backup", "--list").stdout
     state.set_session_title("one", "after")
     told = document(run("restore", "last", "--store", "state", "--yes", "--json"))
     assert (told["backup"], told["restored"]) == (made, str(state.db_path))
@@ -101,4 +102,6 @@ def test_stores_of_different_kinds_do_not_mix(store: str, run: Run, state: Sessi
     theirs = demo if store == "state" else state.db_path
     run("backup", "--store", store, "--db", str(theirs), code=2)
     run("restore", made, "--store", store, "--db", str(theirs), "--yes", code=1)
-    run("restore", made, "--store", other, "--db", str(theirs), "--yes", code=1)
+    run("restore", made, "--db", str(theirs), "--yes", code=1)
+    refused = run("restore", made, "--store", other, "--db", str(theirs), "--yes", code=2)
+    assert f"is a backup of the {store} store" in refused.stderr

@@ -1,31 +1,70 @@
-"""Backups of any store: which kinds there are, how one is found, described and judged."""
+"""Backups of any store: which kinds there are, how one is found, described, judged and restored.
+
+Which store a backup is of is told from the file itself: its name is no proof, and may be any.
+"""
 
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.backup import Check, backup_folder, list_backups
+from threadkeep.base.backup import (
+    Check,
+    Kept,
+    Progress,
+    backup_folder,
+    check_file,
+    list_backups,
+    make_backup,
+    restore_backup,
+)
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.chat import layout as chat_layout, verify as chat_verify
-from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
+from threadkeep.errors import (
+    Conflict,
+    Damaged,
+    Invalid,
+    NotFound,
+    SchemaMismatch,
+    ThreadkeepError,
+)
+from threadkeep.home.places import free_name, need_file, same_file
 from threadkeep.knowledge import layout as knowledge_layout
 from threadkeep.mailbox import index_layout
 from threadkeep.state import check as state_check, layout as state_layout
 
+if TYPE_CHECKING:
+    from threadkeep.chat.store import ChatStore
+    from threadkeep.home.facade import Home
+    from threadkeep.knowledge.store import KnowledgeStore
+    from threadkeep.mailbox.index import MailIndex
+    from threadkeep.state.session_db import SessionDB
+
+    Store = ChatStore | SessionDB | MailIndex | KnowledgeStore
+
 _LAST = "last"
+_LIST = "`threadkeep backup --list` shows the backups"
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """One backup of a store: where it is, when and why it was made."""
+    """One backup of a store: where it is, when and why it was made, and of which store."""
 
     path: Path
     at: str
     reason: str
     bytes: int
+    store: str = ""
+
+
+class Copied(NamedTuple):
+    """What became of the backup of one store: where it is, or why there is none."""
+
+    store: str
+    path: Path | None = None
+    problem: ThreadkeepError | None = None
 
 
 class Kind(NamedTuple):
@@ -61,45 +100,243 @@ def kind_of(name: str) -> Kind:
     return KINDS[name]
 
 
-def backups_of(source: Path) -> list[Backup]:
+def kind_in(path: Path) -> Kind | None:
+    """Tell from a file itself which kind of store it is; None for any other or a damaged one."""
+    return next((kind for kind in KINDS.values() if _is_of_kind(path, kind)), None)
+
+
+def _is_of_kind(path: Path, kind: Kind) -> bool:
+    try:
+        with Database(path, kind.queries, read_only=True) as found, found.read() as tx:
+            return kind.read_version(tx) is not None
+    except SchemaMismatch:
+        return True  # a newer version is still a store
+    except Damaged:
+        return False
+
+
+# ---------------------------------------------------------------------- making
+
+
+def is_own(home: "Home", name: str, path: Path) -> bool:
+    """A file of another program gets no backups beside it unless the user named that file."""
+    named = {"state": home.config.stores.state}.get(name, "")
+    return named is not None or path.is_relative_to(home.paths().data)
+
+
+def back_up(
+    home: "Home",
+    name: str,
+    target: str | Path | None,
+    path: str | Path | None,
+    progress: Progress | None = None,
+) -> Path:
+    """Copy a live store to a checked backup; an existing file is never overwritten."""
+    source = home.store_path(name, path)
+    with _look(home, name, source) as opened:
+        return make_backup(
+            opened.context.db,
+            None if target is None else free_name(Path(target), source),
+            check=kind_of(name).problems_of,
+            progress=progress,
+            keep=Kept(home.config.backups.keep_count, home.config.backups.keep_days),
+        )
+
+
+def _look(home: "Home", name: str, path: Path) -> "Store":
+    if name == "mailbox":
+        return home.mail_index(path)
+    if name == "knowledge":
+        return home.knowledge(path, read_only=True)
+    return (home.chat if name == "chat" else home.state)(path, read_only=True)
+
+
+def back_up_all(
+    home: "Home",
+    target: str | Path | None = None,
+    path: str | Path | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> list[Copied]:
+    """Copy every store that there is, the named one, or the one in `path`, whatever kind it is.
+
+    One that cannot be copied keeps none of the others from it.
+    """
+    names = _to_copy(home, path, name)
+    if target is not None and len(names) > 1 and not Path(target).is_dir():
+        msg = f"{target} is one file, and there are {len(names)} stores: {', '.join(names)}"
+        raise Invalid(msg, hint="say which with --store, or give a folder")
+    if len(names) == 1:
+        return [Copied(names[0], back_up(home, names[0], target, path, progress))]
+    return [_copied(home, each, target, path, progress) for each in names]
+
+
+def _to_copy(home: "Home", path: str | Path | None, name: str | None) -> list[str]:
+    if name is not None:
+        return [name]
+    if path is not None:
+        return [_need_kind(home, path).name]
+    there = {kind: home.store_path(kind) for kind in KINDS}
+    found = [kind for kind, file in there.items() if file.is_file() and is_own(home, kind, file)]
+    if not found:
+        msg = f"there is no store in {home.paths().data}"
+        raise NotFound(msg, hint="`threadkeep paths` shows where stores are looked for")
+    return found
+
+
+def _copied(
+    home: "Home",
+    name: str,
+    target: str | Path | None,
+    path: str | Path | None,
+    progress: Progress | None,
+) -> Copied:
+    try:
+        return Copied(name, back_up(home, name, target, path, progress))
+    except ThreadkeepError as problem:
+        return Copied(name, problem=problem)
+
+
+def _need_kind(home: "Home", path: str | Path) -> Kind:
+    file = home.chat_path(path)
+    need_file(file, "chat")
+    found = kind_in(file)
+    if found is None:
+        msg = f"{file} is no store that this program knows, or it is damaged"
+        raise Invalid(msg, hint=f"say what it is with --store: {', '.join(KINDS)}")
+    return found
+
+
+# ---------------------------------------------------------------------- finding
+
+
+def backups_of(source: Path, name: str = "") -> list[Backup]:
     """List the backups beside a store, newest first."""
-    return [_describe(found, source) for found in list_backups(source)]
+    return [_describe(found, source, name) for found in list_backups(source)]
 
 
-def _describe(backup: Path, source: Path) -> Backup:
+def _describe(backup: Path, source: Path, name: str) -> Backup:
     at, _, rest = backup.stem.removeprefix(f"{source.stem}-").partition("-")
-    return Backup(backup, at, rest.partition("-")[2], os.stat(backup).st_size)
+    return Backup(backup, at, rest.partition("-")[2], os.stat(backup).st_size, name)
 
 
-def find_backup(source: Path, name: str) -> Path:
+def list_all(home: "Home", path: str | Path | None, name: str | None) -> list[Backup]:
+    """List the backups of a store, of the file in `path`, or of every store, newest first."""
+    found = [
+        backup
+        for store, place in _places(home, path, name).items()
+        for backup in backups_of(place, store)
+    ]
+    return sorted(found, key=lambda one: one.at, reverse=True)
+
+
+def _places(home: "Home", path: str | Path | None, name: str | None) -> dict[str, Path]:
+    if name is not None:
+        return {name: home.store_path(name, path)}
+    if path is None:
+        return {kind: home.store_path(kind) for kind in KINDS}
+    file = home.chat_path(path)
+    kind = kind_in(file) if file.is_file() else None
+    return {kind.name if kind else "": file}
+
+
+def find_backup(
+    home: "Home", wanted: str, path: str | Path | None = None, name: str | None = None
+) -> Path:
     """Give a backup by its path, by the beginning of its name, or as `last`."""
-    if Path(name).is_file():
-        return Path(name)
-    known = [backup.path for backup in backups_of(source)]
-    if name == _LAST and known:
-        return known[0]
-    matching = [found for found in known if found.name.startswith(name)]
+    if Path(wanted).is_file():
+        return Path(wanted)
+    known = list_all(home, path, name)
+    if wanted == _LAST and known:
+        return _last_of(known)
+    matching = [one.path for one in known if one.path.name.startswith(wanted)]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        msg = f"{len(matching)} backups begin with {name!r}"
+        msg = f"{len(matching)} backups begin with {wanted!r}"
         raise Invalid(msg, hint="give more of the name, or the whole path")
-    msg = f"there is no backup {name!r}, neither as a path nor in {backup_folder(source)}"
-    raise NotFound(msg, hint="`threadkeep backup --list` shows the backups")
+    folders = sorted({str(backup_folder(place)) for place in _places(home, path, name).values()})
+    msg = f"there is no backup {wanted!r}, neither as a path nor in {' or '.join(folders)}"
+    raise NotFound(msg, hint=_LIST)
 
 
-def refuse_foreign(target: Path, kind: Kind) -> None:
-    """Refuse to replace the sound database of another program."""
-    if target.is_file() and target.stat().st_size and _is_foreign(target, kind):
-        msg = f"{target} is a database of another program and was left as it is"
-        raise Conflict(msg, hint="restore to another place (--db), or move that file away")
+def _last_of(known: list[Backup]) -> Path:
+    """The newest of one store; of several stores nobody can know which is meant."""
+    stores = list(dict.fromkeys(one.store for one in known))
+    if len(stores) > 1:
+        msg = f"there are backups of {len(stores)} stores: {', '.join(stores)}"
+        raise Invalid(msg, hint=f"say which: `threadkeep restore last --store {stores[0]}`")
+    return known[0].path
 
 
-def _is_foreign(path: Path, kind: Kind) -> bool:
-    """Tell whether a sound database holds something, but nothing of this kind."""
+# ---------------------------------------------------------------------- restoring
+
+
+def kind_to_restore(home: "Home", backup: Path, name: str | None) -> Kind:
+    """Tell which store a backup is of; one of another store than the named one is refused."""
+    wanted = None if name is None else kind_of(name)
+    if not backup.is_file():
+        raise NotFound(f"there is no backup at {backup}", hint=_LIST)
+    found = kind_in(backup)
+    if found is None:
+        return wanted or _listed_kind(home, backup)
+    if wanted is not None and found is not wanted:
+        msg = f"{backup} is a backup of the {found.name} store, not of the {wanted.name} store"
+        raise Invalid(msg, hint=f"leave --store out, or give --store {found.name}")
+    return found
+
+
+def _listed_kind(home: "Home", backup: Path) -> Kind:
+    """What cannot be read is at least listed as the backup of some store."""
+    for one in list_all(home, None, None):
+        if same_file(one.path, backup):
+            return KINDS[one.store]
+    check_file(backup)  # a damaged file is told as one
+    msg = f"{backup} is no backup of a store"
+    raise Invalid(msg, hint=_LIST)
+
+
+def check_backup(home: "Home", backup: Path, name: str | None = None) -> list[str]:
+    """Check a backup row by row without restoring it; give what is wrong with it."""
+    return check_file(backup, kind_to_restore(home, backup, name).problems_of)
+
+
+def restore(
+    home: "Home", backup: Path, path: str | Path | None = None, name: str | None = None
+) -> Path | None:
+    """Put a checked backup in the place of its store; give where the old data went."""
+    kind = kind_to_restore(home, backup, name)
+    target = restore_target(home, path, kind.name)
+    if same_file(backup, target):
+        msg = f"{backup} is the store itself, not a backup of it"
+        raise Conflict(msg, hint=_LIST)
+    return restore_backup(backup, target, check=kind.problems_of)
+
+
+def restore_target(
+    home: "Home", path: str | Path | None, name: str | None, backup: Path | None = None
+) -> Path:
+    """Give the file that a restore replaces; a sound one that is something else is refused."""
+    kind = kind_to_restore(home, backup, name) if backup else kind_of(name or "chat")
+    target = home.store_path(kind.name, path)
+    if target.is_file() and target.stat().st_size and not _is_of_kind(target, kind):
+        _refuse_other(target, kind)
+    return target
+
+
+def _refuse_other(target: Path, kind: Kind) -> None:
+    """What is damaged is moved aside whole; an empty database may be replaced."""
+    other = kind_in(target)
+    if other is None and not _is_used(target):
+        return
+    whose = f"a {other.name} store" if other else "a database of another program"
+    msg = f"{target} is {whose}, not a {kind.name} store, and was left as it is"
+    raise Conflict(msg, hint="restore to another place (--db), or move that file away")
+
+
+def _is_used(path: Path) -> bool:
     try:
-        with Database(path, kind.queries, read_only=True) as found, found.read() as tx:
-            used = tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
-            return used and kind.read_version(tx) is None
-    except (Damaged, SchemaMismatch):
-        return False  # what is damaged is moved aside whole; a newer version is still a store
+        with Database(path, {}, read_only=True) as found, found.read() as tx:
+            return tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+    except Damaged:
+        return False

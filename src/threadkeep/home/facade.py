@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from threadkeep.base.backup import Kept, Progress, check_file, make_backup, restore_backup
+from threadkeep.base.backup import Progress
 from threadkeep.base.config import Config, load_config, store_path, write_default
 from threadkeep.base.engine import engine
 from threadkeep.base.paths import Paths, find_paths
@@ -26,17 +26,16 @@ from threadkeep.base.redacting import Redact
 from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.chat.importing import read_sessions
 from threadkeep.chat.store import ChatStore
-from threadkeep.errors import Conflict, Invalid, SchemaMismatch
-from threadkeep.home.backups import Backup, backups_of, find_backup, kind_of, refuse_foreign
+from threadkeep.errors import Invalid, SchemaMismatch
+from threadkeep.home import backups as stored
+from threadkeep.home.backups import Backup, Copied, kind_of
 from threadkeep.home.mail import find_mail_session, is_folder
 from threadkeep.home.places import (
     environment,
-    free_name,
     hermes_file,
     need_file,
     refuse_special,
     refuse_url,
-    same_file,
 )
 from threadkeep.home.status import (
     Status,
@@ -378,54 +377,62 @@ class Home:
         progress: Progress | None = None,
     ) -> Path:
         """Copy a live store to a checked backup; an existing file is never overwritten."""
-        source = self.store_path(store, path)
-        kept = Kept(self.config.backups.keep_count, self.config.backups.keep_days)
-        with self._look(store, source) as opened:
-            return make_backup(
-                opened.context.db,
-                None if target is None else free_name(Path(target), source),
-                check=kind_of(store).problems_of,
-                progress=progress,
-                keep=kept,
-            )
+        return stored.back_up(self, store, target, path, progress)
 
-    def _look(self, store: str, path: Path) -> "ChatStore | SessionDB | MailIndex | KnowledgeStore":
-        if store == "mailbox":
-            return self.mail_index(path)
-        if store == "knowledge":
-            return self.knowledge(path, read_only=True)
-        opens = self.chat if store == "chat" else self.state
-        return opens(path, read_only=True)
+    def backup_all(
+        self,
+        target: str | Path | None = None,
+        *,
+        path: str | Path | None = None,
+        store: str | None = None,
+        progress: Progress | None = None,
+    ) -> list[Copied]:
+        """Copy every store that there is, the named one, or the one in the file `path`.
 
-    def backups(self, path: str | Path | None = None, *, store: str = "chat") -> list[Backup]:
-        """List the backups beside a store, newest first."""
-        return backups_of(self.store_path(store, path))
+        `target` is a folder then, if there are several.
+        """
+        return stored.back_up_all(self, target, path, store, progress)
+
+    def backups(self, path: str | Path | None = None, *, store: str | None = None) -> list[Backup]:
+        """List the backups of a store, of the file `path`, or of all stores, newest first."""
+        return stored.list_all(self, path, store)
 
     def find_backup(
-        self, name: str, *, path: str | Path | None = None, store: str = "chat"
+        self, name: str, *, path: str | Path | None = None, store: str | None = None
     ) -> Path:
         """Give a backup by its path, by the beginning of its name, or as `last`."""
-        return find_backup(self.store_path(store, path), name)
+        return stored.find_backup(self, name, path, store)
 
-    def check_backup(self, backup: str | Path, *, store: str = "chat") -> list[str]:
+    def check_backup(self, backup: str | Path, *, store: str | None = None) -> list[str]:
         """Check a backup row by row without restoring it; give what is wrong with it."""
-        return check_file(Path(backup), kind_of(store).problems_of)
+        return stored.check_backup(self, Path(backup), store)
 
-    def restore_target(self, path: str | Path | None = None, *, store: str = "chat") -> Path:
-        """Give the file that a restore replaces; a sound one of another program is refused."""
-        target = self.store_path(store, path)
-        refuse_foreign(target, kind_of(store))
-        return target
+    def restore_target(
+        self,
+        path: str | Path | None = None,
+        *,
+        store: str | None = None,
+        backup: str | Path | None = None,
+    ) -> Path:
+        """Give the file that a restore replaces; a sound one that is something else is refused.
+
+        Without a `store` the backup tells which one it is.
+        """
+        found = None if backup is None else Path(backup)
+        return stored.restore_target(self, path, store, found)
 
     def restore(
-        self, backup: str | Path, *, path: str | Path | None = None, store: str = "chat"
+        self,
+        backup: str | Path,
+        *,
+        path: str | Path | None = None,
+        store: str | None = None,
     ) -> Path | None:
-        """Put a checked backup in the place of a store; give where the old data went."""
-        source, target = Path(backup), self.restore_target(path, store=store)
-        if same_file(source, target):
-            msg = f"{source} is the store itself, not a backup of it"
-            raise Conflict(msg, hint="`threadkeep backup --list` shows the backups")
-        return restore_backup(source, target, check=kind_of(store).problems_of)
+        """Put a checked backup in the place of its store; give where the old data went.
+
+        Which store that is, the backup tells by itself.
+        """
+        return stored.restore(self, Path(backup), path, store)
 
 
 def _regular(path: Path, kind: str) -> Path:

@@ -26,7 +26,7 @@ from threadkeep.base.sqlite import Database
 from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 from threadkeep.errors import Conflict, ThreadkeepError
-from threadkeep.home.backups import KINDS
+from threadkeep.home.backups import KINDS, is_own
 from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forgetting import Kind, erase, want_cleaning
 from threadkeep.knowledge.layout import names
@@ -84,16 +84,10 @@ def due_backups(home: "Home", db: str | Path | None, now: int) -> tuple[str, ...
 
 def _is_due(home: "Home", kind: str, db: str | Path | None, before: int) -> bool:
     path = home.store_path(kind, db if kind == "knowledge" else None)
-    if not path.is_file() or not _is_ours(home, kind, path):
+    if not path.is_file() or not is_own(home, kind, path):
         return False
     last = max((backup_time(one.at) for one in home.backups(path, store=kind)), default=0)
     return last < before and last < _changed_at(path)
-
-
-def _is_ours(home: "Home", kind: str, path: Path) -> bool:
-    """A file of another program gets no backups beside it unless the user named that file."""
-    named = {"state": home.config.stores.state}.get(kind, "")
-    return named is not None or path.is_relative_to(home.paths().data)
 
 
 def _changed_at(path: Path) -> int:
