@@ -1,12 +1,14 @@
 """Counts work instead of time: the same on every machine, busy or idle."""
 
 import gc
+import sqlite3
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 
 def calls_made(action: Callable[[], object]) -> int:
@@ -25,6 +27,27 @@ def calls_made(action: Callable[[], object]) -> int:
         sys.setprofile(None)
         gc.enable()
     return made
+
+
+_STEPS = 100
+
+
+@contextmanager
+def steps_taken() -> Iterator[Callable[[], int]]:
+    """Count the steps, by hundreds, that SQLite takes on connections opened in this block."""
+    taken, connect = 0, sqlite3.connect
+
+    def count() -> None:
+        nonlocal taken
+        taken += 1
+
+    def counting(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.set_progress_handler(count, _STEPS)
+        return connection
+
+    with patch("sqlite3.connect", counting):
+        yield lambda: taken
 
 
 @contextmanager

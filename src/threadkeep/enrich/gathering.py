@@ -12,6 +12,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.capture.transcripts import Sources, entries_in
 from threadkeep.enrich.evidence import Command, JobDone, Remark, RunDone, Said, Slice, Visit
+from threadkeep.enrich.spans import Span, Spans
 from threadkeep.enrich.tools import does
 from threadkeep.enrich.wording import asked, plain
 from threadkeep.errors import Invalid
@@ -22,12 +23,12 @@ from threadkeep.knowledge.reading import EntryRow, to_entry
 
 AROUND_MS: Final = 5 * 60_000
 _VISITS_AROUND: Final = 10
-_MOST_ENTRIES: Final = 600
 # More than any rule looks at: a result of many megabytes is not carried around.
 _TEXT_LIMIT: Final = 64_000
 _MOST_REMARKS: Final = 60
 _EXCERPT: Final = 16_000
 _TITLE: Final = 400
+_CLOSE: Final = 200  # lines that are read over rather than sought
 
 
 # ---------------------------------------------------------------------- commands and visits
@@ -86,8 +87,7 @@ class SliceRow(msgspec.Struct, frozen=True):
 
     piece: Slice
     session_id: str
-    start: int
-    end: int
+    span: Span
     message_count: int
     tool_calls_json: str | None
     snapshot_diffs_json: str | None
@@ -101,7 +101,7 @@ def read_slices(tx: Tx, ids: Sequence[int]) -> list[SliceRow]:
 
 def _slice_row(row: tuple[Any, ...]) -> SliceRow:
     number, harness, session_id, _, cwd, project_dir, branch, title, is_subagent, summary = row[:10]
-    prompts, tools, commits, diffs, start, end, messages = row[10:]
+    prompts, tools, commits, diffs, start, end, messages, *counts = row[10:]
     piece = Slice(
         *(number, harness, _short(cwd), _short(project_dir), _short(branch), _short(title)),
         is_subagent=bool(is_subagent),
@@ -111,7 +111,8 @@ def _slice_row(row: tuple[Any, ...]) -> SliceRow:
         commits=tuple(_texts(_list(commits))),
         changed=tuple(_changed(_json(diffs))),
     )
-    return SliceRow(piece, _text(session_id), start, end, messages, tools, diffs, commits)
+    span = Span(number, start, end, *counts)
+    return SliceRow(piece, _text(session_id), span, messages, tools, diffs, commits)
 
 
 def _tools(calls: Iterable[Any]) -> Iterator[tuple[str, str]]:
@@ -129,7 +130,7 @@ def _changed(diffs: Any) -> Iterator[str]:
             yield name[:_TITLE]
 
 
-def with_archive(tx: Tx, sources: Sources, row: SliceRow) -> Slice:
+def with_archive(tx: Tx, sources: Sources, spans: Spans, row: SliceRow) -> Slice:
     """Add what the archive has of a segment: everything said and done in its time."""
     if not {"tk_sessions", "tk_entries"} <= names(tx, "table"):
         return row.piece
@@ -137,8 +138,8 @@ def with_archive(tx: Tx, sources: Sources, row: SliceRow) -> Slice:
     found = tx.one("evidence_session", key)
     if found is None:
         return row.piece
-    span = {"session": found[0], "since": row.start, "until": row.end, "limit": _MOST_ENTRIES}
-    rows = [to_entry(one) for one in tx.all("evidence_entries", span)]
+    ids = encode(spans.entries(tx, found[0], row.span, key))
+    rows = [to_entry(one) for one in tx.all("evidence_entries", {"ids": ids})]
     said = tuple(_of_use(_said(tx, sources, rows)))
     is_whole = any(one.kind == "prompt" for one in said) or not any(map(asked, row.piece.prompts))
     return msgspec.structs.replace(
@@ -155,12 +156,21 @@ def _said(tx: Tx, sources: Sources, rows: Iterable[EntryRow]) -> Iterator[Said]:
             wanted.setdefault(row.line, []).append(row.key)
         if log is None or not wanted:
             continue
-        first, last = min(wanted), max(wanted)
-        for number, line in enumerate(read_lines(tx, log_id, first, last - first + 1), first):
-            entries = entries_in(sources, log, line, number) if number in wanted else {}
-            for one in (entries[key] for key in wanted.get(number, ()) if key in entries):
+        for number, line in _archived(tx, log_id, sorted(wanted)):
+            entries = entries_in(sources, log, line, number)
+            for one in (entries[key] for key in wanted[number] if key in entries):
                 text = one.text[:_TEXT_LIMIT]
                 yield Said(one.role, one.kind, text, one.tool, one.call_id, one.error)
+
+
+def _archived(tx: Tx, log_id: int, wanted: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Read some lines of a log: those that stand close together in one go, no others between."""
+    for _, group in groupby(enumerate(wanted), lambda pair: (pair[1] - pair[0]) // _CLOSE):
+        numbers = {number for _, number in group}
+        first, last = min(numbers), max(numbers)
+        for number, line in enumerate(read_lines(tx, log_id, first, last - first + 1), first):
+            if number in numbers:
+                yield number, line
 
 
 def _of_use(said: Iterable[Said]) -> Iterator[Said]:

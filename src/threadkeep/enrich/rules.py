@@ -18,6 +18,7 @@ from threadkeep.enrich.evidence import Command, RunDone, Slice, Visit
 from threadkeep.enrich.material import Material
 from threadkeep.enrich.prompts import is_own
 from threadkeep.enrich.shell import chunks_of, cleaned, describe, shell_draft, shell_project
+from threadkeep.enrich.spans import Spans
 from threadkeep.enrich.work import work_of
 from threadkeep.enrich.workflow import describe_run, run_draft
 from threadkeep.errors import ThreadkeepError
@@ -77,7 +78,9 @@ _SUMMARISERS: Final = (
 # ---------------------------------------------------------------------- reading
 
 
-def read_pieces(tx: Tx, sources: Sources, queue: Queue, tickets: Sequence[Ticket]) -> Read:
+def read_pieces(
+    tx: Tx, sources: Sources, spans: Spans, queue: Queue, tickets: Sequence[Ticket]
+) -> Read:
     """Read what tickets of one queue stand for, cut into pieces of one node each."""
     found = Read([], [], [])
     if queue == "shell":
@@ -86,7 +89,7 @@ def read_pieces(tx: Tx, sources: Sources, queue: Queue, tickets: Sequence[Ticket
         _read_visits(tx, tickets, found)
     elif queue == "agentic":
         for ticket in tickets:
-            _read_slice(tx, sources, ticket, found)
+            _read_slice(tx, sources, spans, ticket, found)
     else:
         for ticket in tickets:
             _read_run(tx, ticket, found)
@@ -126,7 +129,7 @@ def _read_visits(tx: Tx, tickets: Sequence[Ticket], found: Read) -> None:
         found.pieces.append(Piece(tuple(of[visit.id] for visit in visits), Pages(visits)))
 
 
-def _read_slice(tx: Tx, sources: Sources, ticket: Ticket, found: Read) -> None:
+def _read_slice(tx: Tx, sources: Sources, spans: Spans, ticket: Ticket, found: Read) -> None:
     for row in read.read_slices(tx, [ticket.target]):
         reason = why_skip_agentic(
             harness=row.piece.harness,
@@ -139,7 +142,7 @@ def _read_slice(tx: Tx, sources: Sources, ticket: Ticket, found: Read) -> None:
             found.skipped.append((ticket, reason))
             continue
         try:
-            piece = read.with_archive(tx, sources, row)
+            piece = read.with_archive(tx, sources, spans, row)
         except ThreadkeepError as error:  # a damaged block: the other tickets go on
             found.failed.append((ticket, error.message))
             continue

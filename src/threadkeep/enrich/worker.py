@@ -16,6 +16,7 @@ from threadkeep.capture.transcripts import Sources
 from threadkeep.enrich.evidence import RunDone
 from threadkeep.enrich.material import Author, Material
 from threadkeep.enrich.rules import Piece, Read, Silent, make_material, read_pieces
+from threadkeep.enrich.spans import Spans
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.drafts import BY_RULES, Draft, Evidence
@@ -99,6 +100,7 @@ class _Course(NamedTuple):
     report: Enriched
     failed: list[tuple[Ticket, str]]
     seen: set[tuple[Queue, int]]  # no ticket is dealt with twice, even if it waits again
+    spans: Spans
 
 
 Show = Callable[[Enriched], None]
@@ -142,7 +144,8 @@ class Enricher:
         """
         refuse_write(self._context.access)
         unlock(self._context.db)  # what a new node replaces takes its vector along
-        course = _Course(limit, at_once, Enriched({queue: Counts() for queue in BATCH}), [], set())
+        report = Enriched({queue: Counts() for queue in BATCH})
+        course = _Course(limit, at_once, report, [], set(), Spans())
         try:
             with self._context.db.write() as tx:
                 reap(tx, self._context.clock())
@@ -182,7 +185,7 @@ class Enricher:
             return False
         course.seen.update((queue, ticket.id) for ticket in new)
         with self._context.db.read() as tx:
-            found = read_pieces(tx, self._sources, queue, new)
+            found = read_pieces(tx, self._sources, course.spans, queue, new)
         written = self._derive(found)
         with self._context.db.write() as tx:
             self._store(tx, queue, written, found, course.report)

@@ -177,12 +177,18 @@ def _count_ticks(tx: Tx, alarm: Alarm, ticks: int) -> None:
 
 
 def _refresh(tx: Tx, alarm: Alarm, violation: Violation) -> None:
-    """Let a standing alarm tell what is wrong now: the file that it named may be in order since."""
+    """Let a standing alarm tell what is wrong now: the file that it named may be in order since.
+
+    What another program keeps about its own alarms is no text, and is left to it.
+    """
+    before = _details(alarm.details_json)
+    if not isinstance(before.get("details"), str):
+        return
     first = (
         violation.since_ms if alarm.since_ms is None else min(alarm.since_ms, violation.since_ms)
     )
     now = msgspec.structs.replace(violation, since_ms=first)
-    details = encode(_details(alarm.details_json) | _details(details_of(now)))
+    details = encode(before | _details(details_of(now)))
     if details != alarm.details_json:
         tx.run("refresh_alarm", {"id": alarm.id, "details": details})
 

@@ -18,16 +18,30 @@ FROM browser_events WHERE timestamp BETWEEN :since AND :until AND probe_tag IS N
 
 -- name: evidence_segments
 SELECT id, harness, session_id, segment_index, cwd, project_dir, git_branch, title, is_subagent, summary_text, user_prompts_json, tool_calls_json,
-  commit_messages_json, snapshot_diffs_json, start_time, end_time, message_count
+  commit_messages_json, snapshot_diffs_json, start_time, end_time, message_count, {count_prompts}, {count_tools}
 FROM agentic_sessions WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL ORDER BY start_time, id
 
 -- name: evidence_session
 SELECT id, first_prompt FROM tk_sessions WHERE harness = :harness AND session_id = :session_id
 
+-- name: evidence_spans
+SELECT id, start_time, end_time, {count_prompts}, {count_tools}, source_file FROM agentic_sessions
+WHERE session_id = :session_id AND harness = :harness AND probe_tag IS NULL ORDER BY start_time, segment_index
+
+-- piece: count_prompts
+CASE WHEN json_valid(user_prompts_json) THEN json_array_length(user_prompts_json) ELSE 0 END
+
+-- piece: count_tools
+CASE WHEN json_valid(tool_calls_json) THEN json_array_length(tool_calls_json) ELSE 0 END
+
 -- What was thought is left out: it is long, and what came of it was said or done.
+-- name: evidence_moments
+SELECT e.id, e.at, e.kind, l.path FROM tk_entries AS e LEFT JOIN tk_logs AS l ON l.id = e.log_id
+WHERE e.session = :session AND e.at IS NOT NULL AND e.kind NOT IN ('reasoning', 'copy') ORDER BY l.path, e.at, e.log_id, e.line, e.part
+
 -- name: evidence_entries
 SELECT id, session, key, log_id, line, part, role, kind, at, tool, error, hash FROM tk_entries
-WHERE session = :session AND at BETWEEN :since AND :until AND kind NOT IN ('reasoning', 'copy') ORDER BY log_id, line, part LIMIT :limit
+WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY log_id, line, part
 
 -- name: evidence_run
 SELECT id, repo, head_sha, head_branch, event, conclusion, html_url, actor, raw_json, started_at, completed_at FROM workflow_runs WHERE id = :id
