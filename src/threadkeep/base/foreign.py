@@ -1,60 +1,95 @@
 """Other programs' databases: read with every caution, never written, never waited for long."""
 
+import os
 import sqlite3
+import stat
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.connect import connect_uri
-from threadkeep.base.trouble import is_busy, translate
-from threadkeep.errors import Damaged, NotFound
+from threadkeep.base.files import SIDECARS
+from threadkeep.base.guard import Budget, Guard, Spent
+from threadkeep.base.trouble import translate
+from threadkeep.errors import Damaged, NotFound, ReadOnly, StorageFull
 
 _PATIENCE_MS = 2_000
+_SETTINGS: Final = (
+    "trusted_schema = OFF",
+    "query_only = ON",
+    "cell_size_check = ON",
+    "mmap_size = 0",
+)
+# A file that used up its budget is left alone, for longer each time it does so again.
+_FIRST_REST: Final = 60.0
+_LONGEST_REST: Final = 3600.0
 
 
 class ForeignDatabase:
     """A database of another program, open for reading: one snapshot, no side effects."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, guard: Guard, path: Path) -> None:
         self._connection = connection
+        self._guard = guard
         self._path = path
 
     def rows(
         self, sql: str, params: Mapping[str, Any] | Sequence[Any] = ()
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query; a broken file raises Damaged when it shows."""
+        guard = self._guard
         try:
-            yield from self._connection.execute(sql, params)
+            with guard:
+                cursor = self._connection.execute(sql, params)
+                row = cursor.fetchone()
+            while row is not None:
+                yield row
+                with guard:
+                    row = cursor.fetchone()
         except sqlite3.Error as error:
-            raise translate(error, self._path) from error
+            raise guard.trouble(error, sql) from error
         except UnicodeDecodeError as error:
             raise _unreadable(self._path) from error
 
+    def count(self, table: str) -> int:
+        """Count the rows of a table.
+
+        Without the condition SQLite counts in one single step, which nobody could interrupt.
+        """
+        return int(next(self.rows(f'SELECT count(*) FROM "{table}" WHERE true'))[0])  # noqa: S608
+
     def tables(self) -> set[str]:
-        """Name the tables."""
-        return {row[0] for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        """Name the tables, and what stands in the place of one: to read that raises Damaged."""
+        return set(self._guard.names)
 
     def columns(self, table: str) -> list[str]:
         """Name the columns a table really has: they change from release to release."""
+        self._guard.need_table(table)
         return [row[1] for row in self.rows(f'PRAGMA table_info("{table}")')]
 
 
 @contextmanager
-def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
+def open_foreign(
+    path: Path,
+    budget: Budget = Budget(),  # noqa: B008  (a constant)
+) -> Iterator[ForeignDatabase]:
     """Open another program's database to read one snapshot of it."""
     if not path.is_file():
         raise NotFound(f"there is no file {path}", hint="check the path")
+    _refuse_odd_sidecars(path)
+    _refuse_resting(path)
     try:
-        connection = _connect(path)
-    except sqlite3.Error as error:
-        raise translate(error, path) from error
-    except UnicodeDecodeError as error:
-        raise _unreadable(path) from error
-    try:
-        yield ForeignDatabase(connection, path)
-    finally:
-        connection.close()
+        connection, guard = _connect(path, budget)
+        try:
+            yield ForeignDatabase(connection, guard, path)
+        finally:
+            connection.close()
+    except Spent as error:
+        rest = _let_rest(path)
+        raise Spent(error.message, hint=f"{error.hint}; it is left alone for {rest:g} s") from error
 
 
 def _unreadable(path: Path) -> Damaged:
@@ -62,38 +97,95 @@ def _unreadable(path: Path) -> Damaged:
     return Damaged(f"{path} is damaged: its schema is no text", hint="it was left as it is")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _refuse_odd_sidecars(path: Path) -> None:
+    """SQLite follows a link to a journal, and waits for ever on a pipe in its place."""
+    for suffix in SIDECARS:
+        try:
+            found = os.lstat(f"{path}{suffix}")
+        except OSError:
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            msg = f"{path}{suffix} is a link or no regular file, and {path} was not opened"
+            raise Damaged(msg, hint="no program leaves such a thing; look at the folder")
+
+
+def _connect(path: Path, budget: Budget) -> tuple[sqlite3.Connection, Guard]:
     address = connect_uri(path, "ro")
     try:
-        return _begin(address)
-    except sqlite3.OperationalError as error:
+        return _begin(address, path, budget)
+    except (ReadOnly, StorageFull):
         # Beside a file on a medium that cannot be written no -shm can be made. Without a log
-        # there is nothing in it, so the file alone is the whole truth; unless it is locked, for
-        # then somebody is writing into it.
-        if is_busy(error) or Path(f"{path}-wal").exists():
+        # there is nothing in it, so the file alone is the whole truth.
+        if Path(f"{path}-wal").exists():
             raise
-        return _begin(f"{address}&immutable=1")
+    return _begin(f"{address}&immutable=1", path, budget)
 
 
-def _begin(address: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        address,
-        uri=True,
-        isolation_level=None,
-        timeout=_PATIENCE_MS / 1000,
-        check_same_thread=False,
-    )
+def _begin(address: str, path: Path, budget: Budget) -> tuple[sqlite3.Connection, Guard]:
+    try:
+        connection = sqlite3.connect(
+            address,
+            uri=True,
+            isolation_level=None,
+            timeout=_PATIENCE_MS / 1000,
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    guard = Guard(connection, path, budget)
     try:
         connection.text_factory = _lenient_text
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA query_only = ON")
+        for setting in _SETTINGS:
+            connection.execute(f"PRAGMA {setting}")
         connection.execute("BEGIN")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except BaseException:
+        guard.learn()
+    except BaseException as error:
         connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise guard.trouble(error) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise _unreadable(path) from error
         raise
-    return connection
+    return connection, guard
 
 
 def _lenient_text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------------- files that never end
+
+
+class _Rest(NamedTuple):
+    inode: int
+    until: float
+    seconds: float
+
+
+# By path, for the life of the process: a program that watches must not spend the whole budget on
+# one file again and again, however often it changes. Whoever asks anew, in a new process, may try.
+_RESTING: dict[str, _Rest] = {}
+_RESTING_GUARD = threading.Lock()
+
+
+def _refuse_resting(path: Path) -> None:
+    with _RESTING_GUARD:
+        rest = _RESTING.get(str(path))
+    if rest is not None and rest.inode == os.stat(path).st_ino:
+        left = rest.until - time.monotonic()
+        if left > 0:
+            msg = f"{path} kept a query running without an end, and is left alone for a while"
+            raise Damaged(msg, hint="look at its schema, and check it with its own program")
+
+
+def _let_rest(path: Path) -> float:
+    try:
+        inode = os.stat(path).st_ino
+    except OSError:
+        inode = 0
+    with _RESTING_GUARD:
+        before = _RESTING.get(str(path))
+        again = before is not None and before.inode == inode
+        seconds = min(before.seconds * 2, _LONGEST_REST) if again and before else _FIRST_REST
+        _RESTING[str(path)] = _Rest(inode, time.monotonic() + seconds, seconds)
+    return seconds

@@ -1,8 +1,14 @@
-"""Documents: databases and files that are rewritten whole, archived record by record."""
+"""Documents: databases and files that are rewritten whole, archived record by record.
 
-from itertools import islice
+A session is read first, outside of any transaction, and then written; a large one in pieces.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import NamedTuple
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.capture.backlog import MOST_BYTES, Backlog, Write
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.exclusion import ENOUGH_LINES, kept_out
@@ -13,9 +19,19 @@ from threadkeep.knowledge.archive import LineWriter, digest
 from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD
 from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
-from threadkeep.sources.records import Item, Log, Source
+from threadkeep.sources.records import Item, Log, Parser, Source
 
 _MASKED_TOGETHER = 256
+
+Records = list[tuple[str, bytes]]
+
+
+class _Piece(NamedTuple):
+    """Some of a session's records, masked; the last piece ends it."""
+
+    records: Records
+    size: int
+    last: bool
 
 
 class DocumentCapture:
@@ -31,59 +47,127 @@ class DocumentCapture:
         self._report = report
         self._rules = around.exclusion.name()
         self.kept_some_out = False
+        self.failure: str | None = None
 
-    def run(self, batches: Batches) -> str | None:
-        """Read every session whose fingerprint is new; give what went wrong with one of them."""
-        source, log = self._source, self._log
-        known = fingerprints(batches.tx(), self._reader, log.path)
-        failure = None
-        for item in source.items(log):
+    def run(self, backlog: Backlog) -> None:
+        """Read every session whose fingerprint is new; what goes wrong with one is kept."""
+        with self._around.db.read() as tx:
+            known = fingerprints(tx, self._reader, self._log.path)
+        for item in self._source.items(self._log):
             mark = known.get(item.item)
             self.kept_some_out |= mark == self._kept_out(item)
-            if mark in {item.fingerprint, self._kept_out(item)}:
-                continue
-            failure = self._try(batches, item) or failure
-        return failure
+            if mark not in {item.fingerprint, self._kept_out(item)}:
+                self._try(backlog, item)
 
     def _kept_out(self, item: Item) -> str:
         """Give the fingerprint of a session that these rules keep out, as it is now."""
         return f"{self._rules} {item.fingerprint}"
 
-    def _try(self, batches: Batches, item: Item) -> str | None:
-        """Capture one session; what is wrong with it does not stop the others."""
-        batches.next_log()
+    def _try(self, backlog: Backlog, item: Item) -> None:
+        """Read one session, piece by piece; what is wrong with it does not stop the others."""
+        writing = _Writing(item, self._source.parser(self._log, None))
         try:
-            size = self._capture(batches.tx(), item, batches.words)
+            records = iter(self._source.records(self._log, item.item))
+            first = list(islice(records, ENOUGH_LINES))
+            if self._is_unwanted(item, first):
+                backlog.add(lambda: self._keep_out(backlog.batches.tx(), item))
+                return
+            for piece in self._pieces(chain(first, records)):
+                backlog.add(self._later(backlog.batches, writing, piece), piece.size)
         except TROUBLES as error:
             if has_vanished(self._log.path, error):
                 raise
-            batches.take_back()
-            return tell(f"{self._log.path} ({item.item})", error, self._report)
-        if batches.spend(size):
-            batches.commit()
-        return None
+            self._fail(item, error)
 
-    def _capture(self, tx: Tx, item: Item, words: Words) -> int:
-        row = self._row(tx, item)
-        if self._is_unwanted(tx, row):
-            row.fingerprint, row.excluded, self.kept_some_out = self._kept_out(item), True, True
-            save_log(tx, row)
-            self._report.excluded += 1
-            return 0
+    def _fail(self, item: Item, error: Exception) -> None:
+        self.failure = tell(f"{self._log.path} ({item.item})", error, self._report)
+
+    def _is_unwanted(self, item: Item, first: Records) -> bool:
+        with self._around.db.read() as tx:
+            row = load_log(tx, self._reader, self._log.path, item.item)
+        if row is not None and row.lines >= ENOUGH_LINES and not self._around.exclusion.patterns:
+            return False
         parser = self._source.parser(self._log, None)
-        intake = Intake(self._source.harness, row, parser, self._report)
-        lines = row.lines
-        size = self._archive(tx, row, intake, item)
+        return self._around.exclusion.of_beginning(b"\n".join(line for _, line in first), parser)
+
+    def _pieces(self, records: Iterator[tuple[str, bytes]]) -> Iterator[_Piece]:
+        """Yield masked records in pieces that fit into memory; the last one may be empty."""
+        some: Records = []
+        size = 0
+        for key, line in records:
+            some.append((key, line))
+            size += len(line)
+            if size >= MOST_BYTES:
+                yield _Piece(self._masked(some), size, last=False)
+                some, size = [], 0
+        yield _Piece(self._masked(some), size, last=True)
+
+    def _masked(self, found: Records) -> Records:
+        masked: Records = []
+        for at in range(0, len(found), _MASKED_TOGETHER):
+            some = found[at : at + _MASKED_TOGETHER]
+            before = b"".join([line + b"\n" for _, line in some])
+            after = self._around.mask(before)
+            lines = after.split(b"\n")
+            if after is not before:
+                changed = [a != b for (_, a), b in zip(some, lines, strict=False)]
+                self._report.masked_lines += sum(changed)
+            masked += [(key, line) for (key, _), line in zip(some, lines, strict=False)]
+        return masked
+
+    # ------------------------------------------------------------------ writing
+
+    def _later(self, batches: Batches, writing: "_Writing", piece: _Piece) -> Write:
+        def write() -> None:
+            if writing.over:
+                return
+            batches.next_log()
+            try:
+                size = self._write(batches.tx(), writing, piece, batches.words)
+            except TROUBLES as error:
+                batches.take_back()
+                writing.over = True
+                self._fail(writing.item, error)
+                return
+            if batches.spend(size):
+                batches.commit()
+
+        return write
+
+    def _write(self, tx: Tx, writing: "_Writing", piece: _Piece, words: Words) -> int:
+        row = self._row(tx, writing.item)
+        forgotten = {"harness": row.harness, "session_id": row.session_id}
+        if tx.value("is_forgotten", forgotten) is not None:
+            self._keep_out(tx, writing.item)
+            writing.over = True
+            return 0
+        if writing.intake is None:
+            writing.intake = Intake(self._source.harness, row, writing.parser, self._report)
+            row.bad_lines = 0  # every record is fed again
+        elif row.lines != writing.lines:
+            writing.over = True  # another process captures it at the same time, and ends it
+            return 0
+        intake, lines = writing.intake, row.lines
+        intake.go_on(row)
+        size = self._archive(tx, row, intake, piece.records)
         intake.write_entries(tx, words)
         now = self._around.clock()
-        intake.write_harvest(tx, self._around.who, now)
-        row.fingerprint, row.captured_at, row.error, row.gone_at = item.fingerprint, now, None, None
-        row.excluded = False
+        if piece.last:
+            intake.write_harvest(tx, self._around.who, now)
+            row.fingerprint = writing.item.fingerprint
+        row.captured_at, row.error, row.gone_at, row.excluded = now, None, None, False
         row.source_bytes += size
         save_log(tx, row)
+        writing.lines = row.lines
         self._report.lines += row.lines - lines
         self._report.source_bytes += size
         return size
+
+    def _keep_out(self, tx: Tx, item: Item) -> None:
+        row = self._row(tx, item)
+        row.fingerprint, row.excluded, self.kept_some_out = self._kept_out(item), True, True
+        save_log(tx, row)
+        self._report.excluded += 1
 
     def _row(self, tx: Tx, item: Item) -> LogRow:
         source, path = self._source, self._log.path
@@ -94,24 +178,13 @@ class DocumentCapture:
             save_log(tx, row)
         return row
 
-    def _is_unwanted(self, tx: Tx, row: LogRow) -> bool:
-        forgotten = {"harness": row.harness, "session_id": row.session_id}
-        if tx.value("is_forgotten", forgotten) is not None:
-            return True
-        if row.lines >= ENOUGH_LINES and not self._around.exclusion.patterns:
-            return False
-        first = islice(self._source.records(self._log, row.item), ENOUGH_LINES)
-        parser = self._source.parser(self._log, None)
-        return self._around.exclusion.of_beginning(b"\n".join(line for _, line in first), parser)
-
-    def _archive(self, tx: Tx, row: LogRow, intake: Intake, item: Item) -> int:
-        """Feed every record; store those that are new or have changed, and give their bytes."""
+    def _archive(self, tx: Tx, row: LogRow, intake: Intake, records: Records) -> int:
+        """Feed records; store those that are new or have changed, and give their bytes."""
         known = {key: (name, line) for key, name, line in tx.all("known_records", {"log": row.id})}
         writer = LineWriter(tx, row.id)
         is_forgotten = kept_out(tx)
         size = 0
-        row.bad_lines = 0  # every record is fed again
-        for key, line in self._masked(item.item):
+        for key, line in records:
             name = digest(line)
             stored = known.get(key)
             if (stored is not None and stored[0] == FORGOTTEN_RECORD) or is_forgotten(line):
@@ -129,16 +202,13 @@ class DocumentCapture:
         row.lines = writer.next_line
         return size
 
-    def _masked(self, item: str) -> "list[tuple[str, bytes]]":
-        found = list(self._source.records(self._log, item))
-        masked: list[tuple[str, bytes]] = []
-        for at in range(0, len(found), _MASKED_TOGETHER):
-            some = found[at : at + _MASKED_TOGETHER]
-            before = b"".join([line + b"\n" for _, line in some])
-            after = self._around.mask(before)
-            lines = after.split(b"\n")
-            if after is not before:
-                changed = [a != b for (_, a), b in zip(some, lines, strict=False)]
-                self._report.masked_lines += sum(changed)
-            masked += [(key, line) for (key, _), line in zip(some, lines, strict=False)]
-        return masked
+
+class _Writing:
+    """How far the writing of one session is."""
+
+    def __init__(self, item: Item, parser: Parser) -> None:
+        self.item = item
+        self.parser = parser
+        self.intake: Intake | None = None
+        self.lines = 0
+        self.over = False

@@ -8,13 +8,15 @@ the same result as one that was not.
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.capture.backlog import Backlog
 from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.documents import DocumentCapture
@@ -184,25 +186,27 @@ def _read(
         return
     _make_room(around, {one.source.harness for one in work})
     progress = Progress(logs_total=len(work), bytes_total=sum(one.log.stamp.size for one in work))
+
+    def advance(one: _Work, read: Callable[[], None]) -> None:
+        progress.path = one.log.path
+        show(progress)
+        before = progress.bytes_done
+        read()
+        progress.bytes_done = before + one.log.stamp.size
+        progress.logs_done += 1
+        progress.errors = report.errors
+
     with Batches(around.db) as batches:
         for number in gone:
             batches.tx().run("log_is_gone", {"id": number, "now": around.clock()})
-        for one in _in_order(work):
-            progress.path = one.log.path
-            show(progress)
-            before = progress.bytes_done
-            batches.next_log()
-            try:
-                _read_one(around, one, batches, report, progress, show)
-            except TROUBLES as error:
-                batches.take_back()
-                if has_vanished(one.log.path, error):
-                    _note_vanished(around, batches.tx(), one)
-                else:
-                    _note_error(batches.tx(), one, error, report)
-            progress.bytes_done = before + one.log.stamp.size
-            progress.logs_done += 1
-            progress.errors = report.errors
+        for one in (one for one in work if one.source.kind == "lines"):
+            reading = (around, one, batches, report, progress, show)
+            advance(one, partial(_read_lines, *reading))
+        # Documents last: they may be large, and hold what line logs hold better.
+        backlog = Backlog(batches)
+        for one in (one for one in work if one.source.kind == "document"):
+            advance(one, partial(_read_document, around, one, backlog, report))
+        backlog.settle()
         settle(batches.tx())
         _note_health(around, batches, report)
         show(progress)
@@ -217,13 +221,7 @@ def _make_room(around: Surroundings, harnesses: set[str]) -> None:
             widen_harness(tx)
 
 
-def _in_order(work: list[_Work]) -> Iterator[_Work]:
-    """Documents last: they may be large, and hold what line logs hold better."""
-    yield from (one for one in work if one.source.kind == "lines")
-    yield from (one for one in work if one.source.kind == "document")
-
-
-def _read_one(
+def _read_lines(
     around: Surroundings,
     one: _Work,
     batches: Batches,
@@ -231,27 +229,54 @@ def _read_one(
     progress: Progress,
     show: Watcher,
 ) -> None:
-    source, found = one.source, one.log
-    part = report.of(source.harness)
-    tx = batches.tx()
-    row = _row(tx, one)
-    row.excluded, row.error = _is_unwanted(around, tx, one, row), None
-    row.fingerprint = around.exclusion.name() if row.excluded else ""
-    if row.excluded:
-        part.excluded += 1
-    elif source.kind == "lines":
-        with LogFile(found.path) as file:
-            LineCapture(around, source, found, row, part).run(file, batches, progress, show)
+    batches.next_log()
+    try:
+        row = _row(batches.tx(), one)
+        if _is_unwanted(around, batches.tx(), one, row):
+            _keep_out(around, batches.tx(), one, report)
+            return
+        row.excluded, row.error, row.fingerprint = False, None, ""
+        part = report.of(one.source.harness)
+        with LogFile(one.log.path) as file:
+            LineCapture(around, one.source, one.log, row, part).run(file, batches, progress, show)
+    except TROUBLES as error:
+        batches.take_back()
+        _note_trouble(around, batches, one, error, report)()
+
+
+def _read_document(around: Surroundings, one: _Work, backlog: Backlog, report: Report) -> None:
+    """Read a document outside of any transaction; what there is to write is added to the rest."""
+    batches, part = backlog.batches, report.of(one.source.harness)
+    if around.exclusion.of_log(one.log):
+        backlog.add(lambda: _keep_out(around, batches.tx(), one, report))
         return
+    document = DocumentCapture(around, one.reader, one.source, one.log, part)
+    try:
+        document.run(backlog)
+    except TROUBLES as error:
+        backlog.add(_note_trouble(around, batches, one, error, report))
     else:
-        document = DocumentCapture(around, one.reader, source, found, part)
-        error = document.run(batches)
-        row = _row(batches.tx(), one)  # another process may have noted the document meanwhile
-        row.error, row.excluded = error, False
-        row.fingerprint = around.exclusion.name() if document.kept_some_out else ""
-    row.size, row.mtime_ns, row.device, row.inode = found.stamp
+        backlog.add(lambda: _note_document(around, batches.tx(), one, document))
+
+
+def _note_document(around: Surroundings, tx: Tx, one: _Work, document: DocumentCapture) -> None:
+    row = _row(tx, one)  # another process may have noted the document meanwhile
+    row.error, row.excluded = document.failure, False
+    row.fingerprint = around.exclusion.name() if document.kept_some_out else ""
+    _note_looks(tx, one, row)
+
+
+def _keep_out(around: Surroundings, tx: Tx, one: _Work, report: Report) -> None:
+    row = _row(tx, one)
+    row.excluded, row.error, row.fingerprint = True, None, around.exclusion.name()
+    report.of(one.source.harness).excluded += 1
+    _note_looks(tx, one, row)
+
+
+def _note_looks(tx: Tx, one: _Work, row: LogRow) -> None:
+    row.size, row.mtime_ns, row.device, row.inode = one.log.stamp
     row.gone_at = None
-    save_log(batches.tx(), row)
+    save_log(tx, row)
 
 
 def _row(tx: Tx, one: _Work) -> LogRow:
@@ -274,8 +299,6 @@ def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
     """
     if around.exclusion.of_log(one.log):
         return True
-    if one.source.kind == "document":
-        return False  # each session in it is judged by itself
     forgotten = {"harness": row.harness, "session_id": row.session_id}
     if tx.value("is_forgotten", forgotten) is not None:
         return True
@@ -294,11 +317,21 @@ def _note_vanished(around: Surroundings, tx: Tx, one: _Work) -> None:
         tx.run("log_is_gone", {"id": row.id, "now": around.clock()})
 
 
-def _note_error(tx: Tx, one: _Work, error: Exception, report: Report) -> None:
-    row = _row(tx, one)
-    row.error = tell(one.log.path, error, report.of(one.source.harness))
-    row.size, row.mtime_ns, row.device, row.inode = one.log.stamp
-    save_log(tx, row)
+def _note_trouble(
+    around: Surroundings, batches: Batches, one: _Work, error: Exception, report: Report
+) -> Callable[[], None]:
+    """Tell at once what went wrong with a log; give what notes it in the store."""
+    if has_vanished(one.log.path, error):
+        return lambda: _note_vanished(around, batches.tx(), one)
+    said = tell(one.log.path, error, report.of(one.source.harness))
+
+    def note() -> None:
+        row = _row(batches.tx(), one)
+        row.error = said
+        row.size, row.mtime_ns, row.device, row.inode = one.log.stamp
+        save_log(batches.tx(), row)
+
+    return note
 
 
 def _note_health(around: Surroundings, batches: Batches, report: Report) -> None:

@@ -49,6 +49,11 @@ class Intake:
         self._placed: dict[str, list[Placed]] = defaultdict(list)
         self._troubles: dict[str, int] = {}
 
+    def go_on(self, row: LogRow) -> None:
+        """Go on in another transaction, with the row of the log as it is there."""
+        row.bad_lines = self._row.bad_lines
+        self._row = row
+
     def feed(self, line: bytes, number: int) -> bool:
         """Take one masked line; tell whether it is readable."""
         try:

@@ -1,0 +1,201 @@
+"""What keeps a database that somebody else wrote from running away with this process.
+
+A file is data only as long as nothing in it is run: a view, a virtual table and a generated column
+are programs, which a query over them runs without an end or without a limit on memory. So only
+ordinary tables are read; no value is larger than a limit; and whatever runs is counted, by its time
+and by its steps. Damaged pages can make a walk through a table endless as well.
+"""
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from threadkeep.base.trouble import translate
+from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
+
+# What is made of a value (its text, the line of the archive, the line masked, its words) takes
+# seven times its size in the worst case, and all of it has to fit into 300 MB.
+LARGEST_VALUE: Final = 24 * 1024 * 1024
+_STEPS: Final = 20_000  # between two looks at the clock, about a third of a millisecond
+# SQLite reads the whole schema, at some ten steps an entry and in a time that grows with the square
+# of their number: 7,000 entries take 0.1 s, 30,000 take 4 s. No program known here has over 200.
+_SCHEMA_STEPS: Final = 60_000
+_LIMITS: Final = {
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1_000_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: 1_000,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 100_000,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 10,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_MASTER: Final = frozenset(("sqlite_master", "sqlite_schema"))
+_PRAGMAS: Final = frozenset(("table_info", "table_xinfo", "user_version", "journal_mode"))
+_ALLOWED: Final = frozenset(
+    (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION)
+)
+# SQLite writes the beginning of every table's text in the schema itself, in just these letters.
+_TABLE: Final = "CREATE TABLE "
+_COMPUTED: Final = re.compile(r"\bAS\b", re.IGNORECASE)
+_GENERATED: Final = (2, 3)  # how table_xinfo marks columns that are computed, or were
+
+
+class Budget(NamedTuple):
+    """How long one file may keep SQLite busy, and with how many steps of its machine."""
+
+    seconds: float = 10.0
+    steps: int = 2_000_000_000
+
+
+class Spent(Damaged):
+    """A file kept SQLite busy until the budget was used up."""
+
+
+class Guard:
+    """Watches what a connection to somebody else's file does."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        budget: Budget = Budget(),  # noqa: B008  (a constant)
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Set the limits; nothing of the file has been looked at before."""
+        self._connection = connection
+        self._path = path
+        self._budget = budget
+        self._clock = clock
+        self._seconds = budget.seconds
+        self._steps = min(budget.steps, _SCHEMA_STEPS)
+        self._began = clock()
+        self._until = self._began + budget.seconds
+        self._stopped: BaseException | None = None
+        self._tables: dict[str, str] = {}
+        self.names: set[str] = set()  # of all tables and views; only ordinary tables can be read
+        self._refused = ""
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+        for limit, value in _LIMITS.items():
+            connection.setlimit(limit, min(value, connection.getlimit(limit)))
+        connection.set_progress_handler(self._look, _STEPS)
+
+    # ------------------------------------------------------------------ time and steps
+
+    def _look(self) -> bool:
+        """Tell SQLite to stop; Python would drop what a signal raises in here."""
+        try:
+            self._steps -= _STEPS
+            return self._steps < 0 or self._clock() > self._until
+        except BaseException as error:  # noqa: BLE001  (raised again by `trouble`)
+            self._stopped = error
+            return True
+
+    def __enter__(self) -> None:
+        """Count the time in which SQLite works; what is done with its rows is not the file's."""
+        self._began = began = self._clock()
+        self._until = began + self._seconds
+
+    def __exit__(self, *_: object) -> None:
+        """Take the time that was used off the budget."""
+        self._seconds -= self._clock() - self._began
+
+    def allow(self, seconds: float) -> None:
+        """Count all time from now on."""
+        self._seconds, self._until = seconds, self._clock() + seconds
+
+    def trouble(self, error: sqlite3.Error, sql: str = "") -> ThreadkeepError:
+        """Turn an error of SQLite into one of ours; an interrupt of this program goes on as one."""
+        code = getattr(error, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            stopped, self._stopped = self._stopped, None
+            if stopped is not None:
+                raise stopped
+            if self._steps >= 0 and self._clock() <= self._until:
+                raise KeyboardInterrupt  # dropped before it could be noted
+            return self._spent()
+        if self._refused and code in (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_ERROR):
+            return _program(self._named_in(sql) or self._refused, self._path)
+        if code == sqlite3.SQLITE_TOOBIG:
+            size = LARGEST_VALUE // 1024**2
+            msg = f"{self._path} has a value of more than {size} MiB, which was not read"
+            return TooLarge(msg, hint="its program may be able to remove it")
+        return translate(error, self._path)
+
+    def _named_in(self, sql: str) -> str:
+        """Say what a query named that is no table: SQLite may fail inside of it before it asks."""
+        words = set(re.findall(r"\w+", sql.lower()))
+        odd = ((name, self._tables[name]) for name in sorted(words & self._tables.keys()))
+        return next((f"{name!r} is {wrong}" for name, wrong in odd if wrong), "")
+
+    def _spent(self) -> Spent:
+        if not self._tables:
+            msg = f"{self._path} has too large a schema, and was not read"
+            return Spent(msg, hint="look at its tables: somebody may have changed it")
+        msg = f"{self._path} kept a query running without an end, and was left"
+        return Spent(msg, hint="look at its schema, and check it with its own program")
+
+    # ------------------------------------------------------------------ tables only
+
+    def learn(self) -> None:
+        """Learn what the names in the file stand for, inside the transaction that reads it.
+
+        Only now may anything be read: SQLite asks before each statement, and again whenever
+        the schema has changed under one.
+        """
+        sql = "SELECT name, type, rootpage, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+        tables = dict.fromkeys(_MASTER, "")
+        for name, *told in self._connection.execute(sql):
+            self.names.add(str(name))
+            tables[str(name).lower()] = self._kind(str(name), *told)
+        self._tables = tables
+        self._steps = self._budget.steps
+        self._connection.set_authorizer(self._permit)
+
+    def _kind(self, name: str, kind: str, root: object, sql: object) -> str:
+        """Say what is wrong with an entry of the schema; nothing if it is an ordinary table."""
+        if kind == "view":
+            return "a view"
+        if not isinstance(root, int) or root <= 0 or not str(sql).startswith(_TABLE):
+            return "a virtual table"
+        if _COMPUTED.search(str(sql)):
+            quoted = name.replace('"', '""')
+            asked = self._connection.execute(f'PRAGMA table_xinfo("{quoted}")')
+            if any(row[-1] in _GENERATED for row in asked):
+                return "a table with generated columns"
+        return ""
+
+    def _permit(
+        self, action: int, first: str | None, _column: object, _db: object, by: str | None
+    ) -> int:
+        if by is not None:  # read for the sake of a view, whatever the schema calls it
+            return self._refuse(f"{by!r}", "a view")
+        if action == sqlite3.SQLITE_READ:
+            name = str(first)
+            wrong = self._tables.get(name.lower(), "unknown")
+            return self._refuse(f"{name!r}", wrong) if wrong else sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_PRAGMA:
+            known = str(first).lower() in _PRAGMAS
+            return sqlite3.SQLITE_OK if known else self._refuse(f"PRAGMA {first}", "not needed")
+        if action in _ALLOWED:
+            return sqlite3.SQLITE_OK
+        return self._refuse("a query", "a program")
+
+    def _refuse(self, name: str, wrong: str) -> int:
+        self._refused = f"{name[:80]} is {wrong}"
+        return sqlite3.SQLITE_DENY
+
+    def need_table(self, name: str) -> None:
+        """Raise if a name stands for anything but an ordinary table; it may be missing."""
+        wrong = self._tables.get(name.lower(), "")
+        if wrong:
+            raise _program(f"{name!r} is {wrong}", self._path)
+
+
+def _program(what: str, path: Path) -> Damaged:
+    msg = f"{what} in {path}, and was not read"
+    return Damaged(msg, hint="only ordinary tables are read; look at its schema")
