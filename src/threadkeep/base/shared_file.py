@@ -20,6 +20,7 @@ from pathlib import Path
 
 from threadkeep.base import forks, pragmas
 from threadkeep.base.connect import connect_uri, journal_mode, run_patiently
+from threadkeep.base.guard import Budget, Guard
 from threadkeep.base.trouble import is_busy, translate, translate_os
 from threadkeep.base.tx import Tx, refuse_inherited, roll_back
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ThreadkeepError
@@ -29,7 +30,6 @@ DEFAULT_BUDGET = 30.0
 _PATIENCE = 0.5
 _PAUSE = 0.01
 _EXTRA = 3  # how SQLite reads it back
-_STEPS = 50_000  # between two looks at the clock, about a millisecond
 _SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 CONNECTION = (
@@ -61,6 +61,7 @@ class SharedFile:
 
     _connection: sqlite3.Connection | None
     _tx: Tx | None
+    _watch: Guard
     _thread: int
 
     def __init__(
@@ -137,7 +138,7 @@ class SharedFile:
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Look at what is there before anything is done to it, then wait for our turn to write."""
-        _refuse_views(connection, "main", self.path)
+        self._watch.refuse_programs("main", self.path)
         if journal_mode(connection) != "delete":
             raise self._has_log()
         # Alone, a connection keeps its locks while it waits, and its journal after a commit; so not
@@ -148,12 +149,8 @@ class SharedFile:
         connection.execute("PRAGMA busy_timeout = 0")
         run_patiently(connection, "BEGIN IMMEDIATE", self.budget)
         connection.execute(f"PRAGMA busy_timeout = {int(self.budget * 1000)}")
-        self._limit(connection)  # the wait for the lock was not the file's doing
-
-    def _limit(self, connection: sqlite3.Connection) -> None:
-        """Allow the budget from now on: a query of the other side's making might never end."""
-        deadline = time.monotonic() + self.budget
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+        self._watch.allow(self.budget)  # the wait for the lock was not the file's doing
+        self._watch.refuse_programs("main", self.path)  # the schema may have changed meanwhile
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -165,9 +162,8 @@ class SharedFile:
     def trouble(self, error: sqlite3.Error) -> ThreadkeepError:
         """Turn an error of SQLite into one of ours."""
         code = getattr(error, "sqlite_errorcode", None)
-        if code == sqlite3.SQLITE_INTERRUPT:
-            msg = f"{self.path} kept a query running for {self.budget:g} s"
-            return Damaged(msg, hint="look at its schema: somebody may have changed it")
+        if code in (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG):
+            return self._watch.trouble(error)
         if code == sqlite3.SQLITE_IOERR_LOCK:  # see READER: alone, it cannot open such a log
             return self._has_log()
         return self._locked("another program") if is_busy(error) else translate(error, self.path)
@@ -208,7 +204,7 @@ class SharedFile:
             connection.execute("PRAGMA query_only = ON")
             connection.execute("BEGIN")
             for name, path in {"main": self.path, **beside}.items():
-                _refuse_views(connection, name, path)
+                self._watch.refuse_programs(name, path)
         except BaseException:
             connection.close()
             raise
@@ -244,7 +240,7 @@ class SharedFile:
         try:
             # First of all: a later statement that meets a lock must find the patience set.
             connection.execute(f"PRAGMA busy_timeout = {int(self.budget * 1000)}")
-            self._limit(connection)
+            self._watch = Guard(connection, path, Budget(self.budget))
             pragmas.apply(connection, CONNECTION, settings)
             # One cell that is no text must not make all rows behind it unreadable.
             connection.text_factory = _decoded
@@ -332,16 +328,6 @@ def _refuse_planted_journal(journal: str) -> None:
 def _planted(journal: str) -> Damaged:
     msg = f"{journal} was not left by a commit of ours, and was not touched"
     return Damaged(msg, hint="the other side may have put it there; look at it, then remove it")
-
-
-def _refuse_views(connection: sqlite3.Connection, name: str, path: Path) -> None:
-    """Refuse a file with views, which are programs: to read one is to run it."""
-    # Virtual tables have no page of their own; neither side makes any.
-    sql = "SELECT name FROM {}.sqlite_master WHERE type = 'view' OR type = 'table' AND rootpage = 0"
-    odd = connection.execute(sql.format(name)).fetchone()
-    if odd is not None:
-        msg = f"{str(odd[0])[:80]!r} in {path} is no table, and was not read"
-        raise Damaged(msg, hint="the other side may have put it there; look at the file")
 
 
 def _is_unfinished(error: sqlite3.Error) -> bool:

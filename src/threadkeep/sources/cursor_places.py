@@ -86,7 +86,10 @@ def composers_with_messages(database: ForeignDatabase) -> Iterator[str]:
         composer, apart, _ = str(row[0]).removeprefix("bubbleId:").partition(":")
         if apart:
             yield composer
-        after = f"bubbleId:{composer};"
+        following = f"bubbleId:{composer};"
+        if following <= after:
+            return  # a key that is no text: what was read of it does not lead beyond it
+        after = following
 
 
 def encode(path: str) -> str:

@@ -1,0 +1,270 @@
+"""A database of another program, made to do harm: it is set aside, all other logs come in."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.hostile_databases import READERS, REFUSED, make_hostile
+from tests.support.toy_sources import ToyDocuments
+from tests.support.user_homes import open_history
+from tests.support.worlds import World
+from threadkeep.base.foreign import open_foreign
+from threadkeep.base.guard import Budget
+from threadkeep.base.sqlite import Database
+from threadkeep.errors import Damaged
+from threadkeep.knowledge.health import health_name
+from threadkeep.sources.records import Item, Log
+
+GOOD = "5e550000-0000-4000-8000-00000000000f"
+MOST_BYTES = 300 * 1024 * 1024
+
+
+def good_log(user: Path) -> None:
+    path = user / ".claude" / "projects" / "-u-app" / f"{GOOD}.jsonl"
+    path.parent.mkdir(parents=True)
+    said = {"role": "user", "content": "a harmless sentence"}
+    about = {"type": "user", "uuid": "u1", "timestamp": "2026-05-01T10:00:00.000Z"}
+    path.write_text(json.dumps({**about, "message": said}) + "\n")
+
+
+def good_database(user: Path) -> None:
+    """Another database of the same kind of reader, that nobody touched."""
+    path = user / ".local" / "share" / "opencode" / "opencode-dev.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE session (id, title)")
+        connection.execute("CREATE TABLE message (id, session_id, data)")
+        connection.execute("CREATE TABLE part (id, message_id, session_id, data)")
+        connection.execute("INSERT INTO session VALUES ('good', 'a title')")
+        data = json.dumps({"role": "user", "time": {"created": 1}})
+        connection.execute("INSERT INTO message VALUES ('m', 'good', ?)", (data,))
+        part = json.dumps({"type": "text", "text": "a harmless row"})
+        connection.execute("INSERT INTO part VALUES ('p', 'm', 'good', ?)", (part,))
+
+
+@pytest.mark.parametrize("attack", REFUSED)
+def test_it_is_told_and_all_others_come_in(tmp_path: Path, attack: str) -> None:
+    user = tmp_path / "user"
+    good_log(user)
+    good_database(user)
+    paths = {name: make_hostile(user, reader, attack) for name, reader in READERS.items()}
+    with open_history(tmp_path / "home", user) as history:
+        report = history.capture()
+        assert {hit.session.session_id for hit in history.search("harmless")} == {GOOD, "good"}
+    with closing(sqlite3.connect(tmp_path / "home" / "knowledge.db")) as store:
+        noted = dict(store.execute("SELECT path, error FROM tk_logs WHERE item = ''"))
+        asked = "SELECT source FROM source_health WHERE consecutive_failures > 0"
+        failing = {source for (source,) in store.execute(asked)}
+    for name, reader in READERS.items():
+        path, why = str(paths[name]), REFUSED[attack][1]
+        told = report.of(reader.harness).errors
+        assert any(path in where and why in said for where, said in told.items()), (name, told)
+        assert why in (noted[path] or ""), name
+        assert health_name(reader.harness) in failing
+
+
+_CHILD = """
+import resource, sys
+from pathlib import Path
+from tests.support.user_homes import open_history
+
+for user in map(Path, sys.argv[1:]):
+    with open_history(user / "home", user) as history:
+        assert history.capture().of("claude-code").lines == 1
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def test_no_bomb_takes_much_memory(tmp_path: Path) -> None:
+    homes = []
+    for attack in ("bomb-view", "generated-extra", "large-value"):
+        homes.append(tmp_path / attack)
+        good_log(homes[-1])
+        for reader in READERS.values():
+            make_hostile(homes[-1], reader, attack)
+    command = [sys.executable, "-c", _CHILD, *map(str, homes)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < MOST_BYTES, done.stdout
+
+
+# ---------------------------------------------------------------------- odd, but no harm
+
+
+def plain(path: Path, *statements: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path
+
+
+def ids(path: Path) -> list[str]:
+    with open_foreign(path) as database:
+        return [row[0] for row in database.rows("SELECT id FROM session ORDER BY id")]
+
+
+def test_what_is_never_read_does_no_harm(tmp_path: Path) -> None:
+    path = plain(
+        tmp_path / "a.db",
+        "CREATE TABLE session (id TEXT PRIMARY KEY, data TEXT, CHECK (length(data) < 9)) WITHOUT ROWID",
+        "CREATE INDEX i ON session (hex(data), id) WHERE length(data) > 1",
+        "CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT * FROM n",
+        "CREATE VIRTUAL TABLE words USING fts5(data)",
+        "CREATE TRIGGER t AFTER INSERT ON session BEGIN INSERT INTO words VALUES (new.data); END",
+        "INSERT INTO session VALUES ('a', 'xx'), ('b', 'y')",
+    )
+    assert ids(path) == ["a", "b"]
+    with open_foreign(path) as database:
+        assert database.count("session") == 2
+        assert database.columns("session") == ["id", "data"]
+        with pytest.raises(Damaged, match="'v' in .* is no table but a view"):
+            list(database.rows("SELECT * FROM v"))
+        with pytest.raises(Damaged, match="'words' in .* is no table but a virtual one"):
+            list(database.rows("SELECT * FROM words"))
+        with pytest.raises(Damaged, match="was not read"):
+            list(database.rows("SELECT * FROM session ORDER BY (SELECT max(i) FROM v)"))
+
+
+def test_a_log_without_its_index_is_read(tmp_path: Path) -> None:
+    path = plain(tmp_path / "a.db", "PRAGMA journal_mode = WAL", "CREATE TABLE session (id)")
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("INSERT INTO session VALUES ('in the log')")
+        copy = tmp_path / "b" / "b.db"
+        copy.parent.mkdir()
+        for suffix in ("", "-wal"):
+            Path(f"{copy}{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
+    assert ids(copy) == ["in the log"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    path = plain(
+        tmp_path / "a.db", "CREATE TABLE session (id)", "INSERT INTO session VALUES ('a'), ('b')"
+    )
+    other = plain(tmp_path / "b.db", "CREATE VIEW session AS SELECT 'other' AS id")
+    with open_foreign(path) as database:
+        found = database.rows("SELECT id FROM session ORDER BY id")
+        assert next(found) == ("a",)
+        other.replace(path)
+        assert list(found) == [("b",)]
+    with pytest.raises(Damaged, match="view"):
+        ids(path)
+
+
+def test_a_schema_that_turns_hostile_under_a_reader_is_refused(tmp_path: Path) -> None:
+    """One snapshot is read; whoever opens the file anew is told."""
+    path = plain(
+        tmp_path / "a.db",
+        "PRAGMA journal_mode = WAL",
+        "CREATE TABLE session (id)",
+        "INSERT INTO session VALUES ('a')",
+    )
+    with open_foreign(path) as database:
+        plain(path, "DROP TABLE session", "CREATE VIEW session AS SELECT 'other' AS id")
+        assert list(database.rows("SELECT id FROM session")) == [("a",)]
+    with pytest.raises(Damaged, match="view"):
+        ids(path)
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal"])
+def test_a_pipe_beside_a_database_is_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    path = plain(tmp_path / "a.db", "CREATE TABLE session (id)")
+    os.mkfifo(f"{path}{suffix}")
+    with pytest.raises(Damaged, match=f"{suffix} is a link or no regular file"):
+        ids(path)
+
+
+# ---------------------------------------------------------------------- pages without an end
+
+
+def endless_pages(path: Path) -> Path:
+    """Make a table whose inner pages all lead to the same page below: 70 to the 15th rows."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute("CREATE TABLE session (id)")
+        connection.execute("INSERT INTO session VALUES ('x')")
+        connection.execute("CREATE TABLE room (a)")
+        connection.execute("INSERT INTO room VALUES (zeroblob(512 * 20))")
+    data = bytearray(path.read_bytes())
+    leaf = bytes(data[512:1024])
+    first, last = 4, 18
+    for page in (2, *range(first, last)):
+        below = first if page == 2 else page + 1
+        cells = b"".join(below.to_bytes(4, "big") + b"\x01" for _ in range(70))
+        start = 512 - len(cells)
+        places = b"".join((start + 5 * n).to_bytes(2, "big") for n in range(70))
+        head = b"\x05\0\0" + (70).to_bytes(2, "big") + start.to_bytes(2, "big") + b"\0"
+        whole = head + below.to_bytes(4, "big") + places
+        data[512 * (page - 1) : 512 * page] = whole + b"\0" * (start - len(whole)) + cells
+    data[512 * (last - 1) : 512 * last] = leaf
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    "ask", ["SELECT id FROM session", "SELECT count(*), max(id) FROM session", "count"]
+)
+def test_pages_that_lead_in_circles_come_to_an_end(tmp_path: Path, ask: str) -> None:
+    path = endless_pages(tmp_path / "a.db")
+    with (
+        pytest.raises(Damaged, match="kept a query running for 200,000 steps"),
+        open_foreign(path, Budget(60.0, 200_000)) as database,
+    ):
+        if ask == "count":
+            database.count("session")
+        for _ in database.rows(ask):
+            pass
+    with pytest.raises(Damaged, match="left alone"):  # not again and again
+        ids(path)
+
+
+# ---------------------------------------------------------------------- the lock
+
+
+class Looking(ToyDocuments):
+    """Documents during whose reading another thread writes to the store."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__()
+        self.database = database
+        self.wrote: list[str] = []
+
+    def items(self, log: Log) -> Iterator[Item]:  # type: ignore[override]
+        for item in super().items(log):
+            self._write("items")
+            yield item
+
+    def records(self, log: Log, item: str) -> Iterator[tuple[str, bytes]]:
+        for record in super().records(log, item):
+            self._write("records")
+            yield record
+
+    def _write(self, where: str) -> None:
+        def write() -> None:
+            with Database(self.database, {}) as store, store.write(budget=0.0) as tx:
+                tx.execute("CREATE TABLE IF NOT EXISTS other (a)")
+                self.wrote.append(where)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+
+
+def test_others_can_write_while_a_document_is_read(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    looking = Looking(world.database)
+    world.sources = {"toy-docs": looking}
+    for name in ("a", "b"):
+        said = {"id": "e", "kind": "prompt", "text": name, "at": 1}
+        document = json.dumps({f"{name}1": {"k": said}, f"{name}2": {"k": said}}).encode()
+        world.write(document, to=world.home / "docs" / f"{name}.json")
+    assert world.capture().of("aider").entries == 4
+    assert looking.wrote.count("items") == 4
+    assert looking.wrote.count("records") >= 4
