@@ -199,7 +199,7 @@ def test_a_clean_block_is_the_same_object() -> None:
 def test_findings_are_counted_in_letters() -> None:
     text = f"é🙂 api_key={V} é"
     (found,) = REDACTOR.scan(text)
-    assert (found.rule, text[found.start : found.end]) == ("assigned-secret", V)
+    assert (found.rule, text[found.start : found.end]) == ("secret-assignment", V)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ A redactor finds over a hundred kinds of secrets in plain text and in raw lines 
 `[REDACTED]` in place of the value alone.
 """
 
-from threadkeep.redact.engine import Finding, Redactor
+from threadkeep.redact.engine import Finding, Masked, Note, Redactor
 from threadkeep.redact.markers import PRIVATE
 from threadkeep.redact.rules import MASK, Loaded, Refused, Rule, load_rules
 
-__all__ = ["MASK", "PRIVATE", "Finding", "Loaded", "Redactor", "Refused", "Rule", "load_rules"]
+__all__ = ["MASK", "PRIVATE", "Finding", "Loaded", "Masked", "Note", "Redactor", "Refused", "Rule", "load_rules"]

@@ -19,23 +19,19 @@ from threadkeep.redact.rules import Rule
 _PIECE: Final = 1 << 16
 
 Test = Callable[[bytes, int], re.Match[bytes] | None]
-
-
-class Hit(NamedTuple):
-    """A place where a keyword stands, and a rule that wants to look there."""
-
-    start: int
-    end: int
-    rule: Rule
+# Where a keyword begins, where it ends (negative: of two at one place the longer comes first),
+# and the number of the rules that want to look there. A tuple, because there may be a million.
+Hit = tuple[int, int, int]
 
 
 class Plan(NamedTuple):
     """How to find every keyword of some rules."""
 
     automaton: BytesAhoCorasick
-    looks: Sequence[Sequence[tuple[Test, Sequence[Rule]]]]  # for each word: what must follow it
+    looks: Sequence[Sequence[tuple[Test, int]]]  # for each word: what must follow it, for whom
     longest: int
-    letters: Sequence[tuple[re.Pattern[bytes], Sequence[Rule]]]  # keywords of one letter
+    letters: Sequence[tuple[re.Pattern[bytes], int]]  # keywords of one letter
+    rules: Sequence[Sequence[Rule]]  # those that look at the same places
 
 
 def make_plan(rules: Sequence[Rule]) -> Plan:
@@ -45,11 +41,21 @@ def make_plan(rules: Sequence[Rule]) -> Plan:
         for keyword in {keyword.lower() for keyword in rule.keywords}:
             wanted[keyword][rule.after].append(rule)
     words = [keyword for keyword in wanted if len(keyword) > 1]
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    together: list[Sequence[Rule]] = []
+    for keyword, looks in wanted.items():
+        for after, by in looks.items():
+            numbers[keyword, after] = len(together)
+            together.append(by)
     return Plan(
         BytesAhoCorasick(words, implementation=Implementation.DFA),
-        [[(re.compile(after).match, by) for after, by in wanted[word].items()] for word in words],
+        [
+            [(re.compile(after).match, numbers[word, after]) for after in wanted[word]]
+            for word in words
+        ],
         max(map(len, wanted), default=0),
-        list(_letters(wanted)),
+        list(_letters(wanted, numbers)),
+        together,
     )
 
 
@@ -57,23 +63,26 @@ def hits(plan: Plan, data: bytes) -> list[Hit]:
     """Give the places where a rule has to look, in their order, the longest keyword first."""
     lowered = data.lower()
     found: list[Hit] = []
-    for regex, rules in plan.letters:
-        for match in regex.finditer(lowered):
-            found.extend([Hit(*match.span(), rule) for rule in rules])
+    for regex, number in plan.letters:
+        found.extend([(m.start(), -m.end(), number) for m in regex.finditer(lowered)])
     view = memoryview(lowered)
+    looks = plan.looks
     for first in range(0, len(view), _PIECE):
         piece = view[first : first + _PIECE + plan.longest - 1]
         for word, start, end in plan.automaton.find_matches_as_indexes(piece, overlapping=True):
-            for fits, rules in plan.looks[word]:
+            for fits, number in looks[word]:
                 if fits(lowered, first + end) and start < _PIECE:
-                    found.extend([Hit(first + start, first + end, rule) for rule in rules])
-    return sorted(found, key=lambda hit: (hit.start, -hit.end))
+                    found.append((first + start, -first - end, number))
+    found.sort()
+    return found
 
 
 def _letters(
     wanted: Mapping[bytes, Mapping[bytes, Sequence[Rule]]],
-) -> Iterator[tuple[re.Pattern[bytes], Sequence[Rule]]]:
+    numbers: Mapping[tuple[bytes, bytes], int],
+) -> Iterator[tuple[re.Pattern[bytes], int]]:
     for keyword, looks in wanted.items():
         if len(keyword) == 1:
-            for after, rules in looks.items():
-                yield re.compile(re.escape(keyword) + b"(?=" + after + b")"), rules
+            for after in looks:
+                regex = re.compile(re.escape(keyword) + b"(?=" + after + b")")
+                yield regex, numbers[keyword, after]

@@ -5,19 +5,22 @@ Everything is done on UTF-8 bytes: lowering is a table look-up there and places 
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
 from threadkeep.redact.anchors import Hit, Plan, hits, make_plan
-from threadkeep.redact.judges import JUDGES
-from threadkeep.redact.looks import entropy
+from threadkeep.redact.blocks import Text, edges, lines_of, texts_at
+from threadkeep.redact.evidence import why
 from threadkeep.redact.markers import ENDINGS, PRIVATE, private_spans
 from threadkeep.redact.rules import MASK, Rule, own_rules
+from threadkeep.redact.search import Found, Search
 from threadkeep.redact.spans import (
+    Mark,
     Span,
     inside,
-    is_json,
     joined,
+    line_by_line,
+    moved,
     replaced,
     string_values,
     whole_letters,
@@ -25,32 +28,49 @@ from threadkeep.redact.spans import (
 
 T = TypeVar("T", str, bytes)
 
+PRIVATE_RULE: Final = "private"  # the name of what was marked as private; no rule finds it
 _MASK: Final = MASK.encode()
-_MARKER: Final = Rule(id="private", regex=re.compile(b""), keywords=ENDINGS)
+# Its places are looked at by `markers.py`; as a rule it finds nothing.
+_MARKER: Final = Rule(id=PRIVATE_RULE, regex=re.compile(b"(?!)"), keywords=ENDINGS, back=0)
 _ROUNDS: Final = 8  # masks can bring two pieces of text together once or twice, not for ever
-_WIDE: Final = 256  # a longer value that is no secret is not looked at again from its middle
 _TEMPLATE: Final = re.compile(r"\$(?:\$|(\d+)|\{(\w+)\}|([A-Za-z_]\w*))")
-# A word ends before an escaped line break, a colour code of a terminal and a percent code.
-_EDGE: Final = re.compile(rb"(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=[0-9\[]m)|(?<=%[0-9A-Fa-f]{2})")
 
 
 class Finding(NamedTuple):
-    """A secret in a text: the rule that found it, and where it begins and ends."""
+    """A secret in a text: the rule that found it, where it begins and ends, what speaks for it."""
 
     rule: str
     start: int
     end: int
+    why: str = ""
+
+
+class Note(NamedTuple):
+    """A mask in a block: its rule, its line, and where in the masked line it begins."""
+
+    rule: str
+    line: int
+    place: int
+
+
+class Masked(NamedTuple):
+    """A block without its secrets, and where they were; without any, the same object."""
+
+    data: bytes
+    notes: Sequence[Note] = ()
 
 
 class Redactor:
     """Masks secrets and private parts. It keeps no state, so threads can share it."""
 
-    __slots__ = ("_everywhere", "_plan", "_rules")
+    __slots__ = ("_everywhere", "_marking", "_plan", "_rules")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._plan: Plan = make_plan([*rules, _MARKER])
         self._everywhere = [rule for rule in rules if not rule.keywords]
+        together = enumerate(self._plan.rules)
+        self._marking = frozenset(number for number, some in together if _MARKER in some)
 
     @classmethod
     def default(cls, extra_rules: Sequence[Rule] = ()) -> Self:
@@ -60,33 +80,60 @@ class Redactor:
     def __reduce__(self) -> tuple[type[Self], tuple[Sequence[Rule]]]:
         return type(self), (self._rules,)  # another process plans anew
 
+    def without(self, names: Collection[str]) -> Self:
+        """Give a redactor that lacks the rules of these names; without names, this one."""
+        kept = [rule for rule in self._rules if rule.id not in names]
+        return self if len(kept) == len(self._rules) else type(self)(kept)
+
     def text(self, text: str) -> str:
         """Mask the secrets of a text; this is the hook that the stores take."""
         data = text.encode("utf-8", "surrogatepass")
-        masked = self._masked(data, as_json=False)
+        masked, _ = self._masked(data, as_json=False)
         return text if masked is data else masked.decode("utf-8", "surrogatepass")
 
     def json_line(self, line: str) -> str:
         """Mask the texts of a raw JSON line; its members and their names stay as they are."""
-        data = line.encode("utf-8", "surrogatepass")
-        masked = self._line(data)
-        return line if masked is data else masked.decode("utf-8", "surrogatepass")
+        return self.block(line)
 
     def block(self, lines: T) -> T:
-        """Mask a block of whole JSON lines; one without secrets comes back as the same object."""
+        """Mask a block of whole lines; one without secrets comes back as the same object."""
         if isinstance(lines, bytes):
-            return self._block(lines)
+            return self.piece(lines).data
         data = lines.encode("utf-8", "surrogatepass")
-        masked = self._block(data)
+        masked = self.piece(data).data
         return lines if masked is data else masked.decode("utf-8", "surrogatepass")
+
+    def piece(self, data: bytes, before: bytes = b"", after: bytes = b"") -> Masked:
+        """Mask a piece of a log, and say where; the number of its lines stays the same.
+
+        `before` and `after` are the raw bytes beside it, if a secret may go on there: a key over
+        many lines, a line that was too long to be read at once. They are looked at, not given.
+        """
+        found = self._hits(data)
+        spans = self._spans(data, found)
+        for window, shift in edges(before, data, after):
+            crossing = self._spans(window, self._hits(window))
+            spans += [one for span in crossing if (one := span.within(shift, len(data)))]
+        places = [span.start for span in spans]
+        places += [start for start, _, number in found if number in self._marking]
+        if not places:
+            return Masked(data)
+        return self._masked_texts(data, texts_at(data, sorted(places)), joined(spans))
 
     def scan(self, text: str) -> list[Finding]:
         """Find the secrets of a text, by place, without masking them."""
         data = text.encode("utf-8", "surrogatepass")
-        spans = self._spans(data, self._hits(data))
+        reasons: dict[str, tuple[Found, ...]] = {}
+        for found in self._search(data, self._hits(data)):
+            reasons[found.rule.id] = (*reasons.get(found.rule.id, ()), found)
         return [
-            Finding(span.rule, _letters(data, span.start), _letters(data, span.end))
-            for span in spans
+            Finding(
+                span.rule,
+                _letters(data, span.start),
+                _letters(data, span.end),
+                next(why(one) for one in reasons[span.rule] if span.covers(one.match, one.group)),
+            )
+            for span in self._spans(data, self._hits(data))
         ]
 
     def may_contain(self, text: str) -> bool:
@@ -97,55 +144,76 @@ class Redactor:
     def _hits(self, data: bytes) -> list[Hit]:
         return hits(self._plan, data)
 
-    def _block(self, data: bytes) -> bytes:
-        """Find all places in one go, then work on the lines that hold one."""
-        found = self._hits(data)
-        places = [span.start for span in self._spans(data, found)]
-        places += [hit.start for hit in found if hit.rule is _MARKER]
-        if not places:
-            return data
+    def _masked_texts(self, data: bytes, texts: Iterable[Text], spans: Sequence[Span]) -> Masked:
+        """Mask the texts that have something to hide; the rest of the block stays."""
         pieces: list[bytes] = []
-        done = 0
-        for place in sorted(places):
-            if place >= done:
-                start = data.rfind(b"\n", done, place) + 1 or done
-                end = data.find(b"\n", place) + 1 or len(data)
-                pieces += (data[done:start], self._line(data[start:end]))
-                done = end
-        masked = b"".join([*pieces, data[done:]])
-        return data if masked == data else masked
+        notes: list[Note] = []
+        done = at = 0
+        line = 0
+        for text in texts:
+            while at < len(spans) and spans[at].end <= text.start:
+                at += 1
+            own = list(_inside(spans, at, text))
+            whole = data[text.start : text.end]
+            masked, marks = self._masked(whole, as_json=text.as_json, first=own, lines=True)
+            line += data.count(b"\n", done, text.start)
+            notes += [Note(rule, line + row, place) for rule, row, place in lines_of(masked, marks)]
+            line += whole.count(b"\n")
+            pieces += (data[done : text.start], masked)
+            done = text.end
+        result = b"".join([*pieces, data[done:]])
+        return Masked(data) if result == data else Masked(result, notes)
 
-    def _line(self, line: bytes) -> bytes:
-        looked_at = bool(self._everywhere) or bool(self._hits(line))
-        return self._masked(line, as_json=is_json(line)) if looked_at else line
+    def _masked(
+        self,
+        data: bytes,
+        *,
+        as_json: bool,
+        first: Sequence[Span] | None = None,
+        lines: bool = False,
+    ) -> tuple[bytes, Sequence[Mark]]:
+        """Mask until nothing is found any more, so that a second run changes nothing.
 
-    def _masked(self, data: bytes, *, as_json: bool) -> bytes:
-        """Mask until nothing is found any more, so that a second run changes nothing."""
+        `first` is what is known to be there; `lines`: no mask may go over the end of a line.
+        """
+        marks: Sequence[Mark] = ()
+        again = False
         for turn in range(_ROUNDS):
-            found = self._hits(data)
-            spans = self._spans(data, found, again=turn > 0, as_json=as_json)
-            marked = any(hit.rule is _MARKER for hit in found)
+            if turn == 0 and first:
+                spans, marked = list(first), False
+            else:
+                found = self._hits(data)
+                spans = self._spans(data, found, again=again, as_json=as_json)
+                again = True
+                marked = any(number in self._marking for _, _, number in found)
             if as_json:
                 spans = inside(data, spans, string_values(data)) if spans else spans
                 texts = list(string_values(data)) if marked else []
             else:
                 texts = [(0, len(data))] if marked else []
-            private = [pair for text in texts for pair in private_spans(data, *text)]
-            spans = joined(
-                [*(Span(*pair, "private", PRIVATE.encode()) for pair in private), *spans]
-            )
+            pairs = [p for one in texts for p in private_spans(data, *one, lines=lines)]
+            private = [Span(*pair, PRIVATE_RULE, PRIVATE.encode()) for pair in pairs]
+            spans = joined([*private, *spans]) if private else spans
+            if lines:
+                spans = line_by_line(data, spans)
             if not spans:
                 break
-            data = replaced(data, spans)
-        return data
+            data, marks = replaced(data, spans), moved(marks, spans)
+        return data, marks
+
+    def _search(self, data: bytes, found: Sequence[Hit]) -> Iterable[Found]:
+        if not found and not self._everywhere:
+            return ()
+        return Search(data).run(self._plan, found, self._everywhere)
 
     def _spans(
         self, data: bytes, found: Sequence[Hit], *, again: bool = False, as_json: bool = False
     ) -> list[Span]:
         spans = []
-        for match, rule in self._matches(data, found):
+        for one in self._search(data, found):
+            match, rule = one.match, one.rule
             if rule.replacement is None:
-                span = Span(*match.span(_group(match, rule)), rule.id, _MASK)
+                span = Span(*match.span(one.group), rule.id, _MASK)
             elif again:
                 continue
             else:
@@ -156,64 +224,14 @@ class Redactor:
                 spans.append(whole_letters(data, span))
         return joined(spans)
 
-    def _matches(self, data: bytes, found: Sequence[Hit]) -> Iterator[tuple[re.Match[bytes], Rule]]:
-        seen: dict[str, int] = {}  # how far each rule has looked
-        for hit in found:
-            if hit.rule is not _MARKER:
-                look = _look_around if hit.rule.back else _look_at
-                yield from ((match, hit.rule) for match in look(data, hit, seen))
-        for rule in self._everywhere:
-            yield from ((m, rule) for m in rule.regex.finditer(data) if _is_secret(rule, m))
 
-
-def _look_at(data: bytes, hit: Hit, seen: dict[str, int]) -> Iterator[re.Match[bytes]]:
-    """Match a rule right at its keyword."""
-    rule = hit.rule
-    if hit.start < seen.get(rule.id, 0) or (rule.edge and not _EDGE.match(data, hit.start)):
-        return
-    match = rule.regex.match(data, hit.start)
-    if match is None:
-        return
-    if _is_secret(rule, match):
-        seen[rule.id] = match.end()
-        yield match
-    elif match.end() - match.start() > _WIDE:
-        seen[rule.id] = match.end()
-
-
-def _look_around(data: bytes, hit: Hit, seen: dict[str, int]) -> Iterator[re.Match[bytes]]:
-    """Search for a rule near its keyword, once for keywords that stand close together."""
-    rule = hit.rule
-    if hit.end + rule.reach // 2 < seen.get(rule.id, 0):
-        return
-    start, end = max(0, hit.start - rule.back), hit.end + rule.reach
-    seen[rule.id] = end
-    for match in rule.regex.finditer(data, start, end):
-        if _is_secret(rule, match):
-            yield match
-
-
-def _group(match: re.Match[bytes], rule: Rule) -> int | str:
-    """Give the group that holds the secret."""
-    named = rule.regex.groupindex
-    if "quoted" in named:
-        return "bare" if match["quoted"] is None else "quoted"
-    if rule.group or not match.re.groups or "body" in named:
-        return rule.group
-    return next((n for n, text in enumerate(match.groups(), 1) if text), 0)
-
-
-def _is_secret(rule: Rule, match: re.Match[bytes]) -> bool:
-    value = match[_group(match, rule)] or b""
-    if rule.entropy and entropy(value) < rule.entropy:
-        return False
-    for allowed in rule.allowed:
-        target = match[0] if allowed.of_match else value
-        if any(regex.search(target) for regex in allowed.regexes):
-            return False
-        if any(word in value.lower() for word in allowed.stopwords):
-            return False
-    return rule.judge is None or JUDGES[rule.judge](match, value)
+def _inside(spans: Sequence[Span], at: int, text: Text) -> Iterator[Span]:
+    """Give the spans from one on that lie in a text, as the text sees them."""
+    while at < len(spans) and spans[at].start < text.end:
+        one = spans[at].within(text.start, len(text))
+        if one is not None and one.mask == _MASK:  # what a template says depends on the text
+            yield one
+        at += 1
 
 
 def _filled(template: str, match: re.Match[bytes], *, as_json: bool) -> bytes:

@@ -11,26 +11,36 @@ _PLACEHOLDER: Final = re.compile(
     rb"""(?ix) your | example | placeholder | change[-_]?(?:me|it|this) | redacted | dummy | sample
     | insert | replace[-_]?(?:me|with) | xxxx | \*\*\* | \.\.\. | \xe2\x80\xa6 | todo | fixme
     | ^(?:some|my|the|new|old|test|fake|mock|this|any)[-_ ] | [-_](?:here|goes|value)$
-    | ^(?:null|none|undefined|true|false|string|secret|token|password|required|optional)$
+    | ^(?:null|none|undefined|true|false|string|secret|token|password|required|optional)[=:]*$
     """
 )
 _REFERENCE: Final = re.compile(
     rb"""(?x) (?: \$ [A-Za-z_({] | [$%] [({A-Za-z_] .* [)}%] $ | <\w | \{ | %[sdv(] | @\w+\.
-    | ~?\.{0,2}/ | ~/ | [A-Za-z]:[\\/] | [a-z][a-z0-9+.-]*:// | file: | env[.:] | vars\.
+    | ~?\.{0,2}/ | ~[/\\] | [A-Za-z]:[\\/] | [a-z][a-z0-9+.-]*:// | file: | env[.:] | vars\.
     | secrets\. | process\. | os\. | sys\. | import\. | self\. | this\. | config\. | args\.
-    | req\. | ctx\. | !\w )
+    | req\. | ctx\. | !\w+$ )
     """
 )
 _CODE: Final = re.compile(
     rb"""(?x) [A-Za-z_\]]\( | \$[{(] | \{\{ | \{[\w.]*\} | <\w+> | :: | -> | => | && | \|\|
     | ==(?=.) | != | \?\. | \w\[ | ^[!&*@-]+[A-Za-z_]*$"""
 )
+# Letters and digits in their order, and words that say so: what people type to show a form.
+_FAKE: Final = re.compile(
+    rb"""(?ix) abc[-_]?123 | 123[-_]?abc | xyz[-_]?(?:789|123) | def456 | (?:^|[^0-9])1234(?:5|$|[^0-9])
+    | (?:^|[-_.])(?:test|fake|dummy|mock|demo|expired|invalid|valid|wrong|stale)(?:[-_.0-9]|$)
+    | ^(?:secret|token|api[-_]?key|key|auth)[-_]?[0-9]{0,4}$
+    """
+)
+_FULL_NAME: Final = re.compile(rb"[*&!]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+")
+_CAMEL: Final = re.compile(rb"_*[a-z]+[0-9]?(?:[A-Z][a-z]+[0-9]?|[A-Z]{2,4}(?=[A-Z]|$))+")
+_HUMPS: Final = re.compile(rb"(?:[A-Z]+[a-z]+){3}|[a-z][A-Z]+[a-z]+[A-Z]")
 _YOURS: Final = re.compile(rb"(?:^|[-_])your")
 _NAME: Final = re.compile(
     rb"[A-Za-z_$][A-Za-z_$]*[0-9]{0,2}(?:[.:/-][A-Za-z_$]+[0-9]{0,2})*[.:?!]*"
 )
 _WORD: Final = re.compile(rb"[0-9]*|(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
-_BETWEEN_WORDS: Final = re.compile(rb"[-_./:@+=]+")
+_BETWEEN_WORDS: Final = re.compile(rb"[-_./:@+=,]+")
 _SMALL_LETTERS: Final = re.compile(rb"[a-z]+")
 
 # Which letters follow which in words and names: 98 of 100 pairs of real transcripts are among
@@ -46,6 +56,7 @@ _USUAL_PAIRS: Final = frozenset(row[0] + letter for row in _FOLLOWERS.split() fo
 _FEW_LETTERS: Final = 3  # `aaaa`, `x-x-x` and `****` have no more different ones
 _SOME_LETTERS: Final = 6
 _BITS: Final = 3.0  # per letter; names of ten letters have less, random ones more
+_LETTERS_OF_A_WORD: Final = 4  # in the names of a program, on average at least
 _LONG: Final = 16
 _RUNS: Final = 3
 _ALONE: Final = 0.3  # random letters have half of their small ones alone, names hardly any
@@ -87,6 +98,21 @@ def is_reference(value: bytes) -> bool:
     return bool(_REFERENCE.match(value) or _CODE.search(value))
 
 
+def is_code(value: bytes) -> bool:
+    """Tell whether a bare value is the name of something else: `pt.env.Pwd`, `checkboxHtml`."""
+    if _CODE.search(value) or value.startswith((b"*", b"&", b"+", b"-", b"~")):
+        return True
+    if _CAMEL.fullmatch(value):
+        capitals = len(value) - len(value.translate(None, _CAPITALS))
+        return len(value) >= _LETTERS_OF_A_WORD * (capitals + 1)
+    return not has_wild_case(value) and _FULL_NAME.fullmatch(value) is not None
+
+
+def is_fake(value: bytes) -> bool:
+    """Tell whether a value only shows the form of a secret: `abc123`, `test-token`."""
+    return _FAKE.search(value) is not None
+
+
 def is_mixed(value: bytes) -> bool:
     """Tell whether letters stand beside digits or signs, as in a password."""
     if has_wild_case(value):
@@ -113,6 +139,11 @@ def is_gibberish(value: bytes) -> bool:
     text = letters.decode()
     unusual = sum(a + b not in _USUAL_PAIRS for a, b in pairwise(text))
     return unusual >= _UNUSUAL * (len(text) - 1)
+
+
+def is_uneven(value: bytes) -> bool:
+    """Tell letters whose capitals stand anywhere from names, where they begin words."""
+    return bool(_HUMPS.search(value)) and not is_code(value) and is_gibberish(value)
 
 
 def is_chosen(value: bytes) -> bool:
@@ -158,3 +189,11 @@ def _is_disordered(value: bytes) -> bool:
     if digits and (min(digits, capitals + small) > 1 or min(capitals, small) > 0):
         return True
     return has_wild_case(value)
+
+
+def kinds_of(value: bytes) -> str:
+    """Say which kinds of letters a value has."""
+    rest = value.translate(None, _DIGITS + _SMALL + _CAPITALS)
+    kinds = {"digits": _DIGITS, "small letters": _SMALL, "capitals": _CAPITALS}
+    found = [name for name, kind in kinds.items() if len(value.translate(None, kind)) < len(value)]
+    return " and ".join([*found, *(["signs"] if rest else [])]) or "nothing"

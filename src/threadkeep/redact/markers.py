@@ -11,11 +11,18 @@ _OPENING: Final = re.compile(rb"(?:<|\\u003c)private(?:>|\\u003e)", re.IGNORECAS
 _CLOSING: Final = re.compile(rb"(?:<|\\u003c)\\?/private(?:>|\\u003e)", re.IGNORECASE)
 
 
-def private_spans(data: bytes, start: int, end: int) -> list[tuple[int, int]]:
-    """Give where the private parts between two places begin and end."""
+def private_spans(
+    data: bytes, start: int, end: int, *, lines: bool = False
+) -> list[tuple[int, int]]:
+    """Give where the private parts between two places begin and end.
+
+    With `lines` these are the lines of a log: an open part ends with its line, for nobody wrote
+    all that follows into it.
+    """
     spans: list[tuple[int, int]] = []
     while (opening := _OPENING.search(data, start, end)) is not None:
         closing = _CLOSING.search(data, opening.end(), end)
-        start = end if closing is None else closing.end()
+        rest = data.find(b"\n", opening.end(), end) if lines else -1
+        start = closing.end() if closing is not None else (rest if rest >= 0 else end)
         spans.append((opening.start(), start))
     return spans

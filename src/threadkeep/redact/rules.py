@@ -10,6 +10,12 @@ unless `back` says otherwise, and at the edge of a word; these keys are known be
 | `reach` | how far behind the keyword it may end |
 | `edge` | false: it may begin in the middle of a word |
 | `judge` | the name of a look at the value, for secrets that have no shape of their own |
+| `each` | what to mask inside the match, every time it is there |
+| `generic` | true: its evidence is weak, so it never masks a field that holds an identifier |
+| `media` | true: it masks inside long base64 too, where others take it for a picture |
+
+The table `[pieces]` has what several regexes share, the table `[named]` the keys that only the
+name of their service gives away.
 """
 
 import re
@@ -30,6 +36,15 @@ _FAR_BACK: Final = 512  # rules of others: the keyword may stand well inside the
 _FAR_AHEAD: Final = 2048
 _NEAR: Final = 512
 _FILLED: Final = "[a-z0-9_+/=-]{16}"  # behind a prefix stands something random
+_PIECE: Final = re.compile(r"<<(\w+)>>")
+# A name, the rest of it and up to three more words, a sign or "is", a value and its end.
+_NAMED: Final = (
+    r"(?i)(?:(?<![a-z])|(?<=\\[nrtbf])|(?-i:(?<=[a-z])(?=[A-Z])))(?:{names})"
+    r"(?P<tail>[a-z0-9_.-]{{0,40}}(?:[ ][a-z]{{2,12}}){{0,3}}?)"
+    r"[\\\"'`\])]{{0,8}}[ \t]{{0,3}}(?:=>|:=|\?=|\|\||[=:>,(]|is[ ]?:?|(?<=[ ]))"
+    r"[ \t]{{0,3}}[\\\"'`]{{0,8}}({shape})(?![a-z0-9_=+/-])"
+)
+_NAMED_AFTER: Final = rb"(?=[^\r\n]{0,96}?[=:>,(|\s\"'`][a-z0-9_/=+-][a-z0-9_./:|%=+-]{13})"
 _WRONG: Final = (Unsupported, KeyError, ValueError, TypeError, AttributeError)
 
 
@@ -46,6 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     regex: re.Pattern[bytes]
+    description: str = ""
     group: int = 0  # the group that holds the secret; 0: the first that matched, else all of it
     keywords: tuple[bytes, ...] = ()  # none: look everywhere
     after: bytes = b""
@@ -56,6 +72,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     entropy: float = 0.0
     allowed: tuple[Allowed, ...] = ()
     replacement: str | None = None  # a template in place of the whole match
+    each: re.Pattern[bytes] | None = None  # the secrets are these, inside the match
+    generic: bool = False  # weak evidence: not enough in a field that holds an identifier
+    media: bool = False  # looks into long base64 too
 
 
 class Refused(NamedTuple):
@@ -80,7 +99,9 @@ def own_rules() -> Sequence[Rule]:
     """Give the rules that ship with threadkeep."""
     file = resources.files("threadkeep.redact").joinpath("rules.toml")
     table = tomllib.loads(file.read_text(encoding="utf-8"))
-    return tuple(_own(entry["id"], entry) for entry in table["rules"])
+    pieces = table["pieces"]
+    named = [_named(names, shape, pieces) for names, shape in table["named"].items()]
+    return (*(_own(entry["id"], entry, pieces) for entry in table["rules"]), *named)
 
 
 def load_rules(text: str, name: str = "the rules") -> Loaded:
@@ -113,20 +134,51 @@ def _entries(table: Mapping[str, Any], name: str) -> Iterator[tuple[Make, Mappin
         yield from ((make, entry) for entry in entries if "regex" in entry or "path" not in entry)
 
 
-def _own(called: str, entry: Mapping[str, Any]) -> Rule:
+def _own(called: str, entry: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
     back = entry.get("back", 0)
+    each = entry.get("each")
     return Rule(
         id=called,
-        regex=re.compile(entry["regex"].encode()),
+        regex=_compiled(entry["regex"], pieces),
+        description=entry["description"],
         group=entry.get("secretGroup", 0),
         keywords=tuple(word.encode() for word in entry["keywords"]),
-        after=entry.get("after", "" if back else _FILLED).encode(),
+        after=_whole(entry.get("after", "" if back else _FILLED), pieces).encode(),
         back=back,
         reach=entry.get("reach", _NEAR),
         edge=entry.get("edge", back == 0),
         judge=entry.get("judge", ""),
         entropy=entry.get("entropy", 0.0),
+        each=None if each is None else _compiled(each, pieces),
+        generic=entry.get("generic", False),
+        media=entry.get("media", False),
     )
+
+
+def _named(names: str, shape: str, pieces: Mapping[str, str]) -> Rule:
+    """Make the rule for a key that the name of its service gives away."""
+    service = names.split("|")[0]
+    return Rule(
+        id=f"{service.replace('_', '-')}-named-key",
+        regex=_compiled(_NAMED.format(names=names, shape=shape), pieces),
+        description=f"A key of its shape behind the name of {service}",
+        group=2,  # behind the rest of the name
+        keywords=tuple(name.encode() for name in names.split("|")),
+        after=_NAMED_AFTER,
+        back=0,
+        judge="named",
+    )
+
+
+def _compiled(regex: str, pieces: Mapping[str, str]) -> re.Pattern[bytes]:
+    return re.compile(_whole(regex, pieces).encode())
+
+
+def _whole(regex: str, pieces: Mapping[str, str]) -> str:
+    """Put the shared pieces in their places; a piece may name others."""
+    while (found := _PIECE.search(regex)) is not None:
+        regex = regex[: found.start()] + pieces[found[1]] + regex[found.end() :]
+    return regex
 
 
 def _from_gitleaks(called: str, entry: Mapping[str, Any]) -> Rule:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 _STRING: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
+_LINE: Final = re.compile(rb"[^\s][^\n]*(?<!\r)")
 _UNICODE_ESCAPE: Final = 6  # a backslash, u, and four digits
 
 
@@ -18,16 +19,38 @@ class Span(NamedTuple):
     rule: str
     mask: bytes
 
+    def within(self, start: int, size: int) -> "Span | None":
+        """Give the span as a text sees it that begins at a place; None if it lies outside."""
+        first, last = max(0, self.start - start), min(size, self.end - start)
+        return Span(first, last, self.rule, self.mask) if first < last else None
+
+    def covers(self, match: re.Match[bytes], group: int | str) -> bool:
+        """Tell whether the group of a match lies in this span."""
+        return self.start <= match.start(group) and match.end(group) <= self.end
+
+
+class Mark(NamedTuple):
+    """Where a mask stands in a text, and the rule that put it there."""
+
+    rule: str
+    place: int
+
 
 def joined(spans: Iterable[Span]) -> list[Span]:
     """Sort spans and make one of those that overlap; the first one's mask is kept."""
     result: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+    for span in sorted(spans, key=_order):
         if result and span.start < result[-1].end:
-            result[-1] = result[-1]._replace(end=max(span.end, result[-1].end))
+            first = result[-1]
+            if span.end > first.end:
+                result[-1] = Span(first.start, span.end, first.rule, first.mask)
         else:
             result.append(span)
     return result
+
+
+def _order(span: Span) -> tuple[int, int]:
+    return span[0], -span[1]
 
 
 def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
@@ -38,6 +61,33 @@ def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
     return b"".join(piece + mask for piece, mask in zip(kept, masks, strict=True))
 
 
+def moved(marks: Sequence[Mark], spans: Sequence[Span]) -> list[Mark]:
+    """Give the marks of a text after these spans of it were replaced, and theirs."""
+    result: list[Mark] = []
+    shift = at = 0
+    for span in [*spans, None]:
+        while at < len(marks) and (span is None or marks[at].place < span.end):
+            if span is None or marks[at].place < span.start:
+                result.append(marks[at]._replace(place=marks[at].place + shift))
+            at += 1
+        if span is not None:
+            result.append(Mark(span.rule, span.start + shift))
+            shift += len(span.mask) - (span.end - span.start)
+    return result
+
+
+def line_by_line(data: bytes, spans: Iterable[Span]) -> list[Span]:
+    """Cut spans at the ends of lines, which stay; what is blank between them stays too."""
+    result: list[Span] = []
+    for span in spans:
+        if data.find(b"\n", span.start, span.end) < 0:
+            result.append(span)
+            continue
+        for line in _LINE.finditer(data, span.start, span.end):
+            result.append(Span(line.start(), line.end(), span.rule, span.mask))
+    return result
+
+
 def whole_letters(data: bytes, span: Span) -> Span:
     """Widen a span that begins or ends inside a letter of UTF-8."""
     start, end = span.start, span.end
@@ -45,7 +95,8 @@ def whole_letters(data: bytes, span: Span) -> Span:
         start -= 1
     while _continues(data, end):
         end += 1
-    return span._replace(start=start, end=end)
+    same = start == span.start and end == span.end
+    return span if same else Span(start, end, span.rule, span.mask)
 
 
 def _continues(data: bytes, place: int) -> bool:
@@ -77,13 +128,14 @@ def inside(line: bytes, spans: Sequence[Span], values: Iterable[tuple[int, int]]
     for start, end in values:
         while place < len(spans) and spans[place].end <= start:
             place += 1
-        for span in spans[place:]:
-            if span.start >= end:
-                break
+        at = place
+        while at < len(spans) and spans[at].start < end:
+            span = spans[at]
+            at += 1
             first = _before_escape(line, max(span.start, start))
             last = _behind_escape(line, min(span.end, end))
             if first < last:
-                cut.append(span._replace(start=first, end=last))
+                cut.append(Span(first, last, span.rule, span.mask))
     return joined(cut)
 
 

@@ -1,0 +1,144 @@
+"""The search for secrets: every place that a keyword points to is looked at by its rules, once.
+
+What is judged costs most, so a verdict on the same letters is kept while one text is searched: a
+text of one word over and over is judged once.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from threadkeep.redact.anchors import Hit, Plan
+from threadkeep.redact.judges import JUDGES
+from threadkeep.redact.looks import entropy
+from threadkeep.redact.places import is_identifier, is_media
+from threadkeep.redact.rules import Rule
+
+_WIDE: Final = 256  # a longer value that is no secret is not looked at again from its middle
+_ENOUGH: Final = 512  # letters of a value that are judged: more say nothing else, and cost
+_SEEN_BEFORE: Final = 48  # how far before a match a judge may look
+_SEEN_BEHIND: Final = 2
+# A word ends before an escaped line break, a colour code of a terminal and a percent code.
+_EDGE: Final = re.compile(rb"(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=[0-9\[]m)|(?<=%[0-9A-Fa-f]{2})")
+
+
+class Found(NamedTuple):
+    """A match of a rule, and the group that is the secret."""
+
+    match: re.Match[bytes]
+    group: int | str
+    rule: Rule
+
+    @property
+    def value(self) -> bytes:
+        """The secret itself."""
+        return self.match[self.group] or b""
+
+
+class Search:
+    """Looks at the places of one text; it remembers how far each rule has come."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._seen: dict[str, int] = {}  # how far each rule has looked
+        self._verdicts: dict[tuple[str, int, bytes], bool] = {}
+
+    def run(self, plan: Plan, hits: Sequence[Hit], everywhere: Sequence[Rule]) -> Iterator[Found]:
+        """Yield the secrets at these places, and those of the rules that look everywhere."""
+        data, seen, together = self._data, self._seen, plan.rules
+        for start, behind, number in hits:
+            for rule in together[number]:
+                if rule.back:
+                    if rule.reach // 2 - behind >= seen.get(rule.id, 0):
+                        yield from self._around(rule, start, -behind)
+                elif start >= seen.get(rule.id, 0):  # a million times, so not in a function
+                    match = rule.regex.match(data, start)
+                    if match is not None and (not rule.edge or _EDGE.match(data, start)):
+                        yield from self._at(rule, match)
+        for rule in everywhere:
+            yield from self._secrets(rule, rule.regex.finditer(self._data))
+
+    def _at(self, rule: Rule, match: re.Match[bytes]) -> Iterator[Found]:
+        """Judge what a rule matched right at its keyword."""
+        start, end = match.span()
+        if rule.each is not None:
+            self._seen[rule.id] = end
+            yield from self._secrets(rule, rule.each.finditer(self._data, *match.span("body")))
+            return
+        found = self._judged(rule, match)
+        if found is not None:
+            self._seen[rule.id] = end
+            yield found
+        elif end - start > _WIDE:
+            self._seen[rule.id] = end
+
+    def _around(self, rule: Rule, start: int, end: int) -> Iterator[Found]:
+        """Search for a rule near its keyword, once for keywords that stand close together."""
+        last = end + rule.reach
+        self._seen[rule.id] = last
+        first = max(0, start - rule.back)
+        yield from self._secrets(rule, rule.regex.finditer(self._data, first, last))
+
+    def _secrets(self, rule: Rule, matches: Iterator[re.Match[bytes]]) -> Iterator[Found]:
+        for match in matches:
+            found = self._judged(rule, match)
+            if found is not None:
+                yield found
+
+    def _judged(self, rule: Rule, match: re.Match[bytes]) -> Found | None:
+        start, end = match.span()
+        if end - start > _WIDE:
+            found = Found(match, secret_group(match, rule), rule)
+            return found if is_secret(found) and not self._is_harmless(found) else None
+        first = start - _SEEN_BEFORE if start > _SEEN_BEFORE else 0
+        key = (rule.id, start - first, self._data[first : end + _SEEN_BEHIND])
+        verdict = self._verdicts.get(key)
+        if verdict is False:
+            return None
+        found = Found(match, secret_group(match, rule), rule)
+        if verdict is None and not self._verdicts.setdefault(key, is_secret(found)):
+            return None
+        return None if self._is_harmless(found) else found
+
+    def _is_harmless(self, found: Found) -> bool:
+        """Tell whether the place of a value speaks against it: a picture, or an identifier."""
+        rule, (start, end) = found.rule, found.match.span(found.group)
+        if rule.judge is None:
+            return False  # a rule of others means what it says
+        if rule.generic and is_identifier(self._data, start):
+            return True
+        return not rule.media and is_media(self._data, start, end)
+
+
+def secret_group(match: re.Match[bytes], rule: Rule) -> int | str:
+    """Give the group that holds the secret."""
+    group = _group_of(match.re, rule.group)
+    if group == "quoted":
+        return "bare" if match["quoted"] is None else "quoted"
+    if group is not None:
+        return group
+    return next((n for n, text in enumerate(match.groups(), 1) if text), 0)
+
+
+@lru_cache(maxsize=1024)
+def _group_of(regex: re.Pattern[bytes], wanted: int) -> int | str | None:
+    """Give the group in which the secrets of a regex are; None: the first that matched."""
+    for name in ("quoted", "bare"):
+        if name in regex.groupindex:
+            return name
+    return wanted if wanted or not regex.groups or "body" in regex.groupindex else None
+
+
+def is_secret(found: Found) -> bool:
+    """Judge a match by what its rule asks of the value."""
+    rule, value = found.rule, found.value
+    if rule.entropy and entropy(value) < rule.entropy:
+        return False
+    for allowed in rule.allowed:
+        target = found.match[0] if allowed.of_match else value
+        if any(regex.search(target) for regex in allowed.regexes):
+            return False
+        if any(word in value.lower() for word in allowed.stopwords):
+            return False
+    return rule.judge is None or JUDGES[rule.judge](found.match, value[:_ENOUGH])
