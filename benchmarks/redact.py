@@ -14,6 +14,13 @@ from threadkeep.redact import Redactor
 
 _BLOCK = 128 * 1024
 _GOAL = 8.0  # milliseconds per MB of clean transcripts
+_WORST = 500.0  # milliseconds per MB of the worst text that we can think of
+_SHAPES = (
+    "a", "=", '"', "\\", "sk-", "ghp_", 'password="', "password=", "password ", "token: ",
+    "A_KEY=abcdefgh1 ", "cookie: a=b; ", "curl -u a ", "mysql -p", "Authorization: ", "://u:p",
+    "aB3dE5fG7_", ".eyJ", "key=key", '\\"password\\": \\"aB3dE5fG7hJ9\\", ', "private key-----\n",
+    "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAA\n", "<private>", "discord = ",
+)  # fmt: skip
 
 
 def run(place: Place) -> Result:
@@ -42,7 +49,24 @@ def run(place: Place) -> Result:
     ]
     table = Table("redact: transcripts", ("way", "CPU ms/MB", "MB/s", "to json.loads"), rows)
     clean = costs["redact, clean blocks"]
-    return Result([table], [Goal("redaction of clean transcripts", _GOAL, clean, " ms/MB")])
+    hostile = _hostile(redactor, place.either(1_000_000, 200_000))
+    worst = [(repr(shape), figure(cost)) for cost, shape in hostile[:8]]
+    shapes = Table("redact: hostile texts", ("text, over and over", "CPU ms/MB"), worst)
+    goals = [
+        Goal("redaction of clean transcripts", _GOAL, clean, " ms/MB"),
+        Goal("redaction of the worst text", _WORST, hostile[0][0], " ms/MB"),
+    ]
+    return Result([table, shapes], goals)
+
+
+def _hostile(redactor: Redactor, size: int) -> list[tuple[float, str]]:
+    """Mask texts that are made to be slow, as a line of JSON; the slowest first."""
+    costs = []
+    for shape in _SHAPES:
+        line = json.dumps({"text": shape * (size // len(shape))}).encode() + b"\n"
+        cost = used_by(partial(redactor.block, line)).cpu * 1000 / (len(line) / 1e6)
+        costs.append((cost, shape))
+    return sorted(costs, reverse=True)
 
 
 def _over(pieces: Sequence[bytes], work: Callable[[bytes], object]) -> None:

@@ -46,6 +46,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests measured: `record_property("figure", …)` puts a line here."""
+    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+    found = [text for one in reports for name, text in one.user_properties if name == "figure"]
+    if found:
+        terminalreporter.section("figures")
+    for text in found:
+        terminalreporter.write_line(str(text))
+
+
 def need_tool(name: str) -> str:
     """Give the path of a program; without it skip the test, or fail it when CI=true."""
     path = shutil.which(name)

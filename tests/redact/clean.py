@@ -1,12 +1,9 @@
-"""Messages without secrets: code, logs, hashes, images, lock files; and real transcripts."""
+"""Messages without secrets: code, logs, hashes, images, lock files."""
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
-from typing import Any
 from uuid import UUID
 
 WORDS = [
@@ -60,22 +57,3 @@ def _filled(random: Random, line: str) -> str:
         u=UUID(bytes=noise[:16]), h=digest[:40], x=digest[:12], l=digest,
         s=base64.b64encode(noise).decode(), i=base64.b64encode(random.randbytes(150)).decode(),
     )  # fmt: skip
-
-
-def from_transcripts(folder: Path) -> Iterator[str]:
-    """Yield every text of real transcripts that is long enough to be a message."""
-    for path in sorted(folder.rglob("*.jsonl")):
-        for line in path.read_text("utf-8", "replace").splitlines():
-            try:
-                yield from _texts(json.loads(line))
-            except ValueError:  # some transcripts end inside a line
-                continue
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        if len(value) > 20:
-            yield value
-    elif isinstance(value, (dict, list)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)

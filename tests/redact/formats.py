@@ -58,7 +58,7 @@ def _letters(spec: str) -> str:
 # Shapes that stand for themselves, wherever they are.
 ALONE: Mapping[str, str] = {
     "1password-secret": "A3-[A-Z0-9]{6}-[A-Z0-9]{11}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",
-    "1password-secret-parts": "A3-[A-Z0-9]{6}-[A-Z0-9]{6}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",
+    "1password-secret-parts": f"A3-[A-Z0-9]{{6}}-[A-Z0-9]{{6}}{'-[A-Z0-9]{5}' * 4}",
     "1password-service": "ops_eyJ[a-zA-Z0-9+/]{250,300}",
     "adobe-secret": "p8e-[a-z0-9]{32}",
     "age": "AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}",
@@ -69,7 +69,10 @@ ALONE: Mapping[str, str] = {
     "artifactory": "AKCp[A-Za-z0-9]{69}",
     "artifactory-reference": "cmVmd[A-Za-z0-9]{59}",
     "atlassian": "ATATT3[A-Za-z0-9_=-]{186}",
-    "authress": "(sc|ext|scauth|authress)_[a-z0-9]{5,30}.[a-z0-9]{4,6}.acc[_-][a-z0-9-]{10,32}.[a-z0-9+/_=-]{30,120}",
+    "authress": (
+        "(sc|ext|scauth|authress)_[a-z0-9]{5,30}.[a-z0-9]{4,6}.acc[_-][a-z0-9-]{10,32}"
+        ".[a-z0-9+/_=-]{30,120}"
+    ),
     "aws": "(AKIA|ASIA|ABIA|ACCA|A3TX)[A-Z2-7]{16}",
     "bedrock": "ABSK[A-Za-z0-9+/]{109,269}",
     "bedrock-short": "bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t[A-Za-z0-9]{40}",
@@ -138,7 +141,10 @@ ALONE: Mapping[str, str] = {
     "sendgrid": "SG.[a-zA-Z0-9_-]{22}.[a-zA-Z0-9_-]{43}",
     "sendgrid-loose": "SG.[a-z0-9=_-]{66}",
     "sendinblue": "xkeysib-[a-f0-9]{64}-[a-z0-9]{16}",
-    "sentry-org": "sntrys_eyJpYXQiO[a-zA-Z0-9+/]{10,60}LCJyZWdpb25fdXJs[a-zA-Z0-9+/]{10,60}=_[a-zA-Z0-9+/]{43}",
+    "sentry-org": (
+        "sntrys_eyJpYXQiO[a-zA-Z0-9+/]{10,60}LCJyZWdpb25fdXJs[a-zA-Z0-9+/]{10,60}"
+        "=_[a-zA-Z0-9+/]{43}"
+    ),
     "sentry-user": "sntryu_[a-f0-9]{64}",
     "settlemint": "sm_(aat|pat|sat)_[a-zA-Z0-9]{16}",
     "shippo": "shippo_(live|test)_[a-fA-F0-9]{40}",
@@ -268,14 +274,14 @@ NAMED_PLACES = (
     'config("{}_api_key", "{}")', "the {} key: `{}`", "{}_client_secret => '{}'",
 )  # fmt: skip
 PLACES = (
-    "{}", 'TOKEN="{}"', "use {} for it", '{{"content": "{}", "n": 1}}', "curl -H 'x-key: {}' h.test",
+    "{}", 'TOKEN="{}"', "use {} for it", '{{"content": "{}", "n": 1}}', "curl -H 'x-key: {}' h",
     "value: {}\n", "see `{}`.", "print('{}')", "a\t{}\tb", "https://h.test/?t={}", "- {}\n- b",
 )  # fmt: skip
 
 # Formats whose surroundings are part of them.
 WRITTEN: Mapping[str, tuple[str, str]] = {
     "curl-bearer": ('curl -H "Authorization: Bearer {}" https://h.test', "[A-Za-z0-9_.-]{20,60}"),
-    "curl-basic": ("curl https://h.test --header 'Authorization: Basic {}'", "[A-Za-z0-9+/]{24,40}"),
+    "curl-basic": ("curl h.test --header 'Authorization: Basic {}'", "[A-Za-z0-9+/]{24,40}"),
     "curl-token": ('curl -X GET -H "X-Auth-Token: {}" https://h.test', "[A-Za-z0-9]{20,40}"),
     "curl-key": ('curl -H "Api-Key: {}" https://h.test', "[A-Za-z0-9]{20,40}"),
     "curl-user": ("curl -u bob:{} https://h.test", "[A-Za-z0-9_.-]{8,20}"),
@@ -286,7 +292,8 @@ WRITTEN: Mapping[str, tuple[str, str]] = {
     "generic-auth": ('"auth": "{}"', "[A-Za-z0-9]{24,40}"),
     "tf-password": ('administrator_login_password = "{}"', "[a-z0-9=_-]{12,20}"),
     "kubernetes": (
-        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\ndata:\n  db: {}\n", "[A-Za-z0-9+/]{24}",
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\ndata:\n  db: {}\n",
+        "[A-Za-z0-9+/]{24}",
     ),
     "nuget-config": ('<add key="ClearTextPassword" value="{}" />', "[A-Za-z0-9!@#%^*]{10,20}"),
     "openssl-pass": ("openssl enc -aes-256-cbc -pass pass:{} -in f", "[A-Za-z0-9]{10,20}"),
@@ -321,7 +328,9 @@ def pem(random: Random) -> str:
 def base64_jwt(random: Random) -> str:
     """Make a web token that was encoded once more."""
     head = base64.urlsafe_b64encode(json.dumps({"alg": "HS256", "typ": "JWT"}).encode()).decode()
-    token = f"{head.rstrip('=')}.{draw(random, 'eyJ[A-Za-z0-9]{40}')}.{draw(random, '[A-Za-z0-9]{43}')}"
+    token = (
+        f"{head.rstrip('=')}.{draw(random, 'eyJ[A-Za-z0-9]{40}')}.{draw(random, '[A-Za-z0-9]{43}')}"
+    )
     return base64.b64encode(token.encode()).decode().rstrip("=")
 
 
@@ -334,7 +343,9 @@ def planted(random: Random, rounds: int) -> Iterator[tuple[str, str, str]]:
         for name, (service, shape) in NAMED.items():
             value, called = draw(random, shape), draw(random, service)
             called = random.choice([called, called.upper(), called.capitalize()])
-            place = NAMED_PLACES[0] if called.lower().endswith("_id") else random.choice(NAMED_PLACES)
+            place = (
+                NAMED_PLACES[0] if called.lower().endswith("_id") else random.choice(NAMED_PLACES)
+            )
             place = place.replace("_api_key", "") if called.lower().endswith("_id") else place
             yield name, value, place.format(called, value)
         for name, (place, shape) in WRITTEN.items():

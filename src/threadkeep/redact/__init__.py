@@ -8,4 +8,15 @@ from threadkeep.redact.engine import Finding, Masked, Note, Redactor
 from threadkeep.redact.markers import PRIVATE
 from threadkeep.redact.rules import MASK, Loaded, Refused, Rule, load_rules
 
-__all__ = ["MASK", "PRIVATE", "Finding", "Loaded", "Masked", "Note", "Redactor", "Refused", "Rule", "load_rules"]
+__all__ = [
+    "MASK",
+    "PRIVATE",
+    "Finding",
+    "Loaded",
+    "Masked",
+    "Note",
+    "Redactor",
+    "Refused",
+    "Rule",
+    "load_rules",
+]

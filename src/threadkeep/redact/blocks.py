@@ -82,8 +82,9 @@ def beginning_of(before: bytes) -> bytes:
 
 def lines_of(data: bytes, marks: Sequence[Mark]) -> Iterator[tuple[str, int, int]]:
     """Give the rule, the line and the place in the line of each mark."""
-    line = done = 0
+    line = start = done = 0
     for mark in marks:
         line += data.count(b"\n", done, mark.place)
+        start = data.rfind(b"\n", done, mark.place) + 1 or start
         done = mark.place
-        yield mark.rule, line, mark.place - (data.rfind(b"\n", 0, mark.place) + 1)
+        yield mark.rule, line, mark.place - start

@@ -201,7 +201,7 @@ class Redactor:
             data, marks = replaced(data, spans), moved(marks, spans)
         return data, marks
 
-    def _search(self, data: bytes, found: Sequence[Hit]) -> Iterable[Found]:
+    def _search(self, data: bytes, found: Sequence[Hit]) -> Sequence[Found]:
         if not found and not self._everywhere:
             return ()
         return Search(data).run(self._plan, found, self._everywhere)
@@ -209,7 +209,10 @@ class Redactor:
     def _spans(
         self, data: bytes, found: Sequence[Hit], *, again: bool = False, as_json: bool = False
     ) -> list[Span]:
-        spans = []
+        sure: list[Span] = []
+        likely: list[
+            Span
+        ] = []  # of two rules that found the same, the one that knows a form is named
         for one in self._search(data, found):
             match, rule = one.match, one.rule
             if rule.replacement is None:
@@ -221,8 +224,8 @@ class Redactor:
                     *match.span(), rule.id, _filled(rule.replacement, match, as_json=as_json)
                 )
             if span.start < span.end and _MASK not in data[span.start : span.end]:
-                spans.append(whole_letters(data, span))
-        return joined(spans)
+                (likely if rule.generic else sure).append(whole_letters(data, span))
+        return joined(sure + likely)
 
 
 def _inside(spans: Sequence[Span], at: int, text: Text) -> Iterator[Span]:

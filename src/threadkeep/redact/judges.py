@@ -219,11 +219,9 @@ def variable(match: Match, value: bytes) -> bool:
         return False
     if value.isdigit():
         return name.is_password and len(value) >= _SHORT_PASSWORD
-    if len(value) < (_SHORT_PASSWORD if name.is_password else _SHORT_SECRET):
-        return False
     if _UUID.fullmatch(value):
         return _is_uuid_key(name)
-    if is_fake(value) and not name.is_password:
+    if len(value) < name.shortest or (is_fake(value) and not name.is_password):
         return False
     if _PLAIN_WORD.fullmatch(value) is None:
         return is_mixed(value) or len(value) >= _SHORT_SECRET
@@ -236,46 +234,59 @@ def password(match: Match, value: bytes) -> bool:
     name = name_of(match)
     if not name.says_secret or _is_code_around(match, name):
         return False
-    quoted, sign = match["quote"] is not None, match["sep"].strip()
+    quoted = match["quote"] is not None
     if value.isdigit():
         return (quoted or match["sep"] == b"=") and len(value) >= _SHORT_PASSWORD
     if len(value) < _SHORT_PASSWORD or _is_no_value(value) or _UUID.fullmatch(value):
         return False
-    if name.may_be_folder and not (is_random(value) or is_chosen(value)):
-        return False
-    if is_random(value) or is_chosen(value) or _is_typed(value) or is_uneven(value):
+    if is_random(value) or is_chosen(value):
         return True
+    if name.may_be_folder:
+        return False
+    return _is_typed(value) or is_uneven(value) or _is_written(match, value, quoted=quoted)
+
+
+def _is_written(match: Match, value: bytes, *, quoted: bool) -> bool:
+    """Judge by how a password is written: in quotes, or bare at the end of a line."""
     if quoted:
-        return is_mixed(value) and (not is_worded(value) or bool(_DIGIT.search(value))) or (
-            is_gibberish(value) and _SECRET_WORD.search(value.lower()) is None
-        )  # fmt: skip
-    written = sign in {b":", b"=", b">"} and _ends_line(match)
-    return written and (
-        (is_mixed(value) and not is_worded(value)) or (is_gibberish(value) and value.islower())
-    )
+        mixed = is_mixed(value) and (not is_worded(value) or bool(_DIGIT.search(value)))
+        return mixed or (is_gibberish(value) and _SECRET_WORD.search(value.lower()) is None)
+    if match["sep"].strip() not in {b":", b"=", b">"} or not _ends_line(match):
+        return False
+    letters = is_gibberish(value) and value.islower()
+    return letters or (is_mixed(value) and not is_worded(value))
 
 
 def secret(match: Match, value: bytes) -> bool:
     """Judge what is assigned to a key, a token or a secret: random letters with digits."""
     name = name_of(match)
-    if not (name.says_secret or name.is_in_query) or _is_no_value(value):
+    named = name.says_secret or name.is_in_query
+    if not named or _is_no_value(value) or _is_code_around(match, name):
         return False
-    if _is_code_around(match, name):
-        return False
-    quoted = match["quote"] is not None
     if _UUID.fullmatch(value):
         return _is_uuid_key(name)
-    if len(value) < (_LONG_SECRET if name.is_vague else _SHORT_SECRET) or is_fake(value):
-        return False
+    long_enough = len(value) >= (_LONG_SECRET if name.is_vague else _SHORT_SECRET)
+    return long_enough and not is_fake(value) and _is_disordered(match, value)
+
+
+def _is_disordered(match: Match, value: bytes) -> bool:
+    """Judge by the letters: digits among them, or so many that make no words."""
+    quoted = match["quote"] is not None
     if is_random(value):
         has_digit = _DIGIT.search(value) is not None
         return has_digit or (quoted and (value.isalnum() or not value.islower()))
-    if _is_typed(value) and _SECRET_WORD.search(value) is None:
+    if _SECRET_WORD.search(value.lower()):
+        return False
+    if _is_typed(value):
         return quoted or match["sep"] == b"="
-    letters = len(value) >= _MANY_LETTERS and value.isalnum() and _SECRET_WORD.search(value) is None
-    return letters and (quoted or _ends_line(match)) and is_gibberish(value) and (
-        has_wild_case(value) or value.islower() or value.isupper()
-    )  # fmt: skip
+    return (quoted or _ends_line(match)) and _is_letters(value)
+
+
+def _is_letters(value: bytes) -> bool:
+    """Accept letters alone, if there are enough of them and they make no words."""
+    if len(value) < _MANY_LETTERS or not value.isalnum() or not is_gibberish(value):
+        return False
+    return has_wild_case(value) or value.islower() or value.isupper()
 
 
 def pair(match: Match, value: bytes) -> bool:
@@ -326,7 +337,7 @@ def _is_code_around(match: Match, name: Name) -> bool:
     if match.string[match.end() : match.end() + 1] in _OPENING or is_code(value):
         return True
     # A word that is a verb as well, or a folder.
-    return match["word"].lower() in {b"pass", b"pwd", b"pw", b"auth", b"access"} and (
+    return match["word"].lower() in {b"pass", b"pwd", b"pw", b"auth"} and (
         not name.left and (sign != b"=" or match["sep"] != b"=")
     )
 

@@ -27,7 +27,8 @@ _CODE: Final = re.compile(
 )
 # Letters and digits in their order, and words that say so: what people type to show a form.
 _FAKE: Final = re.compile(
-    rb"""(?ix) abc[-_]?123 | 123[-_]?abc | xyz[-_]?(?:789|123) | def456 | (?:^|[^0-9])1234(?:5|$|[^0-9])
+    rb"""(?ix) abc[-_]?123 | 123[-_]?abc | xyz[-_]?(?:789|123) | def456
+    | (?:^|[^0-9])1234(?:5|$|[^0-9])
     | (?:^|[-_.])(?:test|fake|dummy|mock|demo|expired|invalid|valid|wrong|stale)(?:[-_.0-9]|$)
     | ^(?:secret|token|api[-_]?key|key|auth)[-_]?[0-9]{0,4}$
     """

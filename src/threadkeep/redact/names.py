@@ -58,6 +58,8 @@ _ESCAPED_BREAK: Final = re.compile(rb"^(?:\\[nrt]|.)", re.DOTALL)
 _LAST_WORD: Final = re.compile(rb"([A-Z]?[a-z0-9]+|[A-Z0-9]+)[-_. ]?$")
 _WORDS: Final = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _TAIL: Final = re.compile(rb"s?(?:$|[0-9_.-]|(?<=[a-z])[A-Z][a-z])|[A-Z][a-z]|[a-z]+$")
+_SHORT_PASSWORD: Final = 6
+_SHORT_SECRET: Final = 8
 _QUOTES: Final = frozenset([b'"', b"'", b"`"])
 
 
@@ -76,14 +78,19 @@ class Name(NamedTuple):
         return self.word.startswith((b"pass", b"pw", b"psk"))
 
     @property
+    def shortest(self) -> int:
+        """How many letters its value has at least."""
+        return _SHORT_PASSWORD if self.is_password else _SHORT_SECRET
+
+    @property
     def is_upper(self) -> bool:
         """Tell whether it is a variable in capitals."""
         return self.written.isupper()
 
     @property
     def is_vague(self) -> bool:
-        """Tell whether it says little by itself, as `auth` or `access` do."""
-        return not self.left and self.word in {b"auth", b"access", b"seed", b"creds"}
+        """Tell whether it says little by itself, as `auth` and `seed` do."""
+        return not self.left and self.word in {b"auth", b"seed", b"creds"}
 
     @property
     def is_compound(self) -> bool:
@@ -118,8 +125,6 @@ class Name(NamedTuple):
             return False
         if self.word == b"key":
             return self.left.isupper() or before.endswith(_SECRET_KEYS)
-        if self.word == b"access":
-            return not self.tail
         return not (self.left[-1:].islower() and self.word in {b"auth", b"pass", b"pwd", b"pw"})
 
     def _is_apart(self) -> bool:

@@ -157,7 +157,7 @@ def _own(called: str, entry: Mapping[str, Any], pieces: Mapping[str, str]) -> Ru
 
 def _named(names: str, shape: str, pieces: Mapping[str, str]) -> Rule:
     """Make the rule for a key that the name of its service gives away."""
-    service = names.split("|")[0]
+    service = names.split("|", maxsplit=1)[0]
     return Rule(
         id=f"{service.replace('_', '-')}-named-key",
         regex=_compiled(_NAMED.format(names=names, shape=shape), pieces),

@@ -42,49 +42,46 @@ class Search:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._seen: dict[str, int] = {}  # how far each rule has looked
+        self._found: list[Found] = []
         self._verdicts: dict[tuple[str, int, bytes], bool] = {}
 
-    def run(self, plan: Plan, hits: Sequence[Hit], everywhere: Sequence[Rule]) -> Iterator[Found]:
-        """Yield the secrets at these places, and those of the rules that look everywhere."""
+    def run(self, plan: Plan, hits: Sequence[Hit], everywhere: Sequence[Rule]) -> list[Found]:
+        """Give the secrets at these places, and those of the rules that look everywhere."""
         data, seen, together = self._data, self._seen, plan.rules
         for start, behind, number in hits:
             for rule in together[number]:
                 if rule.back:
                     if rule.reach // 2 - behind >= seen.get(rule.id, 0):
-                        yield from self._around(rule, start, -behind)
+                        self._look_around(rule, start, -behind)
                 elif start >= seen.get(rule.id, 0):  # a million times, so not in a function
                     match = rule.regex.match(data, start)
                     if match is not None and (not rule.edge or _EDGE.match(data, start)):
-                        yield from self._at(rule, match)
+                        self._look_at(rule, match)
         for rule in everywhere:
-            yield from self._secrets(rule, rule.regex.finditer(self._data))
+            self._take(rule, rule.regex.finditer(data))
+        return self._found
 
-    def _at(self, rule: Rule, match: re.Match[bytes]) -> Iterator[Found]:
+    def _look_at(self, rule: Rule, match: re.Match[bytes]) -> None:
         """Judge what a rule matched right at its keyword."""
         start, end = match.span()
         if rule.each is not None:
             self._seen[rule.id] = end
-            yield from self._secrets(rule, rule.each.finditer(self._data, *match.span("body")))
-            return
-        found = self._judged(rule, match)
-        if found is not None:
+            self._take(rule, rule.each.finditer(self._data, *match.span("body")))
+        elif (found := self._judged(rule, match)) is not None:
             self._seen[rule.id] = end
-            yield found
+            self._found.append(found)
         elif end - start > _WIDE:
             self._seen[rule.id] = end
 
-    def _around(self, rule: Rule, start: int, end: int) -> Iterator[Found]:
+    def _look_around(self, rule: Rule, start: int, end: int) -> None:
         """Search for a rule near its keyword, once for keywords that stand close together."""
         last = end + rule.reach
         self._seen[rule.id] = last
-        first = max(0, start - rule.back)
-        yield from self._secrets(rule, rule.regex.finditer(self._data, first, last))
+        self._take(rule, rule.regex.finditer(self._data, max(0, start - rule.back), last))
 
-    def _secrets(self, rule: Rule, matches: Iterator[re.Match[bytes]]) -> Iterator[Found]:
-        for match in matches:
-            found = self._judged(rule, match)
-            if found is not None:
-                yield found
+    def _take(self, rule: Rule, matches: Iterator[re.Match[bytes]]) -> None:
+        judged = (self._judged(rule, match) for match in matches)
+        self._found.extend(found for found in judged if found is not None)
 
     def _judged(self, rule: Rule, match: re.Match[bytes]) -> Found | None:
         start, end = match.span()

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 _STRING: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 _LINE: Final = re.compile(rb"[^\s][^\n]*(?<!\r)")
+_ASCII: Final = 0x80
 _UNICODE_ESCAPE: Final = 6  # a backslash, u, and four digits
 
 
@@ -83,20 +84,21 @@ def line_by_line(data: bytes, spans: Iterable[Span]) -> list[Span]:
         if data.find(b"\n", span.start, span.end) < 0:
             result.append(span)
             continue
-        for line in _LINE.finditer(data, span.start, span.end):
-            result.append(Span(line.start(), line.end(), span.rule, span.mask))
+        lines = _LINE.finditer(data, span.start, span.end)
+        result.extend(Span(*line.span(), span.rule, span.mask) for line in lines)
     return result
 
 
 def whole_letters(data: bytes, span: Span) -> Span:
     """Widen a span that begins or ends inside a letter of UTF-8."""
     start, end = span.start, span.end
+    if data[start] < _ASCII and (end == len(data) or data[end] < _ASCII):
+        return span
     while start > 0 and _continues(data, start):
         start -= 1
     while _continues(data, end):
         end += 1
-    same = start == span.start and end == span.end
-    return span if same else Span(start, end, span.rule, span.mask)
+    return Span(start, end, span.rule, span.mask)
 
 
 def _continues(data: bytes, place: int) -> bool:
