@@ -53,9 +53,9 @@ def test_a_second_run_opens_nothing_and_writes_nothing(
     opened: list[str] = []
 
     class Counting(LogFile):
-        def __init__(self, path: str) -> None:
+        def __init__(self, path: str, root: str = "") -> None:
             opened.append(path)
-            super().__init__(path)
+            super().__init__(path, root)
 
     monkeypatch.setattr(engine, "LogFile", Counting)
     world.documents.opened.clear()
@@ -235,17 +235,17 @@ def test_a_read_error_in_the_middle_takes_back_that_log_only(
     assert world.health()["consecutive_failures"] == 0
 
 
-def _unreadable_for(path: str) -> Callable[[str], LogFile]:
-    return lambda given: Unreadable(given) if given == path else LogFile(given)
+def _unreadable_for(path: str) -> Callable[[str, str], LogFile]:
+    return lambda given, root: Unreadable(given) if given == path else LogFile(given, root)
 
 
 def test_a_log_without_permission_is_reported_and_tried_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: str) -> LogFile:
+    def refuse(path: str, root: str) -> LogFile:
         if path == str(world.log("b")):
             raise PermissionError(13, "Permission denied", path)
-        return LogFile(path)
+        return LogFile(path, root)
 
     fill(world)
     with monkeypatch.context() as patch:
@@ -383,9 +383,9 @@ def test_logs_moved_to_another_place_are_compared_with_their_like_only(
         path.unlink()
     opened: list[str] = []
 
-    def counting(path: str) -> LogFile:
+    def counting(path: str, root: str) -> LogFile:
         opened.append(path)
-        return LogFile(path)
+        return LogFile(path, root)
 
     monkeypatch.setattr(engine, "LogFile", counting)
     assert world.lines_report(world.capture()).lines == 0
@@ -399,8 +399,14 @@ def test_a_folder_that_may_not_be_looked_into_is_told_and_nothing_in_it_counts_a
     world = World(tmp_path)
     world.write(said(0))
     world.capture()
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may look into every folder
-    monkeypatch.setattr(ToyLines, "find", lambda *_: iter(()))
+    real = os.scandir
+
+    def closed(place: str) -> Iterator[os.DirEntry[str]]:
+        if place == str(tmp_path / "logs"):  # root may look into every folder
+            raise PermissionError(13, "Permission denied", place)
+        return real(place)
+
+    monkeypatch.setattr(os, "scandir", closed)
     report = world.capture()
     assert list(report.harnesses["pi"].errors) == [str(tmp_path / "logs")]
     assert world.ask("SELECT gone_at FROM tk_logs") == [(None,)]

@@ -348,5 +348,27 @@ def test_it_can_be_run_by_itself(world: World) -> None:
 def test_a_folder_that_closes_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superuser may look into any folder, so the answer of the system is played."""
     root = str(world.user / ".claude" / "projects")
-    monkeypatch.setattr("threadkeep.doctor.ground.is_closed", lambda place: place == root)
+    real = os.scandir
+
+    def closed(place: str) -> Iterator[os.DirEntry[str]]:
+        if place == root:
+            raise PermissionError(13, "Permission denied", place)
+        return real(place)
+
+    monkeypatch.setattr(os, "scandir", closed)
     assert world.ticks(3) == [("I-2", "agentic-session-claude")]
+
+
+def test_nobody_misses_a_line_that_is_still_being_written(world: World) -> None:
+    """Capture takes it as it is a minute after the last word; until then nothing is wrong."""
+    log = claude_log(world.user, said("user", "hello"))
+    with log.open("a") as file:
+        file.write('{"type": "user", "mess')
+    os.utime(log, (world.now / 1000, world.now / 1000))
+    world.capture()
+    for _ in range(4):  # two minutes: it settles after one, the next look may take half a one more
+        world.later(30 * SECOND)
+        assert world.look(up_since=1).violations == ()
+    world.later(20 * SECOND)
+    (missed,) = world.look(up_since=1).violations
+    assert str(log) in missed.details

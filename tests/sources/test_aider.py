@@ -1,5 +1,6 @@
 """Aider's histories: every line is kept, and who said it is told from how it was written."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +19,10 @@ from tests.sources.test_copilot_cli import (
     real_files,
     said,
 )
+from threadkeep.errors import NotFound
+from threadkeep.home import Home
 from threadkeep.sources.aider import FILE_NAME, SOURCE, local_ms, messages_of, runs_of, usage_of
-from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, UserHome
+from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Unseen, UserHome
 
 HISTORY = FIXTURES / "aider" / "projects" / "shop" / FILE_NAME
 
@@ -268,3 +271,58 @@ def test_real_histories(shared_data: Path) -> None:
                 line.startswith("> Applied") for e in entries for line in e.text.split("\n")
             )
         assert answers == content.count("\n> Tokens: ")
+
+
+def test_folders_that_the_user_names_are_walked(tmp_path: Path) -> None:
+    deep = tmp_path / "disk" / "a" / "b" / "c" / "d" / "e"
+    deep.mkdir(parents=True)
+    (deep / ".aider.chat.history.md").write_bytes(b"# aider chat started at 2026-01-01 00:00:00\n")
+    told: list[Unseen] = []
+    roots = (tmp_path / "disk", tmp_path / "not mounted")
+    user = UserHome(tmp_path / "home", roots=roots, tell=told.append)
+    assert [log.path for log in SOURCE.find(user)] == [str(deep / ".aider.chat.history.md")]
+    assert [(one.path, one.is_failure) for one in told] == [(str(roots[1]), False)]
+
+
+def test_repositories_in_which_agents_worked_are_looked_at(tmp_path: Path) -> None:
+    """Neither below a usual place nor named: another agent was there, in a folder deep inside."""
+    repository = tmp_path / "srv" / "x" / "y" / "quay"
+    (repository / ".git").mkdir(parents=True)
+    (repository / "src" / "deep").mkdir(parents=True)
+    history = repository / ".aider.chat.history.md"
+    history.write_bytes(b"# aider chat started at 2026-01-01 00:00:00\n")
+    (tmp_path / "srv" / "x" / ".aider.chat.history.md").write_bytes(b"not of a project\n")
+    user = UserHome(tmp_path / "home", projects=lambda: [repository / "src" / "deep"])
+    assert [log.path for log in SOURCE.find(user)] == [str(history)]
+
+
+def test_a_home_knows_the_projects_and_the_folders_of_its_configuration(tmp_path: Path) -> None:
+    chat = b"# aider chat started at 2026-01-01 00:00:00\n\n#### hello  \n"
+    user = tmp_path / "user"
+    for place in ("disk/one", "srv/known", "other/two"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / ".aider.chat.history.md").write_bytes(chat)
+    user.mkdir()
+    home = Home(tmp_path / "tk", environ={"HOME": str(user)})
+    home.paths().config.parent.mkdir(parents=True, exist_ok=True)
+    home.paths().config.write_text(f'[capture]\nroots = ["{tmp_path / "disk"}"]\n')
+    record = {
+        "type": "user",
+        "uuid": "u",
+        "cwd": str(tmp_path / "srv" / "known"),
+        "timestamp": "2026-03-01T10:00:01.000Z",
+        "message": {"content": "hello"},
+    }
+    log = user / ".claude" / "projects" / "-p" / "s.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text(json.dumps(record) + "\n")
+    with home.history() as history:
+        assert history.capture().harnesses["aider"].found == 1
+        assert history.capture().harnesses["aider"].found == 2  # what was captured is known
+    with home.history(roots=[tmp_path / "other"]) as history:
+        assert history.capture().harnesses["aider"].found == 3
+    with home.history() as history:  # what was found once is looked at without being named again
+        (aider,) = [one for one in history.coverage().sources if one.name == "aider"]
+        assert (aider.found, aider.gone) == (3, 0)
+    with pytest.raises(NotFound):
+        home.history(roots=[tmp_path / "nowhere"])

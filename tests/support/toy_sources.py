@@ -10,7 +10,7 @@ import msgspec
 
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.archive import digest
-from threadkeep.sources.common import files_below
+from threadkeep.sources.folders import files_below
 from threadkeep.sources.records import (
     Entry,
     Facts,
@@ -111,7 +111,9 @@ class ToyLines:
         return [user.home / "logs"]
 
     def find(self, user: UserHome) -> Iterator[Log]:
-        for path, stamp in files_below(user.home / "logs", ".jsonl", ".jsonl.zst"):
+        for path, stamp in files_below(
+            user.home / "logs", user, ".jsonl", ".jsonl.zst", is_root=True
+        ):
             yield Log(str(path), stamp, path.name.partition(".")[0], path.parent.name)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
@@ -140,7 +142,7 @@ class ToyDocuments:
         return [user.home / "docs"]
 
     def find(self, user: UserHome) -> Iterator[Log]:
-        for path, stamp in files_below(user.home / "docs", ".json"):
+        for path, stamp in files_below(user.home / "docs", user, ".json", is_root=True):
             yield Log(str(path), stamp, project_dir=path.parent.name)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:

@@ -22,7 +22,7 @@ from threadkeep.sources.records import Source, UserHome
 
 # Times of writing, places and row numbers differ between two stores that hold the same.
 _DIFFERING = {
-    "tk_logs": {"id", "path", "device", "inode", "captured_at"},
+    "tk_logs": {"id", "path", "device", "inode", "ctime_ns", "captured_at", "checked_at"},
     "agentic_sessions": {"id", "source_file"},
     "source_health": {"events_last_1h", "events_last_24h"},
     "claude_session_offsets": {"path", "inode", "device"},

@@ -5,13 +5,19 @@ Zstandard, because of these figures for 44 MB of transcripts in blocks of 256 KB
 """
 
 from collections.abc import Iterator
-from typing import IO, Protocol, cast
+from typing import IO, Final, Protocol, cast
 
 import zstandard
 
-from threadkeep.errors import Damaged
+from threadkeep.errors import Damaged, TooLarge
 
-_LEVEL = 3
+_LEVEL: Final = 3
+# What a stranger's file may unpack to: so many times its size, and this much in any case. Logs
+# come to 6 to 30 times their packed size; 131 KB made to hurt came to 4 GB.
+_MOST_TIMES: Final = 100
+_ANY_CASE: Final = 64 * 1024 * 1024
+# What is remembered of the text while it is unpacked: a stranger's file says how much that is.
+_WINDOW: Final = 64 * 1024 * 1024
 
 
 def compress(data: bytes) -> bytes:
@@ -20,8 +26,11 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """Give a block back; raises Damaged if it is not what was compressed."""
+    """Give a block of this many bytes back; raises Damaged if it is not what was compressed."""
     try:
+        # A frame may say that it is larger, and that much memory would be taken for it.
+        if zstandard.frame_content_size(data) not in {size, -1}:
+            raise Damaged(f"it is not of {size:,} bytes", hint="restore a backup")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
     except zstandard.ZstdError as error:
         raise Damaged(
@@ -37,12 +46,31 @@ class Readable(Protocol):
         ...
 
 
-def decompressed(stream: Readable, piece: int) -> Iterator[bytes]:
-    """Yield the text of a compressed stream in pieces of at most so many bytes."""
+def most_unpacked(packed: int) -> int:
+    """Give how many bytes a compressed stream of this size may unpack to."""
+    return max(_ANY_CASE, _MOST_TIMES * packed)
+
+
+def decompressed(stream: Readable, piece: int, packed: int) -> Iterator[bytes]:
+    """Yield the text of a compressed stream in pieces of at most so many bytes.
+
+    `packed` is the size of the stream: one that unpacks to far more raises TooLarge, after it has
+    given what it may.
+    """
+    left = most_unpacked(packed)
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     try:
         source = cast("IO[bytes]", stream)  # only its `read` is ever called
-        with zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True) as reader:
-            while data := reader.read(piece):
+        with unpacker.stream_reader(source, read_across_frames=True) as reader:
+            while data := reader.read(min(piece, left + 1)):
+                if len(data) > left:
+                    break
+                left -= len(data)
                 yield data
     except zstandard.ZstdError as error:
         raise Damaged(f"not a Zstandard file: {error}", hint="it was left as it is") from error
+    if data:
+        if left:
+            yield data[:left]
+        msg = f"it unpacks to more than {most_unpacked(packed):,} bytes; what follows is left out"
+        raise TooLarge(msg, hint="unpack it by hand if it is what you expect")

@@ -33,6 +33,7 @@ class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     exclude: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
 
 
 class ShellSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

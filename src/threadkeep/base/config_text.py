@@ -30,6 +30,10 @@ DEFAULT_TEXT: Final = f"""\
 # Programs that are not looked at, by the names that `threadkeep sources` shows.
 # disable = []
 
+# Folders that hold projects: logs that programs like Aider leave in a project are looked for below
+# them, beside the usual places and the projects in which other agents worked.
+# roots = []
+
 [shell]
 # Commands that are not kept: patterns like "pass *" or "*secret*"; [capture] exclude keeps out
 # whole folders. A command typed with a space in front is never kept.

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.connect import connect_uri
 from threadkeep.base.files import SIDECARS
 from threadkeep.base.guard import Budget, Guard, Spent
+from threadkeep.base.nofollow import refuse_links
 from threadkeep.base.trouble import translate
 from threadkeep.errors import Damaged, NotFound, ReadOnly, StorageFull
 
@@ -75,8 +76,15 @@ class ForeignDatabase:
 def open_foreign(
     path: Path,
     budget: Budget = Budget(),  # noqa: B008  (a constant)
+    *,
+    root: str | Path = "",
 ) -> Iterator[ForeignDatabase]:
-    """Open another program's database to read one snapshot of it."""
+    """Open another program's database to read one snapshot of it.
+
+    Nothing on the way from a root to it may be a link, before it is opened and after.
+    """
+    if root:
+        refuse_links(path, root)
     if not path.is_file():
         raise NotFound(f"there is no file {path}", hint="check the path")
     _refuse_odd_sidecars(path)
@@ -84,6 +92,8 @@ def open_foreign(
     try:
         connection, guard = _connect(path, budget)
         try:
+            if root:
+                refuse_links(path, root)
             yield ForeignDatabase(connection, guard, path)
         finally:
             connection.close()

@@ -92,6 +92,35 @@ def read(
             raise Invalid(f"{path} may not be read", hint=hint) from error
 
 
+def open_plain(path: str, root: str = "") -> int:
+    """Open a plain file below a root to read it, and give its descriptor.
+
+    Without a root somebody named the file itself, and links on the way to it are followed. Hard
+    links cannot be told from files, and are read.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | _AT_ONCE
+    if root:
+        *parts, name = _names_below(path, root)
+        with _told(Path(path), "cannot read"), _below(Path(root), parts) as folder:
+            descriptor = os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+    else:
+        descriptor = os.open(path, flags)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise Invalid(f"{path} is not a regular file", hint="it is passed over")
+
+
+def refuse_links(path: Path, root: str | Path) -> None:
+    """Raise Invalid if anything on the way from a root to a plain file is a link.
+
+    The file itself is not opened: it may be a database, whose locks this process would lose.
+    """
+    *parts, name = _names_below(str(path), str(root))
+    with _told(path, "cannot find"), _below(Path(root), parts) as folder:
+        _check_plain(os.lstat(name, dir_fd=folder), path, hard_links=True)
+
+
 def is_file(root: Path, parts: Sequence[str], name: str) -> bool:
     """Tell whether a name below `root` is that of a plain file, and its only name."""
     path = _path(root, parts, name)
@@ -144,6 +173,13 @@ def _path(root: Path, parts: Iterable[str], *name: str) -> Path:
         if part in {"", ".", ".."} or "/" in part or "\0" in part or not _encodable(part):
             raise Invalid(f"{part!r} is not a file name", hint="give one name, without a path")
     return root.joinpath(*below)
+
+
+def _names_below(path: str, root: str) -> list[str]:
+    below = path[len(root) :].strip(os.sep).split(os.sep)  # noqa: PTH206  (a part may be odd)
+    if not path.startswith(root) or not _path(Path(root), below):
+        raise Invalid(f"{path} is not below {root}", hint="it is passed over")
+    return below
 
 
 def _encodable(name: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from threadkeep.capture.context import Surroundings
+from threadkeep.capture.sight import see
 from threadkeep.capture.troubles import exists
 from threadkeep.knowledge.copies import copies_by_harness
 from threadkeep.knowledge.logs import Looks, all_looks
@@ -24,6 +25,10 @@ class SourceCoverage(msgspec.Struct):
     bytes_current: int = 0
     gone: int = 0  # logs that are in the store only: their program deleted them
     behind: list[str] = []  # some of those that are not current
+    unseen: dict[str, str] = {}  # places that cannot be looked into: why, and what to do
+    passed: dict[str, str] = {}  # links and others' folders, which are passed over on purpose
+    unchecked: int = 0  # line logs that somebody touched since all that was read was compared
+    checked_at: int | None = None  # when the line log was compared whose turn is longest ago
 
     @property
     def percent(self) -> float:
@@ -75,7 +80,12 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
             known = all_looks(tx, name)
             places = [str(root) for root in source.roots(around.user) if exists(root)]
             part = SourceCoverage(name, source.harness, places)
-            _compare(part, known, {log.path: log for log in source.find(around.user)})
+            seen = see(source, around.user)
+            _compare(part, known, {log.path: log for log in seen.logs})
+            for one in seen.unseen:
+                (part.unseen if one.is_failure else part.passed)[one.path] = one.told
+            if source.kind == "lines":
+                _check(part, known, seen.logs)
             parts.append(part)
         copies = copies_by_harness(tx)
         sessions: dict[str, tuple[int, ...]] = {
@@ -97,7 +107,7 @@ def _compare(part: SourceCoverage, known: dict[str, Looks], found: dict[str, Log
         looks = known.get(path)
         size = log.stamp.size
         part.bytes_found += size
-        if looks is not None and looks.stamp == log.stamp and not looks.failed:
+        if looks is not None and looks.is_current(log.stamp) and not looks.failed:
             part.current += 1
             part.bytes_current += size
             part.excluded += looks.excluded_by is not None
@@ -105,6 +115,16 @@ def _compare(part: SourceCoverage, known: dict[str, Looks], found: dict[str, Log
             part.bytes_current += min(size, _held(looks)) if looks else 0
             if len(part.behind) < _SHOWN_BEHIND:
                 part.behind.append(path)
+
+
+def _check(part: SourceCoverage, known: dict[str, Looks], found: list[Log]) -> None:
+    """Tell what is known of the bytes that were read: whether they are still the same."""
+    pairs = [(known[log.path], log) for log in found if log.path in known]
+    read = [(looks, log) for looks, log in pairs if looks.read_to]
+    part.unchecked = sum(
+        not (looks.is_checked and looks.is_untouched(log.stamp)) for looks, log in read
+    )
+    part.checked_at = min((looks.checked_at or 0 for looks, _ in read), default=None) or None
 
 
 def _held(looks: Looks) -> int:

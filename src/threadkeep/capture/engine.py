@@ -21,16 +21,25 @@ from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.exclusion import ENOUGH_LINES
-from threadkeep.capture.line_logs import TAIL_BYTES, LineCapture
+from threadkeep.capture.line_logs import CHECKED_AT_ONCE, LineCapture, is_due, note_stamp
 from threadkeep.capture.report import Progress, Report, Watcher, silent
-from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, is_closed, tell
+from threadkeep.capture.sight import rooted, see
+from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, tell, tell_unseen
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.copies import settle
 from threadkeep.knowledge.health import health_name, note_failure
-from threadkeep.knowledge.logs import LogRow, Looks, all_looks, load_log, load_log_by_id, save_log
+from threadkeep.knowledge.logs import (
+    LogRow,
+    Looks,
+    all_looks,
+    load_log,
+    load_log_by_id,
+    load_marks,
+    save_log,
+)
 from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
-from threadkeep.sources.files import LogFile
+from threadkeep.sources.files import TAIL_BYTES, LogFile
 from threadkeep.sources.records import Log, Source
 
 
@@ -51,6 +60,7 @@ class _Work(NamedTuple):
     source: Source
     log: Log
     renamed_from: int | None  # the number of the log that this one was
+    live: bool  # somebody watches it
 
 
 def capture(
@@ -97,30 +107,50 @@ def _look(
     """Find the logs of a source that changed, and the numbers of those that are gone."""
     reader, source = named
     part = report.of(source.harness)
-    found = {log.path: log for log in source.find(around.user)}
+    seen = see(source, around.user)
+    found = {log.path: log for log in seen.logs}
     part.found += len(found)
-    rules = around.exclusion.name()
-    changed = [log for log in found.values() if _differs(known.get(log.path), log, wanted, rules)]
+    tell_unseen(seen.unseen, part)
+    changed = _changed(around, found.values(), known, wanted)
     part.changed += len(changed)
+    # What lies behind a closed door is not gone.
+    closed = [unseen.path for unseen in seen.unseen if not unseen.is_link]
     roots = [str(root) for root in source.roots(around.user) if exists(root)]
-    closed = [root for root in roots if is_closed(root)]
-    for root in closed:
-        tell(root, PermissionError("the folder may not be looked into"), part)
-    roots = [root for root in roots if root not in closed]
+    changed = [rooted(log, roots) for log in changed]
     missing = {
-        path: looks for path, looks in known.items() if path not in found and _below(path, roots)
+        path: looks
+        for path, looks in known.items()
+        if path not in found and _below(path, roots) and not _below(path, closed)
     }
     moved = _renamed(changed, known, missing)
-    work = [_Work(reader, source, log, moved.get(log.path)) for log in changed]
+    live = not wanted.again
+    work = [_Work(reader, source, log, moved.get(log.path), live) for log in changed]
     lost = {looks.id for looks in missing.values() if not looks.gone}
     gone = sorted(lost.difference(moved.values()))
     return work, gone
 
 
+def _changed(
+    around: Surroundings, found: Iterable[Log], known: dict[str, Looks], wanted: Wanted
+) -> list[Log]:
+    """Choose the logs to read: those that look different, and a few whose check is due."""
+    rules, now = around.exclusion.name(), around.clock()
+    left = CHECKED_AT_ONCE if wanted.again and wanted.since is None else 0
+    changed = []
+    for log in found:
+        looks = known.get(log.path)
+        if _differs(looks, log, wanted, rules):
+            changed.append(log)
+        elif looks is not None and left > 0 and is_due(looks, now):
+            left -= looks.read_to
+            changed.append(log)
+    return changed
+
+
 def _differs(looks: Looks | None, log: Log, wanted: Wanted, rules: str) -> bool:
     if wanted.since is not None and log.stamp.mtime_ns // 1_000_000 < wanted.since:
         return False
-    if looks is None or looks.stamp != log.stamp or looks.gone:
+    if looks is None or not looks.is_untouched(log.stamp) or looks.gone:
         return True
     if looks.failed:
         return wanted.again
@@ -141,14 +171,14 @@ def _renamed(
     alike: dict[object, list[Looks]] = defaultdict(list)
     for path, looks in missing.items():
         if looks.head is not None:
-            alike[looks.stamp[2:]].append(looks)
+            alike[looks.stamp[2:4]].append(looks)
             alike[_plain_name(path)].append(looks)
     moved: dict[int, str] = {}
     for log in changed:
-        perhaps = [*alike.get(log.stamp[2:], ()), *alike.get(_plain_name(log.path), ())]
+        perhaps = [*alike.get(log.stamp[2:4], ()), *alike.get(_plain_name(log.path), ())]
         free = [looks for looks in perhaps if looks.id not in moved]
         if free and log.path not in known:
-            number = _holding(log.path, free)
+            number = _holding(log, free)
             if number is not None:
                 moved[number] = log.path
     return {path: number for number, path in moved.items()}
@@ -158,13 +188,13 @@ def _plain_name(path: str) -> str:
     return path.rpartition(os.sep)[2].removesuffix(".zst")
 
 
-def _holding(path: str, perhaps: list[Looks]) -> int | None:
+def _holding(log: Log, perhaps: list[Looks]) -> int | None:
     """Give the number of the log that a file holds as far as it was read.
 
     Inodes are used again and sessions begin alike, so the last bytes read must be there too.
     """
     try:
-        with LogFile(path) as file:
+        with LogFile(log.path, log.root) as file:
             head = file.between(0, max(looks.head_size for looks in perhaps))
             for looks in perhaps:
                 if digest(head[: looks.head_size]) == looks.head:
@@ -235,10 +265,11 @@ def _read_lines(
         if _is_unwanted(around, batches.tx(), one, row):
             _keep_out(around, batches.tx(), one, report)
             return
-        row.excluded, row.error, row.fingerprint = False, None, ""
+        row.excluded, row.fingerprint = False, ""
         part = report.of(one.source.harness)
-        with LogFile(one.log.path) as file:
-            LineCapture(around, one.source, one.log, row, part).run(file, batches, progress, show)
+        lines = LineCapture(around, one.source, one.log, row, part, live=one.live)
+        with LogFile(one.log.path, one.log.root) as file:
+            lines.run(file, batches, progress, show)
     except TROUBLES as error:
         batches.take_back()
         _note_trouble(around, batches, one, error, report)()
@@ -274,7 +305,7 @@ def _keep_out(around: Surroundings, tx: Tx, one: _Work, report: Report) -> None:
 
 
 def _note_looks(tx: Tx, one: _Work, row: LogRow) -> None:
-    row.size, row.mtime_ns, row.device, row.inode = one.log.stamp
+    note_stamp(row, one.log.stamp)
     row.gone_at = None
     save_log(tx, row)
 
@@ -289,7 +320,7 @@ def _row(tx: Tx, one: _Work) -> LogRow:
     if row is None:
         session_id = found.session_id or Path(found.path).stem
         row = LogRow(one.reader, one.source.harness, found.path, session_id=session_id)
-    return row
+    return load_marks(tx, row)
 
 
 def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
@@ -304,7 +335,7 @@ def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
         return True
     if row.lines >= ENOUGH_LINES and not around.exclusion.patterns:
         return False
-    with LogFile(one.log.path) as file:
+    with LogFile(one.log.path, one.log.root) as file:
         piece = next(file.pieces(0), None)
     beginning = b"" if piece is None else piece.data
     return around.exclusion.of_beginning(beginning, one.source.parser(one.log, None))
@@ -328,7 +359,7 @@ def _note_trouble(
     def note() -> None:
         row = _row(batches.tx(), one)
         row.error = said
-        row.size, row.mtime_ns, row.device, row.inode = one.log.stamp
+        note_stamp(row, one.log.stamp)
         save_log(batches.tx(), row)
 
     return note

@@ -19,6 +19,7 @@ class HarnessReport(msgspec.Struct):
     masked_lines: int = 0
     unknown: dict[str, int] = {}
     errors: dict[str, str] = {}  # path -> what happened
+    passed: dict[str, str] = {}  # path -> why it was passed over on purpose
 
 
 class Report(msgspec.Struct):

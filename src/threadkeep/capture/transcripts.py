@@ -8,7 +8,6 @@ import msgspec
 
 from threadkeep.base.fts import snippet
 from threadkeep.base.sqlite import Tx
-from threadkeep.capture.line_logs import TAIL_BYTES
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import digest, read_block, read_lines
 from threadkeep.knowledge.context import Context
@@ -16,6 +15,7 @@ from threadkeep.knowledge.copies import COPY
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
 from threadkeep.knowledge.reading import Among, EntryRow, Session, entries_of, search_rows
 from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.files import TAIL_BYTES
 from threadkeep.sources.records import Entry, Source
 
 Sources = Mapping[str, Source]

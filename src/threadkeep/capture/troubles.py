@@ -1,7 +1,7 @@
 """What may go wrong with one log without stopping the others, and how it is told."""
 
 import logging
-import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +9,7 @@ import msgspec
 
 from threadkeep.capture.report import HarnessReport
 from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.sources.records import Unseen
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +35,19 @@ def has_vanished(path: str, error: Exception) -> bool:
     return isinstance(error, (FileNotFoundError, NotFound)) and not exists(Path(path))
 
 
+def tell_unseen(unseen: Iterable[Unseen], part: HarnessReport) -> None:
+    """Report the places that could not be looked into; a link is not followed, and no error."""
+    for one in unseen:
+        if one.is_failure:
+            log.warning("%s: %s", one.path, one.told)
+            part.errors[one.path] = one.told
+        else:
+            part.passed[one.path] = one.told
+
+
 def exists(place: Path) -> bool:
     """Tell whether a place is there; one that may not be looked at is not."""
     try:
         return place.exists()
     except OSError:
         return False
-
-
-def is_closed(folder: str) -> bool:
-    """Tell whether a folder is there that this user may not look into."""
-    return os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK)  # noqa: PTH112

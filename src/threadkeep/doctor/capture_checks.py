@@ -119,6 +119,9 @@ def _coverage(source: SourceFacts, capture: CaptureFacts, broken: set[Key]) -> F
     check = f"coverage {source.harness}"
     if not source.missed:
         return ok(_GROUP, check, f"in the store: all of {source.found:,}")
+    if source.unseen:
+        said = f"{source.example} cannot be looked into, and may hold logs of {source.harness}"
+        return Finding(_GROUP, check, "fail", said, source.why, source.fix, _CAPTURE_DOC)
     total = max(source.found, source.missed)
     said = f"{source.missed:,} of {total:,} logs of {source.harness} are not in the store"
     overdue = (invariant_of(source.harness), health_name(source.harness)) in broken

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from threadkeep.base.config import Config, read_settings
 from threadkeep.base.json import decode
 from threadkeep.base.spool import Spool
@@ -81,7 +83,10 @@ def _sources(seen: Observed) -> Iterator[SourceFacts]:
         missed = seen.ground.missed.get(harness, 0)
         one = behind.get(harness)
         example, why = (one.example, one.why) if one is not None else ("", "")
-        yield SourceFacts(harness, found, missed, example, why, closed=_is_closed(example))
+        unseen, fix = (one.closed, one.fix) if one is not None else (False, "")
+        told = SourceFacts(harness, found, missed, example, why, unseen=unseen, fix=fix)
+        closed = not unseen and _is_closed(example)
+        yield msgspec.structs.replace(told, closed=closed)
 
 
 def _drift(tx: Tx, tables: set[str]) -> Iterator[DriftFacts]:

@@ -1,23 +1,25 @@
 """The ground that capture is judged by: which logs on the disk are not in the store, since when."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
-from threadkeep.capture.troubles import TROUBLES, exists, is_closed
+from threadkeep.capture.line_logs import SETTLED_MS, UNFINISHED
+from threadkeep.capture.troubles import TROUBLES
 from threadkeep.doctor.memory import SeenLog
 from threadkeep.doctor.snapshot import Behind
 from threadkeep.knowledge.health import health_name
 from threadkeep.knowledge.logs import Looks, all_looks
-from threadkeep.sources.common import stamp_of
-from threadkeep.sources.records import Log, Source, UserHome
+from threadkeep.sources.folders import stamp_of
+from threadkeep.sources.records import Log, Source, Unseen, UserHome
 
 # Their logs lie among the user's own files and are looked at twice a minute only.
 _POLLED: Final = frozenset({"aider"})
+_CLOSED: Final = "closed"
 _ERROR: Final = "SELECT error FROM tk_logs WHERE reader = ? AND path = ? AND item = ''"
 
 
@@ -36,6 +38,9 @@ class _Missing(msgspec.Struct, frozen=True):
     mark: str
     since: int
     failed: bool
+    why: str = ""  # of a place that cannot be looked into
+    fix: str = ""
+    polled: bool = False  # nobody tells when it can be read
 
 
 def look_at_logs(
@@ -71,15 +76,25 @@ def _look(
     now: int,
 ) -> tuple[int, list[_Missing]]:
     known, count = all_looks(tx, reader), 0
-    missing = list(_closed(reader, source, user, known, before, now))
+    missing: list[_Missing] = []
+
+    def hear(unseen: Unseen) -> None:
+        if unseen.is_failure:
+            missing.append(_closed(reader, unseen, before, now))
+
     try:
-        for log in source.find(user):  # one at a time: thousands would stay in our memory
+        for log in source.find(
+            msgspec.structs.replace(user, tell=hear)
+        ):  # one at a time: thousands would stay in our memory
             count += 1
             looks = known.get(log.path)
+            if looks is not None and _settles_at(looks, log) > now:
+                continue  # nobody misses a line that is still being written
             if looks is None or looks.failed or not _looks_the_same(looks, log, source):
                 missing.append(_missing(reader, log, looks, before, now))
     except TROUBLES as error:
-        missing.append(_unreadable(reader, f"source {reader}: {error}", before, now))
+        unseen = Unseen(f"source {reader}", str(error), "threadkeep capture")
+        missing.append(_closed(reader, unseen, before, now))
     return count, missing
 
 
@@ -88,35 +103,21 @@ def _looks_the_same(looks: Looks, log: Log, source: Source) -> bool:
 
     Whoever only reads a database leaves an empty write-ahead log beside it: that is no change.
     """
-    if looks.stamp == log.stamp:
+    if looks.is_current(log.stamp):
         return True
     try:
         empty = source.kind == "document" and os.stat(f"{log.path}-wal").st_size == 0
-        return empty and stamp_of(os.stat(log.path)) == looks.stamp
+        return empty and looks.is_current(stamp_of(os.stat(log.path)))
     except OSError:
         return False
 
 
-def _closed(
-    reader: str,
-    source: Source,
-    user: UserHome,
-    known: Mapping[str, Looks],
-    before: Mapping[str, SeenLog],
-    now: int,
-) -> Iterator[_Missing]:
-    """Give the folders that hold logs we know and may no longer be looked into."""
-    for root in source.roots(user):
-        place = str(root)
-        used = any(path.startswith(place) for path in known)
-        if used and exists(root) and is_closed(place):
-            yield _unreadable(reader, place, before, now)
-
-
-def _unreadable(reader: str, place: str, before: Mapping[str, SeenLog], now: int) -> _Missing:
-    seen = before.get(_key(reader, place))
+def _closed(reader: str, unseen: Unseen, before: Mapping[str, SeenLog], now: int) -> _Missing:
+    """Give a place that cannot be looked into: whatever is in it is not in the store."""
+    seen = before.get(_key(reader, unseen.path))
     since = now if seen is None else min(seen.first_seen, now)
-    return _Missing(reader, place, "closed", since, failed=False)
+    why, fix = unseen.why, unseen.fix
+    return _Missing(reader, unseen.path, _CLOSED, since, failed=False, why=why, fix=fix)
 
 
 def _missing(
@@ -128,12 +129,22 @@ def _missing(
     which no more of it was stored than now.
     """
     mark = "" if looks is None else f"{looks.stamp}{looks.read_to}{looks.failed}"
-    changed = _changed_at(log)
+    waits = 0 if looks is None else _settles_at(looks, log)
+    changed = max(_changed_at(log), waits)
     seen = before.get(_key(reader, log.path))
     same = seen is not None and seen.mark == mark
     since = min(changed, seen.first_seen) if seen is not None and same else changed
     failed = looks is not None and looks.failed
-    return _Missing(reader, log.path, mark, min(since, now), failed)
+    return _Missing(reader, log.path, mark, min(since, now), failed, polled=bool(waits))
+
+
+def _settles_at(looks: Looks, log: Log) -> int:
+    """Tell when capture takes the last line of a log as it is; 0 if it does not wait for one.
+
+    Nothing happens then that would be told: it is noticed at the next look at all logs.
+    """
+    waits = looks.stamp[1] == UNFINISHED and looks.stamp[0] == log.stamp.size
+    return log.stamp.mtime_ns // 1_000_000 + SETTLED_MS if waits else 0
 
 
 def _first_seen(one: _Missing, before: Mapping[str, SeenLog], now: int) -> int:
@@ -153,16 +164,21 @@ def _changed_at(log: Log) -> int:
 
 
 def _group(tx: Tx, harness: str, missing: list[_Missing]) -> Behind:
-    """Put the logs of one harness together; the one that waits longest stands for them."""
-    first = min(missing, key=lambda one: one.since)
+    """Put the logs of one harness together.
+
+    A place that cannot be looked into stands for them, else the one that waits longest.
+    """
+    first = min(missing, key=lambda one: (not one.why, one.since))
     return Behind(
         source=health_name(harness),
         harness=harness,
         since=first.since,
         logs=len(missing),
         example=first.path,
-        why=_error(tx, first) if first.failed else "",
-        polled=harness in _POLLED,
+        why=_error(tx, first) if first.failed else first.why,
+        polled=first.polled or harness in _POLLED,
+        closed=first.mark == _CLOSED,
+        fix=first.fix,
     )
 
 

@@ -94,7 +94,7 @@ def _logs(seen: Snapshot) -> Iterator[Violation]:
     if is_busy(seen):
         return
     for one in seen.behind:
-        if age(seen, one.since) >= (POLLED_PATIENCE if one.polled else LOG_PATIENCE):
+        if one.closed or age(seen, one.since) >= (POLLED_PATIENCE if one.polled else LOG_PATIENCE):
             yield Violation(invariant_of(one.harness), one.source, one.since, _told(one))
 
 
@@ -105,6 +105,8 @@ def is_busy(seen: Snapshot) -> bool:
 
 
 def _told(one: Behind) -> str:
+    if one.closed:
+        return f"{one.example} cannot be looked into: {one.why}; {one.fix}"
     more = f" and {one.logs - 1} more" if one.logs > 1 else ""
     why = f" ({one.why})" if one.why else ""
     return f"{one.example}{more} changed and is not in the store{why}"

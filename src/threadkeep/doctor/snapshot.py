@@ -13,6 +13,8 @@ class Behind(msgspec.Struct, frozen=True):
     example: str
     why: str = ""  # what the last attempt said, if there was one
     polled: bool = False  # it is only looked at twice a minute
+    closed: bool = False  # the example is a place that cannot be looked into
+    fix: str = ""  # what lets us look into it
 
 
 class Typed(msgspec.Struct, frozen=True):

@@ -231,16 +231,17 @@ class Home:
         *,
         must_exist: bool = False,
         user_home: str | Path | None = None,
+        roots: Iterable[str | Path] = (),
     ) -> "History":
         """Open the captured history; close it after use.
 
         `user_home` is the folder below which other programs' logs are looked for, the user's own
-        home if it is not given.
+        home if it is not given; `roots` are further folders with projects that may hold some.
         """
         from threadkeep.home.history import open_history  # noqa: PLC0415  (loads every source)
 
         store = self.knowledge(path, read_only, must_exist=must_exist)
-        return open_history(self, store, self._environ, user_home)
+        return open_history(self, store, self._environ, user_home, roots)
 
     def observations(
         self,

@@ -1,7 +1,7 @@
 """How a home's captured history is opened: its store, its sources, its rules."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from threadkeep.capture.harvesting import this_machine
 from threadkeep.capture.history import History
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.all_sources import all_sources
+from threadkeep.knowledge.logs import known_projects
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.redact.engine import Redactor
 from threadkeep.redact.rules import load_rules
@@ -32,7 +33,11 @@ def make_redactor(config: Config, file: Path, environ: Mapping[str, str]) -> Red
 
 
 def open_history(
-    home: "Home", store: KnowledgeStore, environ: Mapping[str, str], user_home: str | Path | None
+    home: "Home",
+    store: KnowledgeStore,
+    environ: Mapping[str, str],
+    user_home: str | Path | None,
+    roots: Iterable[str | Path] = (),
 ) -> History:
     """Put a store, its sources and its rules together; if that fails, the store is closed."""
     try:
@@ -42,7 +47,7 @@ def open_history(
         redactor = home.redactor()
         around = Surroundings(
             db=store.context.db,
-            user=_user(environ, user_home),
+            user=_user(home, store, environ, user_home, roots),
             mask=redactor.block,
             clock=now_ms,
             who=this_machine(),
@@ -67,13 +72,31 @@ def _place(pattern: str, environ: Mapping[str, str]) -> str:
     return str(expand(pattern, environ)) if pattern.startswith("~") else pattern
 
 
-def _user(environ: Mapping[str, str], user_home: str | Path | None) -> UserHome:
-    if user_home is None:
-        return UserHome(Path(environ.get("HOME") or Path.home()), environ)
-    named = Path(os.path.abspath(user_home))
+def _user(
+    home: "Home",
+    store: KnowledgeStore,
+    environ: Mapping[str, str],
+    user_home: str | Path | None,
+    roots: Iterable[str | Path],
+) -> UserHome:
+    named = tuple(_folder(root, "give a folder that holds projects") for root in roots)
+    if user_home is not None:
+        return UserHome(_folder(user_home, "give the folder that holds .claude"), roots=named)
+    lasting = tuple(expand(root, environ) for root in home.config.capture.roots)
+
+    def projects() -> list[Path]:
+        with store.context.db.read() as tx:
+            return known_projects(tx)
+
+    own = Path(environ.get("HOME") or Path.home())
+    return UserHome(own, environ, (*lasting, *named), projects)
+
+
+def _folder(given: str | Path, hint: str) -> Path:
+    named = Path(os.path.abspath(given))
     if not named.is_dir():
-        raise NotFound(f"there is no folder {named}", hint="give the folder that holds .claude")
-    return UserHome(named)
+        raise NotFound(f"there is no folder {named}", hint=hint)
+    return named
 
 
 def _enabled(sources: dict[str, Source], disabled: tuple[str, ...]) -> dict[str, Source]:

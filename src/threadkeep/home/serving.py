@@ -8,7 +8,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -78,6 +78,7 @@ def serve(
     version: str,
     path: str | Path | None = None,
     user_home: str | Path | None = None,
+    roots: Iterable[str | Path] = (),
     hippo_dir: Path | None = None,
     socket: bool = True,
     more: tuple[Part, ...] = (),
@@ -93,7 +94,7 @@ def serve(
     with ExitStack() as stack:
         file = Path(os.path.realpath(home.knowledge_path(path)))
         stack.enter_context(_only_one(home, file))
-        history = stack.enter_context(home.history(path, user_home=user_home))
+        history = stack.enter_context(home.history(path, user_home=user_home, roots=roots))
         refuse_write(history.store.access)
         observations = _observations(home, hippo_dir, history)
         sockets = _sockets(home, hippo_dir) if socket else ()

@@ -38,6 +38,9 @@ _HEALTH: Final = (*_LARGEST, *(column for group in _TOGETHER for column in group
 _MISSING: Final = (
     ("agentic_sessions", "probe_tag", "TEXT"),
     ("agentic_cursor", "last_seen_updated_at", "INTEGER NOT NULL DEFAULT 0"),
+    ("tk_logs", "ctime_ns", "INTEGER NOT NULL DEFAULT 0"),
+    ("tk_logs", "crc", "INTEGER"),
+    ("tk_logs", "checked_at", "INTEGER"),
 )
 _LEGACY_CURSOR: Final = "last_time_created"
 

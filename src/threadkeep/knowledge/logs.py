@@ -1,11 +1,16 @@
 """What capture remembers of each log: how it looked, how far it was read, its parser's state."""
 
-from typing import Any
+import os
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
+from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+
+_WORKED_LATELY: Final = 1000  # sessions and commands whose folders are known projects
 
 
 class LogRow(msgspec.Struct):
@@ -34,13 +39,17 @@ class LogRow(msgspec.Struct):
     captured_at: int | None = None
     gone_at: int | None = None
     error: str | None = None
+    # What `load_marks` fills in; what is None is not changed when the row is saved.
+    ctime_ns: int | None = None
+    crc: int | None = None
+    checked_at: int | None = None
 
 
 class Looks(msgspec.Struct, gc=False):
     """How a log looked when it was last read, all that deciding whether to read it again needs."""
 
     id: int
-    stamp: tuple[int, int, int, int]
+    stamp: tuple[int, ...]  # size, mtime, device, inode, ctime
     head: bytes | None
     head_size: int
     read_to: int
@@ -48,17 +57,50 @@ class Looks(msgspec.Struct, gc=False):
     gone: bool
     failed: bool
     excluded_by: str | None  # the name of the rules that kept it, or sessions in it, out
+    crc: int | None  # of all that was read; None: nobody has summed it up yet
+    checked_at: int | None  # when all that was read was last compared with that
+    captured_at: int | None
+
+    def is_untouched(self, stamp: tuple[int, ...]) -> bool:
+        """Tell whether nobody did anything to a log; of older versions no ctime is known."""
+        return self.stamp == stamp or (not self.stamp[4] and self.is_current(stamp))
+
+    def is_current(self, stamp: tuple[int, ...]) -> bool:
+        """Tell whether a log has the size and time it had: all that programs write shows there."""
+        return self.stamp[:4] == stamp[:4]
+
+    @property
+    def is_checked(self) -> bool:
+        """Tell whether nothing was read since all of it was compared."""
+        return self.crc is not None and (self.checked_at or 0) >= (self.captured_at or 0)
 
 
 def all_looks(tx: Tx, reader: str) -> dict[str, Looks]:
     """Give how every log of one source looked, by its path."""
-    return {from_sql(row[0]): _looks(*row[1:]) for row in tx.all("log_looks", {"reader": reader})}
+    query = "log_looks" if "crc" in columns_of(tx, "tk_logs") else "old_log_looks"
+    return {from_sql(row[0]): _looks(*row[1:]) for row in tx.all(query, {"reader": reader})}
 
 
 def _looks(id_: int, *row: Any) -> Looks:
-    size, mtime, device, inode, head, head_size, read_to, tail, gone, failed, by = row
+    head, head_size, read_to, tail, gone, failed, *marks = row[5:]
     read = (head, head_size, read_to, tail)
-    return Looks(id_, (size, mtime, device, inode), *read, bool(gone), bool(failed), by)
+    return Looks(id_, row[:5], *read, bool(gone), bool(failed), *marks)
+
+
+def load_marks(tx: Tx, row: LogRow) -> LogRow:
+    """Fill in what is remembered of the bytes that were read of a log."""
+    marks = tx.one("log_marks", {"id": row.id})
+    if marks is not None:
+        row.ctime_ns, row.crc, row.checked_at = marks
+    return row
+
+
+def known_projects(tx: Tx) -> list[Path]:
+    """Give the folders in which agents and shells worked lately, or that hold a log."""
+    rows = tx.all("known_projects", {"limit": _WORKED_LATELY})
+    folders = {from_sql(row[0]) for row in rows if row[0]}
+    folders.update(os.path.dirname(from_sql(row[0])) for row in tx.all("logs_in_projects"))  # noqa: PTH120
+    return sorted(Path(folder) for folder in folders if folder.startswith("/"))
 
 
 def load_log(tx: Tx, reader: str, path: str, item: str = "") -> LogRow | None:

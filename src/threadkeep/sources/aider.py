@@ -11,7 +11,7 @@ Only the start of a run has a time, of this machine's zone, so all that is in it
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -19,18 +19,21 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.sources.common import number as count, stamp_of, table, text
+from threadkeep.sources.common import number as count, table, text
 from threadkeep.sources.files import LogFile
+from threadkeep.sources.folders import entry_stamp, file_stamp, listed
 from threadkeep.sources.gathering import Gatherer, Kept, plain, strange_name
-from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Usage, UserHome
+from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Unseen, Usage, UserHome
 
 FILE_NAME: Final = ".aider.chat.history.md"
-# Aider has no central place. These are where people keep their projects; nothing else is walked.
+# Aider has no central place. These are where people keep their projects; beside them only what
+# the user names is walked, and where other agents worked is looked at.
 _PLACES: Final = (
     *("projects", "src", "code", "repos", "work", "dev", "git", "Documents", "Projects"),
     *("Code", "workspace", "Developer"),
 )
 _DEPTH: Final = 3
+_NAMED_DEPTH: Final = 8
 _NOT_PROJECTS: Final = frozenset(
     (
         *("node_modules", "vendor", "venv", "env", "site-packages", "__pycache__", "target"),
@@ -298,19 +301,30 @@ class AiderSource:
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the folders to look into, and the files that may be alone in theirs."""
-        return [*_single_files(user), *(user.home / place for place in _PLACES)]
+        usual = [user.home / place for place in _PLACES]
+        return [*_single_files(user), *dict.fromkeys([*usual, *user.roots, *_projects(user)])]
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the histories; one that two names lead to is given once."""
-        found = {str(path): stamp for path in _single_files(user) for stamp in _stamps(path)}
+        found: dict[str, Stamp] = {}
+        for path in _single_files(user):
+            _note(found, path, file_stamp(path, user, is_root=True))
+        guessing = msgspec.structs.replace(user, tell=_if_ours(user))
         for place in _PLACES:
-            found.update((str(path), stamp) for path, stamp in _walk(user.home / place, _DEPTH))
+            found.update(_walk(str(user.home / place), guessing, _DEPTH, is_root=True))
+        for root in user.roots:
+            if not os.path.lexists(root):
+                fix = "mount it, or take it out of [capture] roots"
+                user.tell(Unseen(str(root), "it is not there", fix, is_ours=False))
+            found.update(_walk(str(root), user, _NAMED_DEPTH, is_root=True))
+        for folder in _projects(user):
+            _note(found, folder / FILE_NAME, file_stamp(folder / FILE_NAME, guessing))
         seen: set[tuple[int, int]] = set()
-        for path in sorted(found):
-            stamp = found[path]
+        for name in sorted(found):
+            stamp = found[name]
             if (stamp.device, stamp.inode) not in seen:
                 seen.add((stamp.device, stamp.inode))
-                yield Log(path, stamp, project_dir=plain(Path(path).parent.name))
+                yield Log(name, stamp, project_dir=plain(Path(name).parent.name))
 
     def parser(self, log: Log, state: bytes | None) -> AiderParser:
         """Make a parser for one run."""
@@ -335,8 +349,8 @@ class AiderSource:
 
 
 def _content(log: Log) -> bytes:
-    with LogFile(log.path) as file:
-        return b"".join(piece.data for piece in file.pieces(0))
+    with LogFile(log.path, log.root) as file:
+        return file.whole()
 
 
 def _single_files(user: UserHome) -> list[Path]:
@@ -346,32 +360,64 @@ def _single_files(user: UserHome) -> list[Path]:
     return [user.home / FILE_NAME, *([path] if path.is_absolute() else [])]
 
 
-def _stamps(path: Path) -> list[Stamp]:
-    try:
-        return [stamp_of(path.stat())] if path.is_file() else []
-    except OSError:
-        return []
+def _note(found: dict[str, Stamp], path: Path, stamp: Stamp | None) -> None:
+    if stamp is not None:
+        found[str(path)] = stamp
 
 
-def _walk(folder: Path, depth: int) -> Iterator[tuple[Path, Stamp]]:
-    try:
-        with os.scandir(folder) as found:
-            below = list(found)
-    except OSError:
-        return
-    for entry in below:
+def _projects(user: UserHome) -> list[Path]:
+    """Name the folders in which agents worked, and the repositories that these are in.
+
+    Aider writes into the repository's folder, wherever in it somebody works.
+    """
+    found: dict[Path, None] = {}
+    seen: set[Path] = set()
+    for folder in user.projects():
+        found[folder] = None
+        for place in (folder, *folder.parents):
+            if place in seen:
+                break  # as for the folder before
+            seen.add(place)
+            if os.path.lexists(place / ".git"):
+                found[place] = None
+                break
+    return list(found)
+
+
+def _if_ours(user: UserHome) -> Callable[[Unseen], None]:
+    """Tell of a closed folder among the user's own files if it is the user's own.
+
+    Databases and containers keep folders there that belong to others; nobody ran Aider in them.
+    """
+
+    def tell(unseen: Unseen) -> None:
         try:
-            if entry.name == FILE_NAME and entry.is_file():
-                yield Path(entry.path), stamp_of(entry.stat())
-            elif depth > 0 and _may_hold_projects(entry):
-                yield from _walk(Path(entry.path), depth - 1)
+            ours = os.lstat(unseen.path).st_uid == os.geteuid()
         except OSError:
-            continue  # it went away while we looked
+            ours = False
+        user.tell(unseen._replace(is_ours=ours))
+
+    return tell
+
+
+def _walk(
+    folder: str, user: UserHome, depth: int, *, is_root: bool = False
+) -> Iterator[tuple[str, Stamp]]:
+    for entry in listed(folder, user, is_root=is_root):
+        if entry.name == FILE_NAME:
+            stamp = entry_stamp(entry, user)
+            if stamp is not None:
+                yield entry.path, stamp
+        elif depth > 0 and _may_hold_projects(entry):
+            yield from _walk(entry.path, user, depth - 1)
 
 
 def _may_hold_projects(entry: os.DirEntry[str]) -> bool:
     hidden = entry.name.startswith(".") or entry.name in _NOT_PROJECTS
-    return not hidden and entry.is_dir(follow_symlinks=False)
+    try:
+        return not hidden and entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False  # it went away while we looked
 
 
 SOURCE: Final = AiderSource()

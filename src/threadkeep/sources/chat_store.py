@@ -70,8 +70,7 @@ class ChatSource:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the files that are there."""
-        del user
-        yield from find_databases(self._paths)
+        yield from find_databases(self._paths, user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser; it has no state."""
@@ -84,13 +83,13 @@ class ChatSource:
 
     def items(self, log: Log) -> Iterable[Item]:
         """Yield the sessions of a file; a growing message changes the count or a time."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             if database.tables() >= _TABLES:
                 yield from items_of(database, "chat_sessions", _LOOKS, frozenset())
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the rows of one session, from one snapshot."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             if database.tables() >= _TABLES:
                 yield from _records(database, item)
 

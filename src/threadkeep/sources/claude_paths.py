@@ -1,11 +1,10 @@
 """Where Claude Code keeps its transcripts, and what a transcript's path says about it."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from threadkeep.sources.common import paths_below
+from threadkeep.sources.folders import folders_in, listed, paths_below, tell_unseen
 from threadkeep.sources.records import Log, Stamp, UserHome
 
 _DESKTOP: Final = Path("Claude", "local-agent-mode-sessions")
@@ -32,24 +31,25 @@ def desktop_folders(user: UserHome) -> list[Path]:
         _settings(user),
         user.home / "Library" / "Application Support",
         Path(user.env.get("APPDATA") or user.home / "AppData" / "Roaming"),
-        *(package / "LocalCache" / "Roaming" for package in _packages(local / "Packages")),
+        *(package / "LocalCache" / "Roaming" for package in _packages(local / "Packages", user)),
     ]
     return [parent / _DESKTOP for parent in dict.fromkeys(parents)]
 
 
 def find_logs(user: UserHome) -> Iterator[Log]:
     """Yield every transcript in the order of its path; a folder with two names is read once."""
-    hidden = [found for place in desktop_folders(user) for found in _projects_in(place)]
+    hidden = [found for place in desktop_folders(user) for found in _hidden(place, user)]
     seen: set[tuple[int, int]] = set()
     for folder in sorted({*project_folders(user), *hidden}):
         try:
             status = folder.stat()
-        except OSError:
+        except OSError as error:
+            tell_unseen(str(folder), error, user)
             continue
         if (status.st_dev, status.st_ino) not in seen:
             seen.add((status.st_dev, status.st_ino))
             place = str(folder)
-            for path, stamp in paths_below(place, (".jsonl",), _DEPTH):
+            for path, stamp in paths_below(place, user, (".jsonl",), _DEPTH, is_root=True):
                 yield from _log(path, stamp, path[len(place) + 1 :].split("/"))
 
 
@@ -92,23 +92,18 @@ def _settings(user: UserHome) -> Path:
     return Path(user.env.get("XDG_CONFIG_HOME") or user.home / ".config")
 
 
-def _packages(folder: Path) -> list[Path]:
+def _packages(folder: Path, user: UserHome) -> list[Path]:
     """Name the places of the desktop program as the Windows store installs it."""
-    try:
-        with os.scandir(folder) as found:
-            return sorted(Path(entry.path) for entry in found if "Claude_" in entry.name)
-    except OSError:
-        return []
+    below = listed(str(folder), user, is_root=True)
+    return [Path(entry.path) for entry in below if "Claude_" in entry.name]
 
 
-def _projects_in(folder: Path, depth: int = _DESKTOP_DEPTH) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as found:
-            below = [entry for entry in found if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return
-    for entry in below:
-        if entry.name == "projects":
-            yield Path(entry.path)
-        elif depth > 1 and entry.name not in _NOT_WORTH_A_LOOK:
-            yield from _projects_in(Path(entry.path), depth - 1)
+def _hidden(
+    folder: Path, user: UserHome, depth: int = _DESKTOP_DEPTH, *, is_root: bool = True
+) -> Iterator[Path]:
+    """Yield the folders of projects that lie somewhere below a folder of the desktop program."""
+    for below in folders_in(folder, user, is_root=is_root):
+        if below.name == "projects":
+            yield below
+        elif depth > 1 and below.name not in _NOT_WORTH_A_LOOK:
+            yield from _hidden(below, user, depth - 1, is_root=False)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.sources.codex_paths import codex_homes
-from threadkeep.sources.common import stamp_of, table, text
+from threadkeep.sources.common import table, text
+from threadkeep.sources.folders import file_stamp
 from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, UserHome
 
 _NAME: Final = "session_index.jsonl"
@@ -54,11 +55,9 @@ class CodexIndex:
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the index files that are there."""
         for path in sorted(self.roots(user)):
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            yield Log(path=str(path), stamp=stamp_of(status))
+            stamp = file_stamp(path, user)
+            if stamp is not None:
+                yield Log(path=str(path), stamp=stamp, root=str(path.parent))
 
     def parser(self, log: Log, state: bytes | None) -> IndexParser:  # noqa: ARG002
         """Make a parser."""

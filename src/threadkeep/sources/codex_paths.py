@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from threadkeep.sources.common import files_below
+from threadkeep.sources.folders import files_below
 from threadkeep.sources.records import Log, Stamp, UserHome
 
 _LIVE: Final = "sessions"
@@ -14,6 +14,7 @@ _XCODE: Final = Path("Library", "Developer", "Xcode", "CodingAssistant", "codex"
 _PREFIX: Final = "rollout-"
 _ZIPPED: Final = ".zst"
 _SUFFIX: Final = ".jsonl"
+_SUFFIXES: Final = (_SUFFIX, _SUFFIX + _ZIPPED)
 # rollout-<local time>-<thread id>[_<rollout id>]: after a revert a thread has several files.
 _THREAD: Final = re.compile(
     r"rollout-.*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_.*)?", re.DOTALL
@@ -43,7 +44,7 @@ def find_rollouts(user: UserHome) -> Iterator[Log]:
     """Yield every rollout once, in the order of the paths."""
     found: dict[str, _Copy] = {}
     for folder in rollout_folders(user):
-        for path, stamp in files_below(folder, _SUFFIX, _SUFFIX + _ZIPPED):
+        for path, stamp in files_below(folder, user, *_SUFFIXES, is_root=True):
             if path.name.startswith(_PREFIX):
                 copy = _Copy(folder.name == _ARCHIVED, path.suffix == _ZIPPED, str(path), stamp)
                 name = path.name.removesuffix(_ZIPPED)

@@ -1,12 +1,8 @@
-"""What most sources need: times, the text of tool calls, and a quick walk over folders."""
+"""What most sources need: times, and the text of tool calls."""
 
-import os
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.sources.records import Stamp
 from threadkeep.sources.segments import compact
 
 _TOO_BIG = 2**63
@@ -76,49 +72,3 @@ def block_text(content: object) -> str:
         for block in rows(content)
     ]
     return "\n".join(piece for piece in found if piece)
-
-
-def stamp_of(status: os.stat_result) -> Stamp:
-    """Make the stamp of a file from its status."""
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino)
-
-
-def database_stamp(path: Path) -> Stamp | None:
-    """Make the stamp of a database with its write-ahead log; None if there is no such file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    try:
-        wal = Path(f"{path}-wal").stat()
-    except OSError:
-        return stamp_of(status)
-    size, newest = status.st_size + wal.st_size, max(status.st_mtime_ns, wal.st_mtime_ns)
-    return Stamp(size, newest, status.st_dev, status.st_ino)
-
-
-def files_below(root: Path, *suffixes: str, depth: int = 12) -> Iterator[tuple[Path, Stamp]]:
-    """Yield the regular files below a folder in the order of their paths, with their stamps.
-
-    What cannot be looked into is passed over. Links to files count, links to folders do not.
-    """
-    for path, stamp in paths_below(str(root), suffixes, depth):
-        yield Path(path), stamp
-
-
-def paths_below(root: str, suffixes: tuple[str, ...], depth: int) -> Iterator[tuple[str, Stamp]]:
-    """Do the same with plain strings: of thousands of files, `Path` takes most of the time."""
-    try:
-        with os.scandir(root) as found:
-            below = sorted(found, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in below:
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                if depth > 0:
-                    yield from paths_below(entry.path, suffixes, depth - 1)
-            elif entry.name.endswith(suffixes) and entry.is_file():
-                yield entry.path, stamp_of(entry.stat())
-        except OSError:
-            continue  # it went away while we looked

@@ -9,26 +9,23 @@ brings the rest. Sums that are smaller than before were begun anew and count who
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from threadkeep.sources.common import (
     describe_input,
-    files_below,
     iso_ms,
     number as count,
     rows,
-    stamp_of,
     table,
     text,
 )
+from threadkeep.sources.folders import file_stamp, files_below, folders_in
 from threadkeep.sources.gathering import (
     Gatherer,
     Kept,
     begun,
-    folders_in,
     numbered,
     plain,
     strange_name,
@@ -40,7 +37,6 @@ from threadkeep.sources.records import (
     Kind,
     Log,
     Role,
-    Stamp,
     Usage,
     UserHome,
 )
@@ -297,12 +293,12 @@ class CopilotSource:
         """Yield the sessions' files: `<id>/events.jsonl`, in older versions `<id>.jsonl`."""
         found: dict[str, Log] = {}
         for root in self.roots(user):
-            for path, stamp in files_below(root, ".jsonl", depth=0):
+            for path, stamp in files_below(root, user, ".jsonl", depth=0, is_root=True):
                 found[str(path)] = Log(str(path), stamp, plain(path.stem))
-            for folder in folders_in(root):
-                stamp_there = _stamp(folder / "events.jsonl")
+            for folder in folders_in(root, user, is_root=True):
+                path = folder / "events.jsonl"
+                stamp_there = file_stamp(path, user)
                 if stamp_there:
-                    path = folder / "events.jsonl"
                     found[str(path)] = Log(str(path), stamp_there, plain(folder.name))
         yield from (found[path] for path in sorted(found))
 
@@ -324,14 +320,6 @@ class CopilotSource:
         """A line log has none."""
         del log, item
         return ()
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return stamp_of(status) if S_ISREG(status.st_mode) else None
 
 
 SOURCE: Final = CopilotSource()

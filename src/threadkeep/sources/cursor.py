@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from threadkeep.errors import Busy
-from threadkeep.sources.common import files_below, table, text
+from threadkeep.sources.common import table, text
 from threadkeep.sources.cursor_messages import HARNESS, Reading, Said, message_reading
 from threadkeep.sources.cursor_parser import CursorParser, Read
 from threadkeep.sources.cursor_places import (
@@ -18,7 +18,7 @@ from threadkeep.sources.cursor_places import (
     folder_of,
     projects_root,
 )
-from threadkeep.sources.folders import folders_in, printable
+from threadkeep.sources.folders import files_below, folders_in, printable
 from threadkeep.sources.records import Entry, Item, Log, Stamp, UserHome
 
 TRANSCRIPTS: Final = "agent-transcripts"
@@ -58,7 +58,7 @@ class CursorTranscripts:
 
 def find_transcripts(user: UserHome, *suffixes: str) -> Iterator[Log]:
     """Yield transcript files by path; none while the better places cannot be asked."""
-    projects = list(folders_in(projects_root(user)))
+    projects = folders_in(projects_root(user), user, is_root=True)
     try:
         # Where there is no transcript, a database that did not change is not opened.
         elsewhere = composer_ids(user) | chat_ids(user) if projects else set()
@@ -68,7 +68,8 @@ def find_transcripts(user: UserHome, *suffixes: str) -> Iterator[Log]:
     for project in projects:
         inside = project if project.name == TRANSCRIPTS else project / TRANSCRIPTS
         cwd = ""
-        for number, (path, stamp) in enumerate(files_below(inside, *suffixes, depth=4)):
+        files = files_below(inside, user, *suffixes, depth=4)
+        for number, (path, stamp) in enumerate(files):
             if number == 0:
                 cwd = printable(folder_of(project.name, seen))
             if path.stem not in elsewhere:

@@ -13,7 +13,7 @@ import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, NotFound
-from threadkeep.sources.common import database_stamp, table, text
+from threadkeep.sources.common import table, text
 from threadkeep.sources.cursor_messages import HARNESS, epoch_ms, message_reading
 from threadkeep.sources.cursor_parser import CursorParser, Read
 from threadkeep.sources.cursor_places import (
@@ -21,7 +21,7 @@ from threadkeep.sources.cursor_places import (
     composer_ids,
     folders_by_hash,
 )
-from threadkeep.sources.folders import folders_in, printable
+from threadkeep.sources.folders import database_stamp, folders_in, printable
 from threadkeep.sources.protobuf import byte_fields
 from threadkeep.sources.raw_json import file_bytes, one_line, stored_object, wrap
 from threadkeep.sources.records import Entry, Facts, Item, Log, UserHome
@@ -44,15 +44,15 @@ class CursorChats:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the stores of conversations that the editor's database does not have."""
-        projects = list(folders_in(chats_root(user)))
+        projects = folders_in(chats_root(user), user, is_root=True)
         try:
             elsewhere = composer_ids(user) if projects else set()
         except Busy:
             return  # to read both places would double what is said; the next look will tell
         folders: dict[str, str] | None = None
         for project in projects:
-            for chat in folders_in(project):
-                stamp = database_stamp(chat / "store.db")
+            for chat in folders_in(project, user):
+                stamp = database_stamp(chat / "store.db", user)
                 if stamp is None or chat.name in elsewhere:
                     continue
                 folders = folders_by_hash(user, {}) if folders is None else folders
@@ -70,7 +70,7 @@ class CursorChats:
 
     def items(self, log: Log) -> Iterable[Item]:
         """Yield the one conversation; its newest root is named by the hash of all that is in it."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             stored = _meta_text(database) if database.tables() >= _TABLES else ""
         sidecar = msgspec.json.encode(_sidecar(log))
         if stored:
@@ -79,7 +79,7 @@ class CursorChats:
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield what is known about the conversation, then its messages in order."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             if not database.tables() >= _TABLES:
                 return
             meta = _unhexed(_meta_text(database))
@@ -106,7 +106,7 @@ def _unhexed(stored: str) -> dict[str, Any]:
 def _sidecar(log: Log) -> dict[str, Any]:
     """Read the little file beside newer stores; it alone names the folder in plain words."""
     try:
-        told = stored_object(file_bytes(Path(log.path).with_name(_SIDECAR)))
+        told = stored_object(file_bytes(Path(log.path).with_name(_SIDECAR), log.root))
     except NotFound:
         return {}
     return {key: told[key] for key in ("cwd", "title", "createdAtMs", "isSubagent") if key in told}

@@ -14,10 +14,11 @@ from urllib.parse import unquote
 import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
-from threadkeep.sources.common import database_stamp, rows, table, text
+from threadkeep.sources.common import rows, table, text
 from threadkeep.sources.cursor_bubbles import ComposerParser, bubble_reading
 from threadkeep.sources.cursor_messages import HARNESS
 from threadkeep.sources.cursor_places import TABLE, editor_roots
+from threadkeep.sources.folders import database_stamp
 from threadkeep.sources.raw_json import one_line, stored_object, wrap
 from threadkeep.sources.records import Entry, Item, Log, UserHome
 
@@ -51,7 +52,7 @@ class CursorEditor:
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the databases."""
         for root in editor_roots(user):
-            stamp = database_stamp(root / "state.vscdb")
+            stamp = database_stamp(root / "state.vscdb", user)
             if stamp is not None:
                 yield Log(str(root / "state.vscdb"), stamp)
 
@@ -66,7 +67,7 @@ class CursorEditor:
 
     def items(self, log: Log) -> Iterable[Item]:
         """Yield the conversations, with the numbers of their newest rows."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             if TABLE not in database.tables():
                 return
             for composer, row in list(database.rows(_COMPOSERS)):
@@ -76,7 +77,7 @@ class CursorEditor:
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield what is known about a conversation, then its messages; nothing of an empty one."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             if TABLE not in database.tables():
                 return
             composer = stored_object(_value(database, f"composerData:{item}"))

@@ -56,11 +56,11 @@ class OldCursorTranscripts:
 
     def items(self, log: Log) -> Iterable[Item]:
         """Yield the one conversation of the file."""
-        return [Item(log.session_id, f"{log.stamp.size}:{log.stamp.mtime_ns}")]
+        return [Item(log.session_id, ":".join(map(str, log.stamp)))]
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:  # noqa: ARG002
         """Yield the blocks of the conversation as lines."""
-        raw = file_bytes(Path(log.path))
+        raw = file_bytes(Path(log.path), log.root)
         blocks = _from_json(raw) if log.path.endswith(".json") else _from_text(raw)
         for position, (role, content) in enumerate(blocks):
             line = {"n": position, "role": role, "message": {"content": content}}

@@ -15,7 +15,7 @@ from typing import Final
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, ThreadkeepError
-from threadkeep.sources.folders import folders_in
+from threadkeep.sources.folders import file_stamp, folders_in
 from threadkeep.sources.records import UserHome
 
 TABLE: Final = "cursorDiskKV"
@@ -50,9 +50,9 @@ def chat_ids(user: UserHome) -> set[str]:
     """Name the conversations of which there is a chat store."""
     return {
         chat.name
-        for project in folders_in(chats_root(user))
-        for chat in folders_in(project)
-        if (chat / "store.db").is_file()
+        for project in folders_in(chats_root(user), user, is_root=True)
+        for chat in folders_in(project, user)
+        if file_stamp(chat / "store.db", user) is not None
     }
 
 
@@ -64,7 +64,7 @@ def composer_ids(user: UserHome) -> set[str]:
     found: set[str] = set()
     for root in editor_roots(user):
         try:
-            with open_foreign(root / "state.vscdb") as database:
+            with open_foreign(root / "state.vscdb", root=root) as database:
                 found.update(composers_with_messages(database))
         except Busy:
             raise
@@ -145,7 +145,8 @@ def _names(words: list[str]) -> Iterator[tuple[str, int]]:
 
 def folders_by_hash(user: UserHome, seen: dict[str, bool]) -> dict[str, str]:
     """Map the names of the chat stores' folders, hashes of a project's path, to that path."""
-    folders = (folder_of(project.name, seen) for project in folders_in(projects_root(user)))
+    projects = folders_in(projects_root(user), user, is_root=True)
+    folders = (folder_of(project.name, seen) for project in projects)
     return {_md5(folder): folder for folder in folders if folder}
 
 

@@ -13,14 +13,21 @@ _careful = json.JSONDecoder()
 _LONE: Final = re.compile("[\ud800-\udfff]")
 _BLANK: Final = b" \t\r\n\0\x0b\x0c"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# Each empty list or object takes 64 bytes of memory for two of the line: a line of nothing else
+# would take forty times its size.
+_LONG: Final = 1 << 20
+_MOST_VALUES: Final = 1_000_000
 
 
 def decode_line(line: bytes) -> list[Any]:
     """Give the JSON values of a line: one, none if it is blank, several if lines were glued.
 
     A byte order mark, and NUL bytes around them (a crash leaves a file's tail filled with them),
-    are passed over. Raises Invalid for what is no JSON.
+    are passed over. Raises Invalid for what is no JSON, and for more values than memory has room.
     """
+    if len(line) > _LONG and line.count(b"[") + line.count(b"{") > _MOST_VALUES:
+        msg = f"more than {_MOST_VALUES:,} values in one line"
+        raise Invalid(msg, hint="the line is kept as it is")
     try:
         return [_fast.decode(line)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -91,16 +90,6 @@ def begun(log: Log) -> Kept:
 def plain(name: str) -> str:
     """Make a file's name a text that any store can hold: a name may be any bytes."""
     return os.fsencode(name).decode("utf-8", "replace")
-
-
-def folders_in(root: Path) -> list[Path]:
-    """List the folders in a folder, sorted; none if it cannot be looked into."""
-    try:
-        with os.scandir(root) as found:
-            names = sorted(entry.path for entry in found if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
-    return [Path(name) for name in names]
 
 
 def strange_name(record: object, *names: object) -> str:

@@ -18,18 +18,17 @@ import msgspec
 
 from threadkeep.sources.common import (
     describe_input,
-    files_below,
     iso_ms,
     number as count,
     rows,
     table,
     text,
 )
+from threadkeep.sources.folders import files_below, folders_in
 from threadkeep.sources.gathering import (
     Gatherer,
     Kept,
     begun,
-    folders_in,
     plain,
     strange_name,
 )
@@ -326,8 +325,9 @@ def chats(user: UserHome) -> dict[Path, Log]:
     """Find the files of all sessions, in both forms, sorted by path."""
     found: dict[Path, Log] = {}
     for root in roots(user):
-        for project in folders_in(root):
-            for path, stamp in files_below(project / "chats", ".jsonl", ".json", depth=1):
+        for project in folders_in(root, user, is_root=True):
+            chats = files_below(project / "chats", user, ".jsonl", ".json", depth=1)
+            for path, stamp in chats:
                 found[path] = _log(path, stamp, project)
     return {path: found[path] for path in sorted(found)}
 

@@ -68,8 +68,8 @@ def _with_id(message: object, key: str) -> object:
 
 
 def _content(log: Log) -> bytes:
-    with LogFile(log.path) as file:
-        return b"".join(piece.data for piece in file.pieces(0))
+    with LogFile(log.path, log.root) as file:
+        return file.whole()
 
 
 def _document(log: Log, data: bytes) -> dict[str, Any]:

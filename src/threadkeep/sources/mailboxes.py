@@ -13,7 +13,8 @@ from typing import Any, Final
 from threadkeep.base.shared_file import SharedFile
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.times import read_moment
-from threadkeep.sources.common import describe_input, rows, stamp_of, table, text
+from threadkeep.sources.common import describe_input, rows, table, text
+from threadkeep.sources.folders import file_stamp, folders_in
 from threadkeep.sources.own import (
     Reading,
     Row,
@@ -57,11 +58,10 @@ class MailboxSource:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the session folders that are there; those behind links are passed over."""
-        del user
         for root in sorted(set(self._roots)):
-            for group in _folders_in(root):
-                for session in _folders_in(group):
-                    stamp = _stamp(session)
+            for group in folders_in(root, user, is_root=True):
+                for session in folders_in(group, user):
+                    stamp = _stamp(session, user)
                     if stamp is not None:
                         path = os.fspath(session)
                         yield Log(path, stamp, session.name, project_dir=group.name)
@@ -94,23 +94,16 @@ class MailboxSource:
             yield key, line(type="mail", session=item, direction=direction, row=row)
 
 
-def _folders_in(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as found:
-            names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    return [folder / name for name in sorted(names)]
-
-
-def _stamp(folder: Path) -> Stamp | None:
-    try:
-        coming, going = os.lstat(folder / "inbound.db"), os.lstat(folder / "outbound.db")
-    except OSError:
+def _stamp(folder: Path, user: UserHome) -> Stamp | None:
+    coming = file_stamp(folder / "inbound.db", user)
+    going = file_stamp(folder / "outbound.db", user)
+    if coming is None or going is None:
         return None
-    size = coming.st_size + going.st_size
-    newest = max(coming.st_mtime_ns, going.st_mtime_ns)
-    return stamp_of(coming)._replace(size=size, mtime_ns=newest)
+    size = coming.size + going.size
+    newest = max(coming.mtime_ns, going.mtime_ns)
+    return coming._replace(
+        size=size, mtime_ns=newest, ctime_ns=max(coming.ctime_ns, going.ctime_ns)
+    )
 
 
 # ---------------------------------------------------------------------- rows

@@ -1,6 +1,5 @@
 """OpenCode's database: sessions, messages and their parts, which are rewritten while they grow."""
 
-import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import Any, Final, Literal
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, ThreadkeepError
-from threadkeep.sources.common import database_stamp, table, text
+from threadkeep.sources.common import table, text
+from threadkeep.sources.folders import database_stamp, listed
 from threadkeep.sources.opencode_parser import HARNESS, OpencodeParser, read_record
 from threadkeep.sources.opencode_records import message_line, part_line, session_line
 from threadkeep.sources.records import Entry, Item, Log, UserHome
@@ -36,8 +36,9 @@ class OpencodeDatabases:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the databases of every channel."""
+        named = _named_database(user)
         for path in databases(user):
-            stamp = database_stamp(path)
+            stamp = database_stamp(path, user, is_root=path == named)
             if stamp is not None:
                 yield Log(str(path), stamp)
 
@@ -54,7 +55,7 @@ class OpencodeDatabases:
 
         Rows are rewritten in place and deleted, so the newest time and the number of each count.
         """
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             columns = database.columns("session")
             if "id" not in columns:
                 return
@@ -70,7 +71,7 @@ class OpencodeDatabases:
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield a session, its messages in order, and behind each message its parts."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             columns = database.columns("session")
             wanted = [name for name in (*_SESSION, _DIFFS) if name in columns]
             sql = f"SELECT {', '.join(wanted)} FROM session WHERE id = ?"  # noqa: S608
@@ -117,8 +118,9 @@ def _named_database(user: UserHome) -> Path | None:
 def databases(user: UserHome) -> list[Path]:
     """Name the databases that are there, of every channel."""
     found = {data_root(user) / "opencode.db"}
-    with contextlib.suppress(OSError):  # a folder not listed may still hold the one that is known
-        found.update(data_root(user).glob("opencode-*.db"))
+    for entry in listed(str(data_root(user)), user, is_root=True):
+        if entry.name.startswith("opencode-") and entry.name.endswith(".db"):
+            found.add(Path(entry.path))
     named = _named_database(user)
     return sorted({*found, *([named] if named else [])})
 
@@ -126,9 +128,10 @@ def databases(user: UserHome) -> list[Path]:
 def stored_sessions(user: UserHome) -> set[str]:
     """Name the sessions that a database has; one that is only locked raises Busy."""
     found: set[str] = set()
+    named = _named_database(user)
     for path in databases(user):
         try:
-            with open_foreign(path) as database:
+            with open_foreign(path, root="" if path == named else data_root(user)) as database:
                 if "id" in database.columns("session"):
                     found.update(str(row[0]) for row in database.rows("SELECT id FROM session"))
         except Busy:

@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.errors import Busy, NotFound
-from threadkeep.sources.common import files_below, rows, stamp_of, table, text
-from threadkeep.sources.folders import folders_in, printable
+from threadkeep.errors import Busy, Invalid, NotFound
+from threadkeep.sources.common import rows, table, text
+from threadkeep.sources.folders import file_stamp, files_below, folders_in, printable
 from threadkeep.sources.opencode import data_root, stored_sessions
 from threadkeep.sources.opencode_parser import HARNESS, OpencodeParser, read_record
 from threadkeep.sources.opencode_records import message_line, part_line, session_line
 from threadkeep.sources.raw_json import file_bytes, stored_object
-from threadkeep.sources.records import Entry, Item, Log, Stamp, UserHome
+from threadkeep.sources.records import Entry, Item, Log, Stamp, Unseen, UserHome
 
 _RENAMED: Final = {"parentID": "parent_id", "projectID": "project_id"}
 _PLAIN: Final = ("id", "slug", "title", "directory", "version", "agent")
@@ -36,14 +36,14 @@ class OpencodeTree:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the sessions that no database has."""
-        sessions = list(_sessions(data_root(user)))
+        sessions = list(_sessions(data_root(user), user))
         try:
             # Where there is no tree, a database that did not change is not opened.
             elsewhere = stored_sessions(user) if sessions else set()
         except Busy:
             return  # to read both places would double what is said; the next look will tell
         for session in sessions:
-            stamp = None if session.stem in elsewhere else _stamp(session)
+            stamp = None if session.stem in elsewhere else _stamp(session, user)
             if stamp is not None:
                 yield Log(str(session), stamp, printable(session.stem))
 
@@ -59,8 +59,8 @@ class OpencodeTree:
         """Yield the one session, with the sizes and times of all its files."""
         session = Path(log.path)
         mark = hashlib.blake2b(digest_size=16)
-        for place in (session.parent, *_all_folders(session)):
-            for file in _files(place):
+        for place in (session.parent, *_all_folders(session, _STRICT)):
+            for file in _files(place, _STRICT):
                 if place != session.parent or file.path.name == session.name:
                     mark.update(repr((file.path.name, file.stamp)).encode("utf-8", "replace"))
         yield Item(log.session_id, mark.hexdigest())
@@ -68,20 +68,29 @@ class OpencodeTree:
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield a session, its messages in order, and behind each message its parts."""
         session = Path(log.path)
-        told = stored_object(file_bytes(session))
+        told = stored_object(file_bytes(session, log.root))
         yield item, session_line(_columns(told, item))
-        for file in _files(_message_folder(session)):
+        for file in _files(_message_folder(session), _STRICT):
             key = printable(file.path.stem)
-            stored = _content(file.path)
+            stored = _content(file.path, log)
             line, about = message_line(key, stored)
             yield key, line
             inline = rows(stored_object(stored).get("parts"))
             for position, part in enumerate(inline):
                 name = text(table(part).get("id")) or f"{key}:{position}"
                 yield name, part_line(name, about, msgspec.json.encode(part))
-            for part_file in _files(_part_folder(session, file.path.stem)):
+            for part_file in _files(_part_folder(session, file.path.stem), _STRICT):
                 name = printable(part_file.path.stem)
-                yield name, part_line(name, about, _content(part_file.path))
+                yield name, part_line(name, about, _content(part_file.path, log))
+
+
+def _refuse(unseen: Unseen) -> None:
+    """Let a session fail of which a part cannot be read: without it the rest would look whole."""
+    if not unseen.is_link:
+        raise Invalid(f"{unseen.path} cannot be looked into: {unseen.why}", hint=unseen.fix)
+
+
+_STRICT: Final = UserHome(Path(), tell=_refuse)
 
 
 class _File(NamedTuple):
@@ -89,17 +98,21 @@ class _File(NamedTuple):
     stamp: Stamp
 
 
-def _sessions(root: Path) -> Iterator[Path]:
+def _sessions(root: Path, user: UserHome) -> Iterator[Path]:
     """Yield the files of sessions: of the oldest layout, then of the one after it."""
-    places = [old / "storage" / "session" / "info" for old in folders_in(root / "project")]
-    places += folders_in(root / "storage" / "session")
+    places = [old / "storage" / "session" / "info" for old in _projects(root, user)]
+    places += folders_in(root / "storage" / "session", user)
     for place in places:
-        yield from (file.path for file in _files(place))
+        yield from (file.path for file in _files(place, user))
 
 
-def _files(folder: Path) -> list[_File]:
+def _projects(root: Path, user: UserHome) -> list[Path]:
+    return folders_in(root / "project", user, is_root=True)
+
+
+def _files(folder: Path, user: UserHome) -> list[_File]:
     """List the JSON files in a folder by name: the ids sort by time."""
-    return [_File(*file) for file in files_below(folder, ".json", depth=0)]
+    return [_File(*file) for file in files_below(folder, user, ".json", depth=0)]
 
 
 def _is_oldest(session: Path) -> bool:
@@ -117,33 +130,33 @@ def _part_folder(session: Path, message: str) -> Path:
     return session.parents[2] / "part" / message
 
 
-def _all_folders(session: Path) -> Iterator[Path]:
+def _all_folders(session: Path, user: UserHome) -> Iterator[Path]:
     yield _message_folder(session)
-    for file in _files(_message_folder(session)):
+    for file in _files(_message_folder(session), user):
         yield _part_folder(session, file.path.stem)
 
 
-def _stamp(session: Path) -> Stamp | None:
+def _stamp(session: Path, user: UserHome) -> Stamp | None:
     """Make a stamp from the session, its messages, and the parts of the newest one.
 
     Files are written in place, which the time of their folder does not show. Parts change only
     while their message is the newest, so the others need no look.
     """
-    try:
-        own = stamp_of(session.stat())
-    except OSError:
+    own = file_stamp(session, user)
+    if own is None:
         return None
-    files = _files(_message_folder(session))
+    files = _files(_message_folder(session), user)
     if files:
-        files += _files(_part_folder(session, files[-1].path.stem))
+        files += _files(_part_folder(session, files[-1].path.stem), user)
     size = own.size + sum(file.stamp.size for file in files)
     newest = max([own.mtime_ns, *(file.stamp.mtime_ns for file in files)])
-    return Stamp(size, newest, own.device, own.inode)
+    touched = max([own.ctime_ns, *(file.stamp.ctime_ns for file in files)])
+    return own._replace(size=size, mtime_ns=newest, ctime_ns=touched)
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, log: Log) -> bytes:
     try:
-        return file_bytes(path)
+        return file_bytes(path, log.root)
     except NotFound:
         return b"null"  # undone since the folder was listed
 

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase
-from threadkeep.sources.common import database_stamp, rows, table, text
-from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Usage
+from threadkeep.sources.common import rows, table, text
+from threadkeep.sources.folders import database_stamp
+from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Usage, UserHome
 from threadkeep.sources.segments import Segmenter, compact
 
 Row = dict[str, Any]
@@ -111,11 +112,14 @@ def frame_of(record: Any) -> tuple[str, str, Row, Row]:
 # ---------------------------------------------------------------------- rows to lines
 
 
-def find_databases(paths: Iterable[Path]) -> list[Log]:
-    """Give the databases among the paths that are there now, sorted; none is opened."""
+def find_databases(paths: Iterable[Path], user: UserHome, *, is_root: bool = True) -> list[Log]:
+    """Give the databases among the paths that are there now, sorted; none is opened.
+
+    Those that somebody named himself (`is_root`) may be links.
+    """
     found = []
     for path in sorted(set(paths)):
-        stamp = database_stamp(path) if path.is_file() else None
+        stamp = database_stamp(path, user, is_root=is_root)
         if stamp is not None:
             found.append(Log(os.fspath(path), stamp))
     return found

@@ -13,17 +13,16 @@ import msgspec
 
 from threadkeep.sources.common import (
     describe_input,
-    files_below,
     iso_ms,
     number as count,
     rows,
     table,
     text,
 )
+from threadkeep.sources.folders import files_below, folders_in
 from threadkeep.sources.gathering import (
     Gatherer,
     Kept,
-    folders_in,
     numbered,
     plain,
     strange_name,
@@ -302,11 +301,11 @@ class PiSource:
         """Yield the sessions' files."""
         found: dict[str, Log] = {}
         for root in _pi_roots(user):
-            for path, stamp in files_below(root, ".jsonl"):
+            for path, stamp in files_below(root, user, ".jsonl", is_root=True):
                 found[str(path)] = _log(path, stamp, path.parent.name)
         for root in _claw_roots(user):
-            for agent in folders_in(root):
-                for path, stamp in files_below(agent / "sessions", "", depth=0):
+            for agent in folders_in(root, user, is_root=True):
+                for path, stamp in files_below(agent / "sessions", user, "", depth=0):
                     if _is_claw_log(path.name):
                         found[str(path)] = _log(path, stamp, agent.name)
         yield from (found[path] for path in sorted(found))

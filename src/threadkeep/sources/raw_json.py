@@ -8,6 +8,7 @@ import msgspec
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.files import LogFile
 
 _check = msgspec.json.Decoder(msgspec.Raw)
 # Inside JSON these bytes are white space between values, never a part of one.
@@ -45,10 +46,11 @@ def stored_object(stored: object) -> dict[str, Any]:
     return found[0] if found and isinstance(found[0], dict) else {}
 
 
-def file_bytes(path: Path) -> bytes:
-    """Read a whole small file of another program."""
+def file_bytes(path: Path, root: str) -> bytes:
+    """Read a whole file of another program; nothing on the way from the root may be a link."""
     try:
-        return path.read_bytes()
+        with LogFile(str(path), root) as file:
+            return file.whole()
     except FileNotFoundError:
         raise NotFound(f"{path} is gone", hint="what was read of it is kept") from None
     except OSError as error:

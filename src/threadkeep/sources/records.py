@@ -7,7 +7,7 @@ Either way a record is one line of bytes, masked before anything here sees it, a
 keeps exactly these lines: whatever is shown later is read from them again by `Source.entries`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -16,7 +16,7 @@ import msgspec
 from threadkeep.knowledge.records import Entry, Facts, Image, Kind, Role, Segment, ToolRun, Usage
 
 __all__ = ["Entry", "Facts", "Harvest", "Image", "Item", "Kind", "Log", "Parser", "Role"]
-__all__ += ["Segment", "Source", "Stamp", "ToolRun", "Usage", "UserHome"]
+__all__ += ["Segment", "Source", "Stamp", "ToolRun", "Unseen", "Usage", "UserHome"]
 
 
 class Harvest(msgspec.Struct):
@@ -36,6 +36,27 @@ class Stamp(NamedTuple):
     mtime_ns: int
     device: int
     inode: int
+    ctime_ns: int = 0  # nobody can set it: a rewrite that puts size and mtime back shows here
+
+
+class Unseen(NamedTuple):
+    """A place that may hold logs and cannot be looked into, why, and what to do about it."""
+
+    path: str
+    why: str
+    fix: str
+    is_link: bool = False  # it leads out of its root: that is no trouble, it is not followed
+    is_ours: bool = True  # False: somebody else's, and only guessed to hold logs
+
+    @property
+    def is_failure(self) -> bool:
+        """Tell whether something may be missing because of it."""
+        return self.is_ours and not self.is_link
+
+    @property
+    def told(self) -> str:
+        """Why, and what to do about it."""
+        return f"{self.why}: {self.fix}"
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -47,6 +68,7 @@ class Log(msgspec.Struct, frozen=True):
     project_dir: str = ""
     parent_session_id: str | None = None
     is_subagent: bool = False
+    root: str = ""  # below this nothing on the way to it may be a link; empty: it is named itself
 
 
 class Item(NamedTuple):
@@ -56,14 +78,22 @@ class Item(NamedTuple):
     fingerprint: str
 
 
+def _nobody(_: Unseen) -> None:
+    """Hear nothing."""
+
+
 class UserHome(msgspec.Struct, frozen=True):
     """Whose logs are looked for: a home folder, and the variables that move things out of it.
 
-    `env` is empty if somebody named another folder than the user's own.
+    `env` is empty if somebody named another folder than the user's own. `roots` are folders that
+    the user named, `projects` those in which agents worked: some programs leave their logs there.
     """
 
     home: Path
     env: Mapping[str, str] = {}
+    roots: tuple[Path, ...] = ()
+    projects: Callable[[], Iterable[Path]] = tuple  # asked by those who need it: it takes a query
+    tell: Callable[[Unseen], None] = _nobody  # hears of what could not be looked into
 
 
 class Parser(Protocol):

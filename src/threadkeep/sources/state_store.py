@@ -14,6 +14,7 @@ import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
+from threadkeep.sources.folders import folders_in
 from threadkeep.sources.own import (
     Reading,
     Row,
@@ -76,8 +77,10 @@ class StateSource:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the files that are there."""
-        paths = _hermes_files(user) if self._paths is None else self._paths
-        yield from find_databases(paths)
+        if self._paths is None:
+            yield from find_databases(_hermes_files(user), user, is_root=False)
+        else:
+            yield from find_databases(self._paths, user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser; it has no state."""
@@ -90,13 +93,13 @@ class StateSource:
 
     def items(self, log: Log) -> Iterable[Item]:
         """Yield the sessions of a file; messages are only added, or replaced by new ones."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             if database.tables() >= _TABLES:
                 yield from items_of(database, "sessions", _looks(database.tables()), _LARGE)
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the rows of one session, from one snapshot."""
-        with open_foreign(Path(log.path)) as database:
+        with open_foreign(Path(log.path), root=log.root) as database:
             if database.tables() >= _TABLES:
                 yield from _records(database, item)
 
@@ -110,11 +113,8 @@ def _hermes_home(user: UserHome) -> Path:
 
 def _hermes_files(user: UserHome) -> list[Path]:
     home = _hermes_home(user)
-    try:
-        profiles = [path / "state.db" for path in (home / "profiles").iterdir()]
-    except OSError:
-        profiles = []
-    return [home / "state.db", *profiles]
+    profiles = folders_in(home / "profiles", user)
+    return [home / "state.db", *(profile / "state.db" for profile in profiles)]
 
 
 SOURCE: Final = StateSource(harness="hermes")

@@ -9,10 +9,10 @@ import msgspec
 
 from threadkeep import __version__
 from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command
-from threadkeep.cli.complete import complete_harness
+from threadkeep.cli.complete import complete_folder, complete_harness
 from threadkeep.cli.ending import ended_by_signals, need_reader
 from threadkeep.cli.history.live import progress_bar, speed_text, without_log
-from threadkeep.cli.history.opening import comparing, short_id
+from threadkeep.cli.history.opening import Where, comparing, short_id
 from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
 from threadkeep.cli.history.words import one_name, project_of
 from threadkeep.cli.memory.learning import learn_from_it, tell_learned
@@ -46,6 +46,14 @@ _SPARE = ("bad lines", "lines", "unknown types", "found")
 _TITLE = 50
 
 user_home_option = folder_option("--user-home", "Look below this folder, not below your own home.")
+roots_option = click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="DIR",
+    shell_complete=complete_folder,
+    help="Look for logs that lie in projects (Aider's) below this folder too; may be repeated.",
+)
 
 
 @store_command(
@@ -66,6 +74,7 @@ user_home_option = folder_option("--user-home", "Look below this folder, not bel
 )
 @since_option("Only logs touched since a date, or within: 12h, 7d.")
 @user_home_option
+@roots_option
 @click.option("--dry-run", is_flag=True, help="Say which logs have something new, read none.")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors only.")
 @click.option("--or-demo", is_flag=True, help="Where no agent has left a log, show a demo history.")
@@ -75,6 +84,7 @@ def capture(
     sources: tuple[str, ...],
     since: str | None,
     user_home: str | None,
+    roots: tuple[str, ...],
     dry_run: bool,
     quiet: bool,
     or_demo: bool,
@@ -88,12 +98,12 @@ def capture(
     """
     first, _ = read_times(since, None)
     if or_demo and not dry_run:
-        return _with_a_look_around(call, sources, first, user_home)
+        return _with_a_look_around(call, sources, first, Where(user_home, roots))
     if dry_run:
-        with comparing(call, user_home) as history, without_log():
+        with comparing(call, Where(user_home, roots)) as history, without_log():
             report = history.capture(_wanted(history, sources, first), dry_run=True)
     else:
-        with call.home.history(call.db, user_home=user_home) as history:
+        with call.home.history(call.db, user_home=user_home, roots=roots) as history:
             report = _run(history, _wanted(history, sources, first), quiet=quiet or call.as_json)
     observed = None if sources else collect_reports(call, dry_run=dry_run)
     learned = None if dry_run else learn_from_it(call, quiet=quiet or call.as_json)
@@ -127,27 +137,25 @@ def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "W
 
 
 def _with_a_look_around(
-    call: Call, sources: tuple[str, ...], since: int | None, user_home: str | None
+    call: Call, sources: tuple[str, ...], since: int | None, where: Where
 ) -> int:
     """Capture, or capture the demo where there is nothing; then show what can be done with it."""
-    if _anything_found(call, sources, since, user_home):
-        return _captured_and_shown(call, sources, since, user_home)
+    if _anything_found(call, sources, since, where):
+        return _captured_and_shown(call, sources, since, where)
     demo = without_history(call)
     with demo_folder() as folder:
-        return _captured_and_shown(demo, (), None, str(folder), demo=True)
+        return _captured_and_shown(demo, (), None, Where(str(folder)), demo=True)
 
 
-def _anything_found(
-    call: Call, sources: tuple[str, ...], since: int | None, user_home: str | None
-) -> bool:
-    with without_log(), comparing(call, user_home) as history:
+def _anything_found(call: Call, sources: tuple[str, ...], since: int | None, where: Where) -> bool:
+    with without_log(), comparing(call, where) as history:
         look = history.capture(_wanted(history, sources, since), dry_run=True)
     return any(part.found for part in look.harnesses.values())
 
 
 def capture_or_demo(call: Call, user_home: str | None) -> Call:
     """Capture, or the demo where there is nothing; give the call that works on what came of it."""
-    found = _anything_found(call, (), None, user_home)
+    found = _anything_found(call, (), None, Where(user_home))
     with demo_folder() as demo:
         call, user_home = (call, user_home) if found else (without_history(call), str(demo))
         with call.home.history(call.db, user_home=user_home) as history:
@@ -164,11 +172,11 @@ def _captured_and_shown(
     call: Call,
     sources: tuple[str, ...],
     since: int | None,
-    user_home: str | None,
+    where: Where,
     *,
     demo: bool = False,
 ) -> int:
-    with call.home.history(call.db, user_home=user_home) as history:
+    with call.home.history(call.db, user_home=where.user_home, roots=where.roots) as history:
         report = _run(history, _wanted(history, sources, since), quiet=call.as_json)
         observed = None if sources or demo else collect_reports(call)
         learned = learn_from_it(call, quiet=call.as_json)
@@ -204,7 +212,7 @@ def report_json(
 
 def tell_report(report: "Report") -> None:
     """Show what a run found and took, by program, and what it came to."""
-    parts = {name: part for name, part in report.harnesses.items() if part.found or part.errors}
+    parts = {name: part for name, part in report.harnesses.items() if _is_worth_a_row(part)}
     table(_COLUMNS, [_row(name, part) for name, part in parts.items()], spare=_SPARE)
     if not parts:
         note("no agent has left a log here; --user-home DIR looks elsewhere")
@@ -214,6 +222,10 @@ def tell_report(report: "Report") -> None:
         note(f"would read {counted(new, 'log')}")
         return
     note(_total(parts, report.seconds))
+
+
+def _is_worth_a_row(part: "HarnessReport") -> bool:
+    return bool(part.found or part.errors or part.passed)
 
 
 def _total(parts: Mapping[str, "HarnessReport"], seconds: float) -> str:
@@ -240,6 +252,8 @@ def _row(name: str, part: "HarnessReport") -> tuple[str, ...]:
 def tell_errors(report: "Report") -> int:
     """Name the logs that could not be read, and what to do; give the exit code."""
     for name, part in report.harnesses.items():
+        for path, why in part.passed.items():
+            note(f"{name}: {path} is passed over; {one_line(why)}")
         for path, problem in part.errors.items():
             warn(f"{name}: {_problem(path, problem)}")
     if report.errors:
@@ -263,10 +277,17 @@ def _problem(path: str, problem: str) -> str:
     help="Seconds between two looks, where the system does not tell what changes.",
 )
 @user_home_option
+@roots_option
 @click.option("--once", is_flag=True, help="Look once and end.")
 @click.option("--no-socket", is_flag=True, help="Do not listen for Hippo's programs.")
 def watch(
-    call: Call, *, interval: float, user_home: str | None, once: bool, no_socket: bool
+    call: Call,
+    *,
+    interval: float,
+    user_home: str | None,
+    roots: tuple[str, ...],
+    once: bool,
+    no_socket: bool,
 ) -> int:
     """Go on capturing what agents write, a line for each time that brought something.
 
@@ -276,7 +297,8 @@ def watch(
     from threadkeep.home.keeping import shake_hands
 
     shake_hands(call.home, warn)
-    with call.home.history(call.db, user_home=user_home) as history, ended_by_signals() as stop:
+    opened = call.home.history(call.db, user_home=user_home, roots=roots)
+    with opened as history, ended_by_signals() as stop:
         follower = Follower(call, history)
         with without_log():
             with progress_bar(wanted=not call.as_json) as show:

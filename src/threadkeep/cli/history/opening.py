@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -37,19 +37,28 @@ def looking(call: Call) -> Iterator["History"]:
         yield history
 
 
+class Where(NamedTuple):
+    """Where logs are looked for: below another home, and below further folders of projects."""
+
+    user_home: str | None = None
+    roots: tuple[str, ...] = ()
+
+
 @contextmanager
-def comparing(call: Call, user_home: str | None) -> Iterator["History"]:
+def comparing(call: Call, where: Where) -> Iterator["History"]:
     """Open the history to compare it with the disk; where there is none, an empty one for now."""
     from threadkeep.home.captured import need_captured
 
     if call.home.knowledge_path(call.db).exists():
-        with call.home.history(call.db, read_only=True, user_home=user_home) as history:
+        with call.home.history(
+            call.db, read_only=True, user_home=where.user_home, roots=where.roots
+        ) as history:
             need_captured(history)
             yield history
         return
     with tempfile.TemporaryDirectory(prefix="threadkeep-") as folder:
         empty = Path(folder) / "knowledge.db"
-        with call.home.history(empty, user_home=user_home) as history:
+        with call.home.history(empty, user_home=where.user_home, roots=where.roots) as history:
             yield history
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.capture import user_home_option
-from threadkeep.cli.history.opening import comparing
+from threadkeep.cli.history.capture import roots_option, user_home_option
+from threadkeep.cli.history.opening import Where, comparing
 from threadkeep.cli.history.words import when
 from threadkeep.cli.output import (
     counted,
@@ -21,25 +21,32 @@ from threadkeep.cli.output import (
 if TYPE_CHECKING:
     from threadkeep.home.captured import Coverage, SourceCoverage
 
-_DISK = ("source", "program", "logs", "captured", "size", "gone", "kept out", "places")
+_DISK = (
+    *("source", "program", "logs", "captured", "checked", "size", "gone", "kept out", "places"),
+)
+_PLACES = 6  # of one source; there may be hundreds of projects
 _STORE = ("program", "sessions", "messages", "lines", "size", "bad lines", "failed", "last")
 
 
 @store_command("sources", "threadkeep sources", "threadkeep sources --json", lists=True)
 @user_home_option
-def sources(call: Call, *, user_home: str | None) -> None:
+@roots_option
+def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> None:
     """Show which agents were found, how much of each is captured, and what was not understood.
 
     Three tables: what is on the disk by source, what is in the store by program, and record types
-    that this version does not know. The disk decides, not what the store says about itself.
+    that this version does not know. The disk decides, not what the store says about itself. A log
+    counts as captured while it looks as it did when it was read; "checked" says since when all that
+    was read of a source's logs is known to be what is still there. What cannot be looked into is
+    named, with what to do about it.
     """
-    with comparing(call, user_home) as history:
+    with comparing(call, Where(user_home, roots)) as history:
         found = history.coverage()
     if call.as_json:
         call.answer("sources", **_as_json(found))
         return
     below = user_home or os.environ.get("HOME", "")
-    table(_DISK, list(_disk(found, below)), wide="places", spare=("program", "size"))
+    table(_DISK, list(_disk(found, below)), wide="places", spare=("program", "size", "checked"))
     if found.stored:
         write()
         table(_STORE, list(_store(found)), spare=("bad lines", "lines"))
@@ -52,17 +59,23 @@ def sources(call: Call, *, user_home: str | None) -> None:
 
 def _disk(found: "Coverage", home: str) -> Iterator[tuple[str, ...]]:
     for one in found.sources:
-        if one.found or one.gone or one.places:
+        if one.found or one.gone or one.places or one.unseen:
             yield (
                 one.name,
                 one.harness,
                 f"{one.found:,}",
                 _percent(one),
+                when(one.checked_at),
                 size_text(one.bytes_found),
                 f"{one.gone:,}",
                 f"{one.excluded:,}",
-                ", ".join(_short(place, home) for place in one.places),
+                _places(one.places, home),
             )
+
+
+def _places(places: list[str], home: str) -> str:
+    more = [f"{len(places) - _PLACES:,} more"] if len(places) > _PLACES else []
+    return ", ".join([*(_short(place, home) for place in places[:_PLACES]), *more])
 
 
 def _short(place: str, home: str) -> str:
@@ -73,7 +86,8 @@ def _short(place: str, home: str) -> str:
 
 def _percent(one: "SourceCoverage") -> str:
     """Round down: what is not whole must not look whole."""
-    return f"{int(one.percent * 10) / 10:g} %" if one.found else ""
+    shown = f"{int(one.percent * 10) / 10:g} %" if one.found else ""
+    return f"{shown} ?".strip() if one.unseen else shown
 
 
 def _store(found: "Coverage") -> Iterator[tuple[str, ...]]:
@@ -112,5 +126,14 @@ def _remarks(found: "Coverage") -> None:
         note(f"{counted(behind, 'log')} not captured yet, such as {some}: `threadkeep capture`")
     if gone:
         note(f"{counted(gone, 'log')} kept though no longer on the disk")
+    unchecked = sum(one.unchecked for one in found.sources)
+    if unchecked:
+        told = f"{counted(unchecked, 'log')} touched since all that was read was compared"
+        note(f"{told}: `threadkeep capture` does it")
+    for one in found.sources:
+        for path, said in one.passed.items():
+            note(f"{one.name}: {path} is passed over; {said}")
+    for path, said in {p: s for one in found.sources for p, s in one.unseen.items()}.items():
+        warn(f"{path} cannot be looked into: {said}")
     if failed:
         warn(f"{counted(failed, 'log')} could not be read; `threadkeep capture` says why")

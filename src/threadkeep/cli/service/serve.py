@@ -10,7 +10,7 @@ import click
 from threadkeep import __version__
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.ending import ended_by_signals
-from threadkeep.cli.history.capture import user_home_option
+from threadkeep.cli.history.capture import roots_option, user_home_option
 from threadkeep.cli.output import teller
 from threadkeep.cli.up.page import bind_page, missing_packages, page_part, port_option
 
@@ -30,6 +30,7 @@ hippo_option = click.option(
 
 @store_command("serve", "threadkeep serve", "threadkeep serve --hippo-dir")
 @user_home_option
+@roots_option
 @hippo_option
 @click.option("--no-socket", is_flag=True, help="Do not listen for Hippo's programs.")
 @port_option
@@ -38,6 +39,7 @@ def serve(
     call: Call,
     *,
     user_home: str | None,
+    roots: tuple[str, ...],
     hippo_dir: str | None,
     no_socket: bool,
     port: int | None,
@@ -63,6 +65,7 @@ def serve(
             version=__version__,
             path=call.db,
             user_home=user_home,
+            roots=roots,
             hippo_dir=hippo_place(call, hippo_dir),
             socket=not no_socket,
             more=more,

@@ -23,9 +23,19 @@ SELECT {log} FROM tk_logs WHERE id IN (
 -- name: all_logs
 SELECT {log} FROM tk_logs WHERE CAST(:harness AS TEXT) IS NULL OR harness = :harness ORDER BY id
 
+-- name: log_marks
+SELECT ctime_ns, crc, checked_at FROM tk_logs WHERE id = :id
+
 -- name: log_looks
-SELECT path, id, size, mtime_ns, device, inode, head, head_size, read_to, tail, gone_at IS NOT NULL, error IS NOT NULL,
-  NULLIF(fingerprint, '')
+SELECT path, id, size, mtime_ns, device, inode, ctime_ns, head, head_size, read_to, tail, gone_at IS NOT NULL, error IS NOT NULL,
+  NULLIF(fingerprint, ''), crc, checked_at, captured_at
+FROM tk_logs
+WHERE reader = :reader AND item = ''
+
+-- name: old_log_looks
+-- of a file that an older version wrote and this one has only open to look at
+SELECT path, id, size, mtime_ns, device, inode, 0, head, head_size, read_to, tail, gone_at IS NOT NULL, error IS NOT NULL,
+  NULLIF(fingerprint, ''), NULL, NULL, captured_at
 FROM tk_logs
 WHERE reader = :reader AND item = ''
 
@@ -34,16 +44,26 @@ SELECT item, fingerprint FROM tk_logs WHERE reader = :reader AND path = :path AN
 
 -- name: insert_log
 INSERT INTO tk_logs (id, reader, harness, path, item, session_id, size, mtime_ns, device, inode, fingerprint, read_to, head, head_size,
-  tail, lines, bad_lines, source_bytes, parser, excluded, captured_at, gone_at, error)
+  tail, lines, bad_lines, source_bytes, parser, excluded, captured_at, gone_at, error, ctime_ns, crc, checked_at)
 VALUES (:id, :reader, :harness, :path, :item, :session_id, :size, :mtime_ns, :device, :inode, :fingerprint, :read_to, :head, :head_size,
-  :tail, :lines, :bad_lines, :source_bytes, :parser, :excluded, :captured_at, :gone_at, :error)
+  :tail, :lines, :bad_lines, :source_bytes, :parser, :excluded, :captured_at, :gone_at, :error, coalesce(:ctime_ns, 0), :crc,
+  :checked_at)
 
 -- name: update_log
 UPDATE tk_logs SET path = :path, session_id = :session_id, size = :size, mtime_ns = :mtime_ns, device = :device, inode = :inode,
   fingerprint = :fingerprint, read_to = :read_to, head = :head, head_size = :head_size, tail = :tail, lines = :lines,
   bad_lines = :bad_lines, source_bytes = :source_bytes, parser = :parser, excluded = :excluded, captured_at = :captured_at,
-  gone_at = :gone_at, error = :error
+  gone_at = :gone_at, error = :error, ctime_ns = coalesce(:ctime_ns, ctime_ns), crc = coalesce(:crc, crc),
+  checked_at = coalesce(:checked_at, checked_at)
 WHERE id = :id
+
+-- name: known_projects
+SELECT DISTINCT cwd FROM (SELECT cwd FROM tk_sessions ORDER BY ended_at DESC, id DESC LIMIT :limit)
+UNION
+SELECT DISTINCT cwd FROM (SELECT cwd FROM events ORDER BY id DESC LIMIT :limit)
+
+-- name: logs_in_projects
+SELECT path FROM tk_logs WHERE reader = 'aider' AND item = ''
 
 -- name: log_is_gone
 UPDATE tk_logs SET gone_at = :now WHERE id = :id AND gone_at IS NULL

@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS tk_logs (
   path TEXT NOT NULL,                -- where it is, or was seen last
   item TEXT NOT NULL DEFAULT '',     -- the session inside a database; empty for the file itself
   session_id TEXT NOT NULL DEFAULT '',
-  size INTEGER NOT NULL DEFAULT 0,   -- these four: how it looked; if they are the same, so is the file
+  size INTEGER NOT NULL DEFAULT 0,   -- these four and ctime_ns: how it looked; if they are the same, so is the file
   mtime_ns INTEGER NOT NULL DEFAULT 0,
   device INTEGER NOT NULL DEFAULT 0,
   inode INTEGER NOT NULL DEFAULT 0,
@@ -25,7 +25,10 @@ CREATE TABLE IF NOT EXISTS tk_logs (
   excluded INTEGER NOT NULL DEFAULT 0, -- 1: the user does not want it kept
   captured_at INTEGER,               -- when something of it was last archived
   gone_at INTEGER,                   -- when it was first found missing; what was archived stays
-  error TEXT                         -- why it could not be read the last time
+  error TEXT,                        -- why it could not be read the last time
+  ctime_ns INTEGER NOT NULL DEFAULT 0, -- nobody can set it: a rewrite that puts size and time back shows here
+  crc INTEGER,                       -- CRC-32 of all bytes before read_to; NULL: of a version that kept none
+  checked_at INTEGER                 -- when all of these bytes were last compared with it
 );
 CREATE UNIQUE INDEX IF NOT EXISTS tk_logs_place ON tk_logs (reader, path, item);
 CREATE INDEX IF NOT EXISTS tk_logs_session ON tk_logs (harness, session_id);

@@ -1,0 +1,34 @@
+"""What there is to see of a source: its logs, and the places that could not be looked into."""
+
+import os
+from collections.abc import Iterable
+
+import msgspec
+
+from threadkeep.sources.records import Log, Source, Unseen, UserHome
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """The logs of one source as they are now, and what stayed hidden."""
+
+    logs: list[Log]
+    unseen: list[Unseen]
+
+
+def see(source: Source, user: UserHome) -> Sight:
+    """Look for the logs of a source, and hear of every place that cannot be looked into."""
+    unseen: dict[str, Unseen] = {}
+
+    def hear(one: Unseen) -> None:
+        unseen.setdefault(one.path, one)
+
+    whose = msgspec.structs.replace(user, tell=hear)
+    return Sight(list(source.find(whose)), list(unseen.values()))
+
+
+def rooted(log: Log, roots: Iterable[str]) -> Log:
+    """Give a log the nearest of the roots that it lies below; one that is a root was named."""
+    above = [root for root in roots if log.path.startswith(root + os.sep)]
+    if log.root or not above:
+        return log
+    return msgspec.structs.replace(log, root=max(above, key=len))
