@@ -6,9 +6,8 @@ import msgspec
 
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.sight import see
-from threadkeep.capture.troubles import exists
 from threadkeep.knowledge.copies import copies_by_harness
-from threadkeep.knowledge.logs import Looks, all_looks
+from threadkeep.knowledge.logs import Looks, all_looks, keeps_sums
 from threadkeep.sources.records import Log, Source
 
 
@@ -75,12 +74,11 @@ _SHOWN_BEHIND = 5
 def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
     """Look at every log on the disk, without opening one, and compare it with the store."""
     with around.db.read() as tx:
-        parts = []
+        parts, sums = [], keeps_sums(tx)
         for name, source in sources.items():
-            known = all_looks(tx, name)
-            places = [str(root) for root in source.roots(around.user) if exists(root)]
-            part = SourceCoverage(name, source.harness, places)
+            known = all_looks(tx, name, sums=sums)
             seen = see(source, around.user)
+            part = SourceCoverage(name, source.harness, seen.roots)
             _compare(part, known, {log.path: log for log in seen.logs})
             for one in seen.unseen:
                 (part.unseen if one.is_failure else part.passed)[one.path] = one.told

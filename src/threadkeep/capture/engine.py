@@ -24,7 +24,7 @@ from threadkeep.capture.exclusion import ENOUGH_LINES
 from threadkeep.capture.line_logs import CHECKED_AT_ONCE, LineCapture, is_due, note_stamp
 from threadkeep.capture.report import Progress, Report, Watcher, silent
 from threadkeep.capture.sight import rooted, see
-from threadkeep.capture.troubles import TROUBLES, exists, has_vanished, tell, tell_unseen
+from threadkeep.capture.troubles import TROUBLES, has_vanished, tell, tell_unseen
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.copies import settle
@@ -115,12 +115,11 @@ def _look(
     part.changed += len(changed)
     # What lies behind a closed door is not gone.
     closed = [unseen.path for unseen in seen.unseen if not unseen.is_link]
-    roots = [str(root) for root in source.roots(around.user) if exists(root)]
-    changed = [rooted(log, roots) for log in changed]
+    changed = [rooted(log, seen.roots) for log in changed]
     missing = {
         path: looks
         for path, looks in known.items()
-        if path not in found and _below(path, roots) and not _below(path, closed)
+        if path not in found and _below(path, seen.roots) and not _below(path, closed)
     }
     moved = _renamed(changed, known, missing)
     live = not wanted.again

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterable
+from functools import cache
 
 import msgspec
 
+from threadkeep.capture.troubles import exists
 from threadkeep.sources.records import Log, Source, Unseen, UserHome
 
 
@@ -12,6 +14,7 @@ class Sight(msgspec.Struct, frozen=True):
     """The logs of one source as they are now, and what stayed hidden."""
 
     logs: list[Log]
+    roots: list[str]  # those that exist
     unseen: list[Unseen]
 
 
@@ -22,8 +25,10 @@ def see(source: Source, user: UserHome) -> Sight:
     def hear(one: Unseen) -> None:
         unseen.setdefault(one.path, one)
 
-    whose = msgspec.structs.replace(user, tell=hear)
-    return Sight(list(source.find(whose)), list(unseen.values()))
+    whose = msgspec.structs.replace(user, tell=hear, projects=cache(user.projects))
+    logs = list(source.find(whose))
+    roots = [str(root) for root in source.roots(whose) if exists(root)]
+    return Sight(logs, roots, list(unseen.values()))
 
 
 def rooted(log: Log, roots: Iterable[str]) -> Log:

@@ -13,7 +13,7 @@ from threadkeep.capture.troubles import TROUBLES
 from threadkeep.doctor.memory import SeenLog
 from threadkeep.doctor.snapshot import Behind
 from threadkeep.knowledge.health import health_name
-from threadkeep.knowledge.logs import Looks, all_looks
+from threadkeep.knowledge.logs import Looks, all_looks, keeps_sums
 from threadkeep.sources.folders import stamp_of
 from threadkeep.sources.records import Log, Source, Unseen, UserHome
 
@@ -53,8 +53,10 @@ def look_at_logs(
     """Compare every log of these sources with the store; one look at each, none is opened."""
     behind: dict[str, list[_Missing]] = {}
     found: dict[str, int] = {}
+    sums = not sources or keeps_sums(tx)
     for reader, source in sources.items():
-        logs, missing = _look(tx, reader, source, user, before, now)
+        known = all_looks(tx, reader, sums=sums)
+        logs, missing = _look(known, reader, source, user, before, now)
         found[source.harness] = found.get(source.harness, 0) + logs
         behind.setdefault(source.harness, []).extend(missing)
     seen = {
@@ -68,15 +70,14 @@ def look_at_logs(
 
 
 def _look(
-    tx: Tx,
+    known: Mapping[str, Looks],
     reader: str,
     source: Source,
     user: UserHome,
     before: Mapping[str, SeenLog],
     now: int,
 ) -> tuple[int, list[_Missing]]:
-    known, count = all_looks(tx, reader), 0
-    missing: list[_Missing] = []
+    count, missing = 0, list[_Missing]()
 
     def hear(unseen: Unseen) -> None:
         if unseen.is_failure:

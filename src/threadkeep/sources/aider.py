@@ -370,18 +370,18 @@ def _projects(user: UserHome) -> list[Path]:
 
     Aider writes into the repository's folder, wherever in it somebody works.
     """
-    found: dict[Path, None] = {}
-    seen: set[Path] = set()
-    for folder in user.projects():
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    for folder in map(str, user.projects()):
         found[folder] = None
-        for place in (folder, *folder.parents):
-            if place in seen:
-                break  # as for the folder before
+        place = folder
+        while place not in seen:  # as for a folder before
             seen.add(place)
-            if os.path.lexists(place / ".git"):
+            if os.path.lexists(f"{place}/.git"):
                 found[place] = None
                 break
-    return list(found)
+            place = os.path.dirname(place)  # noqa: PTH120  (a Path for each would cost more)
+    return [Path(folder) for folder in found]
 
 
 def _if_ours(user: UserHome) -> Callable[[Unseen], None]:

@@ -58,9 +58,15 @@ UPDATE tk_logs SET path = :path, session_id = :session_id, size = :size, mtime_n
 WHERE id = :id
 
 -- name: known_projects
-SELECT DISTINCT cwd FROM (SELECT cwd FROM tk_sessions ORDER BY ended_at DESC, id DESC LIMIT :limit)
+-- one step in the index for each folder
+WITH RECURSIVE folders (cwd) AS (
+  SELECT min(cwd) FROM agentic_sessions
+  UNION ALL
+  SELECT (SELECT min(cwd) FROM agentic_sessions WHERE cwd > f.cwd) FROM folders AS f WHERE f.cwd IS NOT NULL LIMIT :sessions
+)
+SELECT cwd FROM folders WHERE cwd IS NOT NULL
 UNION
-SELECT DISTINCT cwd FROM (SELECT cwd FROM events ORDER BY id DESC LIMIT :limit)
+SELECT cwd FROM (SELECT cwd FROM events ORDER BY id DESC LIMIT :commands)
 
 -- name: logs_in_projects
 SELECT path FROM tk_logs WHERE reader = 'aider' AND item = ''
