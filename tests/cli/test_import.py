@@ -1,5 +1,7 @@
 """`threadkeep import`: what it says, what it answers in JSON, and its exit codes."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -73,13 +75,17 @@ def test_hippo_is_merged_and_counted_table_by_table(home: Path, tmp_path: Path) 
     assert "would be added" in planned
 
 
-def test_hermes_captured_twice_is_warned_of(home: Path, tmp_path: Path) -> None:
-    hermes_file(tmp_path / "hermes" / "state.db")
-    for words in (("--dry-run",), (), ()):  # planned, copied, merged
-        assert 'disable = ["hermes"]' in run("hermes", *words).stderr
-    assert 'disable = ["hermes"]' in document(run("hermes", "--json"))["import"]["notes"][0]
-    (home / "config.toml").write_text('[capture]\ndisable = ["hermes"]\n')
+def test_hermes_that_goes_on_is_brought_up_to_date(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "hermes" / "state.db"
+    hermes_file(path)
     assert document(run("hermes", "--json"))["import"]["notes"] == []
+    with closing(sqlite3.connect(path)) as file, file:
+        sql = "INSERT INTO messages (session_id, role, content, timestamp) SELECT id, 'user', 'and'"
+        file.execute(f"{sql}, 1 FROM sessions")
+    for words in (("--dry-run",), ()):
+        assert "1 session brought up to date, 0 were" in run("hermes", *words).stderr
+    assert "brought up to date" not in run("hermes").stderr
+    assert (home / "state.db").exists()
 
 
 def test_what_is_not_there_is_named_with_the_places_looked_at(user: Path) -> None:

@@ -17,7 +17,7 @@ from threadkeep.knowledge.logs import LogRow
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
-from threadkeep.knowledge.usage import write_usage
+from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Entry, Harvest, Parser
 
@@ -129,11 +129,12 @@ class Intake:
 
     def _write_usage(self, tx: Tx, harvest: Harvest) -> None:
         sessions: dict[str, int] = {}
-        for one in harvest.usage:
+        usage = counted(tx, self._row, harvest.usage)
+        for one in usage:
             name = one.session_id or self._row.session_id
             if name not in sessions:
                 sessions[name] = session_number(tx, self._harness, name)
-        rows = [(sessions[u.session_id or self._row.session_id], u) for u in harvest.usage]
+        rows = [(sessions[u.session_id or self._row.session_id], u) for u in usage]
         write_usage(tx, self._harness, rows)
 
     def _write_segments(self, tx: Tx, harvest: Harvest, now: int) -> int:

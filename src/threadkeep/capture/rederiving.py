@@ -30,7 +30,7 @@ from threadkeep.knowledge.logs import LogRow, load_log, save_log
 from threadkeep.knowledge.segments import enqueue, write_segment
 from threadkeep.knowledge.sessions import Growth, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
-from threadkeep.knowledge.usage import write_usage
+from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Entry, Harvest, Log, Source, Stamp, ToolRun
 
@@ -341,7 +341,8 @@ class _Remaking:
     def _usage(self, before: Harvest, after: Harvest) -> None:
         """Replace what changed; an answer that another log told first stays as told there."""
         harness = self._source.harness
-        old, new = ({one.key: one for one in found.usage} for found in (before, after))
+        told = (counted(self._tx, self._row, found.usage) for found in (before, after))
+        old, new = ({one.key: one for one in found} for found in told)
         gone = [one for key, one in old.items() if new.get(key) != one]
         rows = [(harness, one.key, self._session(one.session_id), one.at) for one in gone]
         self._tx.run_bulk("delete_usage", rows)

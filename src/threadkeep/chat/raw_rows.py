@@ -6,7 +6,7 @@ and comes back.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from threadkeep.base import json
@@ -144,17 +144,31 @@ def insert_rows(tx: Tx, rows: SessionRows) -> None:
         _put_usage(tx, message)
 
 
+def put_rows(tx: Tx, rows: Iterable[tuple[str, Json]]) -> None:
+    """Add rows to a session, or put them in the place of those with their ids.
+
+    A message comes before its parts.
+    """
+    insert = {kind: _Insert(tx, kind, over=True) for kind in TABLES}
+    for kind, row in rows:
+        insert[kind].add(tx, row)
+        if kind == MESSAGE:
+            _put_usage(tx, row)
+
+
 class _Insert:
     """Adds rows of one kind; the names in its SQL come from the file, never from the rows."""
 
-    def __init__(self, tx: Tx, kind: str) -> None:
+    def __init__(self, tx: Tx, kind: str, *, over: bool = False) -> None:
         self._kind = kind
         self._names = COLUMNS[kind]
         self._file_has = [name for name in columns_of(tx, TABLES[kind]) if name not in self._names]
         self._never_null = [name for name in never_null(tx, TABLES[kind]) if name in _STAND_INS]
         columns = ", ".join(map(quoted, self._names))
         marks = ", ".join("?" for _ in self._names)
-        self._sql = f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks})'  # noqa: S608
+        taken = ", ".join(f"{name} = excluded.{name}" for name in map(quoted, self._names))
+        rest = f" ON CONFLICT (id) DO UPDATE SET {taken}" if over else ""
+        self._sql = f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks}){rest}'  # noqa: S608
 
     def add(self, tx: Tx, row: Json) -> None:
         """Add a row with all the columns that we know; the others where there is a place."""

@@ -1,5 +1,6 @@
 """Sessions out of a store and into one: export in four formats, import of two of them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from threadkeep.chat.context import Context, clean
 from threadkeep.chat.export_formats import csv_table, json_array, json_document, jsonl
 from threadkeep.chat.export_markdown import markdown
 from threadkeep.chat.importing import Incoming, Lines, Progress, read_sessions
-from threadkeep.chat.raw_rows import SessionRows, insert_rows, load_rows, others_of
+from threadkeep.chat.raw_rows import SessionRows, insert_rows, load_rows, others_of, put_rows
 from threadkeep.chat.records import Json, SessionRef, message_of, ref_id
 from threadkeep.chat.recovery import refuse_if_running
 from threadkeep.chat.rows import COLUMNS, MESSAGE, PART, SESSION, foreign_message, need_session
@@ -47,6 +48,7 @@ class ImportReport(msgspec.Struct):
 
     imported: list[str] = msgspec.field(default_factory=list)
     replaced: list[str] = msgspec.field(default_factory=list)
+    updated: list[str] = msgspec.field(default_factory=list)
     unchanged: list[str] = msgspec.field(default_factory=list)
     conflicts: list[SessionConflict] = msgspec.field(default_factory=list)
     messages: int = 0
@@ -127,15 +129,22 @@ def _each(ctx: Context, ids: list[str]) -> Iterator[SessionRows]:
 
 
 def import_sessions(
-    ctx: Context, lines: Lines, *, replace: bool = False, progress: Progress | None = None
+    ctx: Context,
+    lines: Lines,
+    *,
+    replace: bool = False,
+    update: bool = False,
+    progress: Progress | None = None,
 ) -> ImportReport:
     """Import what `export` gave as JSONL or JSON: an open file, lines, or the text itself.
 
     Each session is checked whole, then written whole or not at all, in one transaction. One that
     is there already with the same content changes nothing; with other content it is reported as
-    a conflict and left alone, unless `replace` puts the new one in its place. Input that is wrong
-    raises `Invalid` with its line; the sessions before it stay imported. Ids, times and order are
-    never changed; a redaction hook is applied to every text, so an import through it is not exact.
+    a conflict and left alone, unless `replace` puts the new one in its place, or `update` brings in
+    what is new in it: rows that are not here, and those that were changed there later than here.
+    Input that is wrong raises `Invalid` with its line; the sessions before it stay imported. Ids,
+    times and order are never changed; a redaction hook is applied to every text, so an import
+    through it is not exact.
     `progress` hears the number of records read so far.
     """
     report = ImportReport()
@@ -143,14 +152,13 @@ def import_sessions(
         rows = _redacted(ctx, incoming.rows)
         try:
             with ctx.db.write() as tx:
-                done = _store(ctx, tx, rows, replace=replace)
+                done, counted = _store(ctx, tx, rows, replace=replace, update=update)
         except Conflict as error:
             report.conflicts.append(_conflict(incoming, error))
             continue
         getattr(report, done).append(incoming.session_id)
-        if done != "unchanged":
-            report.messages += len(rows.messages)
-            report.parts += sum(len(parts) for _, parts in rows.messages)
+        report.messages += counted[MESSAGE]
+        report.parts += counted[PART]
     return report
 
 
@@ -158,15 +166,19 @@ def _conflict(incoming: Incoming, error: Conflict) -> SessionConflict:
     return SessionConflict(incoming.session_id, incoming.place, error.message, error.hint)
 
 
-def _store(ctx: Context, tx: Tx, rows: SessionRows, *, replace: bool) -> str:
-    """Write a session in this transaction; say what that made of it."""
+def _store(
+    ctx: Context, tx: Tx, rows: SessionRows, *, replace: bool, update: bool
+) -> tuple[str, Counter[str]]:
+    """Write a session in this transaction; say what that made of it, and count the rows."""
     session_id = rows.session["id"]
     before = load_rows(tx, session_id)
     if before is not None:
         refuse_if_running(tx, session_id, "import it")
         differing = differences(before, rows)
         if not differing:
-            return "unchanged"
+            return "unchanged", Counter()
+        if update:
+            return _update(ctx, tx, before, rows)
         if not replace:
             msg = f"session {session_id!r} exists with other content: {_listed(differing)}"
             raise Conflict(msg, hint="import with replace to put this one in its place")
@@ -175,7 +187,46 @@ def _store(ctx: Context, tx: Tx, rows: SessionRows, *, replace: bool) -> str:
     insert_rows(tx, rows)
     _check_stored(tx, rows)
     _note(ctx, tx, rows)
-    return "imported" if before is None else "replaced"
+    return ("imported" if before is None else "replaced"), _counted(_flat(rows))
+
+
+def _counted(rows: Iterable[tuple[tuple[str, str], Json]]) -> Counter[str]:
+    return Counter(kind for (kind, _), _ in rows)
+
+
+def _update(
+    ctx: Context, tx: Tx, before: SessionRows, rows: SessionRows
+) -> tuple[str, Counter[str]]:
+    newer = newer_rows(before, rows)
+    if not newer:
+        return "unchanged", Counter()
+    session_id = rows.session["id"]
+    here = {key for key, _ in _flat(before)}
+    _refuse_taken(tx, _only(rows, newer.keys() - here))
+    put_rows(tx, ((kind, row) for (kind, _), row in newer.items()))
+    journal.note(ctx, tx, session_id, "import", list(newer))
+    return "updated", _counted(newer.items())
+
+
+def newer_rows(here: SessionRows, there: SessionRows) -> dict[tuple[str, str], Json]:
+    """Give the rows of a session that are only there, or were changed there later than here."""
+    ours = dict(_flat(here))
+    return {
+        key: row
+        for key, row in _flat(there)
+        if key not in ours
+        or (row["updated_at"] > ours[key]["updated_at"] and _differing_columns(ours[key], row))
+    }
+
+
+def _only(rows: SessionRows, keys: set[tuple[str, str]]) -> SessionRows:
+    """Give those messages and parts of a session that are named."""
+    found = []
+    for message, parts in rows.messages:
+        some = [part for part in parts if (PART, part["id"]) in keys]
+        if (MESSAGE, message["id"]) in keys:
+            found.append((message, some))
+    return SessionRows(rows.session, found)
 
 
 def _refuse_taken(tx: Tx, rows: SessionRows) -> None:

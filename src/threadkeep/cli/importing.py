@@ -23,8 +23,9 @@ def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int
     """Take over what Hermes Agent, Grida, Hippo or NanoClaw have recorded so far.
 
     Their data is found in its usual place, or at PATH. Where this home has no such store yet, a
-    copy becomes it; else what is not there yet is brought in. The original stays as it is, and
-    doing it twice changes nothing. --db names another file than the home's own.
+    copy becomes it; else what is not there yet is brought in: new sessions, and what is new in
+    known ones. The original stays as it is, so does what was said here, and doing it twice changes
+    nothing. --db names another file than the home's own.
     """
     with progress(f"importing from {program}") as advance:
         done = call.home.adopt(program, path, target=call.db, dry_run=dry_run, progress=advance)
@@ -42,7 +43,7 @@ def _tell(done: Adopted) -> None:
     if done.copied:
         note(f"a copy of it {'would become' if done.dry_run else 'is now'} {done.target}")
     else:
-        note(f"{sessions} {would}added to {done.target}, {done.skipped:,} were there already")
+        note(f"{sessions} {would}added to {done.target}, {_known(done)}")
     for table, rows in done.tables.items():
         left = f", {rows.left:,} cannot be taken" if rows.left else ""
         note(f"{table}: {rows.new:,} new, {rows.there:,} already there{left}")
@@ -50,6 +51,14 @@ def _tell(done: Adopted) -> None:
         note(text)
     for problem in done.problems:
         warn(problem)
+
+
+def _known(done: Adopted) -> str:
+    """Say what came of the sessions that were there before."""
+    there = f"{done.skipped:,} were there already"
+    if not done.updated:
+        return there
+    return f"{counted(done.updated, 'session')} brought up to date, {there}"
 
 
 def _found(original: Original) -> str:

@@ -1,20 +1,26 @@
 """Taking over the data of another program: copied whole where we have none, else merged.
 
 A copy goes through SQLite's backup API, is checked, brought up to our schema under a name of its
-own, and only then becomes the store. A merge brings in the sessions that are not there yet, each
-whole or not at all, so a second run changes nothing and a run that was cut off is simply repeated.
+own, and only then becomes the store. A merge brings in the sessions that are not there yet, and of
+the others what is new in them, each whole or not at all: a second run changes nothing, and a run
+that was cut off is simply repeated. What was said or changed here stays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.schema import prepare
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite import Database, Tx
 from threadkeep.chat import layout as chat_layout
+from threadkeep.chat.raw_rows import load_rows
 from threadkeep.chat.store import ChatStore
+from threadkeep.chat.transfer import newer_rows
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.home.adopting_knowledge import adopt_knowledge
 from threadkeep.home.adopting_mail import adopt_mail
@@ -31,11 +37,16 @@ from threadkeep.home.originals import (
 from threadkeep.home.places import environment, same_file
 from threadkeep.home.sessions import session_as_lines
 from threadkeep.state import layout as state_layout
+from threadkeep.state.context import reading
 from threadkeep.state.session_db import SessionDB
+from threadkeep.state.transfer import read_lines
+from threadkeep.state.updates import Update, plan_update, remember_all
+
+_HERMES: Final = "hermes"
 
 
 class Merge(NamedTuple):
-    """What is merged into what: the sessions of `wanted` that are not there yet."""
+    """What is merged into what: the sessions of `wanted`."""
 
     home: HomeLike
     source: Path
@@ -98,17 +109,22 @@ def _merge(
     dry_run: bool,
 ) -> Adopted:
     theirs, ours = _ids(original.path, way), set(_ids(place, way))
-    wanted = [session_id for session_id in theirs if session_id not in ours]
+    new = [session_id for session_id in theirs if session_id not in ours]
+    known = [session_id for session_id in theirs if session_id in ours]
+    changed = way.compare(original.path, place, known) if known else Compared()
+    wanted = [*new, *changed.sessions, *changed.unmarked]
     problems: list[str] = []
     if wanted and not dry_run:
         problems = way.merge(Merge(home, original.path, place, wanted, progress))
+    failed = len({problem.partition(":")[0] for problem in problems}.intersection(new))
     return Adopted(
         original,
         place,
-        added=len(wanted) - len(problems),
-        skipped=len(theirs) - len(wanted),
+        added=len(new) - failed,
+        updated=len(changed.sessions) - (len(problems) - failed),
+        skipped=len(known) - len(changed.sessions),
         problems=problems,
-        notes=way.notes(home, original),
+        notes=[*way.notes(home, original), *changed.notes],
         dry_run=dry_run,
     )
 
@@ -133,8 +149,17 @@ class _Way(NamedTuple):
     bring_up: Callable[[Path], None]
     table: str
     order: str
+    compare: Callable[[Path, Path, list[str]], "Compared"]  # of sessions that both have
     merge: Callable[[Merge], list[str]]  # gives what could not be merged
     notes: Callable[[HomeLike, Original], list[str]]
+
+
+class Compared(msgspec.Struct):
+    """Which of the sessions that both files have changed in the other, and what is not taken."""
+
+    sessions: list[str] = []
+    notes: list[str] = []
+    unmarked: list[str] = []  # nothing is new in them, but their messages are not known by number
 
 
 def _state_place(home: HomeLike, source: Path, target: str | Path | None) -> Path:
@@ -149,12 +174,39 @@ def _bring_up_state(path: Path) -> None:
         state_layout.finish_making(database)
         prepare(database, state_layout.SCHEMA, no_backup)
         state_layout.heal(database)
+        with database.write() as tx:
+            remember_all(tx, _HERMES)
+
+
+def _compare_state(source: Path, place: Path, known: list[str]) -> Compared:
+    found = Compared()
+    with SessionDB(source, read_only=True) as theirs, SessionDB(place, read_only=True) as ours:
+        for session_id in known:
+            told = next(read_lines(session_as_lines(theirs, session_id)))
+            update = reading(
+                ours.context, partial(plan_update, ours.context, session=told, origin=_HERMES)
+            )
+            if update.is_needed:
+                found.sessions.append(session_id)
+            elif update.keys:
+                found.unmarked.append(session_id)
+            found.notes.extend(_left(session_id, update))
+    return found
+
+
+def _left(session_id: str, update: Update) -> Iterator[str]:
+    """Say what is not taken over, because something was said or changed here."""
+    if update.kept:
+        yield f"session {session_id} was changed here: its own {', '.join(update.kept)} stayed"
+    if update.gone:
+        count = f"{update.gone} message{'s' if update.gone != 1 else ''}"
+        yield f"session {session_id}: {count} that Hermes has no more stayed, since it went on here"
 
 
 def _merge_state(work: Merge) -> list[str]:
     with SessionDB(work.source, read_only=True) as theirs, work.home.state(work.target) as ours:
         lines = chain.from_iterable(session_as_lines(theirs, one) for one in work.wanted)
-        ours.import_sessions(lines, progress=_of_total(work))
+        ours.import_sessions(lines, on_conflict="update", origin=_HERMES, progress=_of_total(work))
     return []
 
 
@@ -163,22 +215,32 @@ def _of_total(work: Merge) -> Callable[[int], None] | None:
     return None if heard is None else lambda count: heard(count, total)
 
 
-def _state_notes(home: HomeLike, original: Original) -> list[str]:
-    notes = []
+def _state_notes(_: HomeLike, original: Original) -> list[str]:
     ours = state_layout.SCHEMA_VERSION
-    if (original.version or 0) > ours:
-        notes.append(f"columns that came after schema version {ours} stay in the original")
-    if "hermes" not in home.config.capture.disable:
-        notes.append(
-            "its sessions are now in two files, and capture reads both: put"
-            ' `disable = ["hermes"]` under `[capture]` in the configuration to capture them once'
-        )
-    return notes
+    if (original.version or 0) <= ours:
+        return []
+    return [f"columns that came after schema version {ours} stay in the original"]
 
 
 def _bring_up_chat(path: Path) -> None:
     with Database(path, chat_layout.QUERIES) as database:
         prepare(database, chat_layout.SCHEMA, no_backup)
+
+
+def _compare_chat(source: Path, place: Path, known: list[str]) -> Compared:
+    with (
+        copy_of(source, place, _bring_up_chat) as copy,
+        ChatStore.open(copy, read_only=True) as theirs,
+        ChatStore.open(place, read_only=True) as ours,
+        theirs.context.db.read() as there,
+        ours.context.db.read() as here,
+    ):
+        return Compared([one for one in known if _is_newer(there, here, one)])
+
+
+def _is_newer(there: Tx, here: Tx, session_id: str) -> bool:
+    theirs, ours = load_rows(there, session_id), load_rows(here, session_id)
+    return theirs is not None and ours is not None and bool(newer_rows(ours, theirs))
 
 
 def _merge_chat(work: Merge) -> list[str]:
@@ -191,6 +253,7 @@ def _merge_chat(work: Merge) -> list[str]:
     ):
         report = ours.import_sessions(
             theirs.export_all(sessions=work.wanted),
+            update=True,
             progress=None if heard is None else lambda count: heard(count, 0),
         )
     return [f"{one.session_id}: {one.reason}" for one in report.conflicts]
@@ -203,6 +266,7 @@ _WAYS: Final = {
         _bring_up_state,
         "sessions",
         "started_at, id",
+        _compare_state,
         _merge_state,
         _state_notes,
     ),
@@ -212,6 +276,7 @@ _WAYS: Final = {
         _bring_up_chat,
         "chat_sessions",
         "created_at, id",
+        _compare_chat,
         _merge_chat,
         lambda *_: [],
     ),

@@ -5,8 +5,6 @@ are set aside, what the user asked us to forget is taken out, and secrets are ma
 the very same to throwaway files.
 """
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +15,9 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.base.connect import Tuning
 from threadkeep.base.foreign import open_foreign
-from threadkeep.base.snapshot import copy_untouched
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.errors import SchemaMismatch
-from threadkeep.home.copying import copy_of, name_copy, no_backup
+from threadkeep.home.copying import copy_of, name_copy, no_backup, throwaway
 from threadkeep.home.originals import Adopted, HomeLike, Original, Progress
 from threadkeep.knowledge.forgetting import erase
 from threadkeep.knowledge.layout import count_rows, user_version, write_version
@@ -61,7 +58,7 @@ def adopt_knowledge(
     _refuse_unknown(original)
     if not dry_run:
         return _adopt(home, original, place, progress)
-    with _throwaway(place) as spare:
+    with throwaway(place) as spare:
         done = _adopt(home, original, spare, progress)
     return msgspec.structs.replace(done, target=place, dry_run=True)
 
@@ -72,17 +69,6 @@ def _refuse_unknown(original: Original) -> None:
         finding = explain_version(version)
         msg = f"{original.path} cannot be imported: {finding.cause}"
         raise SchemaMismatch(msg, hint=finding.fix)
-
-
-@contextmanager
-def _throwaway(place: Path) -> Iterator[Path]:
-    """Give a place for a store like the one at `place`, where there is room for a copy of it."""
-    near = place.parent if os.access(place.parent, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix=".threadkeep-plan-", dir=near) as folder:
-        spare = Path(folder) / place.name
-        if place.exists():
-            copy_untouched(place, spare)
-        yield spare
 
 
 def _adopt(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:

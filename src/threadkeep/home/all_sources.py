@@ -14,6 +14,7 @@ def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> dict
     own: dict[str, Source] = {
         "chat": ChatSource(chats),
         "state": StateSource(states),
+        "hermes-imported": StateSource(states, "hermes", imported=True),
         "mailbox": MailboxSource(mail),
     }
     return foreign_sources() | own

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 from threadkeep.base.backup import restore_backup
 from threadkeep.base.files import SIDECARS, make_private_dir, sync_dir
 from threadkeep.base.processes import is_running
+from threadkeep.base.snapshot import copy_untouched
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Conflict, Damaged
 
@@ -33,6 +35,17 @@ def copy_of(source: Path, target: Path, bring_up: Callable[[Path], None]) -> Ite
         yield copy
     finally:
         _remove(copy)
+
+
+@contextmanager
+def throwaway(place: Path) -> Iterator[Path]:
+    """Give a place for a store like the one at `place`, where there is room for a copy of it."""
+    near = place.parent if os.access(place.parent, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".threadkeep-plan-", dir=near) as folder:
+        spare = Path(folder) / place.name
+        if place.exists():
+            copy_untouched(place, spare)
+        yield spare
 
 
 def _make(source: Path, copy: Path, bring_up: Callable[[Path], None]) -> None:

@@ -104,4 +104,6 @@ def _enabled(sources: dict[str, Source], disabled: tuple[str, ...]) -> dict[str,
     if unknown:
         msg = f"[capture] disable: there is no source {unknown[0]!r}"
         raise Invalid(msg, hint=f"the sources are {', '.join(sources)}")
-    return {name: one for name, one in sources.items() if name not in disabled}
+    # Both read the same file: who wants nothing of it captured means the two of them.
+    left_out = {*disabled, *(("hermes-imported",) if "state" in disabled else ())}
+    return {name: one for name, one in sources.items() if name not in left_out}

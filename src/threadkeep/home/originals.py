@@ -54,6 +54,7 @@ class Adopted(msgspec.Struct, frozen=True):
     target: Path
     copied: bool = False  # the copy became the store; else sessions were merged into it
     added: int = 0
+    updated: int = 0  # they were there, and something of them was new
     skipped: int = 0  # they were there already
     problems: list[str] = []
     notes: list[str] = []

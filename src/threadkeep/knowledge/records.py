@@ -58,6 +58,7 @@ class Usage(msgspec.Struct, gc=False):
     reasoning: int = 0
     final: bool = True  # False: the log may have been cut before the last count came
     session_id: str = ""
+    stands_in: bool = False  # it counts only where nothing else is known of what its session took
 
 
 class Facts(msgspec.Struct, gc=False, omit_defaults=True):

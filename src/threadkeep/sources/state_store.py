@@ -41,6 +41,7 @@ _AS_JSON: Final = frozenset(
         *("model_config", "origin_json", "display_metadata", "tool_names"),
     )
 )
+_IMPORTED: Final = "kind = 'import:hermes'"  # of the numbers that messages have elsewhere
 _OF_SESSION: Final = "WHERE session_id = ?"
 _LISTS: Final = "\0json:"  # before content that is a list of blocks
 _LARGE: Final = frozenset(("system_prompt", "model_config"))  # never changed alone
@@ -66,10 +67,21 @@ class StateSource:
 
     kind: Final = "document"
 
-    def __init__(self, paths: Sequence[Path] | None = None, harness: str = "state") -> None:
-        """Look at these files; without any, at Hermes's of the user."""
+    def __init__(
+        self,
+        paths: Sequence[Path] | None = None,
+        harness: str = "state",
+        *,
+        imported: bool = False,
+    ) -> None:
+        """Look at these files; without any, at Hermes's of the user.
+
+        With `imported` only at what was imported from there, else at all but that: a session that
+        is in two files is one, and what was said in either is part of it.
+        """
         self.harness: Final = harness
         self._paths = paths
+        self._imported = imported
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the files; of Hermes its folder, where profiles come and go."""
@@ -95,7 +107,10 @@ class StateSource:
         """Yield the sessions of a file; messages are only added, or replaced by new ones."""
         with open_foreign(Path(log.path), root=log.root) as database:
             if database.tables() >= _TABLES:
-                yield from items_of(database, "sessions", _looks(database.tables()), _LARGE)
+                imported = _imported(database)
+                for item in items_of(database, "sessions", _looks(database.tables()), _LARGE):
+                    if (item.item in imported) is self._imported:
+                        yield item
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the rows of one session, from one snapshot."""
@@ -133,24 +148,45 @@ def _looks(tables: set[str]) -> Iterator[str]:
         yield "SELECT session_id, count(*), sum(id) FROM tk_rewound GROUP BY session_id"
     if "tk_relations" in tables:
         yield "SELECT session_id, kind FROM tk_relations"
+    if "tk_keys" in tables:
+        yield f"SELECT session_id, count(*) FROM tk_keys WHERE {_IMPORTED} GROUP BY session_id"  # noqa: S608
     for name in sorted(tables & _SPLIT.keys()):
         sums = "SELECT session_id, count(*), sum(input_tokens), sum(output_tokens)"
         yield f"{sums} FROM {name} GROUP BY session_id"
 
 
+def _imported(database: ForeignDatabase) -> set[Any]:
+    """Name the sessions of our own store that were imported: they are their program's."""
+    if "tk_keys" not in database.tables():
+        return set()
+    return {row[0] for row in database.rows(f"SELECT session_id FROM tk_keys WHERE {_IMPORTED}")}  # noqa: S608
+
+
+def _keys(database: ForeignDatabase, session_id: str) -> dict[Any, str]:
+    """Give the numbers that imported messages have in their own program, by ours."""
+    if "tk_keys" not in database.tables():
+        return {}
+    sql = f"SELECT message_id, key FROM tk_keys WHERE session_id = ? AND {_IMPORTED}"  # noqa: S608
+    return dict(database.rows(sql, (session_id,)))
+
+
 def _records(database: ForeignDatabase, session_id: str) -> Iterator[tuple[str, bytes]]:
+    keys = _keys(database, session_id)
     for row in table_rows(database, "sessions", "WHERE id = ?", (session_id,)):
-        yield "session", _session_line(database, session_id, row)
+        yield "session", _session_line(database, session_id, row, imported=bool(keys))
     messages = _messages(database, session_id)
     for message in merge(messages, _rewound(database, session_id), key=itemgetter("id")):
-        more = {"rewound": True} if message.pop("rewound_at", None) is not None else {}
+        more: Row = {"rewound": True} if message.pop("rewound_at", None) is not None else {}
+        if keys:  # one that was said here must not be taken for another one's with its number
+            more["key"] = keys.get(message["id"], f"here-{message['id']}")
         key = f"message:{message['id']}"
         yield key, line(type="message", session=session_id, row=message, **more)
 
 
-def _session_line(database: ForeignDatabase, session_id: str, row: Row) -> bytes:
+def _session_line(database: ForeignDatabase, session_id: str, row: Row, *, imported: bool) -> bytes:
     tables = database.tables()
     frame: Row = {"session": session_id, "row": row_of(row, _AS_JSON)}
+    frame |= {"imported": True} if imported else {}
     frame["usage"] = [
         {**row_of(use), "key": "/".join(str(use.get(column) or "") for column in apart)}
         for name, apart in _SPLIT.items()
@@ -247,11 +283,27 @@ def _facts(row: Row, relation: str) -> Facts:
 
 
 def _usage(session_id: str, row: Row, whole: Row) -> list[Usage]:
-    """Give usage by model where the file has it, else the session's own sums."""
+    """Give usage by model where the file has it, else the session's own sums.
+
+    What an imported session took before it was imported is counted in its own program, too.
+    """
     split = [table(use) for use in rows(whole.get("usage"))]
+    if whole.get("imported") is True:
+        rest = {name: _beyond(name, row, split) for name in (*_COUNTS, "reasoning_tokens")}
+        use = _use(session_id, {"model": row.get("model"), **rest, "key": "imported"}, row)
+        use.stands_in = True
+        return [
+            *(_use(session_id, one, row) for one in split),
+            *([use] if any(rest.values()) else []),
+        ]
     if not split and any(number(row.get(name)) for name in _COUNTS):
         split = [{**row, "key": text(row.get("model"))}]
     return [_use(session_id, use, row) for use in split]
+
+
+def _beyond(name: str, row: Row, split: list[Row]) -> int:
+    """Give how much of a session's sum its parts do not tell of."""
+    return max(0, number(row.get(name)) - sum(number(use.get(name)) for use in split))
 
 
 def _use(session_id: str, use: Row, row: Row) -> Usage:
@@ -276,7 +328,7 @@ def _seconds(value: object) -> int | None:
 
 
 def _read_message(session_id: str, row: Row, whole: Row) -> Reading:
-    key, role = row.get("id"), text(row.get("role"))
+    key, role = whole.get("key", row.get("id")), text(row.get("role"))
     if not isinstance(key, (int, str)):
         return Reading(unknown="message without an id")
     entry = Entry(str(key), "system", "note", _seconds(row.get("timestamp")), "", session_id)

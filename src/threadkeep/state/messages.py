@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import Context, Json, clean, reading
+from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json, clean, reading
 from threadkeep.state.exact import Stored, dump, keep, to_column
 from threadkeep.state.rows import decode_json, messages_of
 
@@ -22,6 +22,8 @@ _PAGE = 500
 
 # The columns of a message in their order, without the id.
 Columns = tuple[Any, ...]
+# What a message says, wherever it is stored.
+MESSAGE_FIELDS: Final = MESSAGE_COLUMNS[2:]
 
 
 def append_message(
@@ -117,6 +119,27 @@ def call_count(tool_calls: Any) -> int:
 
 def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) -> int:
     """Store one message without counting it; give its id."""
+    columns, exact = _columns(ctx, session_id, message)
+    message_id = tx.insert("insert_message", columns)
+    put_hash(tx, message_id, columns)
+    if exact:
+        keep(tx, "message", message_id, exact)
+    return message_id
+
+
+def change(
+    ctx: Context, tx: Tx, session_id: str, message_id: int, message: Mapping[str, Any]
+) -> None:
+    """Put another message in the place of one, under its id."""
+    columns, exact = _columns(ctx, session_id, message)
+    tx.run("change_message", (*columns[1:], message_id))
+    put_hash(tx, message_id, columns)
+    keep(tx, "message", message_id, exact)
+
+
+def _columns(
+    ctx: Context, session_id: str, message: Mapping[str, Any]
+) -> tuple[Columns, dict[str, Stored]]:
     timestamp = message.get("timestamp")
     exact: dict[str, Stored] = {}
     columns: Columns = (
@@ -133,11 +156,7 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) ->
         _json(ctx, message, "reasoning_details"),
         _json(ctx, message, "codex_reasoning_items"),
     )
-    message_id = tx.insert("insert_message", columns)
-    put_hash(tx, message_id, columns)
-    if exact:
-        keep(tx, "message", message_id, exact)
-    return message_id
+    return columns, exact
 
 
 def _seconds(timestamp: Any) -> float:

@@ -16,7 +16,7 @@ def rewind_to_message(ctx: Context, tx: Tx, session_id: str, message_id: int) ->
     They are out of every reader's sight, Hermes's too, until `undo_rewind`.
     """
     need_message(tx, session_id, message_id)
-    return _put_aside(ctx, tx, session_id, message_id)
+    return put_aside(ctx, tx, session_id, message_id)
 
 
 def need_message(tx: Tx, session_id: str, message_id: int) -> None:
@@ -27,7 +27,8 @@ def need_message(tx: Tx, session_id: str, message_id: int) -> None:
         raise NotFound(msg, hint="`threadkeep state show` numbers the messages")
 
 
-def _put_aside(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
+def put_aside(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
+    """Take a message and all behind it out of sight; give how many."""
     batch = int(tx.value("next_rewind_batch"))
     params = {"session_id": session_id, "first": first}
     for (message_id,) in tx.all("message_ids_from", params):
@@ -50,7 +51,7 @@ def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
         return 0
     batch, cut = found
     rows = tx.all("rewound_messages", {"batch": batch})
-    _put_aside(ctx, tx, session_id, cut)
+    put_aside(ctx, tx, session_id, cut)
     for message_id, *columns, hash_, kept in rows:
         insert_row(tx, message_id, tuple(columns), json.loads(kept or "[]"))
         if hash_ is not None:  # the one it had: damage meanwhile must not get a new one

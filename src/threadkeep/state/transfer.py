@@ -7,7 +7,7 @@ from typing import Any, Final
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.state.context import SESSION_COLUMNS, Context, Json, clean
-from threadkeep.state.exact import JsonText, dump, keep, to_column
+from threadkeep.state.exact import JsonText, Stored, dump, keep, to_column
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.messages import get_messages, insert, iter_messages
 from threadkeep.state.rewind import recount
@@ -18,11 +18,12 @@ from threadkeep.state.titles import (
     get_next_title_in_lineage,
     sanitize_title,
 )
+from threadkeep.state.updates import apply_update, plan_update, remember
 from threadkeep.state.verbs import write
 
 _MOST: Final = 100_000
 _PAGE: Final = 200
-_CHOICES: Final = ("skip", "error", "replace")
+_CHOICES: Final = ("skip", "error", "replace", "update")
 _TEXTS: Final = ("source", "user_id", "model", "system_prompt", "title")
 _FLAGS: Final = ("pinned_at", "archived_at", "title_source")
 _HINT: Final = "pass what `export` wrote; nothing of this session was stored"
@@ -168,24 +169,27 @@ def import_sessions(
     sessions: Iterable[str | bytes | Mapping[str, Any]],
     *,
     on_conflict: str = "skip",
+    origin: str = "",
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
     """Store exported sessions, each in one transaction; give how many were added, and so on.
 
     Takes what `export_session`, `export_all` and `iter_export` give. A session that exists is
-    skipped, replaced, or an error. Bad input stops the import before anything of its session is
-    stored.
+    skipped, replaced, updated with what is new in it, or an error. `origin` names the store that
+    they come from, so that the next update knows its messages again. Bad input stops the import
+    before anything of its session is stored.
     """
     if on_conflict not in _CHOICES:
         msg = f"what exists cannot be treated as {on_conflict!r}"
         raise Invalid(msg, hint=f"use one of {', '.join(_CHOICES)}")
     counts = {"added": 0, "skipped": 0, "replaced": 0, "messages": 0}
+    if on_conflict == "update":
+        counts["updated"] = 0
     parents: list[tuple[str, str]] = []
     for number, session in enumerate(read_lines(sessions), 1):
-        outcome = write(ctx, import_session, session, on_conflict)
+        outcome, messages = write(ctx, import_session, session, on_conflict, origin)
         counts[outcome] += 1
-        if outcome != "skipped":
-            counts["messages"] += len(session["messages"])
+        counts["messages"] += messages
         if isinstance(session.get("parent_session_id"), str):  # an import may have stopped half-way
             parents.append((session["id"], session["parent_session_id"]))
         if progress is not None:
@@ -203,8 +207,10 @@ def _join_families(_ctx: Context, tx: Tx, parents: list[tuple[str, str]]) -> Non
             refresh_session_hash(tx, child)
 
 
-def import_session(ctx: Context, tx: Tx, session: Json, on_conflict: str = "skip") -> str:
-    """Store an exported session whole; give what became of it: added, skipped or replaced."""
+def import_session(
+    ctx: Context, tx: Tx, session: Json, on_conflict: str = "skip", origin: str = ""
+) -> tuple[str, int]:
+    """Store an exported session whole; give what became of it, and how many messages came in."""
     session_id = session.get("id")
     if not isinstance(session_id, str) or not session_id:
         msg = f"a session needs an id, not {session_id!r}"
@@ -213,14 +219,32 @@ def import_session(ctx: Context, tx: Tx, session: Json, on_conflict: str = "skip
     outcome = "added"
     if tx.one("session_exists", {"id": session_id}) is not None:
         if on_conflict == "skip":
-            return "skipped"
+            return "skipped", 0
+        if on_conflict == "update":
+            return _update(ctx, tx, session, origin)
         if on_conflict == "error":
             msg = f"there is a session {session_id!r} already"
             raise Conflict(msg, hint="import with on_conflict='skip' or 'replace'")
         _empty(tx, session_id)
         outcome = "replaced"
-    _store(ctx, tx, session_id, session)
-    return outcome
+    _store(ctx, tx, session_id, session, origin)
+    return outcome, len(session["messages"])
+
+
+def _update(ctx: Context, tx: Tx, session: Json, origin: str) -> tuple[str, int]:
+    session_id = session["id"]
+    messages = [_message(ctx, session_id, one) for one in session["messages"]]
+    update = plan_update(ctx, tx, {**session, "messages": messages}, origin)
+    if update.columns:
+        here = session_of(tx.one("get_session", {"id": session_id}) or ())
+        columns, texts = _columns(ctx, tx, session_id, update.columns)
+        _check_numbers(session_id, columns)
+        taken = {name: columns[name] for name in update.columns}
+        tx.run("put_session", {**here, **taken})
+        keep(tx, "session", session_id, {name: texts[name] for name in taken if name in texts})
+    apply_update(ctx, tx, session_id, update, origin)
+    told = len(update.new) + len(update.changed)
+    return ("updated" if update.is_needed else "skipped"), told
 
 
 def _empty(tx: Tx, session_id: str) -> None:
@@ -230,7 +254,10 @@ def _empty(tx: Tx, session_id: str) -> None:
         tx.run(name, {"id": session_id})
 
 
-def _store(ctx: Context, tx: Tx, session_id: str, session: Json) -> None:
+def _columns(
+    ctx: Context, tx: Tx, session_id: str, session: Mapping[str, Any]
+) -> tuple[Json, dict[str, Stored]]:
+    """Give the columns of a session as they are stored, and the texts among them."""
     values = {field: clean(ctx, session.get(field)) for field in _TEXTS}
     values["title"] = _free_title(ctx, tx, session_id, values["title"])
     texts = {field: to_column(value, field) for field, value in values.items()}
@@ -240,6 +267,11 @@ def _store(ctx: Context, tx: Tx, session_id: str, session: Json) -> None:
     if not isinstance(config, str):
         config = dump(config, "model_config") if config else None
     columns["model_config"] = config
+    return columns, texts
+
+
+def _store(ctx: Context, tx: Tx, session_id: str, session: Json, origin: str) -> None:
+    columns, texts = _columns(ctx, tx, session_id, session)
     columns["source"] = "unknown" if columns["source"] is None else columns["source"]
     columns["started_at"] = ctx.clock() if columns["started_at"] is None else columns["started_at"]
     parent = columns["parent_session_id"]
@@ -250,8 +282,11 @@ def _store(ctx: Context, tx: Tx, session_id: str, session: Json) -> None:
     _check_numbers(session_id, {**columns, **side})
     tx.run("put_session", columns)
     keep(tx, "session", session_id, texts)
+    pairs = []
     for message in session["messages"]:
-        insert(ctx, tx, session_id, _message(ctx, session_id, message))
+        number = insert(ctx, tx, session_id, _message(ctx, session_id, message))
+        pairs.append((message.get("id"), number))
+    remember(tx, session_id, origin, pairs)
     recount(tx, session_id)
     _put_side(tx, session_id, parent, side)
     refresh_session_hash(tx, session_id)

@@ -155,7 +155,7 @@ def _save(
 @click.argument("file")
 @click.option(
     "--on-conflict",
-    type=click.Choice(["skip", "replace", "error"]),
+    type=click.Choice(["skip", "update", "replace", "error"]),
     default="skip",
     show_default=True,
     help="What to do with a session that is there already.",
@@ -177,6 +177,6 @@ def import_(call: Call, *, file: str, on_conflict: str) -> None:
             path = store.db_path
     if call.as_json:
         document(file=path, **{"import": counts})
-    named = ("added", "replaced", "skipped")
-    told = [f"{counted(counts[name], 'session')} {name}" for name in named if counts[name]]
+    named = ("added", "updated", "replaced", "skipped")
+    told = [f"{counted(counts[name], 'session')} {name}" for name in named if counts.get(name)]
     note(", ".join(told) + f", {counted(counts['messages'], 'message')}, in {path}")

@@ -229,6 +229,12 @@ ON CONFLICT (harness, key) DO UPDATE SET at = coalesce(at, excluded.at), model =
   reasoning = excluded.reasoning, final = excluded.final
 WHERE excluded.output > output OR (excluded.output = output AND excluded.final > final)
 
+-- name: has_another_log
+SELECT 1 FROM tk_logs WHERE harness = :harness AND session_id = :session_id AND id != :log AND lines > 0 LIMIT 1
+
+-- name: drop_stand_ins
+DELETE FROM tk_usage WHERE harness = :harness AND key = :session_id || '/imported'
+
 -- name: count_unknown
 INSERT INTO tk_unknown (harness, kind, count, log_id, last_seen) VALUES (:harness, :kind, :count, :log, :now)
 ON CONFLICT (harness, kind) DO UPDATE SET count = count + excluded.count, log_id = excluded.log_id, last_seen = excluded.last_seen

@@ -152,6 +152,13 @@ WHERE k.session_id = :session_id AND k.kind = :kind AND k.key = :key
 INSERT INTO tk_keys(session_id, kind, key, message_id) VALUES (:session_id, :kind, :key, :message_id)
 ON CONFLICT(session_id, kind, key) DO UPDATE SET message_id = excluded.message_id;
 
+-- name: keys_of
+SELECT key, message_id FROM tk_keys WHERE session_id = :session_id AND kind = :kind;
+
+-- name: put_all_keys
+INSERT OR IGNORE INTO tk_keys(session_id, kind, key, message_id)
+SELECT session_id, :kind, CAST(id AS TEXT), id FROM messages WHERE typeof(session_id) = 'text';
+
 -- ---------------------------------------------------------------- flags and relations
 
 -- name: set_pinned
@@ -233,6 +240,11 @@ INSERT INTO messages(
   id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
   finish_reason, reasoning, reasoning_details, codex_reasoning_items)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: change_message
+UPDATE messages SET role = ?, content = ?, tool_call_id = ?, tool_calls = ?, tool_name = ?, timestamp = ?,
+  token_count = ?, finish_reason = ?, reasoning = ?, reasoning_details = ?, codex_reasoning_items = ?
+WHERE id = ?;
 
 -- name: offloaded_of
 SELECT field, pieces FROM tk_offloaded WHERE message_id = :id;
@@ -379,6 +391,9 @@ ON CONFLICT(session_id, day, model) DO UPDATE SET
   reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
   estimated_cost_usd = estimated_cost_usd + excluded.estimated_cost_usd,
   actual_cost_usd = actual_cost_usd + excluded.actual_cost_usd;
+
+-- name: has_usage
+SELECT 1 FROM tk_usage WHERE session_id = :id LIMIT 1;
 
 -- name: usage_rows
 -- What we noted by day, then what a session has beyond that: another program counted it.

@@ -153,7 +153,7 @@ class OfSource(Strict, frozen=True):
 class StateImport(Strict, frozen=True):
     """What becomes of a session that is there already."""
 
-    on_conflict: Literal["skip", "replace", "error"] = "skip"
+    on_conflict: Literal["skip", "update", "replace", "error"] = "skip"
 
 
 class StatePrune(Strict, frozen=True):
