@@ -13,11 +13,11 @@ from tests.support.hermes_v6 import HermesV6
 from tests.web.site import Answer, Site
 from threadkeep.errors import ReadOnly
 from threadkeep.home import Home
+from threadkeep.home.stores import Stores
 from threadkeep.web.api import DESCRIBED
 from threadkeep.web.api.chat import ChatList, DeleteChat, delete_session, sessions
 from threadkeep.web.api.state import StateList, sessions as state_sessions
 from threadkeep.web.api.state_messages import StateSearch, search
-from threadkeep.web.stores import Stores
 
 MODEL = {"agent": "helper", "model": "example/large"}
 NEEDED = {"q": "test", "left": "a", "right": "b", "every": "0+8+*+*+*"}

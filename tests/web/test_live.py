@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 from tests.web.site import Site
 from tests.web.transcripts import Log
 from threadkeep.home import Home
+from threadkeep.home.stores import Stores
 from threadkeep.web.live import Follower, Live
-from threadkeep.web.stores import Stores
 
 
 def stream(site: Site) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:

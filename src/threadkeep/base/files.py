@@ -152,6 +152,15 @@ def created_meanwhile(path: Path) -> Conflict:
     return Conflict(f"{path} was created meanwhile, and was left as it is", hint="try again")
 
 
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Tell which file stands at a path, None if there is none that can be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def sync_dir(folder: Path) -> None:
     """Make a rename or a new name in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -28,7 +28,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from threadkeep.base.files import PRIVATE_FILE
+from threadkeep.base.files import PRIVATE_FILE, identity_of
 from threadkeep.base.processes import describe_process
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Busy, Closed
@@ -263,7 +263,7 @@ class WriterLock:
 
     def _look_after_file(self) -> None:
         """Move to the lock file that is there now, if ours was removed or replaced."""
-        if _identity(self.path) != self._identity:
+        if identity_of(self.path) != self._identity:
             with self._followers_guard:
                 stale, moves = self._file, self.moves()
                 self._file, self._identity = _open(self.path)
@@ -337,14 +337,6 @@ def _open(path: Path) -> tuple[int, tuple[int, int] | None]:
         raise translate_os(error, path, "cannot create the lock file") from error
     found = os.fstat(descriptor)
     return descriptor, (found.st_dev, found.st_ino)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 # One lock object per file and process: byte-range locks are the process's, and closing one

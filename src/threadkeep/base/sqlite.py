@@ -19,14 +19,19 @@ from threadkeep.base.connect import (
     outside_writer,
     shape_new_file,
 )
-from threadkeep.base.files import create_private_file, make_private_dir, set_aside
+from threadkeep.base.files import (
+    create_private_file,
+    identity_of,
+    make_private_dir,
+    set_aside,
+)
 from threadkeep.base.live import LiveConnection, LiveConnections
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.readers import Readers
 from threadkeep.base.trouble import is_busy, translate
 from threadkeep.base.tx import ReadTransaction, Row, Tx, WriteTransaction, roll_back
 from threadkeep.base.wakeup import Wakeup
-from threadkeep.base.wal import WalKeeper, truncate
+from threadkeep.base.wal import WalKeeper, replaced, truncate
 from threadkeep.base.writer import Writer
 from threadkeep.errors import (
     Busy,
@@ -67,6 +72,8 @@ class Database:
         self.read_only = read_only
         self.tuning = tuning
         self._check_place(must_exist=must_exist or read_only)
+        # Before anything is opened: one that is replaced meanwhile is found to be another.
+        self._identity = identity_of(self.path)
         self._start()
         forks.watch(self)
         if not read_only:
@@ -104,6 +111,7 @@ class Database:
         try:
             with self._guarded(0.0 if there else None):
                 new = self._create_if_missing()
+                self._identity = identity_of(self.path)
                 try:
                     self._connect_writer()
                 except StorageFull as error:
@@ -256,10 +264,18 @@ class Database:
     def changed(self, seen: int, timeout: float | None = None) -> int:
         """Wait until somebody, here or in another process, commits after `seen`.
 
-        Gives the new number, or `seen` again when `timeout` seconds pass first.
+        Gives the new number, or `seen` again when `timeout` seconds pass first. Nobody commits to
+        a file that was removed or replaced: that is told then.
         """
         self._check_alive()
-        return self._wakeup.wait(seen, timeout)
+        now = self._wakeup.wait(seen, timeout)
+        if now == seen and not self.is_current():
+            raise replaced(self.path)
+        return now
+
+    def is_current(self) -> bool:
+        """Tell whether the file at the path is the one that was opened (2 µs)."""
+        return identity_of(self.path) == self._identity
 
     def follow(self) -> None:
         """Announce a live reader (see the lock); a read-only database cannot."""

@@ -6,19 +6,18 @@ Looking makes no store. A store that was replaced meanwhile is opened anew.
 import getpass
 import os
 import socket
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.local_socket import Identity
 from threadkeep.base.trouble import translate_os
 from threadkeep.capture.exclusion import Exclusion
-from threadkeep.errors import Invalid, NotFound, ReadOnly
-from threadkeep.home.browsing import Browse, open_browse
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.browsing import Browse
 from threadkeep.home.learning import project_roots
+from threadkeep.home.stores import Stores
 from threadkeep.knowledge.agent_views import (
     EntityView,
     EventView,
@@ -52,30 +51,20 @@ class Remembered(NamedTuple):
     uuid: str
 
 
-class _Opened(NamedTuple):
-    identity: Identity
-    memory: Memory
-    browse: Browse
-
-    def close(self) -> None:
-        self.browse.close()
-        self.memory.close()
-
-
 class Desk:
     """Everything that agents may ask of one home; safe to share between threads."""
 
     def __init__(self, home: "Home", path: str | Path | None = None) -> None:
         self.home = home
         self.path = path
+        self.stores = Stores(home, path)
         self._session = str(uuid4())
-        self._guard = threading.Lock()
-        self._opened: _Opened | None = None
 
     @property
     def memory(self) -> Memory:
         """What recalls; NotFound while nothing was captured."""
-        return self._open().memory
+        self._need_store()
+        return self.stores.memory()
 
     @property
     def words_only(self) -> Memory:
@@ -87,14 +76,23 @@ class Desk:
     @property
     def browse(self) -> Browse:
         """What lists sessions and shows them."""
-        return self._open().browse
+        self._need_store()
+        return self.stores.browse()
 
     def close(self) -> None:
         """Close what is open; it is opened again by the next question."""
-        with self._guard:
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+        self.stores.close()
+
+    def _need_store(self) -> None:
+        path = self.home.knowledge_path(self.path)
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            msg = f"nothing was captured yet: there is no store at {path}"
+            hint = "run `threadkeep capture` once, or `threadkeep up` to keep it current"
+            raise NotFound(msg, hint=hint) from None
+        except OSError as error:
+            raise translate_os(error, path, "cannot look at") from error
 
     # ------------------------------------------------------------------ the contract's tables
 
@@ -176,39 +174,6 @@ class Desk:
             hostname=socket.gethostname(),
             username=_user(),
         )
-
-    # ------------------------------------------------------------------ opening
-
-    def _open(self) -> _Opened:
-        path = self.home.knowledge_path(self.path)
-        try:
-            found = os.stat(path)
-        except FileNotFoundError:
-            msg = f"nothing was captured yet: there is no store at {path}"
-            hint = "run `threadkeep capture` once, or `threadkeep up` to keep it current"
-            raise NotFound(msg, hint=hint) from None
-        except OSError as error:
-            raise translate_os(error, path, "cannot look at") from error
-        identity = Identity(found.st_dev, found.st_ino)
-        with self._guard:
-            if self._opened is None or self._opened.identity != identity:
-                before, self._opened = self._opened, None
-                if before is not None:
-                    before.close()
-                self._opened = self._opened_now(identity)
-            return self._opened
-
-    def _opened_now(self, identity: Identity) -> _Opened:
-        self.home.knowledge(self.path, read_only=True).close()  # looking changes no other's file
-        try:
-            memory = self.home.memory(self.path, must_exist=True)
-        except ReadOnly:
-            memory = self.home.memory(self.path, read_only=True)
-        try:
-            return _Opened(identity, memory, open_browse(self.home, self.path))
-        except BaseException:
-            memory.close()
-            raise
 
 
 def _user() -> str:

@@ -57,7 +57,8 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 def call(tool: Tool, room: Room, given: dict[str, Any]) -> Written:
     """Call a tool; whatever goes wrong is an answer that says so and what to do next."""
     try:
-        reply = tool.run(room, read_arguments(tool.arguments, given))
+        with room.desk.stores.using():
+            reply = tool.run(room, read_arguments(tool.arguments, given))
         return written(reply, room.fence_id())
     except ThreadkeepError as error:
         hint = f"\nWhat to do: {error.hint}" if error.hint else ""

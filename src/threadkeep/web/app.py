@@ -10,13 +10,16 @@ from zoneinfo import ZoneInfo
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
 from threadkeep.home.browsing import Query
+from threadkeep.home.stores import Stores
 from threadkeep.home.web_login import LOGIN_SECONDS, Logins, own_name
 from threadkeep.home.web_token import is_link, redeem, watch_token
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
@@ -27,7 +30,6 @@ from threadkeep.web.live import Live, live_routes
 from threadkeep.web.page import HTML, PIECE, page_routes
 from threadkeep.web.pages import PAGE_ROUTES, PAGES
 from threadkeep.web.rendering import Renderer, asset
-from threadkeep.web.stores import Stores
 from threadkeep.web.visitor import finds_own_name, is_our_own
 
 _TYPES: Final = {
@@ -68,6 +70,7 @@ def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
             ClientDisconnect: _gone,
             Exception: _failed,
         },
+        middleware=[Middleware(_InUse, stores=stores)],
         lifespan=lifespan,
     )
     app.state.stores = stores
@@ -77,6 +80,18 @@ def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
     app.state.secret = secret
     app.state.logins = logins
     return Gate(app, secret, logins, place)
+
+
+class _InUse:
+    """Keeps the stores of a request open until it is answered, also when a file is replaced."""
+
+    def __init__(self, app: ASGIApp, stores: Stores) -> None:
+        self._app = app
+        self._stores = stores
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._stores.using():
+            await self._app(scope, receive, send)
 
 
 def _warm_up(stores: Stores) -> None:

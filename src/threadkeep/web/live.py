@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute, Route
 
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.browsing import Browse
+from threadkeep.home.stores import Stores
 from threadkeep.web.answers import problem
-from threadkeep.web.stores import Stores
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 _MOST_FOLLOWERS: Final = 100
@@ -96,11 +96,19 @@ class Live:
             return False
 
     def _watch(self) -> None:
+        was_there: bool | None = None
         try:
             while self._is_wanted():
                 try:
-                    self._follow(self._stores.browse())
+                    browse = self._stores.browse()
+                    if was_there is False:
+                        self._tell(())
+                    was_there = True
+                    self._follow(browse)
                 except ThreadkeepError:  # not there, not there any more, or in somebody's hands
+                    if was_there:
+                        self._tell(())
+                    was_there = False
                     self._end.wait(_MISSING_SECONDS)
         finally:  # the next who joins begins anew, whatever happened here
             with self._guard:
@@ -108,7 +116,7 @@ class Live:
                     self._thread = None
 
     def _follow(self, browse: Browse) -> None:
-        """Tell of changes until nobody wants to know any more."""
+        """Tell of changes until nobody wants to know any more, or the file is another one."""
         database = browse.database
         seen = database.changes()
         mark = browse.mark()

@@ -16,10 +16,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from threadkeep.home import now_ms
+from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer, tagged
 from threadkeep.web.gate import LOGIN
 from threadkeep.web.rendering import Renderer
-from threadkeep.web.stores import Stores
 
 PIECE: Final = "hx-request"  # the header of a request that wants a piece of a page
 _MOST_DIGITS: Final = 18

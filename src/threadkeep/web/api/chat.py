@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from threadkeep import ChatStore
 from threadkeep.home.chatting import Message, Run, Session, SessionDiff, Timeline, Verdict, View
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
 from threadkeep.web.api.verb import (
     Cursor,
@@ -20,7 +21,6 @@ from threadkeep.web.api.verb import (
     Verb,
     verb,
 )
-from threadkeep.web.stores import Stores
 
 
 class OneChat(Strict, frozen=True):

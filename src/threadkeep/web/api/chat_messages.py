@@ -15,6 +15,7 @@ from threadkeep.home.chatting import (
     SizeReport,
     View,
 )
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.chat import OneChat
 from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
 from threadkeep.web.api.pages import read_cursor, write_cursor
@@ -35,7 +36,6 @@ from threadkeep.web.api.verb import (
     Words,
     verb,
 )
-from threadkeep.web.stores import Stores
 
 
 class ChatMessages(Strict, frozen=True):

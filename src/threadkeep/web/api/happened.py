@@ -18,6 +18,7 @@ from threadkeep.home.happened import (
     visits,
 )
 from threadkeep.home.spoken import Outcome
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import has_knowledge
 from threadkeep.web.api.pages import page_before, page_of
 from threadkeep.web.api.verb import (
@@ -32,7 +33,6 @@ from threadkeep.web.api.verb import (
     Words,
     verb,
 )
-from threadkeep.web.stores import Stores
 
 _ALL = 100_000
 

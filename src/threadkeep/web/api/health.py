@@ -7,10 +7,10 @@ from threadkeep.home import Status
 from threadkeep.home.doctoring import Finding, Level, diagnose
 from threadkeep.home.happened import Alarm, acknowledge, alarms_of
 from threadkeep.home.observed_status import ObservedStatus, observed_status
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import has_knowledge
 from threadkeep.web.api.pages import page_of
 from threadkeep.web.api.verb import Cursor, Empty, Limit, Paged, RowId, Strict, Verb, Words, verb
-from threadkeep.web.stores import Stores
 
 
 class AlarmList(Strict, frozen=True):

@@ -23,6 +23,7 @@ from threadkeep.home.browsing import (
 )
 from threadkeep.home.captured import Coverage
 from threadkeep.home.forgetting import Forget, Forgotten
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import has_knowledge, reading_history
 from threadkeep.web.api.pages import page_of
 from threadkeep.web.api.verb import (
@@ -40,7 +41,6 @@ from threadkeep.web.api.verb import (
     Words,
     verb,
 )
-from threadkeep.web.stores import Stores
 
 
 class Asked(Strict, frozen=True):

@@ -35,9 +35,9 @@ from threadkeep.home.mailing import (
     look_into,
     session_named,
 )
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.pages import page_of, read_cursor, write_cursor
 from threadkeep.web.api.verb import Cursor, Empty, Limit, Name, Paged, Strict, Verb, verb
-from threadkeep.web.stores import Stores
 
 Few = Annotated[int, Meta(ge=1, le=100)]
 

@@ -9,6 +9,7 @@ from threadkeep.errors import Conflict, NotFound
 from threadkeep.home import now_ms
 from threadkeep.home.mail import DeadLetter, Host, Mail, Session, SessionMode, Swept, read_moment
 from threadkeep.home.mailing import host_of, session_named
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.mail import (
     Box,
     OneBox,
@@ -19,7 +20,6 @@ from threadkeep.web.api.mail import (
     task_of,
 )
 from threadkeep.web.api.verb import DryRun, Empty, Name, Number, Strict, Verb, verb
-from threadkeep.web.stores import Stores
 
 Due = Annotated[str, Meta(max_length=64, description="A time in ISO form.")] | Number | None
 _DAY_MS = 86_400_000

@@ -11,6 +11,7 @@ from threadkeep.errors import Invalid
 from threadkeep.home.memory import answering
 from threadkeep.home.recalled import Answer, Filters, Fix, Found, Moment as Happened, Opened
 from threadkeep.home.spoken import HitKind, Outcome, Role
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import reading_memory
 from threadkeep.web.api.pages import page_before
 from threadkeep.web.api.verb import (
@@ -26,7 +27,6 @@ from threadkeep.web.api.verb import (
     Words,
     verb,
 )
-from threadkeep.web.stores import Stores
 
 Near = Annotated[int, Meta(ge=0, le=50)]
 Characters = Annotated[int, Meta(ge=200, le=100_000)]

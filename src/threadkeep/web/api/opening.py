@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from threadkeep import ChatStore, History, SessionDB
 from threadkeep.errors import NotFound, ReadOnly, SchemaMismatch
 from threadkeep.home import is_adopted
-from threadkeep.web.stores import Stores
+from threadkeep.home.stores import Stores
 
 if TYPE_CHECKING:
     from threadkeep.home.recalled import Memory

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from threadkeep import SessionDB
 from threadkeep.home import find_state_session, flags_of
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.chat import Deleted
 from threadkeep.web.api.opening import changing_state, has_state, reading_state
 from threadkeep.web.api.pages import read_cursor, write_cursor
@@ -26,7 +27,6 @@ from threadkeep.web.api.verb import (
     Verb,
     verb,
 )
-from threadkeep.web.stores import Stores
 
 
 class OneState(Strict, frozen=True):

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from threadkeep.home import find_state_session, session_as_lines, session_lines
+from threadkeep.home.stores import Stores
 from threadkeep.web.api.chat_messages import Done, Verified
 from threadkeep.web.api.opening import (
     changing_state,
@@ -33,7 +34,6 @@ from threadkeep.web.api.verb import (
     Words,
     verb,
 )
-from threadkeep.web.stores import Stores
 
 Seconds = Annotated[float, Meta(ge=0, le=1e11, description="A time in Unix seconds.")]
 Near = Annotated[int, Meta(ge=0, le=100)]

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from threadkeep.home.stores import Stores
 from threadkeep.home.streaming import DONE, Active, Replies, Reply, active_reply, ask_to_stop
 from threadkeep.home.ui_messages import open_chat, save_messages, settled_messages
 from threadkeep.web.api.answering import routes_of
@@ -21,7 +22,6 @@ from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
 from threadkeep.web.api.reading import Unfit, read_address
 from threadkeep.web.api.recording import AGENT, record
 from threadkeep.web.api.verb import Json, Name, Strict, verb
-from threadkeep.web.stores import Stores
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 _KEEP_ALIVE: Final = b": still here\n\n"

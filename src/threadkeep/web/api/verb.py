@@ -20,7 +20,7 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
-from threadkeep.web.stores import Stores
+from threadkeep.home.stores import Stores
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -5,10 +5,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from threadkeep.home.stores import Stores
 from threadkeep.home.web_login import Login, Logins
 from threadkeep.home.web_token import read_token
 from threadkeep.web.api.verb import Empty, Paged, Strict, Verb, verb
-from threadkeep.web.stores import Stores
 
 
 class OneLogin(Strict, frozen=True):

@@ -10,9 +10,9 @@ from starlette.routing import BaseRoute, Route
 from threadkeep.errors import Invalid
 from threadkeep.home.browsing import SessionDetail
 from threadkeep.home.exporting import FORMATS, exported
+from threadkeep.home.stores import Stores
 from threadkeep.web.answers import as_json
 from threadkeep.web.offline import all_blocks, offline_page
-from threadkeep.web.stores import Stores
 
 _ENDINGS: Final = {
     "html": "html",

@@ -16,9 +16,9 @@ from threadkeep import __version__
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.home import json
 from threadkeep.home.health import AlarmRow, HomeHealth, ack, health_of
+from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
 from threadkeep.web.page import PIECE, Page, Visit
-from threadkeep.web.stores import Stores
 
 _NOTE: Final = 500  # characters of what is noted with an alarm
 

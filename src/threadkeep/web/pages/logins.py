@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from threadkeep.home.stores import Stores
 from threadkeep.home.web_login import Login, Logins
 from threadkeep.home.web_token import read_token
 from threadkeep.web.answers import json_answer
 from threadkeep.web.page import PIECE, Page, Visit
-from threadkeep.web.stores import Stores
 
 
 class LoginsPage(msgspec.Struct, frozen=True):

@@ -10,9 +10,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from threadkeep.home.mailboxes import Box, Mailbox, mailboxes, one_mailbox, try_again
+from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
 from threadkeep.web.page import PIECE, Page, Visit
-from threadkeep.web.stores import Stores
 
 _LETTERS: Final = 200
 _MOST: Final = 5000

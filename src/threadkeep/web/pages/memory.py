@@ -9,9 +9,9 @@ import msgspec
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.browsing import EntityRow, EntityView, Graph, NodePage, NodeView, Query
 from threadkeep.home.observed_ci import Lesson
+from threadkeep.home.stores import Stores
 from threadkeep.web.page import Page, Visit
 from threadkeep.web.pages.recall import HitRow, row_of
-from threadkeep.web.stores import Stores
 
 # The contract has these types and no others.
 ENTITY_TYPES: Final = (
