@@ -1,8 +1,9 @@
 """Times and lengths of time."""
 
 import pytest
+from hypothesis import given, strategies as st
 
-from threadkeep.base.clock import iso, now_ms, parse_duration
+from threadkeep.base.clock import is_due, iso, now_ms, parse_duration
 from threadkeep.errors import Invalid
 
 
@@ -55,3 +56,24 @@ def test_parse_duration_says_how_to_write_one(text: str) -> None:
 def test_parse_duration_refuses_more_than_a_century() -> None:
     with pytest.raises(Invalid, match="century"):
         parse_duration("99999w")
+
+
+times = st.integers(0, 10**13)
+lengths = st.integers(1, 10**9)
+
+
+@given(times, lengths, st.data())
+def test_under_a_clock_that_is_right_a_due_time_is_kept(
+    now: int, interval: int, data: st.DataObject
+) -> None:
+    written = now - data.draw(st.integers(0, 2 * interval))
+    due = written + data.draw(st.integers(0, interval))
+    assert is_due(due, now, interval) == (due <= now)
+
+
+@given(times, lengths, times)
+def test_whatever_was_written_nothing_waits_for_more_than_two_intervals(
+    now: int, interval: int, due: int
+) -> None:
+    assert is_due(due, now, interval) or is_due(due, now + 2 * interval, interval)
+    assert is_due(due, now, interval) or now < due <= now + 2 * interval

@@ -79,14 +79,15 @@ def test_a_link_to_a_secret_is_not_followed(tmp_path: Path) -> None:
 @given(st.binary(min_size=1, max_size=16), st.integers(0, 2**53), st.integers(-5, 5))
 def test_a_sign_holds_until_its_moment(nonce: bytes, until: int, later: int) -> None:
     made = sign("secret", "link", until, nonce)
-    assert holds("secret", "link", made, until + later) == (later < 0)
-    assert not holds("secret", "cookie", made, until - 1)
-    assert not holds("other", "link", made, until - 1)
+    assert holds("secret", "link", made, until + later, 10) == (later < 0)
+    assert not holds("secret", "cookie", made, until - 1, 10)
+    assert not holds("other", "link", made, until - 1, 10)
+    assert not holds("secret", "link", made, until - 21, 10)  # of a clock that was ahead
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_no_sign(text: str) -> None:
-    assert not holds("secret", "link", text, 0)
+    assert not holds("secret", "link", text, 0, 10)
 
 
 @given(st.integers(0, 200), st.characters(codec="ascii"))
@@ -94,7 +95,7 @@ def test_a_changed_sign_does_not_hold(at: int, character: str) -> None:
     made = sign("secret", "link", 10**15, b"12 bytes now")
     at %= len(made)
     changed = made[:at] + character + made[at + 1 :]
-    assert holds("secret", "link", changed, 0) == (changed == made)
+    assert holds("secret", "link", changed, 10**15 - 5, 10) == (changed == made)
 
 
 def test_a_sign_is_used_once_and_old_ones_are_swept(tmp_path: Path) -> None:
@@ -102,6 +103,8 @@ def test_a_sign_is_used_once_and_old_ones_are_swept(tmp_path: Path) -> None:
     assert use_once(tmp_path / "used", first, 10)
     assert not use_once(tmp_path / "used", first, 20)
     assert use_once(tmp_path / "used", second, 2000)
+    assert not use_once(tmp_path / "used", first, 20)  # a clock may have been ahead meanwhile
+    assert use_once(tmp_path / "used", new_sign("s", "link", 10**12), 10**11)
     assert len(list((tmp_path / "used").iterdir())) == 1
 
 

@@ -122,6 +122,15 @@ def test_a_segment_in_work_keeps_its_ticket(tx: Tx) -> None:
     assert ticket(tx) == ("processing", 2, None, NOW, NOW)
 
 
+def test_a_ticket_of_a_clock_that_was_ahead_is_renewed_once_it_is_right(tx: Tx) -> None:
+    write(tx, now=NOW + 2 * 1440 * MINUTE)
+    set_ticket(tx, status="done")
+    write(tx, GROWN, now=NOW)
+    found = ticket(tx)
+    assert found is not None
+    assert found[0] == "pending"
+
+
 def test_what_was_learned_already_gets_no_ticket(tx: Tx) -> None:
     write(tx)
     set_ticket(tx, status="done")

@@ -61,13 +61,20 @@ def test_the_first_look_of_all_knows_what_it_is_told() -> None:
 
 @given(st.text())
 def test_any_memory_can_be_read(text: str) -> None:
-    assert isinstance(read_memory(text), Memory)
+    assert isinstance(read_memory(text, NOW), Memory)
 
 
 def test_memory_survives_being_written() -> None:
     memory = Memory(at=NOW, logs={}, drops=sample_drops(Memory(), [drop("x", 1)], NOW))
-    assert read_memory(write_memory(memory)) == memory
-    assert read_memory(None) == Memory()
+    assert read_memory(write_memory(memory), NOW) == memory
+    assert read_memory(write_memory(memory), NOW - 1000) == memory
+    assert read_memory(write_memory(memory), NOW - 2 * 86_400_000) == Memory()  # it was ahead
+    assert read_memory(None, NOW) == Memory()
+
+
+def test_a_service_that_began_later_than_now_has_been_awake() -> None:
+    before = Memory(at=NOW - 1000, monotonic_ms=0, awake_since=NOW - 5000)
+    assert awake_since(before, NOW, 1000, NOW + 86_400_000) == NOW - 5000
 
 
 # ---------------------------------------------------------------------- drops

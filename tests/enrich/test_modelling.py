@@ -22,12 +22,13 @@ from threadkeep.enrich.preflight import (
     Looked,
     can_chat,
     choose_model,
+    rests,
     wait_after_failures,
 )
 from threadkeep.enrich.prompts import messages_for
 from threadkeep.knowledge.drafts import Decision, Draft, Mentions
 from threadkeep.knowledge.health import Health
-from threadkeep.knowledge.ledger import Spent, day_of, spent
+from threadkeep.knowledge.ledger import Spent, Trouble, day_of, spent
 from threadkeep.knowledge.store import KnowledgeStore
 
 KEY = "sk-secret-0123456789abcdef"
@@ -297,6 +298,14 @@ def test_the_wanted_model_is_chosen_else_the_first_that_can_chat() -> None:
 @given(st.integers(-5, 10_000))
 def test_waits_grow_to_a_limit(failures: int) -> None:
     assert wait_after_failures(failures) <= wait_after_failures(failures + 1) <= LONGEST_WAIT_MS
+
+
+def test_a_server_that_failed_while_the_clock_was_ahead_is_asked_once_it_is_right() -> None:
+    now, pause = 1_794_769_003_000, wait_after_failures(3)
+    assert rests([Trouble(3, now - pause + 1, "no")], now)
+    assert not rests([Trouble(3, now - pause, "no")], now)
+    assert not rests([Trouble(3, now + 2 * 86_400_000, "no")], now)
+    assert not rests([], now)
 
 
 def test_sentences_that_are_not_borne_out_go_one_by_one() -> None:

@@ -61,6 +61,17 @@ def test_a_backup_is_due_once_a_day_of_a_store_that_changed(world: World) -> Non
     assert due_backups(home, None, now + 25 * HOUR) == ("chat", "knowledge")
 
 
+def test_a_backup_of_a_clock_that_was_ahead_does_not_count(world: World) -> None:
+    world.append(shell_line(1), "r.jsonl")
+    world.collect()
+    home, now = world.home, now_ms()
+    made = home.backup(store="knowledge")
+    made.rename(made.with_name(made.name.replace(made.name.split("-")[1], stamp(now + 9 * DAY))))
+    assert due_backups(home, None, now) == ("knowledge",)
+    home.backup(store="knowledge")
+    assert due_backups(home, None, now) == ()
+
+
 def test_none_is_due_where_the_user_wants_none(tmp_path: Path) -> None:
     world = World(tmp_path / "home", "[serve]\nbackup_hours = 0\n")
     world.append(shell_line(1), "r.jsonl")

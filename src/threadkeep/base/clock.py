@@ -21,6 +21,15 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def is_due(due: int, now: int, interval: int) -> bool:
+    """Tell whether the time has come for something that is never put off by more than `interval`.
+
+    A time that lies further ahead was written while the clock was wrong, and is not waited for. One
+    more interval is left for clocks that differ a little, so that this is the longest wait.
+    """
+    return not now < due <= now + 2 * interval
+
+
 def iso(ms: int) -> str:
     """Write a time for people, in UTC: `2026-08-14T11:19:55.136Z`.
 

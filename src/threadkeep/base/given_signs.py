@@ -52,7 +52,7 @@ class GivenSigns:
             return None
         if now_ms - used >= idle_ms:
             return None
-        if now_ms - used >= _NOTED_MS:
+        if abs(now_ms - used) >= _NOTED_MS:  # a time to come is one of a clock that was ahead
             with suppress(OSError):  # a disk that cannot be written keeps nobody out
                 os.utime(self._folder / name, ns=(now_ms * 1_000_000,) * 2)
         return name[:_ID]

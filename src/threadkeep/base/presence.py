@@ -17,14 +17,17 @@ _PAUSE = 0.02
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def touch(path: Path) -> None:
-    """Set the time of a file to now, and create it if it is missing; a link is not followed."""
+def touch(path: Path, at: int | None = None) -> None:
+    """Set the time of a file to now, or to `at` in epoch milliseconds; no link is followed.
+
+    A file that is missing is created.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | _FLAGS, PRIVATE_FILE)
     except OSError as error:
         raise translate_os(error, path, "cannot touch") from error
     try:
-        os.utime(descriptor)
+        os.utime(descriptor, None if at is None else (at / 1000,) * 2)
     finally:
         os.close(descriptor)
 

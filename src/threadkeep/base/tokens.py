@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from threadkeep.base.clock import is_due
 from threadkeep.base.files import PRIVATE_FILE, create_private_file, make_private_dir
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
@@ -20,6 +21,7 @@ from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 _LENGTH: Final = 43  # 32 random bytes in base64
 _MOST: Final = 256
 _NONCE_BYTES: Final = 12
+_KEPT_MS: Final = 30 * 86_400_000
 _FLAGS: Final = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -89,12 +91,17 @@ def new_sign(secret: str, purpose: str, until_ms: int) -> str:
     return sign(secret, purpose, until_ms, secrets.token_bytes(_NONCE_BYTES))
 
 
-def holds(secret: str, purpose: str, given: str, now_ms: int) -> bool:
-    """Tell whether a sign was made with the secret for this purpose, and still holds."""
+def holds(secret: str, purpose: str, given: str, now_ms: int, length_ms: int) -> bool:
+    """Tell whether a sign was made with the secret for this purpose, and still holds.
+
+    Signs of this purpose hold for `length_ms`: one that would for longer is of a wrong clock.
+    """
     head, _, mark = given.rpartition(".")
     made = hmac.compare_digest(mark.encode(), _mark(secret, purpose, head).encode())
     until = head.rpartition(".")[2]
-    return made and until.isascii() and until.isdigit() and now_ms < int(until)
+    if not (made and until.isascii() and until.isdigit()):
+        return False
+    return not is_due(int(until), now_ms, length_ms)
 
 
 def use_once(folder: Path, given: str, now_ms: int) -> bool:
@@ -120,10 +127,10 @@ def _used_name(given: str) -> str:
 
 
 def sweep(folder: Path, now_ms: int) -> None:
-    """Delete what a folder says about signs that hold no longer."""
+    """Delete what a folder says about signs that hold no longer, by far: clocks are put back."""
     for name in os.listdir(folder):  # noqa: PTH208  (names alone are needed)
         until = name.rpartition(".")[2]
-        if until.isascii() and until.isdigit() and int(until) < now_ms:
+        if until.isascii() and until.isdigit() and int(until) < now_ms - _KEPT_MS:
             with suppress(OSError):
                 os.unlink(folder / name)  # noqa: PTH108  (the same)
 

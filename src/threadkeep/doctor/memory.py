@@ -61,12 +61,16 @@ class Memory(msgspec.Struct, frozen=True):
     vectors: tuple[int, int] = (0, 0)  # when they were counted, how many are missing
 
 
-def read_memory(text: str | None) -> Memory:
-    """Read what was remembered; what cannot be read is forgotten."""
+def read_memory(text: str | None, now: int) -> Memory:
+    """Read what was remembered; what cannot be read is forgotten.
+
+    So is what was seen later than now: the clock was ahead, and no time in it can be counted from.
+    """
     try:
-        return Memory() if text is None else msgspec.json.decode(text, type=Memory)
+        found = Memory() if text is None else msgspec.json.decode(text, type=Memory)
     except (msgspec.MsgspecError, ValueError):
         return Memory()
+    return Memory() if found.at > now + _JUMP_MS else found
 
 
 def write_memory(memory: Memory) -> str:
@@ -82,6 +86,7 @@ def awake_since(
     `resident` is who looks all the time: if it did not for long, it was stopped, capture with it.
     """
     begun = up_since or 0
+    begun = begun if begun <= now else 0  # by a clock that was ahead; since when is not known
     if not memory.at:
         return min(begun, now)
     passed = now - memory.at

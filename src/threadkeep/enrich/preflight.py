@@ -7,6 +7,7 @@ failed is left alone for a while, longer each time, by every process that reads 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
+from threadkeep.base.clock import is_due
 from threadkeep.enrich.client import ModelFailed
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.health import note_failure, note_success
@@ -90,9 +91,10 @@ def note(context: Context, looked: Looked, endpoint: str) -> None:
             note_failure(tx, SOURCE, said[:_LONGEST_MESSAGE], now)
 
 
-def resting_until(found: Iterable[Trouble]) -> int:
-    """Give the time before which a server is not asked again, 0 if it may be asked now."""
-    return max((one.last_at + wait_after_failures(one.failures) for one in found), default=0)
+def rests(found: Iterable[Trouble], now: int) -> bool:
+    """Tell whether a server with such troubles is not asked yet."""
+    pauses = ((one.last_at, wait_after_failures(one.failures)) for one in found)
+    return any(not is_due(last + pause, now, pause) for last, pause in pauses)
 
 
 def wait_after_failures(failures: int) -> int:
@@ -104,4 +106,4 @@ def wait_after_failures(failures: int) -> int:
 def is_resting(context: Context, endpoint: str) -> bool:
     """Tell whether a server that failed is to be left alone for now."""
     with context.db.read() as tx:
-        return context.clock() < resting_until(troubles(tx, endpoint))
+        return rests(troubles(tx, endpoint), context.clock())

@@ -169,7 +169,7 @@ class Enricher:
         refuse_write(self._context.access)
         with self._context.db.write() as tx:
             now = self._context.clock()
-            forget_tries(tx, now - _TRIED_AGAIN_MS)
+            forget_tries(tx, now - _TRIED_AGAIN_MS, now)
             found = nodes_by_rules(tx, limit, tried_before=now - _TRIED_AGAIN_MS)
             note_tried(tx, [one.node for one in found], now)
             again = sum(requeue(tx, one.queue, one.targets, now) for one in found)

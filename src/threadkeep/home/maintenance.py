@@ -79,15 +79,17 @@ def due_backups(home: "Home", db: str | Path | None, now: int) -> tuple[str, ...
     hours = home.config.serve.backup_hours
     if not hours:
         return ()
-    return tuple(kind for kind in KINDS if _is_due(home, kind, db, now - hours * _HOUR_MS))
+    return tuple(kind for kind in KINDS if _is_due(home, kind, db, now, hours * _HOUR_MS))
 
 
-def _is_due(home: "Home", kind: str, db: str | Path | None, before: int) -> bool:
+def _is_due(home: "Home", kind: str, db: str | Path | None, now: int, interval: int) -> bool:
     path = home.store_path(kind, db if kind == "knowledge" else None)
     if not path.is_file() or not is_own(home, kind, path):
         return False
-    last = max((backup_time(one.at) for one in home.backups(path, store=kind)), default=0)
-    return last < before and last < _changed_at(path)
+    times = (backup_time(one.at) for one in home.backups(path, store=kind))
+    # One from the future was made while the clock was wrong: how old it is nobody knows.
+    last = max((at for at in times if at <= now + interval), default=0)
+    return last < now - interval and last < _changed_at(path)
 
 
 def _changed_at(path: Path) -> int:

@@ -38,7 +38,7 @@ _COLLECT_SECONDS: Final = 1.0
 _PROBE_SECONDS: Final = 300.0
 _UPKEEP_SECONDS: Final = 3600.0
 _FIRST_UPKEEP_SECONDS: Final = 60.0
-_DAY_MS: Final = 86_400_000
+_DAY_SECONDS: Final = 86_400.0
 _POLL_SECONDS: Final = 2.0  # where the system does not tell what changes
 _DERIVE_SECONDS: Final = 5.0
 _ANYWAY_SECONDS: Final = 60.0
@@ -256,17 +256,14 @@ def _probe(around: Around) -> None:
 
 def _maintain(around: Around, bell: Bell) -> None:
     """Tidy every hour; once a day take out what is too old, and make backups."""
-    clock = around.history.store.context.clock
-    retain_at = 0
+    clock, retained = around.history.store.context.clock, float("-inf")
     bell.wait(_FIRST_UPKEEP_SECONDS)  # at the beginning there is enough to do
     while not bell.stop.is_set():
         tidy(around.database)
-        now = clock()
-        backups = due_backups(around.home, around.db, now)
-        order = order_for(
-            around.home, around.db, around.user_home, backups, retain=now >= retain_at
-        )
-        retain_at = now + _DAY_MS if now >= retain_at else retain_at
+        backups = due_backups(around.home, around.db, clock())
+        retain = time.monotonic() - retained >= _DAY_SECONDS
+        order = order_for(around.home, around.db, around.user_home, backups, retain=retain)
+        retained = time.monotonic() if retain else retained
         _have_done(around, order, bell)
         bell.wait(_UPKEEP_SECONDS)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.clock import Clock
+from threadkeep.base.clock import Clock, is_due
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Busy, Closed, Conflict, StorageFull, ThreadkeepError
 from threadkeep.knowledge.service_state import ERROR_LENGTH, PartState, note_part, part_states
@@ -131,10 +131,9 @@ class Books:
 
     def settle(self) -> None:
         """Forget what kept parts from working, once they have run for a while without it."""
-        before = self._clock() - _SETTLED_MS
         for state in list(self._states.values()):
             waited = state.waits_for is not None and state.part in self._running
-            if waited and state.started_at < before:
+            if waited and is_due(state.started_at + _SETTLED_MS + 1, self._clock(), _SETTLED_MS):
                 self._put(msgspec.structs.replace(state, waits_for=None))
 
     def save(self) -> None:

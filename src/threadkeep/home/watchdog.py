@@ -106,7 +106,7 @@ def look_once(
     """Look at the disk and the store of a home, and change nothing."""
     moment = Moment(now, round(monotonic * 1000), up_since)
     with history.store.context.db.read() as tx:
-        return observe(tx, place_of(home, history), moment, _remembered(tx))
+        return observe(tx, place_of(home, history), moment, _remembered(tx, now))
 
 
 def place_of(home: "Home", history: History) -> Place:
@@ -134,9 +134,9 @@ def _served_since(history: History) -> int | None:
     return service.started_at if service is not None and service.mark == my_mark() else None
 
 
-def _remembered(tx: Tx) -> Memory:
+def _remembered(tx: Tx, now: int) -> Memory:
     known = "tk_watchdog" in names(tx, "table")
-    return read_memory(tx.value("watchdog_memory") if known else None)
+    return read_memory(tx.value("watchdog_memory") if known else None, now)
 
 
 def _note(tx: Tx, memory: Memory, now: int) -> None:

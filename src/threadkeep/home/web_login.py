@@ -72,7 +72,7 @@ class Logins:
     def find(self, token: str, cookie: str) -> str | None:
         """Give the id of the login whose cookie is shown; None if there is none any more."""
         now = now_ms()
-        if not holds(token, _COOKIE, cookie, now):
+        if not holds(token, _COOKIE, cookie, now, LOGIN_SECONDS * 1000):
             return None
         return self._given.use(cookie, now, IDLE_SECONDS * 1000)
 

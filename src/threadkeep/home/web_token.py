@@ -71,13 +71,13 @@ def one_time_link(home: "Home", address: str) -> str:
 
 def is_link(home: "Home", token: str, link: str) -> bool:
     """Tell whether a link is good; looking does not use it up."""
-    return holds(token, _LINK, link, now_ms()) and not was_used(_used(home), link)
+    return holds(token, _LINK, link, now_ms(), _LINK_MS) and not was_used(_used(home), link)
 
 
 def redeem(home: "Home", token: str, link: str) -> bool:
     """Tell whether a link is good; it is used up by that."""
     now = now_ms()
-    return holds(token, _LINK, link, now) and use_once(_used(home), link, now)
+    return holds(token, _LINK, link, now, _LINK_MS) and use_once(_used(home), link, now)
 
 
 def _used(home: "Home") -> "Path":

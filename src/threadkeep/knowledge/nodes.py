@@ -290,9 +290,9 @@ def note_tried(tx: Tx, nodes: Iterable[int], now: int) -> None:
         tx.run("node_is_tried", {"id": node, "now": now})
 
 
-def forget_tries(tx: Tx, before: int) -> None:
-    """Forget which nodes were tried before a moment."""
-    tx.run("forget_tries", {"before": before})
+def forget_tries(tx: Tx, before: int, now: int) -> None:
+    """Forget which nodes were tried before a moment, or while the clock was ahead of now."""
+    tx.run("forget_tries", {"before": before, "now": now})
 
 
 def _home(tx: Tx, node: int) -> tuple[Queue | None, tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from threadkeep.base.clock import is_due
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.hashing import content_hash, prompts_json, tools_json
 from threadkeep.knowledge.records import Segment
@@ -42,7 +43,9 @@ def _wants_ticket(tx: Tx, stored: _Stored, hashed: str, now: int) -> bool:
         return False
     if hashed == stored.last_enriched_hash:
         return False
-    return queued is None or queued[1] is None or now - queued[1] >= SETTLE_MS
+    if queued is None or queued[1] is None:
+        return True
+    return is_due(queued[1] + SETTLE_MS, now, SETTLE_MS)
 
 
 def enqueue(tx: Tx, segment_id: int, now: int) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from threadkeep.base import json
+from threadkeep.base.clock import is_due
 from threadkeep.base.presence import Alone
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Busy, Conflict, Invalid, StorageFull
@@ -88,10 +89,9 @@ class _Round:
         """Deliver in the order of numbers; one place gets its mail in that order only."""
         blocked: set[str] = set()
         waiting = []
-        now = self._ctx.now_sql()
         try:
             for row in rows:
-                if row.place in blocked or (row.due is not None and row.due > now):
+                if row.place in blocked or self._waits(row):
                     waiting.append(row.message_out_id)
                     is_free = row.held
                 else:
@@ -246,8 +246,21 @@ class _Round:
         return self._later(row, reason)
 
     def _later(self, row: Delivery, reason: str) -> Step:
-        pause = self._ctx.policy.delivery_backoff_s * 2 ** max(row.attempts - 1, 0)
-        return Step(row, row.state, row.attempts, self._due_in(pause), reason)
+        due = self._due_in(self._pause(row.attempts))
+        return Step(row, row.state, row.attempts, due, reason)
+
+    def _waits(self, row: Delivery) -> bool:
+        """Tell whether a message is not to go yet: its own time, or a pause after an attempt."""
+        due = read_moment(row.due)
+        if due is None:
+            return False
+        own = row.held and row.reason is None
+        longest = max(self._pause(row.attempts), self._ctx.policy.offline_s) * 1000
+        now = self._ctx.clock()
+        return due > now if own else not is_due(due, now, longest)
+
+    def _pause(self, attempts: int) -> int:
+        return int(self._ctx.policy.delivery_backoff_s * 2 ** max(attempts - 1, 0))
 
     def _due_in(self, seconds: int) -> str:
         return sqlite_form(self._ctx.clock() + seconds * 1000)

@@ -83,9 +83,9 @@ class Folder:
             raise NotFound(msg, hint="`threadkeep mail new` makes one; `mail ls` shows all")
         return self
 
-    def beat(self) -> None:
-        """Show a sign of life."""
-        touch(self.heartbeat_path)
+    def beat(self, at: int | None = None) -> None:
+        """Show a sign of life, or set the time of the last one."""
+        touch(self.heartbeat_path, at)
 
     def heartbeat_ms(self) -> int | None:
         """Give the last sign of life, None if there was none since the last start."""

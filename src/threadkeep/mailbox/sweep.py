@@ -4,9 +4,10 @@ from typing import Protocol
 
 import msgspec
 
+from threadkeep.base.clock import is_due
 from threadkeep.base.presence import is_held
 from threadkeep.errors import Conflict
-from threadkeep.mailbox import settling, tasks
+from threadkeep.mailbox import clock_steps, settling, tasks
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.records import ToolState
 from threadkeep.mailbox.settling import Reset, Settled
@@ -55,6 +56,7 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
         running = is_running(ctx, runner)
         settled = _both(settled, settling.sync(ctx))  # what it said last, before it ended
     reset = None if running else _reset(ctx)
+    clock_steps.set_right(ctx)
     rearmed = tuple(mail.id for mail in tasks.rearm(ctx))
     due = _due(ctx)
     started = None if runner is None or running or due == 0 else _start(ctx, runner)
@@ -93,7 +95,8 @@ def _reset(ctx: Context) -> Reset | None:
 
 def _beat_lately(ctx: Context) -> bool:
     heartbeat = ctx.folder.heartbeat_ms()
-    return heartbeat is not None and ctx.clock() - heartbeat <= ctx.policy.claim_ms
+    patience = ctx.policy.claim_ms
+    return heartbeat is not None and not is_due(heartbeat + patience + 1, ctx.clock(), patience)
 
 
 def tool_state(ctx: Context) -> ToolState | None:
@@ -106,8 +109,16 @@ def tool_state(ctx: Context) -> ToolState | None:
 
 def _stuck(ctx: Context) -> str | None:
     claims = settling.claims(ctx)
-    heartbeat = ctx.folder.heartbeat_ms()
-    return stuck_reason(ctx.clock(), heartbeat, tool_state(ctx), claims, ctx.policy)
+    return stuck_reason(ctx.clock(), _heartbeat(ctx), tool_state(ctx), claims, ctx.policy)
+
+
+def _heartbeat(ctx: Context) -> int | None:
+    """Give the last sign of life; one from the future counts from now on, or it would for days."""
+    heartbeat, now = ctx.folder.heartbeat_ms(), ctx.clock()
+    if heartbeat is not None and heartbeat > now + ctx.policy.ceiling_ms:
+        ctx.folder.beat(now)
+        return now
+    return heartbeat
 
 
 def _due(ctx: Context) -> int:

@@ -166,7 +166,9 @@ def _next_runs(ctx: Context, mail: Mail, series: str) -> list[NewMail]:
     cron, now, held = mail.recurrence or "", ctx.clock(), mail.status == "paused"
     due = read_moment(mail.process_after)
     # By a clock that is ahead of ours a run may be over before its time: it is not due again then.
-    following = next_due(cron, max(now, due or now), ctx.zone)
+    # But no more than one time is passed over, however far ahead that clock was.
+    soonest = next_due(cron, now, ctx.zone)
+    following = soonest if due is None or due < _ms(soonest) else next_due(cron, soonest, ctx.zone)
     missed: list[datetime] = []
     if ctx.policy.catch_up == "all" and due is not None and due < now and not held:
         most = ctx.policy.catch_up_runs

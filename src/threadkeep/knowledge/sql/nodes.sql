@@ -102,7 +102,7 @@ ORDER BY id DESC LIMIT :limit
 INSERT INTO tk_model_tried (node, at) VALUES (:id, :now) ON CONFLICT (node) DO UPDATE SET at = excluded.at
 
 -- name: forget_tries
-DELETE FROM tk_model_tried WHERE at < :before
+DELETE FROM tk_model_tried WHERE at < :before OR at > :now
 
 -- ------------------------------------------------------------------ entities
 
