@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
@@ -39,6 +40,9 @@ class Forkable(Protocol):
     def leave_to_parent(self) -> None:
         """Begin anew in the child."""
 
+    def connections(self) -> list[sqlite3.Connection]:
+        """Give the connections that are in use."""
+
 
 _WATCHED: WeakSet[Forkable] = WeakSet()
 # Held during a fork: nobody may begin to hold connections meanwhile.
@@ -51,6 +55,17 @@ def watch(holder: Forkable) -> None:
     """Tell a holder of connections about forks, as long as it lives."""
     with _WATCHED_GUARD:
         _WATCHED.add(holder)
+
+
+def interrupt_all() -> None:
+    """Have SQLite leave whatever it is at for us, in any thread: this process is to end.
+
+    What it was at fails, and is rolled back; any thread may ask for it.
+    """
+    for holder in list(_WATCHED):
+        for connection in holder.connections():
+            with suppress(sqlite3.Error):  # it was closed meanwhile
+                connection.interrupt()
 
 
 def keep_for_ever(file: Path, connections: Iterable[sqlite3.Connection]) -> None:

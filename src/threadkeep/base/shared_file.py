@@ -263,6 +263,11 @@ class SharedFile:
             self._paused = False
             self._guard.release()
 
+    def connections(self) -> list[sqlite3.Connection]:
+        """Give the connection that is in use, for an interrupt."""
+        connection = self._connection
+        return [] if connection is None else [connection]
+
     def leave_to_parent(self) -> None:
         """Begin anew in the child."""
         if self._connection is not None:

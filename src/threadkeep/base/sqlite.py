@@ -383,6 +383,12 @@ class Database:
 
     # ------------------------------------------------------------------ the end
 
+    def connections(self) -> list[sqlite3.Connection]:
+        """Give the connections that are in use, for an interrupt."""
+        writer = self.writer.connection
+        lent = [*self._readers.inherited()[1], *self._lives.inherited()]
+        return lent if writer is None else [*lent, writer]
+
     @property
     def closed(self) -> bool:
         """Tell whether `close` was called."""

@@ -85,6 +85,9 @@ _MEANINGS = {
     sqlite3.SQLITE_TOOBIG: _Meaning(
         TooLarge, "does not take a value that large", "store it as a file and keep its URL"
     ),
+    sqlite3.SQLITE_INTERRUPT: _Meaning(
+        Closed, "was left in the middle of a query", "this process was asked to end"
+    ),
     sqlite3.SQLITE_CONSTRAINT: _Meaning(
         BrokenRule, "refused a row that breaks a rule of its schema", "check ids and references"
     ),

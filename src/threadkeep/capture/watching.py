@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -48,7 +49,35 @@ def watch(
 
     `show` gets the report of every run that brought something or failed.
     """
-    _tell(show, capture(around, sources))
+
+    def look(among: Mapping[str, Source], wanted: Wanted = Wanted()) -> None:  # noqa: B008
+        report = capture(around, among, wanted, show=lambda _: _end_if(stop))
+        if report.errors or any(part.lines for part in report.harnesses.values()):
+            show(report)
+
+    with suppress(_Ended):
+        _watch(around, sources, stop, look, poll_seconds, wait, clock)
+
+
+class _Ended(Exception):
+    """It is the end, in the middle of a run: what is not committed is read again the next time."""
+
+
+def _end_if(stop: Stop) -> None:
+    if stop():
+        raise _Ended
+
+
+def _watch(
+    around: Surroundings,
+    sources: Mapping[str, Source],
+    stop: Stop,
+    look: Callable[..., None],
+    poll_seconds: float,
+    wait: Callable[[float], None],
+    clock: Callable[[], float],
+) -> None:
+    look(sources)
     last = clock()
 
     def places() -> list[Path]:
@@ -60,16 +89,11 @@ def watch(
         if clock() - last >= _FULL_LOOK_SECONDS:
             last = clock()
             _beat(around)
-            _tell(show, capture(around, sources))
+            look(sources)
         elif changed is None:
-            _tell(show, capture(around, sources, Wanted(again=False)))
+            look(sources, Wanted(again=False))
         elif touched := _touched(around, sources, changed):
-            _tell(show, capture(around, touched, Wanted(again=False)))
-
-
-def _tell(show: Tell, report: Report) -> None:
-    if report.errors or any(part.lines for part in report.harnesses.values()):
-        show(report)
+            look(touched, Wanted(again=False))
 
 
 def _beat(around: Surroundings) -> None:

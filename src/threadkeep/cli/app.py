@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from threadkeep.cli.command import INTERRUPTED
+from threadkeep.cli.ending import ending_in_time, was_asked_to_end
 from threadkeep.cli.output import fail
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = os.environ.get("THREADKEEP_LOG", "warning").upper()
     level = logging.getLevelNamesMapping().get(wanted, logging.WARNING)
     logging.basicConfig(level=level, format="%(levelname)s: %(message)s")
+    with ending_in_time(to_the_last=arguments is None):
+        code = _run(words)
+        return INTERRUPTED if code and was_asked_to_end() else code
+
+
+def _run(words: list[str]) -> int:
     try:
         from threadkeep.cli.root import cli
 

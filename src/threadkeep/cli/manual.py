@@ -12,6 +12,7 @@ import click
 
 from threadkeep import __version__
 from threadkeep.cli.command import Call, command
+from threadkeep.cli.ending import left_to_others
 from threadkeep.cli.groups import Commands, summary
 from threadkeep.cli.options import folder_option
 from threadkeep.cli.output import counted, document, note
@@ -65,7 +66,8 @@ def man(call: Call, *, words: Path_, install: str | None) -> None:
     if call.as_json:
         document(command=" ".join(("threadkeep", *words)), roff=text)
     elif sys.stdout.isatty() and (viewer := shutil.which("man")):
-        subprocess.run([viewer, "-l", "-"], input=text.encode(), check=False)  # noqa: S603
+        with left_to_others():
+            subprocess.run([viewer, "-l", "-"], input=text.encode(), check=False)  # noqa: S603
     else:
         click.echo(text, nl=False)
 

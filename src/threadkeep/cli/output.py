@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
+from threadkeep.cli.ending import left_to_others
 from threadkeep.cli.wrap import Piece, Wrap
 from threadkeep.home import json, printable
 
@@ -121,7 +122,8 @@ def _has_pager() -> bool:
 def _to_pager(texts: Iterable[str]) -> None:
     """Hand text to PAGER; `less` ends at once with what fits the screen, unless LESS says else."""
     os.environ.setdefault("LESS", "FRX")
-    click.echo_via_pager(texts)
+    with left_to_others():
+        click.echo_via_pager(texts)
 
 
 def _painted(pieces: Iterable[Piece]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -75,23 +76,28 @@ class ProcessRunner:
 
     def stop(self, session: str, reason: str) -> None:
         """Ask the process to end, with all it started; after a second, end it."""
+        self._stop([session], reason)
+
+    def _stop(self, sessions: Sequence[str], reason: str) -> None:
+        """End processes: all are asked at once, and have one second together."""
         with self._guard:
-            process = self._processes.pop(session, None)
-        if process is None:
-            return
-        log.info("the agent of %s is ended: %s", session, reason)
-        _signal_group(process, signal.SIGTERM)
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            log.warning("the agent of %s did not end when asked to", session)
-        _signal_group(process, signal.SIGKILL)
-        process.wait()
+            known = [(name, self._processes.pop(name, None)) for name in sessions]
+        ending = [(name, process) for name, process in known if process is not None]
+        for name, process in ending:
+            log.info("the agent of %s is ended: %s", name, reason)
+            _signal_group(process, signal.SIGTERM)
+        until = time.monotonic() + GRACE
+        for name, process in ending:
+            try:
+                process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.warning("the agent of %s did not end when asked to", name)
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
 
     def close(self) -> None:
         """End all processes."""
-        for session in list(self._processes):
-            self.stop(session, "the host ends")
+        self._stop(list(self._processes), "the host ends")
         self._spawner.shutdown()
 
     def __enter__(self) -> Self:

@@ -94,7 +94,7 @@ def serve_http(
     app = http_app(home, path, write=write)
     tell(f"http://127.0.0.1:{listener.getsockname()[1]}{PATH}")
     config = uvicorn.Config(
-        app, access_log=False, server_header=False, log_level="warning", timeout_graceful_shutdown=3
+        app, access_log=False, server_header=False, log_level="warning", timeout_graceful_shutdown=1
     )
     uvicorn.Server(config).run(sockets=[listener])
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 import click
 
 from threadkeep.cli.command import Call, command
+from threadkeep.cli.ending import left_to_others
 from threadkeep.cli.output import json_text, warn
 from threadkeep.errors import Invalid, ThreadkeepError
 
@@ -35,7 +36,8 @@ def run(call: Call, *, words: tuple[str, ...], line: str | None) -> int:
 
     argv = _argv(words, line)
     cwd = _folder()
-    ran = run_here(call.home, argv)
+    with left_to_others():
+        ran = run_here(call.home, argv)
     is_on = os.environ.get("THREADKEEP_SHELL") != _OFF
     kept = is_on and _keep(call, ran, cwd, shlex.join(words) if line is None else line)
     if call.as_json:
