@@ -113,7 +113,7 @@ def ending_in_time(*, to_the_last: bool) -> Iterator[None]:
         yield
     finally:
         _CURRENT.remove(ending)
-        if not (to_the_last and ending.asked):
+        if not to_the_last:
             ending.over()
 
 
