@@ -122,7 +122,7 @@ ENDS = [(busy, signal.SIGINT) for busy in ("read", "write", "foreign", "thread")
 ENDS += [(busy, n) for busy in ("deaf", "in_a_thread") for n in (signal.SIGINT, signal.SIGTERM)]
 
 
-@pytest.mark.parametrize(("busy", "number"), ENDS)
+@pytest.mark.parametrize("busy,number", ENDS)
 def test_a_signal_ends_a_command_whatever_it_is_at(
     tmp_path: Path, busy: str, number: signal.Signals
 ) -> None:
