@@ -13,12 +13,13 @@ from threadkeep.capture.report import HarnessReport
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.entries import Placed, Words, write_entries
 from threadkeep.knowledge.health import health_name, note_success
-from threadkeep.knowledge.logs import LogRow
+from threadkeep.knowledge.logs import LogRow, drop_notes
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
 from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.hippo_notes import READER as NOTES
 from threadkeep.sources.records import Entry, Harvest, Parser
 
 log = logging.getLogger(__name__)
@@ -86,9 +87,16 @@ class Intake:
         if self._placed and tx.value("log_has_entries", {"log": self._row.id}) is None:
             # The log itself knows better than its name whose it is.
             self._row.session_id = next(iter(self._placed))
+            self._take_over_notes(tx)
         for session_id, placed in self._placed.items():
             self._write_session(tx, session_id, placed, words)
         self._placed.clear()
+
+    def _take_over_notes(self, tx: Tx) -> None:
+        """Let notes of the sessions of a log give way to the log."""
+        if self._row.reader != NOTES:
+            for session_id in self._placed:
+                drop_notes(tx, NOTES, self._harness, session_id)
 
     def _write_session(self, tx: Tx, session_id: str, placed: list[Placed], words: Words) -> None:
         session = session_number(tx, self._harness, session_id)

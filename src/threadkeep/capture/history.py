@@ -9,6 +9,7 @@ from threadkeep.capture.context import Surroundings
 from threadkeep.capture.coverage import Coverage, cover
 from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.forgetting import Forgotten, finish, forget
+from threadkeep.capture.noted_sessions import note_sessions
 from threadkeep.capture.reindexing import reindex
 from threadkeep.capture.report import Report, Watcher, silent
 from threadkeep.capture.rescanning import Rescanned, rescan
@@ -53,7 +54,13 @@ class History:
         report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
         if not dry_run:
             finish(self.around, self._sources)
+            note_sessions(self.around)
         return report
+
+    def note_sessions(self) -> int:
+        """Make sessions of all slices whose log is not here; give how many sessions those are."""
+        refuse_write(self.store.access)
+        return note_sessions(self.around, everything=True)
 
     def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
         """Capture, and go on capturing what changes, until `stop` says so."""

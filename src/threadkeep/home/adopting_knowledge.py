@@ -80,18 +80,22 @@ def _adopt(home: HomeLike, original: Original, place: Path, progress: Progress |
         if copy.masked:
             _leave_no_trace(copy.database)
         copy.database.close()
+        with home.history(copy.path) as history:
+            history.note_sessions()
         name_copy(copy.path, place)
         tables = {way.table: Merged(new=counts.get(way.table, 0)) for way in WAYS}
         return _told(original, place, copy, tables, copied=True)
 
 
 def _merge(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
-    with home.knowledge(place) as ours:
+    with home.history(place) as history:
+        ours = history.store
         refuse_write(ours.access)
         with ours.context.db.read() as tx:
             forgotten = list_forgotten(tx)
         with _prepared_copy(original, place, home.redactor(), forgotten) as copy:
             tables = merge_knowledge(copy.database, ours.context.db, progress)
+            history.note_sessions()
             return _told(original, place, copy, tables, copied=False)
 
 
@@ -161,7 +165,8 @@ def _told(
         place,
         copied=copied,
         added=sessions.new,
-        skipped=sessions.there,
+        updated=sessions.changed,
+        skipped=sessions.there - sessions.changed,
         notes=notes,
         tables={table: rows for table, rows in tables.items() if rows != Merged()},
     )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from threadkeep.sources.chat_store import ChatSource
+from threadkeep.sources.hippo_notes import READER as NOTES, HippoNotes
 from threadkeep.sources.mailboxes import MailboxSource
 from threadkeep.sources.records import Source
 from threadkeep.sources.registry import foreign_sources
@@ -16,5 +17,6 @@ def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> dict
         "state": StateSource(states),
         "hermes-imported": StateSource(states, "hermes", imported=True),
         "mailbox": MailboxSource(mail),
+        NOTES: HippoNotes(),
     }
     return foreign_sources() | own

@@ -25,6 +25,7 @@ from threadkeep.sources.records import UserHome
 from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
+    from threadkeep.capture.history import History
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.redact.engine import Redactor
 
@@ -96,6 +97,10 @@ class HomeLike(Protocol):
 
     def knowledge(self, path: str | Path | None = None) -> "KnowledgeStore":
         """Open the knowledge store."""
+        ...
+
+    def history(self, path: str | Path | None = None) -> "History":
+        """Open the captured history."""
         ...
 
     def redactor(self) -> "Redactor":

@@ -9,6 +9,7 @@ import msgspec
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.knowledge.archive import drop_lines
 
 # Whose folders are known projects. Commands are read row by row: of a thousand that takes 3 ms.
 _SESSIONS: Final = 1000
@@ -153,3 +154,17 @@ def _log(row: tuple[Any, ...]) -> LogRow:
     log.path = from_sql(log.path)  # a name that is no UTF-8 is stored as bytes
     log.excluded = bool(log.excluded)
     return log
+
+
+def drop_notes(tx: Tx, reader: str, harness: str, session_id: str) -> None:
+    """Take out what only notes told of a session, with the log that they were kept as."""
+    named = {"harness": harness, "session_id": session_id}
+    for log, session in tx.all("notes_of_session", {**named, "reader": reader}):
+        drop_lines(tx, log)
+        for step in ("delete_log_entries", "delete_log_records", "delete_log_unknown"):
+            tx.run(step, {"log": log})
+        tx.run("delete_log", {"log": log})
+        tx.run("drop_usage_of_notes", named)
+        if session is not None:
+            tx.run("recount_session", {"session": session})
+            tx.run("unname_noted", {"session": session})

@@ -34,6 +34,7 @@ class Merged(msgspec.Struct, frozen=True):
     new: int = 0
     there: int = 0  # they were there already, or belong to such a row
     left: int = 0  # the schema here refuses them, or what they refer to
+    changed: int = 0  # of those that were there: slices of conversations that have grown since
 
 
 class _Way(NamedTuple):
@@ -100,6 +101,7 @@ class _Place(NamedTuple):
 
     number: int
     new: bool
+    changed: bool = False
 
 
 class _Table(NamedTuple):
@@ -176,7 +178,8 @@ def _merge_table(source: Tx, tx: Tx, way: _Way, places: Places, tell: Callable[[
             there += not place.new
         tell()
     new = sum(place.new for place in found.values())
-    return Merged(new, there, left)
+    changed = sum(place.changed for place in found.values())
+    return Merged(new, there, left, changed)
 
 
 def _table(source: Tx, tx: Tx, way: _Way) -> _Table:
@@ -221,8 +224,7 @@ def _settle(tx: Tx, table: _Table, row: Row, places: Places, taken: set[int]) ->
         free = here[0] if here else None
     if free is None:
         return None
-    _take_over(tx, table.way.table, free, row)
-    return _Place(free, new=False)
+    return _Place(free, new=False, changed=_take_over(tx, table.way.table, free, row))
 
 
 def _refer(table: _Table, row: Row, places: Places) -> list[_Place] | None:
@@ -265,9 +267,14 @@ def _insert(tx: Tx, table: _Table, row: Row) -> int | None:
     return cursor.lastrowid if cursor.rowcount == 1 else None
 
 
-def _take_over(tx: Tx, table: str, number: int, row: Row) -> None:
-    """Learn from a row of theirs what the row here does not know."""
+def _take_over(tx: Tx, table: str, number: int, row: Row) -> bool:
+    """Learn from a row of theirs what the row here does not know; tell whether it has grown."""
+    grown = False
     if table == "agentic_sessions":
+        here = tx.execute(_QUERIES["size_of_slice"], {"id": number}).fetchone()
+        if here < (row["end_time"], row["message_count"]):
+            cursor = tx.execute(_QUERIES["take_over_growth"], {**row, "id": number})
+            grown = cursor.rowcount == 1
         values = {
             "id": number,
             "hash": row["content_hash"],
@@ -283,6 +290,7 @@ def _take_over(tx: Tx, table: str, number: int, row: Row) -> None:
             "heartbeat": row["last_heartbeat_ts"],
         }
         tx.execute(_QUERIES["raise_health"], values)
+    return grown
 
 
 # ---------------------------------------------------------------------- what is not wanted

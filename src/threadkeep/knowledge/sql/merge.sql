@@ -1,5 +1,17 @@
 -- What a merge does beside putting rows in; see merging.py.
 
+-- name: size_of_slice
+SELECT end_time, message_count FROM agentic_sessions WHERE id = :id
+
+-- A slice that has grown over there, of a conversation whose log is not captured here: that one knows better.
+-- name: take_over_growth
+UPDATE agentic_sessions SET end_time = :end_time, message_count = :message_count, token_count = :token_count, summary_text = :summary_text,
+  tool_calls_json = :tool_calls_json, user_prompts_json = :user_prompts_json, commit_messages_json = :commit_messages_json,
+  snapshot_diffs_json = :snapshot_diffs_json, title = :title, model = :model, agent = :agent, cwd = :cwd, content_hash = :content_hash
+WHERE id = :id AND content_hash IS NOT :content_hash
+  AND NOT EXISTS (SELECT 1 FROM tk_logs AS l
+    WHERE l.harness = :harness AND l.session_id = :session_id AND l.reader <> 'hippo-notes')
+
 -- name: take_over_learning
 -- A node tells of this very text already, or at least of an older one where ours was never learned from.
 UPDATE agentic_sessions SET

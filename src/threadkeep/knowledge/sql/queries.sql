@@ -171,6 +171,36 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: index_entry
 INSERT INTO tk_entry_words (rowid, text) VALUES (?, ?)
 
+-- ------------------------------------------------------------------ sessions of which only slices are here
+
+-- name: last_slice
+SELECT max(id) FROM agentic_sessions
+
+-- name: noted_sessions
+SELECT DISTINCT a.harness, a.session_id FROM agentic_sessions AS a
+WHERE a.id > :after AND a.probe_tag IS NULL AND a.session_id <> ''
+  AND NOT EXISTS (SELECT 1 FROM tk_logs AS l WHERE l.harness = a.harness AND l.session_id = a.session_id AND l.reader <> :reader)
+  AND NOT EXISTS (SELECT 1 FROM tk_sessions AS s JOIN tk_entries AS e ON e.session = s.id JOIN tk_logs AS l ON l.id = e.log_id
+    WHERE s.harness = a.harness AND s.session_id = a.session_id AND l.reader <> :reader)
+ORDER BY a.harness, a.session_id
+
+-- name: slices_of_sessions
+SELECT a.session_id, a.harness, a.segment_index, a.model, a.agent, a.project_dir, a.cwd, a.git_branch, a.slug, a.title, a.parent_session_id,
+  a.is_subagent, a.summary_text, a.tool_calls_json, a.user_prompts_json, a.commit_messages_json, a.source_file, a.message_count,
+  a.token_count, a.start_time, a.end_time
+FROM json_each(:names) AS n CROSS JOIN agentic_sessions AS a ON a.session_id = n.value AND a.harness = :harness
+WHERE a.probe_tag IS NULL ORDER BY a.session_id, a.segment_index
+
+-- name: notes_of_session
+SELECT l.id, s.id FROM tk_logs AS l LEFT JOIN tk_sessions AS s ON s.harness = l.harness AND s.session_id = l.session_id
+WHERE l.harness = :harness AND l.session_id = :session_id AND l.reader = :reader
+
+-- name: drop_usage_of_notes
+DELETE FROM tk_usage WHERE harness = :harness AND key >= :session_id || '/slice-' AND key < :session_id || '/slice.'
+
+-- name: unname_noted
+UPDATE tk_sessions SET first_prompt = '', version = '' WHERE id = :session
+
 -- ------------------------------------------------------------------ copies
 
 -- A session with nothing but copies holds no words of its own.
