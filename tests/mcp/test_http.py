@@ -66,3 +66,30 @@ def test_others_are_refused(filled: Path, headers: dict[str, str], host: str, st
             return answer.status_code
 
     assert asyncio.run(ask()) == status
+
+
+@pytest.mark.parametrize(
+    "said, code",
+    [
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
+        (b"[]", -32600),
+        (b'{"a":"' + b"x" * (1 << 24) + b'"}', -32600),
+        (b"{", -32700),
+        (b"", -32700),
+    ],
+)
+def test_what_is_no_request_is_answered(filled: Path, said: bytes, code: int) -> None:
+    home = Home(filled)
+    app = http_app(home)
+    headers = {**ACCEPT, "authorization": f"Bearer {make_token(home)}"}
+
+    async def ask() -> httpx2.Response:
+        async with app.run(), caller(app) as http:
+            kind = {"content-type": "application/json"}
+            return await http.post("/mcp", content=said, headers={**headers, **kind})
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 400
+    assert (answer.json()["id"], answer.json()["error"]["code"]) == (None, code)

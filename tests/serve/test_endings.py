@@ -27,7 +27,7 @@ from threadkeep.web.part import Order as Page
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
 LONG = 3600.0
-NOTES = ("watching; Ctrl-C ends it", "the echo agent works in ")
+NOTES = ("http://127.0.0.1:", "watching; Ctrl-C ends it", "the echo agent works in ")
 BEGIN = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
     b'"capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}\n'
@@ -201,6 +201,10 @@ PROGRAMS: dict[str, tuple[Start, Ways]] = {
     "vectors": (vectors, Ways(alone=0, left=0)),
     "mcp": (mcp, Ways(left=0, stopped=0)),
     "browser host": (browser_host, Ways(left=0)),
+    "mcp over http": (
+        command("mcp", "--http", "--port", "0", hear="answers", stream=2),
+        Ways(stopped=-signal.SIGTERM),
+    ),
     "serve": (command(*SERVE, hear="serves", stream=1), Ways(stopped=0)),
     "watch": (command(*WATCH, hear="watching", stream=2), Ways(stopped=0)),
     "mail serve": (mail_host, Ways(stopped=0)),

@@ -12,6 +12,7 @@ from threadkeep.errors import Conflict
 from threadkeep.home.desk import Desk
 from threadkeep.home.web_token import is_token, make_token
 from threadkeep.mcp.server import make_room, make_server, offered
+from threadkeep.mcp.session_log import LONGEST_LINE, refusal, too_long
 
 if TYPE_CHECKING:
     from threadkeep.home import Home
@@ -47,6 +48,13 @@ class HttpApp:
                 await _refuse(send)
                 return
             scope = {**scope, "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
+            if scope["method"] == "POST":
+                said = await _said(receive)
+                refused = too_long() if len(said) > LONGEST_LINE else refusal(said)
+                if refused is not None:
+                    await _answer(send, 400, refused)
+                    return
+                receive = _again(said, receive)
         await self._app(scope, receive, send)
 
     def _may(self, scope: Scope) -> bool:
@@ -104,6 +112,7 @@ def _listen(port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
+        listener.listen()  # before the address is told: who knows it may come at once
     except (OSError, OverflowError) as error:
         listener.close()
         msg = f"cannot listen at 127.0.0.1:{port}: {error}"
@@ -111,12 +120,38 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
+async def _said(receive: Receive) -> bytes:
+    """Read what a client says; of too much a part, which is too much as well."""
+    said, more = bytearray(), True
+    while more and len(said) <= LONGEST_LINE:
+        message = await receive()
+        said += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(said)
+
+
+def _again(said: bytes, receive: Receive) -> Receive:
+    """Give what was read to the next reader, then what follows it."""
+    waiting = [said]
+
+    async def take() -> MutableMapping[str, Any]:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return take
+
+
 async def _refuse(send: Send) -> None:
     body = b'{"error":"a token is needed: Authorization: Bearer ..."}'
+    await _answer(send, 401, body, (b"www-authenticate", b"Bearer"))
+
+
+async def _answer(send: Send, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
     headers = [
         (b"content-type", b"application/json"),
-        (b"www-authenticate", b"Bearer"),
+        *more,
         (b"content-length", str(len(body)).encode()),
     ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
