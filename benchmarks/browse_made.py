@@ -14,6 +14,7 @@ from threadkeep.capture.engine import capture
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import Who
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.redact import Masked
 from threadkeep.sources.pi import PiSource
 from threadkeep.sources.records import UserHome
 
@@ -86,7 +87,7 @@ def make_store(folder: Path, path: Path, now: int, sessions: int) -> None:
         around = Surroundings(
             db=store.context.db,
             user=UserHome(folder),
-            mask=bytes,
+            mask=lambda lines, _before, _after: Masked(lines),
             clock=lambda: now,
             who=Who("box", "somebody"),
             exclusion=Exclusion(()),

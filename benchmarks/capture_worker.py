@@ -20,6 +20,7 @@ from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import this_machine
 from threadkeep.capture.report import Report
 from threadkeep.home import Home
+from threadkeep.redact import Masked
 from threadkeep.sources.records import UserHome
 from threadkeep.sources.registry import foreign_sources
 
@@ -40,7 +41,7 @@ def unmasked(store: str, user_home: str) -> dict[str, Any]:
         around = Surroundings(
             db=knowledge.context.db,
             user=UserHome(Path(user_home)),
-            mask=lambda lines: lines,
+            mask=lambda lines, _before, _after: Masked(lines),
             clock=now_ms,
             who=this_machine(),
             exclusion=Exclusion(),

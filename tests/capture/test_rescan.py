@@ -24,6 +24,7 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import assert_sound, content, made_up_home, open_history
+from tests.support.worlds import as_it_is
 from threadkeep.capture.rescanning import Rescanned
 from threadkeep.redact import MASK, Redactor
 
@@ -37,10 +38,6 @@ def token(seed: int) -> str:
 SECRET, OTHER = token(1), token(2)
 
 
-def unmasked(lines: bytes) -> bytes:
-    return lines
-
-
 def test_what_came_in_before_there_was_a_rule_is_masked(tmp_path: Path) -> None:
     user, file = tmp_path / "user", tmp_path / "k.db"
     told = [
@@ -51,7 +48,7 @@ def test_what_came_in_before_there_was_a_rule_is_masked(tmp_path: Path) -> None:
     ]
     write_claude(user, "s1", told)
     write_claude(user, "s2", [said("s2", 1, "a swan")])
-    with masked_history(file, user, unmasked) as history:
+    with masked_history(file, user, as_it_is) as history:
         history.capture()
         swan = all_sessions(history)["s2"]
     (segment,) = rows(file, "SELECT id FROM agentic_sessions WHERE session_id = 's1'")[0]
@@ -93,7 +90,7 @@ def test_a_rescanned_store_is_like_one_that_was_masked_from_the_start(tmp_path: 
         spoiled = [line.replace("duck", f"duck {SECRET}") for line in lines]
         path.write_text("".join(line + "\n" for line in spoiled))
     write_claude(user, "s1", [said("s1", 1, f"first {SECRET}"), said("s1", 2, "second")])
-    with masked_history(tmp_path / "late.db", user, unmasked) as history:
+    with masked_history(tmp_path / "late.db", user, as_it_is) as history:
         history.capture()
     with masked_history(tmp_path / "late.db", user) as history:
         assert history.rescan().lines > 0
@@ -138,7 +135,7 @@ def test_documents_are_masked_and_read_on_without_doubles(tmp_path: Path) -> Non
     with closing(sqlite3.connect(database)) as connection, connection:
         sql = "UPDATE part SET data = json_set(data, '$.text', ?) WHERE data LIKE '%\"text\"%'"
         connection.execute(sql, (f"keep {SECRET} safe",))
-    with masked_history(file, user, unmasked) as history:
+    with masked_history(file, user, as_it_is) as history:
         history.capture()
         count = len(texts(history, "ses_0a"))
     with masked_history(file, user) as history:
@@ -173,7 +170,7 @@ def test_rescanning_gives_what_masking_gives(
     folder = tmp_path_factory.mktemp("rescan")
     told = [f"{word} number {n}" for n, word in enumerate(words)]
     write_claude(folder / "user", "s1", [said("s1", n, text) for n, text in enumerate(told)])
-    with masked_history(folder / "k.db", folder / "user", unmasked) as history:
+    with masked_history(folder / "k.db", folder / "user", as_it_is) as history:
         history.capture()
     with masked_history(folder / "k.db", folder / "user") as history:
         history.rescan()

@@ -32,10 +32,18 @@ def test_what_would_be_masked_and_by_which_rule(
 ) -> None:
     result = run("redact", "test", *words, stdin=stdin)
     rule, masked = result.stdout.splitlines()
-    assert rule == "url-password\t18-38\tTide…"
+    assert rule.startswith("url-password\t1\t18-38\tTide…\tPasswords inside URLs")
+    assert "20 characters" in rule
     assert masked == "postgres://harbor:[REDACTED]@db.internal:5432/harbor"
     found = document(run("redact", "test", *words, "--json", stdin=stdin))
-    assert found["findings"] == [{"rule": "url-password", "start": 18, "end": 38}]
+    (place,) = found["findings"]
+    assert (place["rule"], place["line"], place["start"], place["end"]) == (
+        "url-password",
+        1,
+        18,
+        38,
+    )
+    assert "20 characters" in place["why"]
     assert found["masked"] == masked
 
 

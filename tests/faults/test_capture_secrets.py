@@ -23,6 +23,7 @@ from tests.support.user_homes import archived, opencode_database, settle
 from threadkeep.capture.history import History
 from threadkeep.cli.app import cli
 from threadkeep.home import Home
+from threadkeep.redact import Masked
 
 pytestmark = pytest.mark.slow
 
@@ -158,8 +159,7 @@ def plant_others(user: Path, plant: Planter) -> None:
     write(user, ".cursor/projects/u-app/agent-transcripts/cursor1/cursor1.jsonl", cursor)
     history = user / "projects" / "app" / ".aider.chat.history.md"
     history.parent.mkdir(parents=True)
-    kinds = [kind for kind in KINDS if kind != "pem"]  # see the keys in lines that are marked below
-    asked = "\n".join(f"#### {line}" for line in plant.text("aider prompt", kinds).split("\n"))
+    asked = "\n".join(f"#### {line}" for line in plant.text("aider prompt").split("\n"))
     history.write_text(f"\n# aider chat started at 2026-05-01 10:00:00\n\n{asked}\n\nsure\n")
 
 
@@ -332,8 +332,8 @@ def _unmasked(history: History) -> History:
     return History(history.store, around, history.sources)
 
 
-def _as_it_is(data: bytes) -> bytes:
-    return data
+def _as_it_is(data: bytes, _before: bytes, _after: bytes) -> Masked:
+    return Masked(data)
 
 
 def _is_database(path: Path) -> bool:

@@ -23,6 +23,7 @@ from tests.support.forgetting import (
 from tests.support.knowledge import ask
 from tests.support.remembered import Machine, ms
 from tests.support.tickets import NOW, add_visit, ticket_row, waiting
+from tests.support.worlds import as_it_is
 from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 from threadkeep.capture.report import Progress
@@ -180,7 +181,7 @@ def unmasked(tmp_path: Path) -> tuple[Path, Path]:
     user, file = tmp_path / "user", tmp_path / "k.db"
     told = [said("s1", n, f"use {SECRET} for the ducks {n}") for n in range(3)]
     write_claude(user, "s1", [*told, *ran("s1", 4, f"curl -H 'token {SECRET}'", "ok")])
-    with masked_history(file, user, bytes) as history:
+    with masked_history(file, user, as_it_is) as history:
         history.capture()
         with history.store.context.db.write() as tx:
             event = {"command": f"curl -u {SECRET} ducks.example", "session": 90}

@@ -1,7 +1,7 @@
 """A user's home with logs and a knowledge store, captured by a new process each time."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.knowledge import NOW, ask
 from tests.support.toy_sources import ToyDocuments, ToyLines, stamp_back
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import Mask, Surroundings
 from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import Who
@@ -18,6 +18,7 @@ from threadkeep.capture.history import ALL, History
 from threadkeep.capture.report import HarnessReport, Report, Watcher, silent
 from threadkeep.knowledge.reading import Session
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.redact import Masked
 from threadkeep.sources.records import Source, UserHome
 
 # Times of writing, places and row numbers differ between two stores that hold the same.
@@ -55,6 +56,11 @@ def _empty_store() -> bytes:
         return path.read_bytes()
 
 
+def as_it_is(lines: bytes, _before: bytes, _after: bytes) -> Masked:
+    """Mask nothing."""
+    return Masked(lines)
+
+
 class World:
     """Logs and a store in one folder; time stands still unless a test moves it."""
 
@@ -63,7 +69,7 @@ class World:
         self.database = folder / "store" / "knowledge.db"
         self.now = NOW
         self.exclude: tuple[str, ...] = ()
-        self.mask: Callable[[bytes], bytes] = bytes
+        self.mask: Mask = as_it_is
         self.documents = ToyDocuments()
         self.sources: Mapping[str, Source] = {"toy": ToyLines(), "toy-docs": self.documents}
 

@@ -7,11 +7,12 @@ import msgspec
 from threadkeep.base.sqlite import Database
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import Who
-from threadkeep.redact.engine import Redactor
+from threadkeep.redact.engine import Masked, Redactor
 from threadkeep.sources.records import UserHome
 
-# Masks the secrets in whole lines; the number of lines stays the same.
-Mask = Callable[[bytes], bytes]
+# Masks the secrets in a piece of a log, given what stands before and behind it there; the number of
+# lines stays the same.
+Mask = Callable[[bytes, bytes, bytes], Masked]
 
 
 class Surroundings(msgspec.Struct, frozen=True):

@@ -3,22 +3,24 @@
 A session is read first, outside of any transaction, and then written; a large one in pieces.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.backlog import MOST_BYTES, Backlog, Write
 from threadkeep.capture.batches import Batches
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import Mask, Surroundings
 from threadkeep.capture.exclusion import ENOUGH_LINES, kept_out
 from threadkeep.capture.harvesting import Intake
+from threadkeep.capture.masks import mask_of, masked_lines
 from threadkeep.capture.report import HarnessReport
 from threadkeep.capture.troubles import TROUBLES, has_vanished, tell
 from threadkeep.knowledge.archive import LineWriter, digest
 from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD
 from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
+from threadkeep.knowledge.masks import Marks, note_masks
 from threadkeep.sources.records import Item, Log, Parser, Source
 
 _MASKED_TOGETHER = 256
@@ -26,10 +28,18 @@ _MASKED_TOGETHER = 256
 Records = list[tuple[str, bytes]]
 
 
+class _Record(NamedTuple):
+    """A record without its secrets, and where they were."""
+
+    key: str
+    line: bytes
+    marks: Marks = ()
+
+
 class _Piece(NamedTuple):
     """Some of a session's records, masked; the last piece ends it."""
 
-    records: Records
+    records: Sequence[_Record]
     size: int
     last: bool
 
@@ -72,7 +82,7 @@ class DocumentCapture:
             if self._is_unwanted(item, first):
                 backlog.add(lambda: self._keep_out(backlog.batches.tx(), item))
                 return
-            for piece in self._pieces(chain(first, records)):
+            for piece in self._pieces(chain(first, records), self._mask(item)):
                 backlog.add(self._later(backlog.batches, writing, piece), piece.size)
         except TROUBLES as error:
             if has_vanished(self._log.path, error):
@@ -90,7 +100,12 @@ class DocumentCapture:
         parser = self._source.parser(self._log, None)
         return self._around.exclusion.of_beginning(b"\n".join(line for _, line in first), parser)
 
-    def _pieces(self, records: Iterator[tuple[str, bytes]]) -> Iterator[_Piece]:
+    def _mask(self, item: Item) -> Mask:
+        session_id = item.item or self._log.session_id
+        with self._around.db.read() as tx:
+            return mask_of(tx, self._around, self._source.harness, session_id)
+
+    def _pieces(self, records: Iterator[tuple[str, bytes]], mask: Mask) -> Iterator[_Piece]:
         """Yield masked records in pieces that fit into memory; the last one may be empty."""
         some: Records = []
         size = 0
@@ -98,21 +113,20 @@ class DocumentCapture:
             some.append((key, line))
             size += len(line)
             if size >= MOST_BYTES:
-                yield _Piece(self._masked(some), size, last=False)
+                yield _Piece(self._masked(some, mask), size, last=False)
                 some, size = [], 0
-        yield _Piece(self._masked(some), size, last=True)
+        yield _Piece(self._masked(some, mask), size, last=True)
 
-    def _masked(self, found: Records) -> Records:
-        masked: Records = []
+    def _masked(self, found: Records, mask: Mask) -> list[_Record]:
+        masked: list[_Record] = []
         for at in range(0, len(found), _MASKED_TOGETHER):
             some = found[at : at + _MASKED_TOGETHER]
-            before = b"".join([line + b"\n" for _, line in some])
-            after = self._around.mask(before)
-            lines = after.split(b"\n")
-            if after is not before:
-                changed = [a != b for (_, a), b in zip(some, lines, strict=False)]
-                self._report.masked_lines += sum(changed)
-            masked += [(key, line) for (key, _), line in zip(some, lines, strict=False)]
+            lines, marks, changed = masked_lines(mask, b"".join([line + b"\n" for _, line in some]))
+            self._report.masked_lines += len(changed)
+            masked += [
+                _Record(key, line, marks.get(row, ()))
+                for row, ((key, _), line) in enumerate(zip(some, lines, strict=False))
+            ]
         return masked
 
     # ------------------------------------------------------------------ writing
@@ -178,13 +192,14 @@ class DocumentCapture:
             save_log(tx, row)
         return row
 
-    def _archive(self, tx: Tx, row: LogRow, intake: Intake, records: Records) -> int:
+    def _archive(self, tx: Tx, row: LogRow, intake: Intake, records: Sequence[_Record]) -> int:
         """Feed records; store those that are new or have changed, and give their bytes."""
         known = {key: (name, line) for key, name, line in tx.all("known_records", {"log": row.id})}
         writer = LineWriter(tx, row.id)
         is_forgotten = kept_out(tx)
         size = 0
-        for key, line in records:
+        noted: dict[int, Marks] = {}
+        for key, line, marks in records:
             name = digest(line)
             stored = known.get(key)
             if (stored is not None and stored[0] == FORGOTTEN_RECORD) or is_forgotten(line):
@@ -193,12 +208,14 @@ class DocumentCapture:
                 intake.feed(line, stored[1])
                 continue
             number = writer.next_line
+            noted[number] = marks
             writer.append(line)
             tx.run("put_record", (row.id, key, name, number))
             known[key] = (name, number)
             intake.feed(line, number)
             size += len(line) + 1
         writer.finish()
+        note_masks(tx, row.id, noted)
         row.lines = writer.next_line
         return size
 

@@ -169,8 +169,9 @@ def _drop_log(tx: Tx, around: Surroundings, places: Places, log: LogRow, session
     tx.run("drop_parity", {"path": log.path})
     key = f"{_CURSORS.get(log.harness, log.harness)}-{log.inode}"
     tx.run("drop_cursors", {"session_id": session.session_id, "key": key})
-    for step in ("delete_log_entries", "delete_log_records", "delete_log_unknown", "delete_log"):
-        tx.run(step, {"log": log.id})
+    for step in ("entries", "records", "masks", "unknown"):
+        tx.run(f"delete_log_{step}", {"log": log.id})
+    tx.run("delete_log", {"log": log.id})
 
 
 def _names_of(tx: Tx, places: Places, log: LogRow) -> set[str]:

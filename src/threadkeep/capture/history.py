@@ -14,6 +14,7 @@ from threadkeep.capture.reindexing import reindex
 from threadkeep.capture.report import Report, Watcher, silent
 from threadkeep.capture.rescanning import Rescanned, rescan
 from threadkeep.capture.transcripts import Hit, Shown, ends_open, raw_lines, search, transcript
+from threadkeep.capture.undo import Undone, undo
 from threadkeep.capture.watching import Stop, Tell, watch
 from threadkeep.knowledge.copies import Links
 from threadkeep.knowledge.opening import refuse_write
@@ -127,6 +128,13 @@ class History:
         if not dry_run:
             refuse_write(self.store.access)
         return rescan(self.around, self._sources, dry_run=dry_run, show=show)
+
+    def undo_masks(self, name: str, *, dry_run: bool = False, show: Watcher = silent) -> Undone:
+        """Put back what a rule masked, or what is masked in a session, where its log still is."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        context = self.store.context
+        return undo(context, self.around, self._sources, name, dry_run=dry_run, show=show)
 
     def reindex(self, show: Watcher = silent) -> int:
         """Make the index of all words anew, and give free space back; tell how many entries."""

@@ -19,12 +19,14 @@ from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.exclusion import kept_out
 from threadkeep.capture.harvesting import Intake
+from threadkeep.capture.masks import CONTEXT_BYTES, mask_of, masked_lines, tail_of
 from threadkeep.capture.report import HarnessReport, Progress, Watcher
 from threadkeep.capture.troubles import tell
 from threadkeep.errors import Invalid, TooLarge
 from threadkeep.knowledge.archive import LineWriter, digest, read_lines
 from threadkeep.knowledge.health import count_drop, health_name
 from threadkeep.knowledge.logs import LogRow, Looks, load_log_by_id, save_log
+from threadkeep.knowledge.masks import Marks, note_masks
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import TAIL_BYTES, LogFile, Piece
 from threadkeep.sources.folders import printable
@@ -84,6 +86,9 @@ class LineCapture:
         self._writer: LineWriter | None = None
         self._unterminated = False  # the last line was taken without its line feed
         self._waits = False  # the last line is not taken yet
+        self._mask = around.mask
+        self._tail = b""  # the end of what was read: a secret may have begun there
+        self._marks: dict[int, Marks] = {}  # the masks of lines that are not noted yet
         self._last = b""  # of what was read
         self._summed = True  # all that was read before was compared with its sum
         self._live = live
@@ -98,8 +103,10 @@ class LineCapture:
             save_log(tx, row)
         if self._was_rewritten(file):
             self._start_over(tx)
+        self._mask = mask_of(tx, self._around, row.harness, row.session_id)
+        self._tail = file.between(max(0, row.read_to - CONTEXT_BYTES), row.read_to)
         self._unterminated = self._last[-1:] not in {b"", b"\n"}
-        for piece in self._settled(file.pieces(row.read_to), file.stamp):
+        for piece, after in self._settled(file.pieces(row.read_to), file.stamp):
             if self._writer is None:
                 tx = batches.tx()
                 if self._overtaken(tx):
@@ -108,7 +115,9 @@ class LineCapture:
                 self._is_forgotten = kept_out(tx)
             self._advance(piece.data)
             if piece.kept:
-                self._take(self._writer, piece.data)
+                self._take(self._writer, piece.data, after)
+                note_masks(tx, row.id, self._marks)
+                self._marks.clear()
             self._intake.write_entries(tx, batches.words)
             progress.bytes_done += len(piece.data)
             progress.entries = self._report.entries
@@ -174,17 +183,20 @@ class LineCapture:
 
     # ------------------------------------------------------------------ lines
 
-    def _settled(self, pieces: Iterable[Piece], stamp: Stamp) -> Iterator[Piece]:
-        """Yield the pieces to take: whole lines, and a last one that is as it will stay."""
+    def _settled(self, pieces: Iterable[Piece], stamp: Stamp) -> Iterator[tuple[Piece, bytes]]:
+        """Yield the pieces to take: whole lines, and a last one that is as it will stay.
+
+        With a part of a line comes what follows it.
+        """
         held: Piece | None = None
         for piece in pieces:
             if held is not None:
-                yield held  # not the last: a line too long to be held, taken in parts
+                yield held, piece.data  # a line too long to be held, taken in parts
             held = None if piece.complete else piece
             if piece.complete:
-                yield piece
+                yield piece, b""
         if held is not None and (self._is_settled(stamp) or _is_whole(held.data)):
-            yield held
+            yield held, b""
         else:
             self._waits = held is not None
 
@@ -193,28 +205,27 @@ class LineCapture:
         self._row.crc = crc32(piece, self._row.crc or 0)
         self._last = (self._last + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
 
-    def _take(self, writer: LineWriter, piece: bytes) -> None:
+    def _take(self, writer: LineWriter, piece: bytes, after: bytes) -> None:
         if self._unterminated:  # here comes the line feed that was missing
+            whole = piece
             piece = piece.removeprefix(b"\r\n" if piece.startswith(b"\r") else b"\n")
+            self._tail += whole[: len(whole) - len(piece)]
         self._unterminated = False
-        for line in self._masked(piece):
+        masked = masked_lines(self._mask, piece, self._tail, after)
+        self._tail = tail_of(self._tail, piece)
+        self._report.masked_lines += len(masked.changed)
+        for row, line in enumerate(masked.lines):
             if self._seen and self._seen[name := digest(line)] > 0:
                 self._seen[name] -= 1
                 self._unseen -= 1
                 continue
             if self._is_forgotten(line):
                 continue
+            if row in masked.marks:
+                self._marks[writer.next_line] = masked.marks[row]
             self._intake.feed(line, writer.next_line)
             writer.append(line)
             self._row.source_bytes += len(line) + 1
-
-    def _masked(self, piece: bytes) -> list[bytes]:
-        masked = self._around.mask(piece)
-        lines = masked.split(b"\n")
-        if masked is not piece:
-            before = piece.split(b"\n")
-            self._report.masked_lines += sum(map(bytes.__ne__, before, lines))
-        return lines if lines[-1] else lines[:-1]
 
     # ------------------------------------------------------------------ what is remembered
 

@@ -27,6 +27,7 @@ from threadkeep.knowledge.forgetting import (
 )
 from threadkeep.knowledge.hashing import content_hash
 from threadkeep.knowledge.logs import LogRow, load_log, save_log
+from threadkeep.knowledge.masks import drop_masks
 from threadkeep.knowledge.segments import enqueue, write_segment
 from threadkeep.knowledge.sessions import Growth, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
@@ -297,6 +298,7 @@ class _Remaking:
         for block in set(blocks):
             tx.run("drop_unused_block", {"block": block})
         remember_forgotten(tx, dropped)
+        drop_masks(tx, row.id, self._changed)  # who changed them notes them anew
         self._update_records()
 
     def _update_records(self) -> None:

@@ -1,12 +1,20 @@
 """Rescanning: what was stored before there was a rule for it is masked now, wherever it stands."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.capture.context import Mask, Surroundings
+from threadkeep.capture.context import Surroundings
+from threadkeep.capture.masks import (
+    Lines,
+    mask_of,
+    masked_lines,
+    noted_again,
+    redactor_of,
+    tail_of,
+)
 from threadkeep.capture.rederiving import Places, rederive
 from threadkeep.capture.reindexing import clean
 from threadkeep.capture.report import Progress, Watcher, silent
@@ -14,12 +22,16 @@ from threadkeep.knowledge.archive import read_block
 from threadkeep.knowledge.entries import Words, index_words
 from threadkeep.knowledge.forgetting import drop_vectors, erase, want_cleaning
 from threadkeep.knowledge.logs import LogRow, all_logs, load_log_by_id
+from threadkeep.knowledge.masks import Marks, masks_of, note_masks, rules_exempt_anywhere
 from threadkeep.knowledge.texts import TEXTS, Texts, is_json, is_there, put_texts, text_rows
-from threadkeep.redact.engine import Redactor
+from threadkeep.redact.engine import PRIVATE_RULE, Redactor
 from threadkeep.sources.records import Source
 
 _LEARNED = [texts for texts in TEXTS if texts.kind in {"node", "entity"}]
-_PRIVATE = "private"  # a part that was marked so; no rule finds it
+# What comes of sessions; its texts stand in no session of their own.
+_MADE_OF_SESSIONS = {None, "event", "segment", "legacy", "node", "entity"}
+
+RulesFor = Callable[[Texts], Redactor]
 
 
 class Rescanned(msgspec.Struct):
@@ -39,7 +51,7 @@ def rescan(
     show: Watcher = silent,
 ) -> Rescanned:
     """Pass all that is stored through the rules of today; what changes is made anew."""
-    redactor = around.redactor or Redactor.default()
+    redactor = redactor_of(around)
     found: Counter[str] = Counter()
     done = Rescanned()
     with around.db.read() as tx:
@@ -47,10 +59,11 @@ def rescan(
         progress = Progress(logs_total=len(logs))
         changed = []
         for log in logs:
-            if _look(tx, around.mask, redactor, log, (done, found)):
+            if _look(tx, around, log, (done, found)):
                 changed.append(log)
             _advance(progress, log, show)
-        rows = {texts: _changed_rows(tx, redactor, texts, found) for texts in TEXTS}
+        rules = _rules_for_rows(tx, redactor)
+        rows = {texts: _changed_rows(tx, rules(texts), texts, found) for texts in TEXTS}
         kinds = [row for row in tx.all("unknown_kinds") if redactor.text(row[0]) != row[0]]
     done.logs, done.rows = len(changed), sum(len(ids) for ids in rows.values()) + len(kinds)
     done.rules = dict(sorted(found.items()))
@@ -62,10 +75,10 @@ def rescan(
         _mask_log(around, places, log)
         _advance(progress, log, show)
     with around.db.write() as tx:
-        _mask_tables(tx, redactor, rows)
+        _mask_tables(tx, rules, rows)
         tx.run_bulk("delete_unknown_kind", kinds)
         want_cleaning(tx)
-    _mask_late(around, redactor)
+    _mask_late(around, rules)
     clean(around, sources, show)
     return done
 
@@ -76,26 +89,28 @@ def _advance(progress: Progress, log: LogRow, show: Watcher) -> None:
     show(progress)
 
 
-def _look(
-    tx: Tx, mask: Mask, redactor: Redactor, log: LogRow, into: tuple[Rescanned, Counter[str]]
-) -> bool:
+def _look(tx: Tx, around: Surroundings, log: LogRow, into: tuple[Rescanned, Counter[str]]) -> bool:
     """Count what would be masked in a log; a block without a secret costs one pass over it."""
     done, found = into
     before = done.lines
-    for _, block in tx.all("blocks_from", {"log": log.id, "first": 0}):
-        lines = read_block(tx, block)
-        text = b"".join([line + b"\n" for line in lines])
-        masked = mask(text)
-        if masked is not text:
-            for line, new in zip(lines, masked.split(b"\n"), strict=False):
-                if line != new:
-                    done.lines += 1
-                    found.update(_rules(redactor, line.decode("utf-8", "replace")))
+    for _, masked in _blocks(tx, around, log):
+        done.lines += len(masked.changed)
+        found.update(rule for marks in masked.marks.values() for rule, _ in marks)
     return done.lines > before
 
 
+def _blocks(tx: Tx, around: Surroundings, log: LogRow) -> Iterator[tuple[int, Lines]]:
+    """Mask a log block by block; give the number of the first line of each, and its lines."""
+    mask = mask_of(tx, around, log.harness, log.session_id)
+    tail = b""
+    for first, block in tx.all("blocks_from", {"log": log.id, "first": 0}):
+        text = b"".join([line + b"\n" for line in read_block(tx, block)])
+        yield first, masked_lines(mask, text, tail)
+        tail = tail_of(tail, text)
+
+
 def _rules(redactor: Redactor, text: str) -> list[str]:
-    return [finding.rule for finding in redactor.scan(text)] or [_PRIVATE]
+    return [finding.rule for finding in redactor.scan(text)] or [PRIVATE_RULE]
 
 
 def _mask_log(around: Surroundings, places: Places, log: LogRow) -> None:
@@ -104,11 +119,19 @@ def _mask_log(around: Surroundings, places: Places, log: LogRow) -> None:
         if row is None:
             return
         words: Words = []
+        fresh: dict[int, Marks] = {}
+        new: dict[int, bytes] = {}
+        for first, masked in _blocks(tx, around, row):
+            fresh |= {first + row: marks for row, marks in masked.marks.items()}
+            new |= {first + row: masked.lines[row] for row in masked.changed}
+        noted = masks_of(tx, row.id)
 
-        def masked(_: int, line: bytes) -> bytes:
-            return around.mask(line + b"\n")[:-1]
+        def change(number: int, line: bytes) -> bytes:
+            return new.get(number, line)
 
-        if rederive(tx, around, places.sources, row, masked, words, places).lines:
+        if rederive(tx, around, places.sources, row, change, words, places).lines:
+            again = {n: noted_again(new[n], fresh.get(n, ()), noted.get(n, ())) for n in new}
+            note_masks(tx, row.id, again)
             index_words(tx, words)
             want_cleaning(tx)
 
@@ -122,6 +145,12 @@ def _masked(redactor: Redactor, values: Mapping[str, str]) -> dict[str, str]:
     return {column: text for column, text in new.items() if text != values[column]}
 
 
+def _rules_for_rows(tx: Tx, redactor: Redactor) -> RulesFor:
+    """Give the rules for each table: what was made of sessions keeps what was undone in one."""
+    undone = redactor.sparing(rules_exempt_anywhere(tx))
+    return lambda texts: undone if texts.kind in _MADE_OF_SESSIONS else redactor
+
+
 def _changed_rows(tx: Tx, redactor: Redactor, texts: Texts, found: Counter[str]) -> set[int]:
     ids = set()
     for number, values in text_rows(tx, texts) if is_there(tx, texts) else ():
@@ -133,21 +162,21 @@ def _changed_rows(tx: Tx, redactor: Redactor, texts: Texts, found: Counter[str])
     return ids
 
 
-def _mask_tables(tx: Tx, redactor: Redactor, rows: Mapping[Texts, set[int]]) -> None:
+def _mask_tables(tx: Tx, rules: RulesFor, rows: Mapping[Texts, set[int]]) -> None:
     for texts, ids in rows.items():
-        _mask_rows(tx, redactor, texts, ids)
+        _mask_rows(tx, rules(texts), texts, ids)
 
 
-def _mask_late(around: Surroundings, redactor: Redactor) -> None:
+def _mask_late(around: Surroundings, rules: RulesFor) -> None:
     """Mask what was learned from rows between the look at them and their masking.
 
     There it ends: since then nobody holds a ticket for what they read before.
     """
     with around.db.read() as tx:
-        late = {texts: _changed_rows(tx, redactor, texts, Counter()) for texts in _LEARNED}
+        late = {texts: _changed_rows(tx, rules(texts), texts, Counter()) for texts in _LEARNED}
     if any(late.values()):
         with around.db.write() as tx:
-            _mask_tables(tx, redactor, late)
+            _mask_tables(tx, rules, late)
 
 
 def _mask_rows(tx: Tx, redactor: Redactor, texts: Texts, ids: set[int]) -> None:

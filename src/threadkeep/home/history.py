@@ -48,7 +48,7 @@ def open_history(
         around = Surroundings(
             db=store.context.db,
             user=_user(home, store, environ, user_home, roots),
-            mask=redactor.block,
+            mask=redactor.piece,
             clock=now_ms,
             who=this_machine(),
             exclusion=Exclusion(excluded_places(config, environ)),

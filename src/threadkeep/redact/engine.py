@@ -17,6 +17,7 @@ from threadkeep.redact.search import Found, Search
 from threadkeep.redact.spans import (
     Mark,
     Span,
+    apart,
     inside,
     joined,
     line_by_line,
@@ -63,10 +64,12 @@ class Masked(NamedTuple):
 class Redactor:
     """Masks secrets and private parts. It keeps no state, so threads can share it."""
 
-    __slots__ = ("_everywhere", "_marking", "_plan", "_rules")
+    __slots__ = ("_everywhere", "_marking", "_plan", "_rules", "_spared")
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], spared: Collection[str] = ()) -> None:
+        """Take rules; what a spared one finds stays, whichever other rules find it as well."""
         self._rules = rules
+        self._spared = frozenset(spared)
         self._plan: Plan = make_plan([*rules, _MARKER])
         self._everywhere = [rule for rule in rules if not rule.keywords]
         together = enumerate(self._plan.rules)
@@ -77,13 +80,17 @@ class Redactor:
         """Give a redactor with the rules of threadkeep, and any others after them."""
         return cls([*own_rules(), *extra_rules])
 
-    def __reduce__(self) -> tuple[type[Self], tuple[Sequence[Rule]]]:
-        return type(self), (self._rules,)  # another process plans anew
+    def __reduce__(self) -> tuple[type[Self], tuple[Sequence[Rule], Collection[str]]]:
+        return type(self), (self._rules, self._spared)  # another process plans anew
 
-    def without(self, names: Collection[str]) -> Self:
-        """Give a redactor that lacks the rules of these names; without names, this one."""
-        kept = [rule for rule in self._rules if rule.id not in names]
-        return self if len(kept) == len(self._rules) else type(self)(kept)
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of its rules."""
+        return [rule.id for rule in self._rules]
+
+    def sparing(self, names: Collection[str]) -> Self:
+        """Give a redactor that leaves what these rules find; without names, this one."""
+        return type(self)(self._rules, self._spared.union(names)) if names else self
 
     def text(self, text: str) -> str:
         """Mask the secrets of a text; this is the hook that the stores take."""
@@ -225,7 +232,8 @@ class Redactor:
                 )
             if span.start < span.end and _MASK not in data[span.start : span.end]:
                 (likely if rule.generic else sure).append(whole_letters(data, span))
-        return joined(sure + likely)
+        found_ones = sure + likely
+        return joined(apart(found_ones, self._spared) if self._spared else found_ones)
 
 
 def _inside(spans: Sequence[Span], at: int, text: Text) -> Iterator[Span]:

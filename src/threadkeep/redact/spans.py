@@ -2,12 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 _STRING: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 _LINE: Final = re.compile(rb"[^\s][^\n]*(?<!\r)")
+_FRAME: Final = re.compile(rb"[^A-Za-z]*-----(?:BEGIN|END)[ A-Z0-9]{0,60}-----\s*")
 _ASCII: Final = 0x80
 _UNICODE_ESCAPE: Final = 6  # a backslash, u, and four digits
 
@@ -62,6 +64,18 @@ def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
     return b"".join(piece + mask for piece, mask in zip(kept, masks, strict=True))
 
 
+def apart(spans: Sequence[Span], spared: Collection[str]) -> list[Span]:
+    """Give the spans that touch none of those that spared rules found."""
+    free = joined(span for span in spans if span.rule in spared)
+    starts = [span.start for span in free]
+    result = []
+    for span in spans:
+        last = bisect_left(starts, span.end) - 1
+        if last < 0 or free[last].end <= span.start:
+            result.append(span)
+    return result
+
+
 def moved(marks: Sequence[Mark], spans: Sequence[Span]) -> list[Mark]:
     """Give the marks of a text after these spans of it were replaced, and theirs."""
     result: list[Mark] = []
@@ -78,14 +92,18 @@ def moved(marks: Sequence[Mark], spans: Sequence[Span]) -> list[Mark]:
 
 
 def line_by_line(data: bytes, spans: Iterable[Span]) -> list[Span]:
-    """Cut spans at the ends of lines, which stay; what is blank between them stays too."""
+    """Cut spans at the ends of lines, which stay; blanks and the frame of a key stay too.
+
+    So a key in lines has the same masks in whatever pieces its lines arrive.
+    """
     result: list[Span] = []
     for span in spans:
-        if data.find(b"\n", span.start, span.end) < 0:
+        if data.find(b"\n", *span[:2]) < 0 and data.find(b"-----", *span[:2]) < 0:
             result.append(span)
             continue
         lines = _LINE.finditer(data, span.start, span.end)
-        result.extend(Span(*line.span(), span.rule, span.mask) for line in lines)
+        kept = (line.span() for line in lines if _FRAME.fullmatch(line[0]) is None)
+        result.extend(Span(*pair, span.rule, span.mask) for pair in kept)
     return result
 
 

@@ -21,6 +21,7 @@ _SHOWN = 4  # letters of a secret that are repeated, so that one knows which is 
     'threadkeep redact test "password = hunter2hunter2"',
     "threadkeep redact rules",
     "threadkeep redact rescan --dry-run",
+    "threadkeep redact undo --dry-run prefixed-token",
 )
 def redact() -> None:
     """Secrets: they are masked before anything is stored."""
@@ -29,23 +30,36 @@ def redact() -> None:
 @command("test", 'threadkeep redact test "token: ghp_…"', "threadkeep redact test - < .env --json")
 @click.argument("text", required=False)
 def check(call: Call, *, text: str | None) -> None:
-    """Show what of TEXT would be masked, and by which rule; without TEXT, or with -, of stdin.
+    """Show what of TEXT would be masked, by which rule and why; without TEXT, or with -, of stdin.
 
-    First the rules with the places they found, then the text as it would be stored. Nothing is
-    stored here.
+    First the rules with the places they found and what speaks for a secret there, then the text as
+    it would be stored. Nothing is stored here.
     """
     given = sys.stdin.read() if text in (None, "-") else str(text)
     redactor = call.home.redactor()
     found, masked = redactor.scan(given), redactor.text(given)
     if call.as_json:
-        places = [{"rule": one.rule, "start": one.start, "end": one.end} for one in found]
+        places = [{**one._asdict(), "line": _line_of(given, one)} for one in found]
         document(findings=places, masked=masked)
         return
-    rows = [(one.rule, f"{one.start}-{one.end}", _hint_of(given, one)) for one in found]
-    table(("rule", "place", "begins with"), rows)
+    rows = [
+        (
+            one.rule,
+            str(_line_of(given, one)),
+            f"{one.start}-{one.end}",
+            _hint_of(given, one),
+            one.why,
+        )
+        for one in found
+    ]
+    table(("rule", "line", "place", "begins with", "why"), rows, wide="why")
     write(masked.removesuffix("\n"))
     if masked == given:
         note("nothing here is taken for a secret")
+
+
+def _line_of(text: str, found: "Finding") -> int:
+    return text.count("\n", 0, found.start) + 1
 
 
 def _hint_of(text: str, found: "Finding") -> str:
@@ -89,5 +103,34 @@ def rescan(call: Call, *, dry_run: bool) -> None:
         note("older backups still hold them: `threadkeep backup --store knowledge --list`")
 
 
-for _command in (check, rules, rescan):
+@store_command(
+    "undo",
+    "threadkeep redact undo --dry-run secret-assignment",
+    "threadkeep redact undo 5f0c2a7e",
+)
+@click.argument("name", metavar="RULE|SESSION")
+@click.option("--dry-run", is_flag=True, help="Say what would be put back, change nothing.")
+def undo(call: Call, *, name: str, dry_run: bool) -> None:
+    """Put back what RULE masked by mistake, or all that is masked in SESSION.
+
+    The original is read again from its log, as long as that exists, and only where everything
+    around the mask is still the same. The rule masks no more in these sessions. What was marked as
+    private stays so.
+    """
+    opened = looking(call) if dry_run else call.home.history(call.db, must_exist=True)
+    with opened as history, progress_bar(wanted=not call.as_json) as show:
+        done = history.undo_masks(name, dry_run=dry_run, show=show)
+    if call.as_json:
+        document(undo=done, dry_run=dry_run)
+        return
+    table(("rule", "masks"), [(rule, f"{count:,}") for rule, count in done.rules.items()])
+    would = "would put back" if dry_run else "put back"
+    note(f"{would} {counted(done.lines, 'line')} of {counted(done.logs, 'log')}")
+    if done.unlike:
+        note(f"{counted(done.unlike, 'line')} with a mask did not stand in the log any more")
+    for path in done.gone:
+        warn(f"{path} is not there any more: what is masked of it stays masked")
+
+
+for _command in (check, rules, rescan, undo):
     redact.add_command(_command)

@@ -192,6 +192,9 @@ DELETE FROM tk_entries WHERE log_id = :log
 -- name: delete_log_records
 DELETE FROM tk_records WHERE log_id = :log
 
+-- name: delete_log_masks
+DELETE FROM tk_masks WHERE log_id = :log
+
 -- name: delete_log_unknown
 DELETE FROM tk_unknown WHERE log_id = :log
 

@@ -109,6 +109,32 @@ SELECT key, digest, line FROM tk_records WHERE log_id = :log
 INSERT INTO tk_records (log_id, key, digest, line) VALUES (?, ?, ?, ?)
 ON CONFLICT (log_id, key) DO UPDATE SET digest = excluded.digest, line = excluded.line
 
+-- name: put_mask
+INSERT INTO tk_masks (log_id, line, place, rule) VALUES (?, ?, ?, ?)
+ON CONFLICT (log_id, line, place) DO UPDATE SET rule = excluded.rule
+
+-- name: delete_line_masks
+DELETE FROM tk_masks WHERE log_id = ? AND line = ?
+
+-- name: masks_of_log
+SELECT line, rule, place FROM tk_masks WHERE log_id = :log ORDER BY line, place
+
+-- name: mask_rules
+SELECT DISTINCT rule FROM tk_masks
+
+-- name: logs_with_rule
+SELECT DISTINCT log_id FROM tk_masks WHERE rule = :rule
+
+-- name: exempt_rules
+SELECT rule FROM tk_exempt_rules WHERE harness = :harness AND session_id = :session_id
+
+-- name: rules_exempt_anywhere
+SELECT DISTINCT rule FROM tk_exempt_rules
+
+-- name: put_exempt_rule
+INSERT INTO tk_exempt_rules (harness, session_id, rule, undone_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (harness, session_id, rule) DO NOTHING
+
 -- ------------------------------------------------------------------ sessions
 
 -- name: session_number

@@ -61,6 +61,25 @@ CREATE TABLE IF NOT EXISTS tk_records (
   PRIMARY KEY (log_id, key)
 ) WITHOUT ROWID;
 
+-- Where the archive has a mask, and which rule put it there; what stood there is nowhere noted.
+CREATE TABLE IF NOT EXISTS tk_masks (
+  log_id INTEGER NOT NULL REFERENCES tk_logs (id),
+  line INTEGER NOT NULL,             -- its line in the archive
+  place INTEGER NOT NULL,            -- the byte of that line where the mask begins
+  rule TEXT NOT NULL,
+  PRIMARY KEY (log_id, line, place)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tk_masks_rule ON tk_masks (rule);
+
+-- Rules whose masks were undone: they mask no more in this session.
+CREATE TABLE IF NOT EXISTS tk_exempt_rules (
+  harness TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  rule TEXT NOT NULL,
+  undone_at INTEGER NOT NULL,
+  PRIMARY KEY (harness, session_id, rule)
+) WITHOUT ROWID;
+
 -- One row for each session of each program.
 CREATE TABLE IF NOT EXISTS tk_sessions (
   id INTEGER PRIMARY KEY,
