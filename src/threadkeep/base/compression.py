@@ -28,8 +28,10 @@ def compress(data: bytes) -> bytes:
 def decompress(data: bytes, size: int) -> bytes:
     """Give a block of this many bytes back; raises Damaged if it is not what was compressed."""
     try:
-        # A frame may say that it is larger, and that much memory would be taken for it.
-        if zstandard.frame_content_size(data) not in {size, -1}:
+        # A frame may say that it is larger, and that much memory would be taken for it; in a
+        # stranger's file so may the row that it stands in.
+        told = zstandard.frame_content_size(data)
+        if told not in {size, -1} or size > most_unpacked(len(data)):
             raise Damaged(f"it is not of {size:,} bytes", hint="restore a backup")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
     except zstandard.ZstdError as error:

@@ -43,6 +43,7 @@ _CHECK_MS_PER_MB: Final = 50
 _CHECK_ANYHOW_MS: Final = 7 * 24 * 3_600_000
 CHECKED_AT_ONCE: Final = 64 * 1024 * 1024  # bytes of those that look as they did, in one look
 _MB: Final = 1 << 20
+_LITTLE: Final = 64 * 1024  # bytes that a log grew by: they may lie by themselves for a while
 
 
 def note_stamp(row: LogRow, stamp: Stamp) -> None:
@@ -111,7 +112,8 @@ class LineCapture:
                 tx = batches.tx()
                 if self._overtaken(tx):
                     return
-                self._writer = LineWriter(tx, row.id)
+                little = file.stamp.size - row.read_to <= _LITTLE
+                self._writer = LineWriter(tx, row.id, live=self._live and little)
                 self._is_forgotten = kept_out(tx)
             self._advance(piece.data)
             if piece.kept:
@@ -130,8 +132,7 @@ class LineCapture:
         if self._writer is not None or not self._overtaken(tx):
             self._note_looks(file.stamp)
             self._save(tx, file)
-            if file.cut:
-                self._note_cut(tx, file.cut)
+            self._note_cut(tx, file.cut)
             self._note_for_others(tx, self._around.clock())
 
     # ------------------------------------------------------------------ is it still the same file
@@ -234,12 +235,13 @@ class LineCapture:
         if self._writer is not None:
             self._writer.finish()
             row.lines = self._writer.next_line
-        self._intake.write_harvest(tx, self._around.who, now)
+        self._intake.write_harvest(tx, self._around.who, now, live=self._live)
         row.parser = self._intake.state()
         self._remember_bytes(file)
         row.captured_at, row.gone_at, row.error = now, None, None
         if self._summed:
-            row.checked_at = now
+            # Just before: what was left out of a live look is made up for when all are looked at.
+            row.checked_at = now - 1 if self._live else now
         save_log(tx, row)
         lines, size = self._before
         self._report.lines += row.lines - lines
@@ -257,6 +259,8 @@ class LineCapture:
 
     def _note_cut(self, tx: Tx, why: str) -> None:
         """Tell of what is left out, behind what was kept."""
+        if not why:
+            return
         row, now = self._row, self._around.clock()
         if not self._was_cut:
             count_drop(tx, health_name(row.harness), "too long", 1, now)
@@ -270,7 +274,12 @@ class LineCapture:
             row.mtime_ns = UNFINISHED  # look again: the last line may be complete by then
 
     def _note_for_others(self, tx: Tx, now: int) -> None:
-        """Tell the contract's own readers that they need not read this file again."""
+        """Tell the contract's own readers that they need not read this file again.
+
+        Not at every line of one that grows before our eyes: they would read it once more.
+        """
+        if self._live:
+            return
         row = self._row
         values = {"session_id": row.session_id, "now": now}
         if row.harness == "claude-code":

@@ -3,12 +3,13 @@
 A block is closed when it holds 256 KB. Where it begins and ends depends on the lines alone, not on
 how they arrived: the last block of a log is taken up again and filled. So a log read in a hundred
 pieces is stored like one read at once, and two logs with the same beginning share their blocks.
+Only the end of a log that is being written lies in small blocks for a while.
 """
 
 import hashlib
 from collections.abc import Iterator
-from itertools import islice
-from typing import Final
+from itertools import islice, takewhile
+from typing import Final, NamedTuple
 
 from threadkeep.base.compression import compress, decompress
 from threadkeep.base.sqlite import Tx
@@ -16,6 +17,7 @@ from threadkeep.errors import Damaged
 
 BLOCK_BYTES: Final = 256 * 1024
 _DIGEST_BYTES: Final = 16
+_MOST_SMALL: Final = 32
 
 
 def digest(data: bytes) -> bytes:
@@ -24,30 +26,44 @@ def digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()[:_DIGEST_BYTES]
 
 
-class LineWriter:
-    """Appends lines to one log inside a transaction; `finish` writes what is still open."""
+class _Block(NamedTuple):
+    first: int
+    lines: int
+    id: int
+    size: int  # of its text
 
-    def __init__(self, tx: Tx, log_id: int) -> None:
-        """Take up the last block of the log if there is room in it."""
+
+class LineWriter:
+    """Appends lines to one log inside a transaction; `finish` writes what is still open.
+
+    A `live` one, for a log that grows line by line, leaves the open block as it is and puts the
+    new lines beside it: to fill it up again for each line of 2 KB wrote 150 KB. What lies there in
+    small blocks is put together when there are many, and by whoever writes next and is not live.
+    """
+
+    def __init__(self, tx: Tx, log_id: int, *, live: bool = False) -> None:
+        """Take up what was left open at the end of the log, unless it is to grow beside it."""
         self._tx = tx
         self._log_id = log_id
         self._lines: list[bytes] = []
         self._bytes = 0
         self._first = 0
-        self._stored: int | None = None  # the block that holds the open lines so far
+        self._stored: list[_Block] = []  # the blocks that hold the open lines so far
         self._changed = False
-        last = tx.one("last_block", {"log": log_id})
-        if last is not None:
-            self._take_up(*last)
+        last = [_Block(*row) for row in tx.all("last_blocks", {"log": log_id, "most": _MOST_SMALL})]
+        if last:
+            self._first = last[0].first + last[0].lines
+        still_open = list(takewhile(lambda block: block.size < BLOCK_BYTES, last))
+        if not live or _is_ripe(still_open):
+            self._take_up(still_open[::-1])
 
-    def _take_up(self, first: int, lines: int, block_id: int, size: int) -> None:
-        if size >= BLOCK_BYTES:
-            self._first = first + lines
-            return
-        self._first = first
-        self._stored = block_id
-        self._lines = read_block(self._tx, block_id)
-        self._bytes = size
+    def _take_up(self, blocks: list[_Block]) -> None:
+        for block in blocks:
+            self._lines += read_block(self._tx, block.id)
+            self._bytes += block.size
+        if blocks:
+            self._first = blocks[0].first
+        self._stored = blocks
 
     @property
     def next_line(self) -> int:
@@ -62,7 +78,7 @@ class LineWriter:
         if self._bytes >= BLOCK_BYTES:
             self._write()
             self._first += len(self._lines)
-            self._lines, self._bytes, self._stored = [], 0, None
+            self._lines, self._bytes, self._stored = [], 0, []
 
     def finish(self) -> None:
         """Store the lines that do not fill a block yet."""
@@ -72,12 +88,21 @@ class LineWriter:
     def _write(self) -> None:
         text = b"".join([line + b"\n" for line in self._lines])
         block_id = store_block(self._tx, text)
-        values = {"log": self._log_id, "first": self._first, "block": block_id}
-        self._tx.run("put_log_block", {**values, "lines": len(self._lines)})
-        if self._stored is not None and self._stored != block_id:
-            self._tx.run("drop_unused_block", {"block": self._stored})
-        self._stored = block_id
+        values = {"log": self._log_id, "first": self._first}
+        if len(self._stored) > 1:
+            self._tx.run("delete_log_blocks_behind", values)
+        count = len(self._lines)
+        self._tx.run("put_log_block", {**values, "block": block_id, "lines": count})
+        for one in self._stored:
+            if one.id != block_id:
+                self._tx.run("drop_unused_block", {"block": one.id})
+        self._stored = [_Block(self._first, count, block_id, len(text))]
         self._changed = False
+
+
+def _is_ripe(blocks: list[_Block]) -> bool:
+    """Tell whether what lies in small blocks is to be put together."""
+    return len(blocks) >= _MOST_SMALL or sum(one.size for one in blocks) >= BLOCK_BYTES
 
 
 def store_block(tx: Tx, text: bytes) -> int:

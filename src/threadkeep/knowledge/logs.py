@@ -145,6 +145,7 @@ def save_log(tx: Tx, log: LogRow) -> None:
     values = {name: getattr(log, name) for name in LogRow.__struct_fields__}
     if log.id:
         tx.run("update_log", values)
+        tx.run("place_log", values)
     else:
         log.id = tx.insert("insert_log", {**values, "id": None})
 

@@ -102,6 +102,7 @@ class Segment(msgspec.Struct, gc=False):
     title: str = ""
     diffs_json: str = "null"
     hashed: bytes = b""  # what the content hash is made of, if not of the three common fields
+    is_open: bool = False  # more may come to it: it will be given again
 
 
 class ToolRun(msgspec.Struct, gc=False):

@@ -91,7 +91,7 @@ class ClaudeSegmenter:
         """Give the slices closed since the last call, and the open one if it holds anything."""
         closed, self._closed = self._closed, []
         if _holds_something(self.open):
-            closed.append(self._finished())
+            closed.append(msgspec.structs.replace(self._finished(), is_open=True))
         return closed
 
     def _is_over(self, moment: int) -> bool:

@@ -69,7 +69,7 @@ class Segmenter:
         """Give the slices closed since the last call, and the open one as it is now."""
         closed, self._closed = self._closed, []
         if self.open.index >= 0:
-            closed.append(self._finished(facts))
+            closed.append(msgspec.structs.replace(self._finished(facts), is_open=True))
         for segment in closed:
             segment.session_id = session_id
         return closed

@@ -49,8 +49,13 @@ VALUES (:id, :reader, :harness, :path, :item, :session_id, :size, :mtime_ns, :de
   :tail, :lines, :bad_lines, :source_bytes, :parser, :excluded, :captured_at, :gone_at, :error, coalesce(:ctime_ns, 0), :crc,
   :checked_at)
 
+-- name: place_log
+-- apart, because to set a column that is indexed writes its index, also where it stays as it was
+UPDATE tk_logs SET path = :path, session_id = :session_id, inode = :inode
+WHERE id = :id AND (path, session_id, inode) IS NOT (:path, :session_id, :inode)
+
 -- name: update_log
-UPDATE tk_logs SET path = :path, session_id = :session_id, size = :size, mtime_ns = :mtime_ns, device = :device, inode = :inode,
+UPDATE tk_logs SET size = :size, mtime_ns = :mtime_ns, device = :device,
   fingerprint = :fingerprint, read_to = :read_to, head = :head, head_size = :head_size, tail = :tail, lines = :lines,
   bad_lines = :bad_lines, source_bytes = :source_bytes, parser = :parser, excluded = :excluded, captured_at = :captured_at,
   gone_at = :gone_at, error = :error, ctime_ns = coalesce(:ctime_ns, ctime_ns), crc = coalesce(:crc, crc),
@@ -76,9 +81,9 @@ UPDATE tk_logs SET gone_at = :now WHERE id = :id AND gone_at IS NULL
 
 -- ------------------------------------------------------------------ archive
 
--- name: last_block
+-- name: last_blocks
 SELECT l.first_line, l.lines, l.block_id, b.size FROM tk_log_blocks AS l JOIN tk_blocks AS b ON b.id = l.block_id
-WHERE l.log_id = :log ORDER BY l.first_line DESC LIMIT 1
+WHERE l.log_id = :log ORDER BY l.first_line DESC LIMIT :most
 
 -- name: block_by_digest
 SELECT id FROM tk_blocks WHERE digest = :digest
@@ -98,6 +103,9 @@ DELETE FROM tk_blocks WHERE id = :block AND NOT EXISTS (SELECT 1 FROM tk_log_blo
 
 -- name: blocks_from
 SELECT first_line, block_id FROM tk_log_blocks WHERE log_id = :log AND first_line + lines > :first ORDER BY first_line
+
+-- name: delete_log_blocks_behind
+DELETE FROM tk_log_blocks WHERE log_id = :log AND first_line > :first
 
 -- name: delete_log_blocks
 DELETE FROM tk_log_blocks WHERE log_id = :log
@@ -309,7 +317,7 @@ VALUES (:session_id, :harness, :index, :model, :agent, :project_dir, :cwd, :git_
   :summary, :tools, :prompts, :source_file, :diffs, :messages, :tokens, :start, :end, :hash, :now)
 
 -- name: update_segment
-UPDATE agentic_sessions SET model = :model, agent = :agent, project_dir = :project_dir, cwd = :cwd, git_branch = :git_branch,
+UPDATE agentic_sessions SET model = :model, agent = :agent, project_dir = :project_dir, git_branch = :git_branch,
   slug = :slug, title = :title, parent_session_id = :parent, is_subagent = :is_subagent, summary_text = :summary,
   tool_calls_json = :tools, user_prompts_json = :prompts, snapshot_diffs_json = :diffs, message_count = :messages,
   token_count = :tokens, end_time = :end, content_hash = :hash
@@ -320,6 +328,9 @@ WHERE id = :id AND (
   :hash, :end, :messages, :tokens, :summary, :model, :agent, :project_dir, :cwd, :git_branch, :slug, :title,
   :parent, :is_subagent, :diffs
 )
+
+-- name: place_segment
+UPDATE agentic_sessions SET cwd = :cwd WHERE id = :id AND cwd IS NOT :cwd
 
 -- name: segment_ticket
 SELECT status, updated_at FROM agentic_enrichment_queue WHERE session_id = :id

@@ -1,0 +1,130 @@
+"""How much is written for one line of a log that somebody watches: counted, not timed."""
+
+import random
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.toy_sources import conversation, said
+from tests.support.worlds import World
+from threadkeep.capture.engine import Wanted, capture
+from threadkeep.capture.report import HarnessReport
+from threadkeep.knowledge.store import KnowledgeStore
+
+LIVE = Wanted(again=False)
+# Each table and index that a line belongs into is a page of 8 KB: entries 4, words 7, the session
+# and the lists that it stands in 8, the archive 4, the log 2, and what makes room for them.
+MOST_PAGES = 34
+
+
+class Watched:
+    """A store that stays open while lines come, as it does for whoever watches."""
+
+    def __init__(self, world: World, store: KnowledgeStore) -> None:
+        self._world = world
+        self._store = store
+        self._lines = 0
+
+    def look(self, wanted: Wanted = LIVE) -> HarnessReport:
+        report = capture(self._world.around(self._store), self._world.sources, wanted)
+        return self._world.lines_report(report)
+
+    def pages(self, line: bytes) -> int:
+        """Append a line, look, and give how many pages that wrote."""
+        wal = Path(f"{self._world.database}-wal")
+        before = _frames(wal)
+        self._world.append(line)
+        assert self.look().lines == 1
+        return _frames(wal) - before
+
+
+def _frames(wal: Path) -> int:
+    data = wal.read_bytes() if wal.exists() else b""
+    if len(data) < 32:
+        return 0
+    size = struct.unpack(">I", data[8:12])[0] + 24
+    salt, found = data[16:24], 0
+    for at in range(32, len(data) - size + 1, size):
+        if data[at + 8 : at + 16] != salt:
+            break
+        found += 1
+    return found
+
+
+@contextmanager
+def watched(world: World) -> Iterator[Watched]:
+    with KnowledgeStore.open(world._prepared(), clock=lambda: world.now) as store:
+        yield Watched(world, store)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def noise(size: int, number: int) -> str:
+    """Give text that cannot be packed."""
+    letters = random.Random(number)
+    return "".join(letters.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(size))
+
+
+def test_a_line_costs_the_same_however_much_stands_before_it(world: World) -> None:
+    """The open block was packed and written anew for each line: up to 256 KB of it."""
+    world.write(conversation(3))
+    with watched(world) as store:
+        store.look(Wanted())
+        short = [store.pages(said(number, noise(1900, number))) for number in range(3, 13)]
+        world.append(said(50, noise(200_000, 50)))
+        store.look(Wanted())
+        long = [store.pages(said(number, noise(1900, number))) for number in range(60, 70)]
+    assert sum(long) <= sum(short) * 1.2
+    assert sum(long) / len(long) <= MOST_PAGES
+
+
+def test_what_came_line_by_line_is_stored_as_what_came_at_once(
+    world: World, tmp_path: Path
+) -> None:
+    lines = [said(number, f"text {number} " * 200) for number in range(120)]
+    with watched(world) as store:
+        world.write(lines[0])
+        store.look(Wanted())
+        for line in lines[1:-1]:
+            world.append(line)
+            store.look()
+            assert len(world.ask("SELECT 1 FROM tk_log_blocks")) <= 34
+        world.append(lines[-1])
+        store.look(Wanted())
+    assert world.raw() == [line.rstrip(b"\n") for line in lines]
+    other = World(tmp_path / "at once")
+    other.write(b"".join(lines))
+    other.capture()
+    assert world.held()["log_blocks"] == other.held()["log_blocks"]
+    assert world.held()["blocks"] == other.held()["blocks"]
+
+
+def test_what_a_live_look_leaves_out_is_made_up_for_at_the_next_look_at_all(
+    world: World, tmp_path: Path
+) -> None:
+    world.write(conversation(3))
+    with watched(world) as store:
+        store.look(Wanted())
+        before = world.ask("SELECT message_count FROM agentic_sessions")
+        world.now += 1000
+        world.append(said(3))
+        store.look()
+        assert world.texts()[-1] == "word3"
+        assert world.session().entries == 4
+        assert world.ask("SELECT message_count FROM agentic_sessions") == before
+        world.now += 30_000
+        report = store.look(Wanted())
+        assert (report.changed, report.lines) == (1, 0)
+        assert store.look(Wanted()).changed == 0
+    other = World(tmp_path / "at once")
+    other.now = world.now
+    other.write(conversation(4))
+    other.capture()
+    (ours,), (theirs,) = (one.held()["agentic_sessions"] for one in (world, other))
+    assert {**ours, "created_at": 0} == {**theirs, "created_at": 0}
