@@ -34,6 +34,7 @@ from benchmarks import (
     state_search,
     stream,
     web,
+    web_load,
 )
 from benchmarks.place import Place
 from benchmarks.recall import run as recall
@@ -63,6 +64,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "prompt": prompt.run,
     "browse": browse.run,
     "web": web.run,
+    "web-load": web_load.run,
     "recall": recall.run,
     "recall-speed": recall.run_speed,
     "recall-large": recall.run_large,

@@ -22,7 +22,7 @@ BLOCKS: Final = 10_000
 LONG: Final = "019caf10-0000-7000-8000-00000000000a"
 ANSWERS: Final = 10  # of each session
 EVERY_MS: Final = 300_000  # a session ends so often
-_RECENT: Final = 200  # sessions with a text, the newest
+RECENT: Final = 200  # sessions with a text, the newest
 _MESSAGES: Final = 20  # of each of them
 _FIRST: Final = 10_000  # the number of the first session that is made of rows
 _COUNT: Final = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)"
@@ -151,10 +151,15 @@ def _write_logs(folder: Path, now: int) -> None:
     logs = folder / ".pi" / "agent" / "sessions" / "--u--"
     logs.mkdir(parents=True)
     _write(logs / f"2026_{LONG}.jsonl", _records(LONG, now, BLOCKS))
-    for number in range(_RECENT):
-        name = f"019caf10-0000-7000-8000-{number + 16:012x}"
+    for number in range(RECENT):
+        name = recent(number)
         at = now - (number + 2) * 20_000
         _write(logs / f"2026_{name}.jsonl", _records(name, at, _MESSAGES))
+
+
+def recent(number: int) -> str:
+    """Name one of the newest sessions."""
+    return f"019caf10-0000-7000-8000-{number + 16:012x}"
 
 
 def _write(path: Path, records: Iterator[dict[str, Any]]) -> None:

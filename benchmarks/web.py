@@ -59,7 +59,7 @@ def run(place: Place) -> Result:
         path = home.knowledge_path()
         path.parent.mkdir(parents=True)
         make_store(folder / "user", path, now, place.either(SESSIONS, SESSIONS // 10))
-        with _serving(home, path) as running:
+        with serving(home, path) as running:
             ways = {name: partial(_ask, running, way) for name, way in _ways(now).items()}
             cold = {name: way() for name, way in ways.items()}
             runs = in_turn(ways, place.either(7, 3))
@@ -97,7 +97,7 @@ def _ways(now: int) -> dict[str, str]:
 
 
 @contextmanager
-def _serving(home: Home, path: Path) -> Iterator[Running]:
+def serving(home: Home, path: Path) -> Iterator[Running]:
     """Run the process that answers, as `threadkeep serve` does."""
     with listen(home.config.web, exactly=False) as listener:
         order = Order(listener.fileno(), str(home.paths().data), str(path), _IDLE_SECONDS)
@@ -142,13 +142,17 @@ def _cpu(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _memory(process: int) -> float:
-    """Give the memory of a process in kilobytes; NaN where the system does not tell."""
+def peak_memory(process: int) -> float:
+    """Give the most memory that a process had in kilobytes; NaN where the system does not tell."""
+    return _memory(process, "VmHWM")
+
+
+def _memory(process: int, figure_: str = "VmRSS") -> float:
     try:
         text = Path(f"/proc/{process}/status").read_text("ascii", "replace")
     except OSError:
         return float("nan")
-    found = re.search(r"VmRSS:\s+([0-9]+)", text)
+    found = re.search(rf"{figure_}:\s+([0-9]+)", text)
     return float(found[1]) if found else float("nan")
 
 

@@ -217,7 +217,7 @@ def test_what_another_process_writes_appears_while_one_reads(
     site.run("capture", "--quiet", "--user-home", str(user))
     reader.goto(address("live-1"))
     expect(reader.locator(":is(.transcript, .piece) > .block")).to_have_count(2)
-    reader.wait_for_function("document.documentElement.classList.contains('connected')")
+    expect(reader.locator("html.connected")).to_be_attached()
     log.call("Bash", {"command": "date"}, "Sunday")
     log.answer("Yes, and it is Sunday.")
     log.write()

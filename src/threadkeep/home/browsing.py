@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from threadkeep.browse.browsing import Browse
+from threadkeep.browse.kept import Kept
 from threadkeep.browse.query import format_query, hour_name, parse_query
 from threadkeep.browse.records import (
     BillingBlock,
@@ -47,6 +48,7 @@ __all__ = [
     "EntityView",
     "Graph",
     "Image",
+    "Kept",
     "Lesson",
     "Listed",
     "NodePage",

@@ -6,9 +6,10 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.base.config import WebSettings
+from threadkeep.base.files import make_private_dir
 from threadkeep.base.peers import peer_user
 from threadkeep.base.tokens import read_note, write_note
-from threadkeep.errors import Conflict, Invalid
+from threadkeep.errors import Conflict, Invalid, ThreadkeepError
 
 __all__ = [
     "BACKLOG",
@@ -17,6 +18,7 @@ __all__ = [
     "listen",
     "note_address",
     "noted_address",
+    "page_cache",
     "peer_user",
     "scheme_of",
 ]
@@ -74,6 +76,16 @@ def address_of(web: WebSettings, listener: socket.socket) -> str:
     named = socket.gethostname() if web.host in _ANYWHERE else web.host
     host = f"[{named}]" if ":" in named else named
     return f"{scheme_of(web)}://{host}:{listener.getsockname()[1]}"
+
+
+def page_cache(home: "Home") -> "Path | None":
+    """Give a private folder for what pages are made of; None where none can be had."""
+    folder = home.paths().cache / "pages"
+    try:
+        make_private_dir(folder)
+    except ThreadkeepError:
+        return None
+    return folder
 
 
 def _place(home: "Home") -> "Path":

@@ -21,11 +21,13 @@ from threadkeep.home import Home
 from threadkeep.home.browsing import Query
 from threadkeep.home.stores import Stores
 from threadkeep.home.web_login import LOGIN_SECONDS, Logins, own_name
+from threadkeep.home.web_place import page_cache
 from threadkeep.home.web_token import is_link, redeem, watch_token
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
 from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name, is_secure, own_address
 from threadkeep.web.guard import Headers, Place, Refused, headers_of, host_of, own_hosts
+from threadkeep.web.lane import Lane, Reads
 from threadkeep.web.live import Live, live_routes
 from threadkeep.web.page import HTML, PIECE, page_routes
 from threadkeep.web.pages import PAGE_ROUTES, PAGES
@@ -75,8 +77,9 @@ def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
     )
     app.state.stores = stores
     app.state.live = live
-    app.state.renderer = Renderer(ZoneInfo(home.zone))
+    app.state.renderer = Renderer(ZoneInfo(home.zone), lambda: page_cache(home))
     app.state.place = place
+    app.state.reads = Reads(Lane())
     app.state.secret = secret
     app.state.logins = logins
     return Gate(app, secret, logins, place)

@@ -47,7 +47,7 @@ class Gate:
         self._logins = logins
         self._place = place
         # Two, so that nobody without a token can use up what its owner has.
-        self._known = Bucket(600, 100)
+        self._known = Bucket(2000, 1000)  # more than fifty clients get done
         self._strangers = Bucket(60, 2)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

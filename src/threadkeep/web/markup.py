@@ -17,6 +17,8 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from markupsafe import Markup, escape
 
+from threadkeep.home.browsing import Kept
+
 _TAGS: Final = {
     *("a", "blockquote", "br", "code", "del", "em", "h4", "h5", "h6", "hr", "li"),
     *("ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
@@ -27,6 +29,7 @@ _NESTING: Final = 40  # quotes in lists in quotes: deeper than this is no text f
 _WIDE: Final = '<div class="scroll" tabindex="0"><table>'
 _BELOW: Final = 3  # headings of an answer stand below those of the page
 _BEGIN, _END = ">>>", "<<<"
+_KEPT_CHARACTERS: Final = 4_000_000
 
 
 def filters() -> dict[str, Callable[..., Any]]:
@@ -34,9 +37,16 @@ def filters() -> dict[str, Callable[..., Any]]:
     return {"markdown": markdown, "marked": marked, "anchor": anchor}
 
 
-@lru_cache(maxsize=256)  # the same window is asked for again while a session is followed
+# The same window is asked for again while a session is followed, or by others who read it.
+_SHOWN: Final = Kept(_KEPT_CHARACTERS, weigh=len)
+
+
 def markdown(text: str) -> Markup:
     """Show Markdown, with nothing in it that runs or loads."""
+    return _SHOWN.get(text, lambda: _markdown(text))
+
+
+def _markdown(text: str) -> Markup:
     shown = nh3.clean(
         _parser().render(text.encode("utf-8", "replace").decode()),  # half characters are none
         tags=_TAGS,

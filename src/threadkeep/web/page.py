@@ -10,7 +10,6 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -19,11 +18,13 @@ from threadkeep.home import now_ms
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer, tagged
 from threadkeep.web.gate import LOGIN
+from threadkeep.web.lane import PIECE, Reads
 from threadkeep.web.rendering import Renderer
 
-PIECE: Final = "hx-request"  # the header of a request that wants a piece of a page
 _MOST_DIGITS: Final = 18
 HTML: Final = "text/html; charset=utf-8"
+
+__all__ = ["HTML", "PIECE", "Elsewhere", "Page", "Visit", "page_routes", "visit_of"]
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ class Page(msgspec.Struct, frozen=True):
     template: str
     load: Callable[[Visit], Any]  # a Struct or a dict; what is in it is in the template, too
     title: str = ""
+    kept: bool = False  # it shows the captured history at a moment, and nothing else
 
 
 def page_routes(pages: Iterable[Page]) -> list[Route]:
@@ -79,19 +81,26 @@ def visit_of(request: Request) -> Visit:
 
 
 def _twin(page: Page) -> Callable[[Request], Any]:
-    async def answer(request: Request) -> Response:
-        data = await run_in_threadpool(page.load, visit_of(request))
-        return await run_in_threadpool(json_answer, request, data)
+    def made(request: Request) -> Response:
+        return json_answer(request, page.load(visit_of(request)))
 
-    return answer
+    return _answering(page, made)
 
 
 def _shown(page: Page) -> Callable[[Request], Any]:
-    async def answer(request: Request) -> Response:
+    def made(request: Request) -> Response:
         try:
-            return await run_in_threadpool(_render, page, request)
+            return _render(page, request)
         except Elsewhere as found:
             return RedirectResponse(found.address, 303)
+
+    return _answering(page, made)
+
+
+def _answering(page: Page, made: Callable[[Request], Response]) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        reads: Reads = request.app.state.reads
+        return await reads.answer(request, made, kept=page.kept)
 
     return answer
 

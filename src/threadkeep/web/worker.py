@@ -14,6 +14,7 @@ import uvicorn
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import Home
 from threadkeep.home.sharing import when_parent_ends
+from threadkeep.home.thrift import share_one_arena
 from threadkeep.home.web_place import BACKLOG, scheme_of
 from threadkeep.home.web_token import make_token
 from threadkeep.web.app import make_app
@@ -100,6 +101,7 @@ def main(words: list[str]) -> int:
     """Serve as an order says; end with the process that gave it."""
     order = msgspec.json.decode(words[0].encode(), type=Order)
     _allow_many_files()
+    share_one_arena()
     try:
         server = Server(Home(order.home), socket.socket(fileno=order.descriptor), order.db)
         when_parent_ends(server.end)

@@ -1,6 +1,7 @@
 """One endpoint for each address of the API: it reads the request, calls the verb, answers."""
 
 from collections.abc import Iterable, Iterator, MutableMapping
+from functools import partial
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
@@ -19,6 +20,7 @@ from threadkeep.web.api.openapi import LINES_TYPE
 from threadkeep.web.api.reading import read_address, read_body
 from threadkeep.web.api.verb import GivenLines, Lines, Verb
 from threadkeep.web.gate import Receive, Send
+from threadkeep.web.lane import Reads
 
 _TAKEN: Final = {True: LINES_TYPE, False: JSON_TYPE}
 _PIECE: Final = 64 * 1024
@@ -47,6 +49,9 @@ class Endpoint:
             refused.headers["allow"] = self._allowed
             return refused
         one = self._verbs[method]
+        if one.reads:
+            reads: Reads = request.app.state.reads
+            return await reads.answer(request, partial(_done, one, raw=b""), kept=one.kept)
         raw = b"" if one.body is None else await request.body()
         return await run_in_threadpool(_done, one, request, raw)
 

@@ -239,18 +239,18 @@ def _collect_first(stores: Stores) -> None:
 
 _ONE = "/history/sessions/{session}"
 VERBS: tuple[Verb, ...] = (
-    verb("GET", "/history/sessions", sessions),
-    verb("GET", "/history/facets", facets),
+    verb("GET", "/history/sessions", sessions, kept=True),
+    verb("GET", "/history/facets", facets, kept=True),
     verb("GET", "/history/parse", parse),
-    verb("GET", _ONE, session),
-    verb("GET", f"{_ONE}/window", window),
-    verb("GET", f"{_ONE}/find", find),
+    verb("GET", _ONE, session, kept=True),
+    verb("GET", f"{_ONE}/window", window, kept=True),
+    verb("GET", f"{_ONE}/find", find, kept=True),
     verb("GET", f"{_ONE}/raw", raw),
-    verb("GET", "/history/usage", usage),
-    verb("GET", "/history/activity", activity),
-    verb("GET", "/history/blocks", blocks),
-    verb("GET", "/history/today", today),
-    verb("GET", "/history/projects", projects),
+    verb("GET", "/history/usage", usage, kept=True),
+    verb("GET", "/history/activity", activity, kept=True),
+    verb("GET", "/history/blocks", blocks, kept=True),
+    verb("GET", "/history/today", today, kept=True),
+    verb("GET", "/history/projects", projects, kept=True),
     verb("GET", "/history/coverage", coverage),
     verb("POST", "/history/forget", forget),
 )

@@ -81,6 +81,12 @@ class Verb(msgspec.Struct, frozen=True):
     body: Any  # a type; None: there is none
     answer: Any
     status: int = 200
+    kept: bool = False  # it shows the captured history at a moment, and nothing else
+
+    @property
+    def reads(self) -> bool:
+        """Whether its answer is whole, and the same for all who ask for it."""
+        return self.method == "GET" and self.answer is not Lines
 
     @property
     def write(self) -> bool:
@@ -93,7 +99,14 @@ class Verb(msgspec.Struct, frozen=True):
         return get_args(self.answer)[0] if get_origin(self.answer) is Paged else None
 
 
-def verb(method: Method, path: str, call: Callable[..., Any], status: int = 200) -> Verb:
+def verb(
+    method: Method,
+    path: str,
+    call: Callable[..., Any],
+    status: int = 200,
+    *,
+    kept: bool = False,
+) -> Verb:
     """Make a verb of a function: `call(stores, asked)` or `call(stores, asked, body)`."""
     hints = get_type_hints(call, include_extras=True)
     answer = hints.pop("return")
@@ -102,4 +115,4 @@ def verb(method: Method, path: str, call: Callable[..., Any], status: int = 200)
     said = " ".join((call.__doc__ or "").split())
     tag = path.split("/")[1]
     name = f"{tag}_{call.__name__}"
-    return Verb(method, path, call, name, said, tag, asked, body, answer, status)
+    return Verb(method, path, call, name, said, tag, asked, body, answer, status, kept)

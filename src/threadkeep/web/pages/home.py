@@ -50,4 +50,4 @@ def show(visit: Visit) -> HomePage:
     )
 
 
-PAGES: Final = (Page("/", "home.html", show, "Home"),)
+PAGES: Final = (Page("/", "home.html", show, "Home", kept=True),)

@@ -128,10 +128,10 @@ def list_lessons(visit: Visit) -> LessonsPage:
 
 
 PAGES: Final = (
-    Page("/memory", "memory.html", list_nodes, "Memory"),
-    Page("/memory/{uuid}", "node.html", show_node, "Node"),
-    Page("/entities", "entities.html", list_entities, "Entities"),
-    Page("/entities/graph", "graph.html", show_graph, "Graph of entities"),
-    Page("/entities/{id:int}", "entity.html", show_entity, "Entity"),
-    Page("/lessons", "lessons.html", list_lessons, "Lessons"),
+    Page("/memory", "memory.html", list_nodes, "Memory", kept=True),
+    Page("/memory/{uuid}", "node.html", show_node, "Node", kept=True),
+    Page("/entities", "entities.html", list_entities, "Entities", kept=True),
+    Page("/entities/graph", "graph.html", show_graph, "Graph of entities", kept=True),
+    Page("/entities/{id:int}", "entity.html", show_entity, "Entity", kept=True),
+    Page("/lessons", "lessons.html", list_lessons, "Lessons", kept=True),
 )

@@ -129,9 +129,9 @@ def _raw(visit: Visit) -> bool:
 
 
 PAGES: Final = (
-    Page("/sessions/{ref:path}/blocks", "session_blocks.html", load_blocks, "Messages"),
-    Page("/sessions/{ref:path}/block", "session_block.html", load_block, "Message"),
-    Page("/sessions/{ref:path}/turns", "session_turns.html", load_turns, "Turns"),
-    Page("/sessions/{ref:path}/find", "session_find.html", load_found, "Find"),
-    Page("/sessions/{ref:path}", "session.html", load, "Session"),
+    Page("/sessions/{ref:path}/blocks", "session_blocks.html", load_blocks, "Messages", kept=True),
+    Page("/sessions/{ref:path}/block", "session_block.html", load_block, "Message", kept=True),
+    Page("/sessions/{ref:path}/turns", "session_turns.html", load_turns, "Turns", kept=True),
+    Page("/sessions/{ref:path}/find", "session_find.html", load_found, "Find", kept=True),
+    Page("/sessions/{ref:path}", "session.html", load, "Session", kept=True),
 )

@@ -119,6 +119,6 @@ def _text(visit: Visit, query: Query) -> str:
 
 
 PAGES: Final = (
-    Page("/sessions", "sessions.html", load, "Sessions"),
-    Page("/sessions/facets", "sessions_facets.html", load_facets, "Narrow down"),
+    Page("/sessions", "sessions.html", load, "Sessions", kept=True),
+    Page("/sessions/facets", "sessions_facets.html", load_facets, "Narrow down", kept=True),
 )

@@ -78,5 +78,5 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-PAGES: Final = (Page("/usage", "usage.html", show, "Usage"),)
+PAGES: Final = (Page("/usage", "usage.html", show, "Usage", kept=True),)
 ROUTES: Final[tuple[BaseRoute, ...]] = (Route("/usage.csv", download),)
