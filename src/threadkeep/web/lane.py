@@ -16,8 +16,8 @@ from starlette.responses import Response
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import now_ms
 from threadkeep.home.browsing import Kept
+from threadkeep.home.stores import Stores
 from threadkeep.web.gate import LOGIN
-from threadkeep.web.stores import Stores
 
 PIECE: Final = "hx-request"  # the header of a request that wants a piece of a page
 _THREADS: Final = 8
@@ -92,13 +92,14 @@ class Reads:
         What is `kept` shows the captured history at a moment and nothing else: it is made anew
         after every commit, and every ten seconds.
         """
-        key = _asked(request)
+        key, stores = _asked(request), request.app.state.stores
 
         def work() -> Response:
-            moment = _moment(request.app.state.stores) if kept else None
-            if moment is None:
-                return made(request)
-            return self._kept.latest(key, moment, lambda: made(request))
+            with stores.using():  # whoever asked first may have left; others wait for it
+                moment = _moment(stores) if kept else None
+                if moment is None:
+                    return made(request)
+                return self._kept.latest(key, moment, lambda: made(request))
 
         return await self._lane.run(key, work)
 
