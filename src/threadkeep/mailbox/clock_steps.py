@@ -21,30 +21,22 @@ from threadkeep.mailbox.times import iso, read_moment, sqlite_form
 _SLACK_MS: Final = 60_000
 
 
-def set_right(ctx: Context) -> list[str]:
-    """Bring forward what waits for a time that was computed by a clock ahead of ours; give its ids.
-
-    Without any nothing is written.
-    """
-    with ctx.folder.inbound.read() as tx:
-        if not _moves(ctx, tx):
-            return []
-    with ctx.folder.inbound.write() as tx:
-        moves = _moves(ctx, tx)
-        for mail, due in moves:
-            kept = {"content": mail.raw, "recurrence": mail.recurrence}
-            tx.run("change_task", {"id": mail.id, "process_after": due, **kept})
-            keep_in_hash(tx, inbound.get(tx, mail.id))
-    return [mail.id for mail, _ in moves]
-
-
-def _moves(ctx: Context, tx: Tx) -> list[tuple[Mail, str]]:
+def late(ctx: Context, tx: Tx) -> list[tuple[Mail, str]]:
+    """Give what waits for a time that was computed by a clock ahead of ours, and when it is due."""
     ahead = {"ahead": sqlite_form(ctx.clock() + _SLACK_MS)}
     runs = [mail_of(row) for row in tx.all("runs_written_ahead", ahead)]
     tries = [mail_of(row) for row in tx.all("tries_put_off", ahead)]
     found = [(mail, _run_due(ctx, mail)) for mail in runs]
     found += [(mail, _try_due(ctx, mail)) for mail in tries]
     return [(mail, due) for mail, due in found if due is not None]
+
+
+def set_right(ctx: Context, tx: Tx) -> None:
+    """Bring forward what is late."""
+    for mail, due in late(ctx, tx):
+        kept = {"content": mail.raw, "recurrence": mail.recurrence}
+        tx.run("change_task", {"id": mail.id, "process_after": due, **kept})
+        keep_in_hash(tx, inbound.get(tx, mail.id))
 
 
 def _run_due(ctx: Context, mail: Mail) -> str | None:

@@ -7,7 +7,7 @@ import msgspec
 from threadkeep.base.clock import is_due
 from threadkeep.base.presence import is_held
 from threadkeep.errors import Conflict
-from threadkeep.mailbox import clock_steps, settling, tasks
+from threadkeep.mailbox import settling, tasks
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.records import ToolState
 from threadkeep.mailbox.settling import Reset, Settled
@@ -56,7 +56,6 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
         running = is_running(ctx, runner)
         settled = _both(settled, settling.sync(ctx))  # what it said last, before it ended
     reset = None if running else _reset(ctx)
-    clock_steps.set_right(ctx)
     rearmed = tuple(mail.id for mail in tasks.rearm(ctx))
     due = _due(ctx)
     started = None if runner is None or running or due == 0 else _start(ctx, runner)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.mailbox import content as shapes, inbound
+from threadkeep.mailbox import clock_steps, content as shapes, inbound
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.records import Json, Mail
@@ -106,6 +106,8 @@ def _change(ctx: Context, tx: Tx, row: Mail, said: Json, times: Mapping[str, str
 def rearm(ctx: Context) -> list[Mail]:
     """Give every series whose run is over its next one; without any nothing is written.
 
+    What a clock that was ahead has put off for too long is set right as well.
+
     How missed runs are made up for is the policy's choice. `collapse`: a late run stands for all
     that were missed, the next is the first due time from now. `all`: each missed time gets a run
     of its own, the oldest first. `skip`: a run that nobody took before the following one was due
@@ -113,9 +115,10 @@ def rearm(ctx: Context) -> list[Mail]:
     """
     late = _too_late(ctx) if ctx.policy.catch_up == "skip" else []
     with ctx.folder.inbound.read() as tx:
-        if not late and not tx.all("to_rearm"):
+        if not late and not tx.all("to_rearm") and not clock_steps.late(ctx, tx):
             return []
     with ctx.folder.inbound.write() as tx:
+        clock_steps.set_right(ctx, tx)
         for message_id in late:
             if tx.run("let_go", {"id": message_id}):
                 tx.run("bury", {"id": message_id, "reason": TOO_LATE, "now": ctx.now_sql()})
