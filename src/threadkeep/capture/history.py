@@ -21,6 +21,7 @@ from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.reading import Among, Session
 from threadkeep.knowledge.spending import Spending
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.sources.hippo_notes import READER as NOTES
 from threadkeep.sources.records import Source
 
 ANY = Among()
@@ -55,7 +56,8 @@ class History:
         report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
         if not dry_run:
             finish(self.around, self._sources)
-            note_sessions(self.around)
+            if NOTES in self._sources:  # else what was noted could not be read again
+                note_sessions(self.around)
         return report
 
     def note_sessions(self) -> int:
