@@ -9,7 +9,7 @@ and by its steps. Damaged pages can make a walk through a table endless as well.
 import re
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +19,8 @@ from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
 # What is made of a value (its text, the line of the archive, the line masked, its words) takes
 # seven to ten times its size (measured: 213 to 280 MB for one of 23 MiB), and may not take 300 MB.
 LARGEST_VALUE: Final = 24 * 1024 * 1024
+# No part, message or block of ours is near that; a column that somebody made generated may be.
+LARGEST_OWN: Final = 256 * 1024 * 1024
 _STEPS: Final = 20_000  # between two looks at the clock, about a third of a millisecond
 # SQLite reads the whole schema, at some ten steps an entry and in a time that grows with the square
 # of their number: 7,000 entries take 0.1 s, 30,000 take 4 s. No program known here has over 200.
@@ -213,3 +215,33 @@ class Guard:
 def _program(name: str, wrong: str, path: Path) -> Damaged:
     msg = f"{name} in {path} is {wrong}, and was not read"
     return Damaged(msg, hint="only ordinary tables are read; look who made it")
+
+
+# ---------------------------------------------------------------------- stores of ours
+
+
+def refuse_views(connection: sqlite3.Connection, queries: Mapping[str, str]) -> None:
+    """Let a store be read through no view but those that are the content of its own indexes.
+
+    A store may be another program's file that is used where it is: a view in the place of a table
+    of the contract would be run by the first look at it. A store without one pays nothing later.
+    """
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_OWN)
+    sql = "SELECT name, type, sql FROM sqlite_master WHERE type = 'view' OR rootpage = 0"
+    found = connection.execute(f"{sql} AND type = 'table'").fetchall()
+    views = {str(name).lower() for name, kind, _ in found if kind == "view"}
+    if not views:
+        return
+    indexes = _words(str(text) for _, kind, text in found if kind != "view")
+    ours = {name for name in views if name.startswith("tk_")}  # also while its index is missing
+    odd = views - ((indexes | ours) - _words(queries.values()))
+
+    def permit(_action: int, _first: object, _second: object, _db: object, by: str | None) -> int:
+        refused = by is not None and by.lower() in odd
+        return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(permit)
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in re.findall(r"\w+", text.lower())}

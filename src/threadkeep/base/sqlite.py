@@ -25,6 +25,7 @@ from threadkeep.base.files import (
     make_private_dir,
     set_aside,
 )
+from threadkeep.base.guard import refuse_views
 from threadkeep.base.live import LiveConnection, LiveConnections
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.readers import Readers
@@ -314,7 +315,9 @@ class Database:
 
     def _connect_reader(self) -> Opened:
         self._check_alive()
-        return open_reader(self.file, read_only=self.read_only, tuning=self.tuning)
+        opened = open_reader(self.file, read_only=self.read_only, tuning=self.tuning)
+        refuse_views(opened.connection, self.queries)
+        return opened
 
     def live(self) -> LiveConnection:
         """Open a connection of its own for callers who bring their own SQL; they close it."""

@@ -85,6 +85,9 @@ _MEANINGS = {
     sqlite3.SQLITE_TOOBIG: _Meaning(
         TooLarge, "does not take a value that large", "store it as a file and keep its URL"
     ),
+    sqlite3.SQLITE_AUTH: _Meaning(
+        Damaged, "has a view in the place of a table, which was not read", "look who made it"
+    ),
     sqlite3.SQLITE_INTERRUPT: _Meaning(
         Closed, "was left in the middle of a query", "this process was asked to end"
     ),

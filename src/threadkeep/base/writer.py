@@ -9,6 +9,7 @@ from pathlib import Path
 
 from threadkeep.base import pragmas
 from threadkeep.base.connect import Tuning, connect_uri, journal_mode, open_writer, run_patiently
+from threadkeep.base.guard import refuse_views
 from threadkeep.base.tx import Tx, roll_back
 from threadkeep.base.wal import WalKeeper, truncate
 from threadkeep.errors import Closed, Conflict, ThreadkeepError
@@ -45,6 +46,7 @@ class Writer:
             raise Closed(f"{self._file} was closed", hint="open the store again")
         if self.connection is None:
             connection = open_writer(self._file, self._tuning)
+            refuse_views(connection, self._queries)
             self.journal_mode = journal_mode(connection)
             self._level = pragmas.FULL
             self.connection = connection
