@@ -62,6 +62,8 @@ class LogFile:
 
     def between(self, start: int, end: int) -> bytes:
         """Give the bytes from one place to another, fewer if the log is shorter."""
+        if end <= start:
+            return b""
         if not self._compressed:
             return os.pread(self._descriptor, end - start, start)
         found = b""
