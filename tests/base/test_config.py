@@ -13,7 +13,7 @@ from threadkeep.errors import Conflict, Invalid, ReadOnly
 
 SETTINGS = {
     "stores": {"chat", "state", "knowledge"},
-    "capture": {"exclude", "disable"},
+    "capture": {"exclude", "disable", "roots"},
     "redact": {"rules"},
     "chat": {"save_on", "event_log", "part_limit"},
     "backups": {"keep_count", "keep_days"},

@@ -68,6 +68,7 @@ def shape(path: Path, table: str) -> Shape:
                     [part[2:6] for part in pragma("index_xinfo", row[1]) if part[2] is not None],
                 )
                 for row in pragma("index_list", table)
+                if not row[1].startswith("tk_")  # ours, as its name says
             },
         }
 

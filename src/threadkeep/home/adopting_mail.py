@@ -50,7 +50,7 @@ def adopt_mail(
     home: HomeLike, original: Original, *, dry_run: bool, progress: Progress | None
 ) -> Adopted:
     """Copy the session folders that we do not know yet, and enter them into the index."""
-    folders = mail_folders(original.path)
+    folders, unseen = mail_folders(original.path)
     central = _read_central(original.path.parent / _CENTRAL)
     target = home.paths().data / "mailbox"
     if dry_run:
@@ -62,15 +62,17 @@ def adopt_mail(
         known = {session.id for session in room.index.sessions()}
         # The newest first: of several sessions at one place only one can be active.
         new = sorted((f for f in folders if f.name not in known), key=_made, reverse=True)
-        problems = []
+        problems = [f"{one.path}: {one.why}; {one.fix}" for one in unseen]
+        failed = 0
         for count, folder in enumerate(new, 1):
             try:
                 _adopt_folder(room, folder, central)
             except ThreadkeepError as error:  # one bad folder does not keep out the others
                 problems.append(f"{folder}: {error}")
+                failed += 1
             if progress is not None:
                 progress(count, len(new))
-    added = len(new) - len(problems)
+    added = len(new) - failed
     return Adopted(
         original, target, added=added, skipped=len(folders) - len(new), problems=problems
     )

@@ -21,7 +21,7 @@ from threadkeep.mailbox.folder import Folder
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.sources.mailboxes import MailboxSource
-from threadkeep.sources.records import UserHome
+from threadkeep.sources.records import Unseen, UserHome
 from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
@@ -244,23 +244,28 @@ def _size(*paths: Path) -> int:
     return sum(path.stat().st_size for path in beside if path.is_file())
 
 
-def mail_folders(root: Path) -> list[Path]:
-    """Give the session folders of NanoClaw below a folder, sorted."""
-    return [Path(log.path) for log in MailboxSource([root]).find(UserHome(root))]
+def mail_folders(root: Path) -> tuple[list[Path], list[Unseen]]:
+    """Give the session folders of NanoClaw below a folder, sorted, and what could not be seen."""
+    unseen: list[Unseen] = []
+    found = MailboxSource([root]).find(UserHome(root, tell=unseen.append))
+    return [Path(log.path) for log in found], unseen
 
 
 def _describe_mail(root: Path) -> Original:
-    folders = mail_folders(root)
-    if not folders:
+    folders, unseen = mail_folders(root)
+    if not folders and not unseen:
         msg = f"there is no session folder below {root}"
         raise NotFound(msg, hint="sessions are in <PATH>/<agent group>/<session>/inbound.db")
     files = [folder / name for folder in folders for name in ("inbound.db", "outbound.db")]
     counts = {"sessions": len(folders), "messages": 0}
+    unreadable = len(unseen)  # the import says what is wrong with them, and goes on
     for folder in folders:
         try:
             counts["messages"] += mail_count(folder)
-        except ThreadkeepError:  # the import says what is wrong with it, and goes on
-            counts["unreadable"] = counts.get("unreadable", 0) + 1
+        except ThreadkeepError:
+            unreadable += 1
+    if unreadable:
+        counts["unreadable"] = unreadable
     return Original("nanoclaw", root, None, counts, _size(*files))
 
 
