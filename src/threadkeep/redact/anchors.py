@@ -17,6 +17,7 @@ from threadkeep.redact.rules import Rule
 # What the automaton reads at once. It gives all matches in one list, and a text of dashes alone
 # has a match at every letter.
 _PIECE: Final = 1 << 16
+_TOGETHER: Final = 1 << 19  # how much of a text gives one list
 
 Test = Callable[[bytes, int], re.Match[bytes] | None]
 # Where a keyword begins, where it ends (negative: of two at one place the longer comes first),
@@ -59,22 +60,46 @@ def make_plan(rules: Sequence[Rule]) -> Plan:
     )
 
 
-def hits(plan: Plan, data: bytes) -> list[Hit]:
-    """Give the places where a rule has to look, in their order, the longest keyword first."""
+def hits(plan: Plan, data: bytes) -> Iterator[list[Hit]]:
+    """Give the places where a rule has to look, in their order, the longest keyword first.
+
+    They come in several lists: a text may have a keyword at every third letter.
+    """
     lowered = data.lower()
-    found: list[Hit] = []
-    for regex, number in plan.letters:
-        found.extend([(m.start(), -m.end(), number) for m in regex.finditer(lowered)])
     view = memoryview(lowered)
+    singles = [_Letters(regex.finditer(lowered), number) for regex, number in plan.letters]
+    for first in range(0, len(view), _TOGETHER):
+        found: list[Hit] = []
+        for single in singles:
+            single.take(first + _TOGETHER, found)
+        for at in range(first, min(first + _TOGETHER, len(view)), _PIECE):
+            piece = view[at : at + _PIECE + plan.longest - 1]
+            _add_words(plan, lowered, piece, at, found)
+        found.sort()
+        yield found
+
+
+def _add_words(plan: Plan, lowered: bytes, piece: memoryview, at: int, found: list[Hit]) -> None:
     looks = plan.looks
-    for first in range(0, len(view), _PIECE):
-        piece = view[first : first + _PIECE + plan.longest - 1]
-        for word, start, end in plan.automaton.find_matches_as_indexes(piece, overlapping=True):
-            for fits, number in looks[word]:
-                if fits(lowered, first + end) and start < _PIECE:
-                    found.append((first + start, -first - end, number))
-    found.sort()
-    return found
+    for word, start, end in plan.automaton.find_matches_as_indexes(piece, overlapping=True):
+        for fits, number in looks[word]:
+            if fits(lowered, at + end) and start < _PIECE:
+                found.append((at + start, -at - end, number))
+
+
+class _Letters:
+    """The places of a keyword of one letter, taken as far as they are wanted."""
+
+    def __init__(self, matches: Iterator[re.Match[bytes]], number: int) -> None:
+        self._matches = matches
+        self._number = number
+        self._next = next(matches, None)
+
+    def take(self, end: int, into: list[Hit]) -> None:
+        """Add the places before an end."""
+        while self._next is not None and self._next.start() < end:
+            into.append((self._next.start(), -self._next.end(), self._number))
+            self._next = next(self._matches, None)
 
 
 def _letters(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
-from threadkeep.redact.anchors import Hit, Plan, hits, make_plan
+from threadkeep.redact.anchors import Plan, hits, make_plan
 from threadkeep.redact.blocks import Text, edges, lines_of, texts_at
 from threadkeep.redact.evidence import why
 from threadkeep.redact.markers import ENDINGS, PRIVATE, private_spans
@@ -116,13 +116,11 @@ class Redactor:
         `before` and `after` are the raw bytes beside it, if a secret may go on there: a key over
         many lines, a line that was too long to be read at once. They are looked at, not given.
         """
-        found = self._hits(data)
-        spans = self._spans(data, found)
+        spans, marked = self._spans(data)
         for window, shift in edges(before, data, after):
-            crossing = self._spans(window, self._hits(window))
+            crossing, _ = self._spans(window)
             spans += [one for span in crossing if (one := span.within(shift, len(data)))]
-        places = [span.start for span in spans]
-        places += [start for start, _, number in found if number in self._marking]
+        places = [*(span.start for span in spans), *marked]
         if not places:
             return Masked(data)
         return self._masked_texts(data, texts_at(data, sorted(places)), joined(spans))
@@ -131,7 +129,7 @@ class Redactor:
         """Find the secrets of a text, by place, without masking them."""
         data = text.encode("utf-8", "surrogatepass")
         reasons: dict[str, tuple[Found, ...]] = {}
-        for found in self._search(data, self._hits(data)):
+        for found in self._search(data, []):
             reasons[found.rule.id] = (*reasons.get(found.rule.id, ()), found)
         return [
             Finding(
@@ -140,16 +138,13 @@ class Redactor:
                 _letters(data, span.end),
                 next(why(one) for one in reasons[span.rule] if span.covers(one.match, one.group)),
             )
-            for span in self._spans(data, self._hits(data))
+            for span in self._spans(data)[0]
         ]
 
     def may_contain(self, text: str) -> bool:
         """Tell, quickly, whether a text has anything that a rule must look at."""
         data = text.encode("utf-8", "surrogatepass")
-        return bool(self._everywhere) or bool(self._hits(data))
-
-    def _hits(self, data: bytes) -> list[Hit]:
-        return hits(self._plan, data)
+        return bool(self._everywhere) or any(hits(self._plan, data))
 
     def _masked_texts(self, data: bytes, texts: Iterable[Text], spans: Sequence[Span]) -> Masked:
         """Mask the texts that have something to hide; the rest of the block stays."""
@@ -186,13 +181,12 @@ class Redactor:
         marks: Sequence[Mark] = ()
         again = False
         for turn in range(_ROUNDS):
+            marked: Sequence[int] = ()
             if turn == 0 and first:
-                spans, marked = list(first), False
+                spans = list(first)
             else:
-                found = self._hits(data)
-                spans = self._spans(data, found, again=again, as_json=as_json)
+                spans, marked = self._spans(data, again=again, as_json=as_json)
                 again = True
-                marked = any(number in self._marking for _, _, number in found)
             if as_json:
                 spans = inside(data, spans, string_values(data)) if spans else spans
                 texts = list(string_values(data)) if marked else []
@@ -208,22 +202,24 @@ class Redactor:
             data, marks = replaced(data, spans), moved(marks, spans)
         return data, marks
 
-    def _search(self, data: bytes, found: Sequence[Hit]) -> Sequence[Found]:
-        if not found and not self._everywhere:
-            return ()
-        return Search(data).run(self._plan, found, self._everywhere)
+    def _search(self, data: bytes, marked: list[int]) -> Iterator[Found]:
+        """Yield all that the rules find; `marked` gets where a private part may begin."""
+        search = Search(data)
+        for found in hits(self._plan, data):
+            yield from search.look(self._plan, found)
+            marked += [start for start, _, number in found if number in self._marking]
+        yield from search.look_everywhere(self._everywhere)
 
     def _spans(
-        self, data: bytes, found: Sequence[Hit], *, again: bool = False, as_json: bool = False
-    ) -> list[Span]:
+        self, data: bytes, *, again: bool = False, as_json: bool = False
+    ) -> tuple[list[Span], list[int]]:
+        """Give what is to be masked, and where a private part may begin."""
         sure: list[Span] = []
-        likely: list[
-            Span
-        ] = []  # of two rules that found the same, the one that knows a form is named
-        for one in self._search(data, found):
-            match, rule = one.match, one.rule
+        likely: list[Span] = []  # of two that found the same, the rule that knows a form is named
+        marked: list[int] = []
+        for match, group, rule in self._search(data, marked):
             if rule.replacement is None:
-                span = Span(*match.span(one.group), rule.id, _MASK)
+                span = Span(*match.span(group), rule.id, _MASK)
             elif again:
                 continue
             else:
@@ -232,8 +228,8 @@ class Redactor:
                 )
             if span.start < span.end and _MASK not in data[span.start : span.end]:
                 (likely if rule.generic else sure).append(whole_letters(data, span))
-        found_ones = sure + likely
-        return joined(apart(found_ones, self._spared) if self._spared else found_ones)
+        spans = sure + likely
+        return joined(apart(spans, self._spared) if self._spared else spans), marked
 
 
 def _inside(spans: Sequence[Span], at: int, text: Text) -> Iterator[Span]:

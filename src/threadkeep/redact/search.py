@@ -19,8 +19,12 @@ _WIDE: Final = 256  # a longer value that is no secret is not looked at again fr
 _ENOUGH: Final = 512  # letters of a value that are judged: more say nothing else, and cost
 _SEEN_BEFORE: Final = 48  # how far before a match a judge may look
 _SEEN_BEHIND: Final = 2
+_VERDICTS: Final = 20_000  # kept at a time
 # A word ends before an escaped line break, a colour code of a terminal and a percent code.
-_EDGE: Final = re.compile(rb"(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=[0-9\[]m)|(?<=%[0-9A-Fa-f]{2})")
+# The letter of an escape is no beginning: the `t` of `\\tk-us` is a tab.
+_EDGE: Final = re.compile(
+    rb"(?<![A-Za-z0-9_\\])|(?<=\\)(?![nrtbfu])|(?<=\\[nrtbf])|(?<=[0-9\[]m)|(?<=%[0-9A-Fa-f]{2})"
+)
 
 
 class Found(NamedTuple):
@@ -45,20 +49,31 @@ class Search:
         self._found: list[Found] = []
         self._verdicts: dict[tuple[str, int, bytes], bool] = {}
 
-    def run(self, plan: Plan, hits: Sequence[Hit], everywhere: Sequence[Rule]) -> list[Found]:
-        """Give the secrets at these places, and those of the rules that look everywhere."""
+    def look(self, plan: Plan, hits: Sequence[Hit]) -> Sequence[Found]:
+        """Look at these places, which come behind those that were looked at before."""
         data, seen, together = self._data, self._seen, plan.rules
+        self._found = []
         for start, behind, number in hits:
             for rule in together[number]:
                 if rule.back:
                     if rule.reach // 2 - behind >= seen.get(rule.id, 0):
                         self._look_around(rule, start, -behind)
                 elif start >= seen.get(rule.id, 0):  # a million times, so not in a function
+                    # The edge first: in a picture a prefix is at none, and what follows is long.
+                    if rule.edge and not _EDGE.match(data, start):
+                        continue
                     match = rule.regex.match(data, start)
-                    if match is not None and (not rule.edge or _EDGE.match(data, start)):
+                    if match is not None:
                         self._look_at(rule, match)
-        for rule in everywhere:
-            self._take(rule, rule.regex.finditer(data))
+        if len(self._verdicts) > _VERDICTS:
+            self._verdicts.clear()
+        return self._found
+
+    def look_everywhere(self, rules: Sequence[Rule]) -> Sequence[Found]:
+        """Look for rules that have no keyword."""
+        self._found = []
+        for rule in rules:
+            self._take(rule, rule.regex.finditer(self._data))
         return self._found
 
     def _look_at(self, rule: Rule, match: re.Match[bytes]) -> None:
