@@ -269,6 +269,34 @@ def test_a_log_that_others_empty_is_not_taken_for_a_replaced_one(database: Datab
     assert bodies(database) == ["x", "y", "z"]
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("way", ["removed", "replaced", "link"])
+def test_who_waits_for_commits_to_a_file_that_is_gone_is_told(
+    tmp_path: Path,
+    way: str,
+    read_only: bool,  # noqa: FBT001
+) -> None:
+    for name in ("a.db", "b.db"):
+        with table(tmp_path / name) as made:
+            add(made, name)
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "a.db")
+    with Database(link, {}, read_only=read_only) as database:
+        seen = database.changes()
+        assert database.changed(seen, 0) == seen
+        assert database.is_current()
+        if way == "link":
+            link.unlink()
+            link.symlink_to(tmp_path / "b.db")
+        elif way == "replaced":
+            (tmp_path / "b.db").rename(tmp_path / "a.db")
+        else:
+            (tmp_path / "a.db").unlink()
+        assert not database.is_current()
+        with pytest.raises(Damaged, match="was removed or replaced"):
+            database.changed(seen, 0)
+
+
 # ---------------------------------------------------------------------- programs beside us
 
 OUTSIDER = """

@@ -262,6 +262,20 @@ def test_signs_of_life_come_every_minute_and_not_more_often(
     assert said == []
 
 
+def test_a_store_that_is_gone_ends_it_although_nothing_is_written(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with KnowledgeStore.open(tmp_path / "k.db") as store:
+        database = store.context.db
+        books = Books(database, lambda: 1, lambda _: None)
+        looks = Pulse(database, Bell(stop), books, lambda _: None, lambda: 1, lambda: 1.0)
+        looks.look()
+        assert looks.trouble is None
+        (tmp_path / "k.db").unlink()
+        looks.look()
+        assert "was removed or replaced" in str(looks.trouble)
+        assert stop.is_set()
+
+
 def test_a_store_that_is_replaced_ends_it_with_the_reason(tmp_path: Path) -> None:
     stop = threading.Event()
     with KnowledgeStore.open(tmp_path / "k.db") as store:

@@ -270,13 +270,18 @@ class Database:
         """
         self._check_alive()
         now = self._wakeup.wait(seen, timeout)
-        if now == seen and not self.is_current():
-            raise replaced(self.path)
+        if now == seen:
+            self.check_current()
         return now
 
     def is_current(self) -> bool:
         """Tell whether the file at the path is the one that was opened (2 µs)."""
         return identity_of(self.path) == self._identity
+
+    def check_current(self) -> None:
+        """Raise if it is not: nobody else reads what is written there, nor writes what is read."""
+        if not self.is_current():
+            raise replaced(self.path)
 
     def follow(self) -> None:
         """Announce a live reader (see the lock); a read-only database cannot."""

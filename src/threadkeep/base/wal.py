@@ -141,7 +141,7 @@ class WalKeeper:
 def replaced(path: str | Path) -> Damaged:
     """Say that a file is no longer the one that was opened."""
     msg = f"{path} was removed or replaced while the database was open"
-    hint = "close every program that uses it, then run `chat verify` or `state check`"
+    hint = "start this program again; `threadkeep doctor` tells whether the store is whole"
     return Damaged(msg, hint=hint)
 
 

@@ -188,6 +188,7 @@ def _lost(database: Database) -> ThreadkeepError | None:
     """Whatever is written now would go nowhere; only a new process opens the new file."""
     try:
         database.wal.refuse_lost()
+        database.check_current()
     except ThreadkeepError as error:
         return error
     return None
