@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.tickets import NOW, add_row, add_ticket
 from tests.support.work import calls_made, steps_taken
 from threadkeep.enrich.spans import Moment, Span, share_out
 from threadkeep.home import Home
 from threadkeep.home.learning import enrich
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
+from threadkeep.knowledge.tickets import Queue, claim
 
 KINDS = st.sampled_from(["prompt", "text", "tool_call", "tool_result"])
 
@@ -136,6 +138,26 @@ def test_prompts_of_one_moment_become_nodes_of_their_own(tmp_path: Path) -> None
     assert len(rows) > 2
     for number in range(0, 100, 10):
         assert sum(f"src/part{number}.py" in text for (text,) in rows) <= 1
+
+
+@pytest.mark.parametrize("queue", ["shell", "agentic", "browser"])
+def test_taking_tickets_costs_the_same_however_many_wait(tmp_path: Path, queue: Queue) -> None:
+    costs = []
+    for waiting in (3000, 9000):
+        path = tmp_path / f"{waiting}.db"
+        with KnowledgeStore.open(path) as store, store.context.db.write() as tx:
+            for number in range(waiting):
+                values = {"segment_index": number} if queue == "agentic" else {}
+                add_ticket(tx, queue, add_row(tx, queue, **values))
+        with (
+            steps_taken() as steps,
+            KnowledgeStore.open(path) as store,
+            store.context.db.write() as tx,
+        ):
+            before = steps()
+            assert len(claim(tx, queue, worker="w", now=NOW, limit=100, at_once=True)) == 100
+            costs.append(steps() - before)
+    assert costs[1] <= 1.1 * costs[0], costs
 
 
 LINKED = ("told_of_event", "told_of_segment", "told_of_visit", "told_of_run")
