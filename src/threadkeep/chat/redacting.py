@@ -2,7 +2,8 @@
 
 The unfinished last line of each growing text waits in memory until the line ends, so the host's
 hook sees the words of a secret together (`password: hunter2`). A line over 512 characters is let
-go up to its last blank. Without a hook nothing waits.
+go up to its last blank. A private key waits until its end, for its lines say nothing one by one.
+Without a hook nothing waits.
 """
 
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ _ENDS_OF_ALL = frozenset(
 _NAMES = frozenset({"type", "id", "messageId", "toolCallId", "toolName", "sourceId", "approvalId"})
 _LONGEST_LINE = 512
 _LONGEST_WORD = 4096
+_LONGEST_KEY = 64 * 1024
+_KEY_END = "-----END "
 
 Key = tuple[str, str]
 Waiting = Mapping[Key, Json]
@@ -101,10 +104,24 @@ def _ends(chunk: Json, key: Key) -> bool:
 
 
 def _split_last_line(text: str) -> tuple[str, str]:
-    """Cut after the last line break; a long line after its last blank, a long word nowhere."""
+    """Cut after the last line break; a long line after its last blank, a long word nowhere.
+
+    A private key that is not at its end yet is not cut.
+    """
+    key = text.rfind("-----BEGIN ")
+    if key >= 0 and len(text) - key < _LONGEST_KEY and _is_open_key(text, key):
+        return text[:key], text[key:]
     cut = text.rfind("\n") + 1
     if len(text) - cut > _LONGEST_LINE:
         cut = max(cut, text.rfind(" ") + 1, text.rfind("\t") + 1)
     if len(text) - cut > _LONGEST_WORD:
         cut = len(text)
     return text[:cut], text[cut:]
+
+
+def _is_open_key(text: str, start: int) -> bool:
+    """Tell whether a private key begins here and does not end."""
+    if "PRIVATE KEY" not in text[start:].partition("\n")[0]:
+        return False
+    end = text.find(_KEY_END, start)
+    return end < 0 or text.find("-----", end + len(_KEY_END)) < 0

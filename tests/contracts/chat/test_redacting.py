@@ -88,6 +88,24 @@ def test_long_line_is_let_go_up_to_its_last_blank_and_a_long_word_whole() -> Non
     assert whole["delta"] == "end" + "x" * 4094
 
 
+@pytest.mark.parametrize("size", [1, 7, 40, 200])
+def test_a_private_key_is_shown_to_the_hook_whole(size: int) -> None:
+    body = "\n".join(f"line{number}ofthekey" for number in range(30))
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----"
+    whole = re.compile("-----BEGIN RSA.*END RSA PRIVATE KEY-----", re.DOTALL)
+    text = f"before\n{key}\nbehind\n"
+    pieces = [delta(text[at : at + size]) for at in range(0, len(text), size)]
+    given = pushed(lambda said: whole.sub("***", said), *pieces, END)
+    assert text_of(given) == "before\n***\nbehind\n"
+
+
+def test_a_key_without_an_end_is_let_go_when_it_is_too_long_for_one() -> None:
+    redactor = StreamRedactor(str)
+    waiting = redactor.push(delta("-----BEGIN PRIVATE KEY-----\n" + "a\n" * 100))
+    assert waiting == []
+    assert text_of(redactor.push(delta("a\n" * 40_000)))
+
+
 def test_text_waits_through_chunks_that_do_not_end_it() -> None:
     between: list[Json] = [
         {"type": "data-progress", "data": 1, "transient": True},
