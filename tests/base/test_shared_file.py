@@ -22,6 +22,7 @@ from threadkeep.errors import (
     NotFound,
     ReadOnly,
     ThreadkeepError,
+    TooLarge,
 )
 
 SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -512,6 +513,33 @@ def test_a_view_in_the_file_beside_is_refused(file: SharedFile, tmp_path: Path) 
     plain(other, f"CREATE VIEW messages_out AS {ENDLESS}")
     with pytest.raises(Damaged, match=r"'messages_out' in .*outbound\.db is no table"):
         bodies(file, beside={"outbound": other})
+
+
+BOMB = "hex(zeroblob(400000000))"
+
+
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+def test_a_generated_column_is_refused_before_it_is_computed(file: SharedFile, kind: str) -> None:
+    table = f"CREATE TABLE t (id INTEGER PRIMARY KEY, body TEXT AS ({BOMB}) {kind})"
+    small = table.replace(BOMB, "0")
+    arm = f"UPDATE sqlite_master SET sql = '{table}' WHERE name = 't'"
+    plain(file.path, "DROP TABLE t", small, "INSERT INTO t VALUES (1)")
+    plain(file.path, "PRAGMA writable_schema = ON", arm)
+    for use in (bodies, lambda f: add(f, "x")):
+        with pytest.raises(Damaged, match=r"'t' in .* is a table with generated columns"):
+            use(file)
+
+
+def test_a_virtual_table_is_refused(file: SharedFile) -> None:
+    plain(file.path, "DROP TABLE t", "CREATE VIRTUAL TABLE t USING fts5(id, body)")
+    with pytest.raises(Damaged, match=r"'t' in .* is no table but a virtual one"):
+        bodies(file)
+
+
+def test_a_value_that_is_too_large_is_not_read(file: SharedFile) -> None:
+    plain(file.path, "INSERT INTO t (body) VALUES (zeroblob(26000000))")
+    with pytest.raises(TooLarge, match="more than 24 MiB"):
+        bodies(file)
 
 
 def test_a_query_that_never_ends_is_ended(path: Path) -> None:
