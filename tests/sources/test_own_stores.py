@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -434,6 +435,27 @@ def test_a_mailbox_brings_both_directions_together(tmp_path: Path) -> None:
     assert harvest.facts["sess-1-abcdef"].agent == "ag-1-team01"
     assert harvest.segments[0].project_dir == "ag-1-team01"
     assert harvest.unknown == {}
+
+
+def test_a_large_mailbox_is_read_in_handfuls(tmp_path: Path) -> None:
+    open_pair(tmp_path / "boxes")
+    source = MailboxSource([tmp_path / "boxes"])
+    (log,) = source.find(NOBODY)
+    with closing(sqlite3.connect(Path(log.path) / "outbound.db")) as connection, connection:
+        sql = "INSERT INTO messages_out (id, seq, timestamp, kind, content) VALUES (?, ?, ?, ?, ?)"
+        for number in range(12):
+            moment = f"2026-05-01 10:00:{number:02}"
+            connection.execute(
+                sql, (f"m{number}", 2 * number + 1, moment, "chat", "a" * 4 * 1024 * 1024)
+            )
+    tracemalloc.start()
+    try:
+        keys = [key for key, _ in source.records(log, log.session_id)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert keys == ["session", *(f"out:m{number}" for number in range(12))]
+    assert peak < 30 * 1024 * 1024  # of 48 MB of mail
 
 
 def test_a_mailbox_is_read_again_only_after_new_mail(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from threadkeep.sources.records import Entry, Facts, Item, Log, Parser, Stamp, U
 # How long one folder may keep the others waiting, in seconds: its agent can lock its files.
 _PATIENCE: Final = 2.0
 _LARGEST: Final = 4 * 1024 * 1024  # characters of one row: no honest mail has more
+_HANDFUL: Final = 500  # rows that are read together
 _AS_JSON: Final = frozenset(("content",))
 # What was said and where; how far it is on its way changes, and is no part of the conversation.
 _COLUMNS: Final = (
@@ -124,14 +125,37 @@ def _look(file: SharedFile, name: str) -> Sequence[Any]:
         return tuple(tx.execute(f"{sql} FROM {name}").fetchone())
 
 
-def _rows(file: SharedFile, name: str) -> list[Row]:
+def _rows(file: SharedFile, name: str) -> Iterator[Row]:
+    """Yield the mail of a file by its numbers, a few megabytes at a time.
+
+    So nobody who writes waits for long, and a file of any size fits into our memory.
+    """
+    for some in _handfuls(file, name):
+        with file.read(owner_runs=_nobody_recovers) as tx:
+            there = columns_of(tx, name)
+            names = [column for column in _COLUMNS if column in there]
+            wanted, marks = ", ".join(map(_shortened, names)), ", ".join("?" * len(some))
+            sql = f"SELECT rowid, {wanted} FROM {name} WHERE rowid IN ({marks})"  # noqa: S608
+            found = {number: row for number, *row in tx.execute(sql, some)}
+        for number in some:
+            if number in found:  # else it was purged meanwhile
+                yield row_of(dict(zip(names, found.pop(number), strict=True)), _AS_JSON)
+
+
+def _handfuls(file: SharedFile, name: str) -> Iterator[list[int]]:
     with file.read(owner_runs=_nobody_recovers) as tx:
-        there = columns_of(tx, name)
-        names = [column for column in _COLUMNS if column in there]
-        wanted = ", ".join(map(_shortened, names))
-        sql = f"SELECT {wanted} FROM {name} ORDER BY seq, rowid"  # noqa: S608  (names of ours)
-        found = tx.execute(sql).fetchall()
-    return [row_of(dict(zip(names, row, strict=True)), _AS_JSON) for row in found]
+        sql = f"SELECT rowid, min(length(content), {_LARGEST}) FROM {name} ORDER BY seq, rowid"  # noqa: S608
+        sizes = tx.execute(sql).fetchall()
+    some: list[int] = []
+    size = 0
+    for number, length in sizes:
+        some.append(number)
+        size += length or 0
+        if size >= _LARGEST or len(some) >= _HANDFUL:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _shortened(column: str) -> str:
