@@ -120,8 +120,8 @@ def _split_last_line(text: str) -> tuple[str, str]:
 
 
 def _is_open_key(text: str, start: int) -> bool:
-    """Tell whether a private key begins here and does not end."""
+    """Tell whether a private key begins here, and is not at its end yet."""
     if "PRIVATE KEY" not in text[start:].partition("\n")[0]:
         return False
     end = text.find(_KEY_END, start)
-    return end < 0 or text.find("-----", end + len(_KEY_END)) < 0
+    return end < 0 or text.find("\n", end) < 0  # the line of its end belongs to it
