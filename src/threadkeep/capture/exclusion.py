@@ -72,9 +72,9 @@ def _covers(pattern: str, place: str) -> bool:
 
 def kept_out(tx: Tx) -> Callable[[bytes], bool]:
     """Give a test for lines that were forgotten, alone or as part of the session they copy."""
-    is_forgotten = forgotten_lines(tx)
     if tx.value("any_forgotten") is None:
-        return is_forgotten
+        return lambda _: False
+    is_forgotten = forgotten_lines(tx)
     return lambda line: is_forgotten(line) or any(_is_gone(tx, one) for one in origins_in(line))
 
 

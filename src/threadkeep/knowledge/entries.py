@@ -93,7 +93,8 @@ class _Origins:
 
     def note(self) -> None:
         """Remember what may become a copy, and, unless it is known, what the session continues."""
-        self._tx.run_bulk("put_lone_copy", self._lone)
+        if self._lone:
+            self._tx.run_bulk("put_lone_copy", self._lone)
         for origin in self._here:
             harness, _, session_id = origin.partition(":")
             values = {"session": self._session, "harness": harness, "session_id": session_id}

@@ -32,6 +32,8 @@ def copy_mark(origin: str, continues: str) -> dict[str, Any]:
 def read_mark(record: dict[str, Any]) -> Mark | None:
     """Read the mark of a record, or of a part's metadata; None if it has none."""
     told = record.get(_FIELD)
+    if told is None:
+        return None
     origin = text(table(told).get("origin"))
     return Mark(origin, text(table(told).get("continues")) or origin) if origin else None
 

@@ -411,7 +411,7 @@ ON CONFLICT (source_key) DO UPDATE SET last_seen_updated_at = excluded.last_seen
   updated_at = excluded.updated_at
 
 -- name: any_forgotten
-SELECT 1 FROM tk_forgotten LIMIT 1
+SELECT 1 FROM tk_forgotten UNION ALL SELECT 1 FROM tk_forgotten_lines LIMIT 1
 
 -- name: is_forgotten
 SELECT 1 FROM tk_forgotten WHERE harness = :harness AND session_id = :session_id
