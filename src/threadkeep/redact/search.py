@@ -63,8 +63,8 @@ class Search:
                     if rule.edge and not _EDGE.match(data, start):
                         continue
                     match = rule.regex.match(data, start)
-                    if match is not None:
-                        self._look_at(rule, match)
+                    if match is not None and self._look_at(rule, match):
+                        break  # what the others would find here is masked already
         if len(self._verdicts) > _VERDICTS:
             self._verdicts.clear()
         return self._found
@@ -76,8 +76,8 @@ class Search:
             self._take(rule, rule.regex.finditer(self._data))
         return self._found
 
-    def _look_at(self, rule: Rule, match: re.Match[bytes]) -> None:
-        """Judge what a rule matched right at its keyword."""
+    def _look_at(self, rule: Rule, match: re.Match[bytes]) -> bool:
+        """Judge what a rule matched right at its keyword; tell whether that is the secret."""
         start, end = match.span()
         if rule.each is not None:
             self._seen[rule.id] = end
@@ -85,8 +85,10 @@ class Search:
         elif (found := self._judged(rule, match)) is not None:
             self._seen[rule.id] = end
             self._found.append(found)
+            return True
         elif end - start > _WIDE:
             self._seen[rule.id] = end
+        return False
 
     def _look_around(self, rule: Rule, start: int, end: int) -> None:
         """Search for a rule near its keyword, once for keywords that stand close together."""

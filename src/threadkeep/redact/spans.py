@@ -171,6 +171,8 @@ def _behind_escape(line: bytes, place: int) -> int:
 
 def _escape_around(line: bytes, place: int) -> tuple[int, int] | None:
     """Give both ends of the escape that a place lies in the middle of."""
+    if line.find(b"\\", max(0, place - _UNICODE_ESCAPE), place) < 0:
+        return None
     for start in range(place - 1, max(place - _UNICODE_ESCAPE, -1), -1):
         if line[start] == 0x5C and _backslashes_until(line, start) % 2 == 1:  # noqa: PLR2004
             end = start + (_UNICODE_ESCAPE if line[start + 1 : start + 2] == b"u" else 2)
