@@ -156,7 +156,9 @@ class DocumentCapture:
             writing.over = True
             return 0
         if writing.intake is None:
-            writing.intake = Intake(self._source.harness, row, writing.parser, self._report)
+            writing.intake = Intake(
+                self._source.harness, row, writing.parser, self._report, self._fresh
+            )
             row.bad_lines = 0  # every record is fed again
         elif row.lines != writing.lines:
             writing.over = True  # another process captures it at the same time, and ends it
@@ -176,6 +178,9 @@ class DocumentCapture:
         self._report.lines += row.lines - lines
         self._report.source_bytes += size
         return size
+
+    def _fresh(self) -> Parser:
+        return self._source.parser(self._log, None)
 
     def _keep_out(self, tx: Tx, item: Item) -> None:
         row = self._row(tx, item)
@@ -205,14 +210,14 @@ class DocumentCapture:
             if (stored is not None and stored[0] == FORGOTTEN_RECORD) or is_forgotten(line):
                 continue
             if stored is not None and stored[0] == name:
-                intake.feed(line, stored[1])
+                intake.feed(tx, line, stored[1])
                 continue
             number = writer.next_line
             noted[number] = marks
             writer.append(line)
             tx.run("put_record", (row.id, key, name, number))
             known[key] = (name, number)
-            intake.feed(line, number)
+            intake.feed(tx, line, number)
             size += len(line) + 1
         writer.finish()
         note_masks(tx, row.id, noted)

@@ -150,8 +150,8 @@ def _purge_session(tx: Tx, around: Surroundings, places: Places, session: Sessio
     erase(tx, "legacy", {row[0] for row in tx.all("legacy_of_session", named(session))})
     for terminal in terminals_of(session):
         tx.run("drop_empty_shell_session", {"terminal": terminal})
-    for step in ("delete_session_usage", "delete_session_entries", "delete_session"):
-        tx.run(step, {"session": session.id})
+    for part in ("session_usage", "session_entries", "retold", "session"):
+        tx.run(f"delete_{part}", {"session": session.id})
     index_words(tx, words)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.capture.claims import Claims, Fresh
 from threadkeep.capture.report import HarnessReport
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.entries import Placed, Words, write_entries
@@ -42,10 +43,14 @@ def this_machine() -> Who:
 class Intake:
     """Feeds lines to a parser and turns what it gives into rows of one log."""
 
-    def __init__(self, harness: str, row: LogRow, parser: Parser, report: HarnessReport) -> None:
+    def __init__(
+        self, harness: str, row: LogRow, parser: Parser, report: HarnessReport, fresh: Fresh
+    ) -> None:
+        """Take a log with its parser; `fresh` makes others that know nothing of it yet."""
         self._harness = harness
         self._row = row
         self._parser = parser
+        self._claims = Claims(fresh, f"{harness}:{row.session_id}")
         self._report = report
         self._placed: dict[str, list[Placed]] = defaultdict(list)
         self._troubles: dict[str, int] = {}
@@ -55,7 +60,7 @@ class Intake:
         row.bad_lines = self._row.bad_lines
         self._row = row
 
-    def feed(self, line: bytes, number: int) -> bool:
+    def feed(self, tx: Tx, line: bytes, number: int) -> bool:
         """Take one masked line; tell whether it is readable."""
         try:
             records = decode_line(line)
@@ -65,7 +70,8 @@ class Intake:
             return False
         part = 0
         for record in records:
-            for entry in self._entries(record, line, number):
+            taken = self._claims.checked(tx, record, line, number)
+            for entry in self._entries(taken, line, number):
                 session_id = entry.session_id or self._row.session_id
                 self._placed[session_id].append(Placed(entry, number, part))
                 part += 1

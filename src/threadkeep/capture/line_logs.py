@@ -9,6 +9,7 @@ Of a large log that grows before our eyes it is done now and then, for a hundred
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 from zlib import crc32
 
@@ -81,7 +82,9 @@ class LineCapture:
         self._log = log
         self._row = row
         self._report = report
-        self._intake = Intake(source.harness, row, _parser(source, log, row), report)
+        parser = _parser(source, log, row)
+        fresh = partial(source.parser, log, None)
+        self._intake = Intake(source.harness, row, parser, report, fresh)
         self._seen: Counter[bytes] | None = None  # after a rewrite: what is archived already
         self._unseen = 0  # how much of that was not met again
         self._writer: LineWriter | None = None
@@ -117,7 +120,7 @@ class LineCapture:
                 self._is_forgotten = kept_out(tx)
             self._advance(piece.data)
             if piece.kept:
-                self._take(self._writer, piece.data, after)
+                self._take(tx, self._writer, piece.data, after)
                 note_masks(tx, row.id, self._marks)
                 self._marks.clear()
             self._intake.write_entries(tx, batches.words)
@@ -206,7 +209,7 @@ class LineCapture:
         self._row.crc = crc32(piece, self._row.crc or 0)
         self._last = (self._last + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
 
-    def _take(self, writer: LineWriter, piece: bytes, after: bytes) -> None:
+    def _take(self, tx: Tx, writer: LineWriter, piece: bytes, after: bytes) -> None:
         if self._unterminated:  # here comes the line feed that was missing
             whole = piece
             piece = piece.removeprefix(b"\r\n" if piece.startswith(b"\r") else b"\n")
@@ -224,7 +227,7 @@ class LineCapture:
                 continue
             if row in masked.marks:
                 self._marks[writer.next_line] = masked.marks[row]
-            self._intake.feed(line, writer.next_line)
+            self._intake.feed(tx, line, writer.next_line)
             writer.append(line)
             self._row.source_bytes += len(line) + 1
 

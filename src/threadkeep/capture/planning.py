@@ -210,7 +210,8 @@ def tool_events_in(tx: Tx, places: Places, log: LogRow) -> set[int]:
     """Give the tool calls of a log: those of a subagent are stored as its parent's."""
     if log.reader not in places.sources:
         return set()
-    harvest = reap(places.source(log), places.log(tx, log), enumerate(read_lines(tx, log.id)))
+    source, read = places.source(log), enumerate(read_lines(tx, log.id))
+    harvest = reap(tx, source, places.log(tx, log), read)
     found = (event_number(tx, envelope_of(run)) for run in harvest.tools)
     return {number for number in found if number is not None}
 
@@ -258,7 +259,13 @@ def copies_of(tx: Tx, sessions: list[Session]) -> Iterator[tuple[LogRow, Picks]]
     for harness, session_id in sorted(later):
         if f"{harness}:{session_id}" not in refs:
             for log in logs_of_session(tx, harness, session_id):
-                yield log, lambda _, line: not refs.isdisjoint(origins_in(line))
+                yield log, _copied_from(refs, tx, log)
+
+
+def _copied_from(refs: set[str], tx: Tx, log: LogRow) -> Picks:
+    """Pick the lines that are copies; one that only says so was found not to be one."""
+    own = {line for (line,) in tx.all("own_lines_of_log", {"log": log.id})}
+    return lambda number, line: number not in own and not refs.isdisjoint(origins_in(line))
 
 
 def _naming(ids: set[str]) -> Picks:

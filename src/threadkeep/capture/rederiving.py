@@ -7,11 +7,13 @@ made of them, stay. How far the log was read stays too: capture goes on behind i
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.capture.claims import Claims
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
@@ -138,15 +140,17 @@ def changes_of(tx: Tx, log: LogRow, transform: Transform) -> dict[int, bytes]:
 
 
 def reap(
-    source: Source, log: Log, lines: Iterable[Numbered], hear: Hear = lambda _: None
+    tx: Tx, source: Source, log: Log, lines: Iterable[Numbered], hear: Hear = lambda _: None
 ) -> Harvest:
     """Give what a fresh parser makes of lines; `hear` gets the entries."""
-    parser = source.parser(log, None)
+    fresh = partial(source.parser, log, None)
+    parser, claims = fresh(), Claims(fresh, f"{source.harness}:{log.session_id}")
     for number, line in lines:
         # Whatever is wrong with a line was reported when it was captured.
         with suppress(Exception):
             for record in decode_line(line):
-                for entry in parser.feed(record, line, number):
+                taken = claims.checked(tx, record, line, number)
+                for entry in parser.feed(taken, line, number):
                     hear(entry)
     return parser.harvest()
 
@@ -170,7 +174,7 @@ def foresee(tx: Tx, places: Places, row: LogRow, changed: Mapping[int, bytes]) -
     source, log = places.source(row), places.log(tx, row)
     lines = list(lines_to_read(tx, source, log, row))
     after = ((number, changed.get(number, line)) for number, line in lines)
-    return compare(reap(source, log, lines), reap(source, log, after))
+    return compare(reap(tx, source, log, lines), reap(tx, source, log, after))
 
 
 def segment_number(tx: Tx, harness: str, key: SegmentKey) -> int | None:
@@ -268,7 +272,7 @@ class _Remaking:
         def hear(entry: Entry) -> None:
             told.setdefault(entry.session_id or self._row.session_id, Growth()).count(entry)
 
-        before = reap(self._source, self._log, self._lines(), hear)
+        before = reap(self._tx, self._source, self._log, self._lines(), hear)
         for session_id, growth in told.items():
             values = {"session": self._session(session_id), "prompt": growth.first_prompt}
             self._tx.run("unlearn_first_prompt", values)
@@ -309,12 +313,12 @@ class _Remaking:
                 self._tx.run("put_record", (self._row.id, key, name, line))
 
     def _feed_all(self, words: Words) -> Harvest:
-        parser = self._source.parser(self._log, None)
-        row = self._row
+        fresh = partial(self._source.parser, self._log, None)
+        parser, row = fresh(), self._row
         row.bad_lines = 0
-        intake = Intake(self._source.harness, row, parser, HarnessReport())
+        intake = Intake(self._source.harness, row, parser, HarnessReport(), fresh)
         for place, (number, line) in enumerate(self._lines(), 1):
-            intake.feed(line, number)
+            intake.feed(self._tx, line, number)
             if place % _WRITTEN_TOGETHER == 0:
                 intake.write_entries(self._tx, words)
         intake.write_entries(self._tx, words)

@@ -11,6 +11,8 @@ from threadkeep.export.conversation import conversation
 from threadkeep.export.formats import WRITERS
 from threadkeep.export.handing import TARGETS, HandOff, hand_off, new_session_id, put
 from threadkeep.export.records import New
+from threadkeep.export.retold import retold_in
+from threadkeep.knowledge.copies import note_retold
 from threadkeep.knowledge.reading import Session
 from threadkeep.sources.records import UserHome
 
@@ -46,8 +48,19 @@ def handed_off(
     user = UserHome(Path(home.environ.get("HOME") or Path.home()), home.environ)
     made = hand_off(told, program, place, _new(program), user)
     if not dry_run:
+        _note_retold(home, history, made)
         put(made)
     return made
+
+
+def _note_retold(home: "Home", history: History, made: HandOff) -> None:
+    """Let the store know its own words when capture meets them in the other program's log."""
+    retold = retold_in(made, history.sources)
+    with home.knowledge(history.store.context.db.path, must_exist=True) as store:
+        if store.access.writable:  # else nothing is captured into it either
+            with store.context.db.write() as tx:
+                for origin, hashes in retold.items():
+                    note_retold(tx, origin, hashes)
 
 
 def _new(program: str, fallback: str = "") -> New:

@@ -41,23 +41,42 @@ def note_origin(tx: Tx, session: int, ref: str) -> None:
         tx.run("put_origin", {"session": session, "harness": named[0], "session_id": named[1]})
 
 
-def is_here(tx: Tx, session: int, origin: tuple[str, str]) -> bool:
+def is_here(tx: Tx, origin: tuple[str, str], besides: int = 0) -> bool:
     """Tell whether the store has what was copied in the place where it was said first.
 
     A session is no place for its own copies, and one with nothing but copies holds no words: two
     logs that call each other their origin are both found.
     """
-    values = {"harness": origin[0], "session_id": origin[1], "session": session}
+    values = {"harness": origin[0], "session_id": origin[1], "session": besides}
     return tx.value("holds_words", values) is not None
 
 
+def told_in(tx: Tx, origin: tuple[str, str]) -> frozenset[int]:
+    """Give the hashes of all that a session says, and of what hand-offs made of it."""
+    values = {"harness": origin[0], "session_id": origin[1]}
+    return frozenset(row[0] for row in tx.all("told_in_session", values))
+
+
+def note_retold(tx: Tx, ref: str, hashes: Iterable[int]) -> None:
+    """Remember what a hand-off wrote of a session in other words than the session has."""
+    origin = parts_of(ref)
+    if origin is not None:
+        new = set(hashes) - told_in(tx, origin)
+        tx.run_bulk("put_retold", [(*origin, one) for one in sorted(new)])
+
+
 def settle(tx: Tx) -> None:
-    """Make copies of those entries whose original has come behind them."""
+    """Make copies of those entries whose original has come behind them, and has them.
+
+    The others are no copies, whatever they say, and are asked about no more.
+    """
     for session, *origin in tx.all("origins_of_lone_copies"):
         harness, session_id = origin
-        if is_here(tx, session, (harness, session_id)):
+        if is_here(tx, (harness, session_id), session):
             values = {"session": session, "harness": harness, "session_id": session_id}
-            _become_copies(tx, tx.all("lone_copies", values))
+            told = told_in(tx, (harness, session_id))
+            _become_copies(tx, [row for row in tx.all("lone_copies", values) if row[-1] in told])
+            tx.run("drop_lone_copies", values)
             tx.run("recount_session", {"session": session})
 
 

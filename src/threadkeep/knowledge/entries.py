@@ -86,7 +86,7 @@ class _Origins:
         if origin is None:
             return False
         if entry.origin not in self._here:
-            self._here[entry.origin] = is_here(self._tx, self._session, origin)
+            self._here[entry.origin] = is_here(self._tx, origin, self._session)
         if not self._here[entry.origin]:
             self._lone.append((number, self._session, *origin))
         return self._here[entry.origin]

@@ -16,7 +16,7 @@ from threadkeep.sources.claude_paths import (
 )
 from threadkeep.sources.claude_segments import NOT_COUNTED, ClaudeSegmenter, Open
 from threadkeep.sources.claude_tools import Pending, ToolRuns
-from threadkeep.sources.claude_usage import keep_larger, relayed_usage, usage_of
+from threadkeep.sources.claude_usage import is_spent, keep_larger, relayed_usage, usage_of
 from threadkeep.sources.common import iso_ms
 from threadkeep.sources.copy_marks import Mark, read_mark
 from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Parser, Usage, UserHome
@@ -106,12 +106,19 @@ class ClaudeParser:
     def _copied(
         self, kind: str, record: dict[str, Any], at: int | None, number: int, mark: Mark
     ) -> list[Entry]:
-        """Take a record that another session has: it costs nothing, and teaches nothing new."""
+        """Take a record that another session has: it teaches nothing new.
+
+        Nor does a hand-off cost anything: what a copy says it cost was spent.
+        """
         self._state.facts.continues = mark.continues
         if kind not in _CONVERSATION:
             self._bookkeeping(kind, record)
             return []
         self._note_facts(record)
+        if kind == "assistant":
+            usage = usage_of(record, at, self._log.session_id, number)
+            if usage is not None and is_spent(usage):
+                keep_larger(self._usage, usage)
         return entries_of(kind, record, number, at, self._unknown)
 
     def _conversation(

@@ -23,6 +23,11 @@ def keep_larger(found: dict[str, Usage], usage: Usage) -> None:
         found[usage.key] = msgspec.structs.replace(usage, at=at)
 
 
+def is_spent(usage: Usage) -> bool:
+    """Tell whether an answer cost anything."""
+    return any((usage.input, usage.output, usage.cache_read, usage.cache_write))
+
+
 def usage_of(record: dict[str, Any], at: int | None, session_id: str, number: int) -> Usage | None:
     """Read the count of an `assistant` record; None if there is none."""
     message = record.get("message")

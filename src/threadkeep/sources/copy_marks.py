@@ -5,6 +5,7 @@ was lost. Programs pass over it: Claude Code and Codex read the fields of a reco
 and OpenCode keeps what stands in a part's `metadata`.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from threadkeep.errors import Invalid
@@ -38,6 +39,29 @@ def read_mark(record: dict[str, Any]) -> Mark | None:
     return Mark(origin, text(table(told).get("continues")) or origin) if origin else None
 
 
+def unmarked(record: dict[str, Any]) -> dict[str, Any]:
+    """Give a record as it is without its mark."""
+    bare = {name: value for name, value in record.items() if name != _FIELD}
+    data = table(bare.get("data"))
+    metadata = table(data.get("metadata"))
+    if _FIELD in metadata:
+        bare["data"] = {**data, "metadata": {**metadata, _FIELD: None}}
+    return bare
+
+
+def marks_in(record: dict[str, Any]) -> Iterator[Mark]:
+    """Give the marks of a record, wherever a hand-off puts them."""
+    for place in (record, table(table(record.get("data")).get("metadata"))):
+        mark = read_mark(place)
+        if mark is not None:
+            yield mark
+
+
+def may_be_marked(line: bytes) -> bool:
+    """Tell whether to look for a mark in a line: decoding takes most of the time."""
+    return _ANYWHERE in line
+
+
 def marked(entries: list[Entry], mark: Mark | None) -> list[Entry]:
     """Note in the entries of a record what its mark says."""
     if mark is not None:
@@ -48,13 +72,10 @@ def marked(entries: list[Entry], mark: Mark | None) -> list[Entry]:
 
 def origins_in(line: bytes) -> set[str]:
     """Name the sessions that an archived line says it was copied from."""
-    if _ANYWHERE not in line:
-        return set()  # decoding takes most of the time
+    if not may_be_marked(line):
+        return set()
     try:
         records = decode_line(line)
     except Invalid:
         return set()
-    places = [table(one) for one in records]
-    places += [table(table(one.get("data")).get("metadata")) for one in places]
-    found = (read_mark(place) for place in places)
-    return {mark.origin for mark in found if mark is not None}
+    return {mark.origin for one in records for mark in marks_in(table(one))}

@@ -254,6 +254,12 @@ DELETE FROM tk_usage WHERE session = :session
 -- name: delete_session_entries
 DELETE FROM tk_entries WHERE session = :session
 
+-- name: delete_retold
+DELETE FROM tk_retold WHERE (harness, session_id) = (SELECT harness, session_id FROM tk_sessions WHERE id = :session)
+
+-- name: own_lines_of_log
+SELECT DISTINCT line FROM tk_entries WHERE log_id = :log AND kind != 'copy' AND id NOT IN (SELECT entry FROM tk_lone_copies)
+
 -- name: delete_session
 DELETE FROM tk_sessions WHERE id = :session
 

@@ -242,6 +242,15 @@ UPDATE tk_sessions SET first_prompt = '', version = '' WHERE id = :session
 SELECT 1 FROM tk_sessions AS s JOIN tk_entries AS e ON e.session = s.id
 WHERE s.harness = :harness AND s.session_id = :session_id AND s.id != :session AND e.kind != 'copy' LIMIT 1
 
+-- Copies among a session's entries prove nothing.
+-- name: told_in_session
+SELECT e.hash FROM tk_sessions AS s JOIN tk_entries AS e ON e.session = s.id
+WHERE s.harness = :harness AND s.session_id = :session_id AND e.kind != 'copy'
+UNION SELECT hash FROM tk_retold WHERE harness = :harness AND session_id = :session_id
+
+-- name: put_retold
+INSERT OR IGNORE INTO tk_retold (harness, session_id, hash) VALUES (?, ?, ?)
+
 -- name: put_origin
 INSERT INTO tk_origins (session, harness, session_id) VALUES (:session, :harness, :session_id)
 ON CONFLICT (session) DO UPDATE SET harness = excluded.harness, session_id = excluded.session_id
@@ -259,6 +268,9 @@ SELECT DISTINCT session, harness, session_id FROM tk_lone_copies
 SELECT e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, 'copy', e.at, e.tool, e.error, e.hash
 FROM tk_lone_copies AS l JOIN tk_entries AS e ON e.id = l.entry
 WHERE l.session = :session AND l.harness = :harness AND l.session_id = :session_id ORDER BY e.id
+
+-- name: drop_lone_copies
+DELETE FROM tk_lone_copies WHERE session = :session AND harness = :harness AND session_id = :session_id
 
 -- name: originals_of
 SELECT o.session, o.harness, o.session_id FROM json_each(:ids) AS i CROSS JOIN tk_origins AS o ON o.session = i.value

@@ -148,6 +148,15 @@ CREATE TABLE IF NOT EXISTS tk_lone_copies (
   session_id TEXT NOT NULL
 );
 
+-- What hand-offs wrote of a session in other words than it has them (a notice that was cut short, the word on where it comes
+-- from): a log that says it copied these says the truth.
+CREATE TABLE IF NOT EXISTS tk_retold (
+  harness TEXT NOT NULL,             -- these two: the session that was handed over
+  session_id TEXT NOT NULL,
+  hash INTEGER NOT NULL,             -- of the text, as in tk_entries
+  PRIMARY KEY (harness, session_id, hash)
+) WITHOUT ROWID;
+
 -- One row for each answer of a model, so that a replayed one is never counted twice.
 CREATE TABLE IF NOT EXISTS tk_usage (
   harness TEXT NOT NULL,
