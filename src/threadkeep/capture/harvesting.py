@@ -12,7 +12,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.capture.claims import Claims, Fresh
 from threadkeep.capture.report import HarnessReport
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.entries import Placed, Words, write_entries
+from threadkeep.knowledge.entries import Placed, Words, Written, write_entries
 from threadkeep.knowledge.health import health_name, note_success
 from threadkeep.knowledge.logs import LogRow, drop_notes
 from threadkeep.knowledge.segments import write_segment
@@ -88,14 +88,16 @@ class Intake:
             log.debug("%s line %d: %s", self._row.path, number, name, exc_info=True)
             return []
 
-    def write_entries(self, tx: Tx, words: Words) -> None:
+    def write_entries(self, tx: Tx, words: Words, *, live: bool = False) -> None:
         """Store the entries fed so far; `words` takes what is to be indexed."""
         if self._placed and tx.value("log_has_entries", {"log": self._row.id}) is None:
             # The log itself knows better than its name whose it is.
             self._row.session_id = next(iter(self._placed))
             self._take_over_notes(tx)
         for session_id, placed in self._placed.items():
-            self._write_session(tx, session_id, placed, words)
+            session = session_number(tx, self._harness, session_id)
+            written = write_entries(tx, self._row.id, session, placed, words)
+            self._count(tx, session, written, live=live)
         self._placed.clear()
 
     def _take_over_notes(self, tx: Tx) -> None:
@@ -104,16 +106,14 @@ class Intake:
             for session_id in self._placed:
                 drop_notes(tx, NOTES, self._harness, session_id)
 
-    def _write_session(self, tx: Tx, session_id: str, placed: list[Placed], words: Words) -> None:
-        session = session_number(tx, self._harness, session_id)
-        written = write_entries(tx, self._row.id, session, placed, words)
+    def _count(self, tx: Tx, session: int, written: Written, *, live: bool) -> None:
         growth = Growth()
         for entry in written.fresh:
             growth.count(entry)
         for entry in written.copies:
             growth.cover(entry)
         if growth.entries:
-            grow_session(tx, session, growth)
+            grow_session(tx, session, growth, live=live)
             self._report.entries += len(written.fresh)
         if written.replaced:
             recount(tx, session)

@@ -28,6 +28,7 @@ from threadkeep.knowledge.archive import LineWriter, digest, read_lines
 from threadkeep.knowledge.health import count_drop, health_name
 from threadkeep.knowledge.logs import LogRow, Looks, load_log_by_id, save_log
 from threadkeep.knowledge.masks import Marks, note_masks
+from threadkeep.knowledge.sessions import recount_of_log
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import TAIL_BYTES, LogFile, Piece
 from threadkeep.sources.folders import printable
@@ -96,6 +97,8 @@ class LineCapture:
         self._last = b""  # of what was read
         self._summed = True  # all that was read before was compared with its sum
         self._live = live
+        # Whoever looks live reads more than he compares, or says that he compared it before.
+        self._is_behind = (row.captured_at or 0) > (row.checked_at or 0)
         self._was_cut = row.error is not None
         self._before = (row.lines, row.source_bytes)
 
@@ -123,7 +126,7 @@ class LineCapture:
                 self._take(tx, self._writer, piece.data, after)
                 note_masks(tx, row.id, self._marks)
                 self._marks.clear()
-            self._intake.write_entries(tx, batches.words)
+            self._intake.write_entries(tx, batches.words, live=self._live)
             progress.bytes_done += len(piece.data)
             progress.entries = self._report.entries
             show(progress)
@@ -238,6 +241,8 @@ class LineCapture:
         if self._writer is not None:
             self._writer.finish()
             row.lines = self._writer.next_line
+        if self._is_behind and not self._live:
+            recount_of_log(tx, row.id)
         self._intake.write_harvest(tx, self._around.who, now, live=self._live)
         row.parser = self._intake.state()
         self._remember_bytes(file)

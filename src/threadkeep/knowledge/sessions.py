@@ -7,6 +7,7 @@ from threadkeep.knowledge.copies import note_origin
 from threadkeep.knowledge.records import Entry, Facts
 
 _PREVIEW_CHARACTERS = 200
+_MOST_BEHIND_MS = 30_000  # as long as the time between two looks at all logs
 
 
 class Growth(msgspec.Struct):
@@ -48,11 +49,19 @@ def session_number(tx: Tx, harness: str, session_id: str) -> int:
     return int(found) if found is not None else tx.insert("insert_session", values)
 
 
-def grow_session(tx: Tx, session: int, growth: Growth) -> None:
-    """Add a batch to a session's row."""
+def grow_session(tx: Tx, session: int, growth: Growth, *, live: bool = False) -> None:
+    """Add a batch to a session's row.
+
+    With the row eight lists are written. So while its log is watched (`live`) that waits for the
+    next look at all logs, unless the session comes to stand elsewhere in them.
+    """
     values = msgspec.structs.asdict(growth)
-    values["first_prompt"] = growth.first_prompt[:_PREVIEW_CHARACTERS]
-    tx.run("grow_session", {**values, "session": session})
+    values |= {"first_prompt": growth.first_prompt[:_PREVIEW_CHARACTERS], "session": session}
+    if live and tx.value("session_may_wait", {**values, "ms": _MOST_BEHIND_MS}):
+        return
+    tx.run("grow_session", values)
+    if live:
+        recount(tx, session)  # what waited until now
 
 
 def learn(tx: Tx, session: int, facts: Facts) -> None:
@@ -68,3 +77,8 @@ def learn(tx: Tx, session: int, facts: Facts) -> None:
 def recount(tx: Tx, session: int) -> None:
     """Count a session's entries anew, after some of them were taken away."""
     tx.run("recount_session", {"session": session})
+
+
+def recount_of_log(tx: Tx, log_id: int) -> None:
+    """Count the entries of all sessions of a log anew."""
+    tx.run("recount_sessions_of_log", {"log": log_id})

@@ -159,6 +159,11 @@ UPDATE tk_sessions SET entries = entries + :entries, prompts = prompts + :prompt
   ended_at = max(coalesce(ended_at, :ended_at), coalesce(:ended_at, ended_at))
 WHERE id = :session
 
+-- name: session_may_wait
+-- what comes is neither its first nor later than its place in the lists tells by more than :ms
+SELECT 1 FROM tk_sessions WHERE id = :session AND entries > 0 AND (first_prompt <> '' OR :first_prompt = '')
+  AND coalesce(:started_at, started_at) >= started_at AND coalesce(:ended_at, ended_at) < ended_at + :ms
+
 -- name: learn_session
 UPDATE tk_sessions SET
   parent_session_id = CASE WHEN :parent_session_id = '' THEN parent_session_id ELSE :parent_session_id END,
@@ -172,7 +177,13 @@ UPDATE tk_sessions SET
   git_branch = CASE WHEN :git_branch = '' THEN git_branch ELSE :git_branch END,
   slug = CASE WHEN :slug = '' THEN slug ELSE :slug END,
   version = CASE WHEN :version = '' THEN version ELSE :version END
-WHERE id = :session
+-- only where something is new: eight indexes would be written for what stays as it was
+WHERE id = :session AND (
+  (:parent_session_id <> '' AND parent_session_id IS NOT :parent_session_id) OR is_subagent < :is_subagent OR hidden < :hidden
+  OR (:title <> '' AND title <> :title) OR (:agent <> '' AND agent <> :agent) OR (:model <> '' AND model <> :model)
+  OR (:project <> '' AND project <> :project) OR (:cwd <> '' AND cwd <> :cwd) OR (:git_branch <> '' AND git_branch <> :git_branch)
+  OR (:slug <> '' AND slug <> :slug) OR (:version <> '' AND version <> :version)
+)
 
 -- name: recount_session
 UPDATE tk_sessions SET (entries, prompts, tool_calls, errors, started_at, ended_at) = (
@@ -180,6 +191,13 @@ UPDATE tk_sessions SET (entries, prompts, tool_calls, errors, started_at, ended_
     coalesce(sum(error) FILTER (WHERE kind != 'copy'), 0), min(at), max(at)
   FROM tk_entries WHERE session = :session
 ) WHERE id = :session
+
+-- name: recount_sessions_of_log
+UPDATE tk_sessions SET (entries, prompts, tool_calls, errors, started_at, ended_at) = (
+  SELECT count(*), count(*) FILTER (WHERE kind = 'prompt'), count(*) FILTER (WHERE kind = 'tool_call'),
+    coalesce(sum(error) FILTER (WHERE kind != 'copy'), 0), min(at), max(at)
+  FROM tk_entries WHERE session = tk_sessions.id
+) WHERE id IN (SELECT session FROM tk_entries WHERE log_id = :log)
 
 -- ------------------------------------------------------------------ entries
 
