@@ -464,7 +464,7 @@ def test_a_backup_that_is_not_good_changes_nothing(database: Database, damage: s
     assert len(names(backup_folder(database.path))) == (0 if damage == "missing" else 1)
 
 
-def test_pages_of_another_size_are_restored_into_an_empty_place_only(tmp_path: Path) -> None:
+def test_pages_of_another_size_are_restored_too(tmp_path: Path) -> None:
     plain = sqlite3.connect(tmp_path / "small.db", isolation_level=None)
     plain.execute("PRAGMA page_size = 1024")
     plain.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
@@ -474,9 +474,12 @@ def test_pages_of_another_size_are_restored_into_an_empty_place_only(tmp_path: P
         backup = make_backup(small, tmp_path / "copy.db")
     with table(tmp_path / "a.db") as database:
         add(database, "kept")
-        with pytest.raises(Conflict, match="pages of 1024 bytes"):
-            restore_backup(backup, database.path)
-        assert bodies(database) == ["kept"]
+        saved = restore_backup(backup, database.path)
+        assert bodies(database) == ["small"]
+        assert not list(tmp_path.glob("*.partial*"))
+    assert saved is not None
+    with Database(saved, {}, read_only=True) as before:
+        assert bodies(before) == ["kept"]
     restore_backup(backup, tmp_path / "b.db")
     with Database(tmp_path / "b.db", {}) as restored:
         assert (restored.journal_mode, bodies(restored)) == ("wal", ["small"])

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.toy_sources import conversation, said
+from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.report import HarnessReport
 from threadkeep.knowledge.store import KnowledgeStore
 
 LIVE = Wanted(again=False)
-# Each table and index that a line belongs into is a page of 8 KB: entries 4, words 7, the session
-# and the lists that it stands in 8, the archive 4, the log 2, and what makes room for them.
-MOST_PAGES = 34
+# Each table and index that a line belongs into is a page: entries 4, words 6, the archive 4, the
+# log 2, and what makes room for them.
+MOST_PAGES = 19
+PAGE_BYTES = 4096
 
 
 class Watched:
@@ -71,17 +72,24 @@ def noise(size: int, number: int) -> str:
     return "".join(letters.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(size))
 
 
+def soon(number: int) -> bytes:
+    """Give a line of 2 KB, a second after the one before."""
+    at = 50 * 60_000 + number * 1000
+    return line(id=f"e{number}", kind="text", text=noise(1900, number), at=at)
+
+
 def test_a_line_costs_the_same_however_much_stands_before_it(world: World) -> None:
     """The open block was packed and written anew for each line: up to 256 KB of it."""
     world.write(conversation(3))
     with watched(world) as store:
         store.look(Wanted())
-        short = [store.pages(said(number, noise(1900, number))) for number in range(3, 13)]
+        short = [store.pages(soon(number)) for number in range(3, 13)]
         world.append(said(50, noise(200_000, 50)))
         store.look(Wanted())
-        long = [store.pages(said(number, noise(1900, number))) for number in range(60, 70)]
-    assert sum(long) <= sum(short) * 1.2
+        long = [store.pages(soon(number)) for number in range(60, 70)]
+    assert sum(long) <= sum(short) * 1.3
     assert sum(long) / len(long) <= MOST_PAGES
+    assert world.ask("PRAGMA page_size") == [(PAGE_BYTES,)]
 
 
 def test_what_came_line_by_line_is_stored_as_what_came_at_once(
@@ -91,13 +99,13 @@ def test_what_came_line_by_line_is_stored_as_what_came_at_once(
     with watched(world) as store:
         world.write(lines[0])
         store.look(Wanted())
-        for line in lines[1:-1]:
-            world.append(line)
+        for one in lines[1:-1]:
+            world.append(one)
             store.look()
             assert len(world.ask("SELECT 1 FROM tk_log_blocks")) <= 34
         world.append(lines[-1])
         store.look(Wanted())
-    assert world.raw() == [line.rstrip(b"\n") for line in lines]
+    assert world.raw() == [one.rstrip(b"\n") for one in lines]
     other = World(tmp_path / "at once")
     other.write(b"".join(lines))
     other.capture()
@@ -128,3 +136,43 @@ def test_what_a_live_look_leaves_out_is_made_up_for_at_the_next_look_at_all(
     other.capture()
     (ours,), (theirs,) = (one.held()["agentic_sessions"] for one in (world, other))
     assert {**ours, "created_at": 0} == {**theirs, "created_at": 0}
+
+
+def test_the_place_of_a_session_in_lists_follows_within_half_a_minute(
+    world: World, tmp_path: Path
+) -> None:
+    """Eight lists were written for each line, for a session that stayed where it was in them."""
+    world.write(said(0) + said(1))
+    with watched(world) as store:
+        store.look(Wanted())
+        for number in range(3):
+            world.now += 1000
+            said_at = 60_000 + 9000 * (number + 1)
+            world.append(line(id=f"n{number}", kind="prompt", text=f"new{number}", at=said_at))
+            store.look()
+            assert world.texts()[-1] == f"new{number}"
+        session = world.session()
+        assert (session.entries, session.prompts, session.ended_at) == (2, 1, 60_000)
+        world.append(line(id="later", kind="text", text="later", at=100_000))
+        store.look()
+        session = world.session()
+        assert (session.entries, session.prompts, session.ended_at) == (6, 4, 100_000)
+        world.append(line(id="last", kind="text", text="last", at=101_000))
+        store.look()
+        world.now += 30_000
+        store.look(Wanted())
+    other = World(tmp_path / "at once")
+    other.now = world.now
+    other.write(world.log().read_bytes())
+    other.capture()
+    assert world.held()["tk_sessions"] == other.held()["tk_sessions"]
+
+
+def test_a_prompt_that_names_its_session_is_in_the_list_at_once(world: World) -> None:
+    world.write(line(id="a", kind="text", text="a", at=1000))
+    with watched(world) as store:
+        store.look(Wanted())
+        world.append(line(id="b", kind="prompt", text="what it is about", at=2000))
+        store.look()
+        session = world.session()
+    assert (session.first_prompt, session.entries) == ("what it is about", 2)

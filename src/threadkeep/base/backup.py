@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -283,9 +283,35 @@ def _restore_into(source: Path, target: Path, budget: float, clock: Clock) -> Pa
         saved.append(_next_name(current.path, _BEFORE_RESTORE, clock()))
         _save(saved[0], lambda partial: _copy(tx, partial))
 
-    with Database(target, {}, budget=budget) as current:
-        current.replace_with(source, save)
+    with Database(target, {}, budget=budget) as current, _fitting(source, current) as fitting:
+        current.replace_with(fitting, save)
     return saved[0]
+
+
+@contextmanager
+def _fitting(source: Path, current: Database) -> Iterator[Path]:
+    """Give a backup in pages of a database's size: with a write-ahead log it cannot change it."""
+    with Database(source, {}, read_only=True) as backup:
+        theirs, ours = _page_size(backup), _page_size(current)
+    if theirs == ours or current.journal_mode != "wal":
+        yield source
+        return
+    with _growing(current.path) as partial:
+        _copy_file(source, partial, wal=False)
+        with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
+            try:
+                connection.execute("PRAGMA trusted_schema = OFF")
+                connection.execute(f"PRAGMA page_size = {ours:d}")
+                connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise translate(error, partial) from error
+        yield partial
+        _remove(partial)
+
+
+def _page_size(database: Database) -> int:
+    with database.read() as tx:
+        return int(tx.execute("PRAGMA page_size").fetchone()[0])
 
 
 def _restore_beside(
