@@ -27,7 +27,7 @@ ORDER BY quiet.place, free.timestamp, free.id LIMIT :limit
 {quiet_sessions}
 
 -- The sessions of the first tickets, with what waits of them among the next thousand as well: only so it is known whether
--- they are quiet. One with more than that is not looked through for every hundred: 32,000 commands took 17 s so, and now 3.
+-- they are quiet. One with more than that is not looked through for every hundred: that would cost more the longer it is.
 -- name: claim_shell_front
 {take_shell} WITH near AS (
   SELECT q.id, e.session_id, e.timestamp, row_number() OVER (ORDER BY q.priority, q.id) AS place
