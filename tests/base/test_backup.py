@@ -253,12 +253,32 @@ def test_the_newest_are_kept_by_count(database: Database) -> None:
 
 def test_old_ones_are_removed_by_age_but_never_the_newest(database: Database) -> None:
     keep = Kept(newest=9, days=2)
-    old, recent = backups_at(database, NOON, NOON + DAY, keep=keep)
+    old, recent, last = backups_at(database, NOON, NOON + DAY, NOON + 2 * DAY, keep=keep)
     assert prune_backups(database.path, keep, NOON + 2 * DAY) == []
     assert prune_backups(database.path, keep, NOON + 2 * DAY + 1) == [old]
-    assert prune_backups(database.path, keep, NOON + 99 * DAY) == []
-    assert list_backups(database.path) == [recent]
+    assert prune_backups(database.path, Kept(newest=0), NOON + 99 * DAY) == [recent]
+    assert list_backups(database.path) == [last]
     assert prune_backups(database.path, Kept(newest=0, days=0), NOON + 99 * DAY) == []
+
+
+@pytest.mark.parametrize("ahead", [40, 400, 4000])
+def test_a_clock_that_is_far_ahead_takes_no_backup_of_the_last_weeks(
+    database: Database, ahead: int
+) -> None:
+    keep = Kept(newest=99, days=30)
+    made = backups_at(database, *(NOON + n * DAY for n in range(20)), keep=keep)
+    (wrong,) = backups_at(database, NOON + ahead * DAY, keep=keep)
+    assert list_backups(database.path) == [wrong, *made[::-1]]
+    (again,) = backups_at(database, NOON + (ahead + 1) * DAY, keep=keep)
+    assert list_backups(database.path) == [again, wrong, *made[::-1]]
+    (right,) = backups_at(database, NOON + 20 * DAY, keep=keep)
+    assert {right, *made[-5:]} <= set(list_backups(database.path))
+
+
+def test_backups_far_apart_go_by_age_as_well(database: Database) -> None:
+    keep = Kept(newest=99, days=30)
+    made = backups_at(database, *(NOON + n * 60 * DAY for n in range(9)), keep=keep)
+    assert list_backups(database.path) == made[:-6:-1]
 
 
 def test_two_backups_in_one_millisecond_are_two(database: Database) -> None:

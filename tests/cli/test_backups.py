@@ -221,6 +221,53 @@ def test_what_is_no_backup_is_told(run: Run, stores: dict[str, Path], tmp_path: 
     assert "is no store that this program knows" in refused.stderr
 
 
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "no header"])
+def test_a_damaged_file_from_elsewhere_is_told_as_one(
+    run: Run, stores: dict[str, Path], store: str, damage: str, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    run("backup", "--store", store, str(copy))
+    content = copy.read_bytes()
+    size = int.from_bytes(content[16:18], "big")
+    copy.write_bytes(
+        {
+            "cut": content[: len(content) // 2],
+            # The first page whole but for the cells: the names of the tables are lost.
+            "overwritten": content[:100] + b"\xaa" * (size * 4 - 100) + content[size * 4 :],
+            "no header": b"?" * 100 + content[100:],
+        }[damage]
+    )
+    refused = run("restore", str(copy), "--yes", code=1).stderr
+    assert "fails its check" in refused
+    assert "`threadkeep restore`" not in refused  # that is what was just tried
+    assert run("backup", "--list").stdout == ""  # nothing was replaced
+
+
+@pytest.mark.parametrize(
+    "store, change",
+    [
+        ("chat", "PRAGMA user_version = 99"),
+        ("chat", "UPDATE tk_meta SET value = '99' WHERE key = 'schema_version'"),
+        ("mailbox", "PRAGMA user_version = 99"),
+        ("knowledge", "PRAGMA user_version = 99"),
+    ],
+)
+def test_a_backup_of_a_newer_program_takes_the_place_of_no_store(
+    run: Run, stores: dict[str, Path], store: str, change: str, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    run("backup", "--store", store, str(copy))
+    with sqlite3.connect(copy) as database:
+        database.execute(change)
+    database.close()
+    for words in (["--dry-run"], ["--yes"]):
+        refused = run("restore", str(copy), *words, code=5).stderr
+        assert "99" in refused
+        assert "upgrade threadkeep" in refused
+    assert run("backup", "--list").stdout == ""
+
+
 def test_the_file_of_hermes_gets_no_copy_beside_it_unless_it_is_named(
     run: Run, stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,13 +16,12 @@ from tests.support.children import wait_until
 from tests.support.knowledge import ask, assert_sound
 from tests.support.user_homes import made_up_home
 from threadkeep import Home
-from threadkeep.base.backup import stamp
+from threadkeep.base.backup import stamp, stamp_time
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.processes import is_running
 from threadkeep.home.maintenance import (
     Order,
-    backup_time,
     carry_out,
     due_backups,
     look_after,
@@ -91,7 +90,16 @@ def test_a_store_of_another_program_gets_none_beside_it(tmp_path: Path) -> None:
 
 def test_the_time_of_a_backup_is_in_its_name() -> None:
     now = now_ms()
-    assert backup_time(stamp(now)) == now
+    assert stamp_time(stamp(now)) == now
+
+
+def test_a_file_whose_name_has_no_time_is_no_backup(world: World) -> None:
+    world.append(shell_line(1), "r.jsonl")
+    world.collect()
+    made = world.home.backup(store="knowledge")
+    (made.parent / "knowledge-20269999T999999.000Z-1-manual.db").write_bytes(b"")
+    assert due_backups(world.home, None, now_ms()) == ()
+    assert [one.path for one in world.home.backups(store="knowledge")] == [made]
 
 
 # ---------------------------------------------------------------------- what is too old
@@ -108,7 +116,7 @@ def test_what_is_too_old_goes_and_the_rest_stays(tmp_path: Path) -> None:
         "r.jsonl",
     )
     world.collect()
-    now = backup_time("20260520T000000.000Z")
+    now = stamp_time("20260520T000000.000Z") or 0
     with world.home.history(user_home=user) as history:
         history.capture()
         before = len(history.sessions(limit=1000, everything=True))

@@ -12,6 +12,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +48,7 @@ _DAY_MS = 86_400_000
 _REASON_LENGTH = 40
 _BEFORE_RESTORE = "before-restore"
 _STAMP = r"(\d{8}T\d{6}\.\d{3}Z)"
+_STAMP_PARTS = "%Y%m%dT%H%M%S.%fZ"
 
 
 class Kept(NamedTuple):
@@ -57,11 +60,28 @@ class Kept(NamedTuple):
     newest: int = KEEP_COUNT
     days: int = KEEP_DAYS
 
+    @property
+    def longest_gap(self) -> int:
+        """How far one step of time makes all that is older look older, in milliseconds.
+
+        A clock that is a year ahead would else take every backup but the one just made.
+        """
+        return max(self.days * _DAY_MS // 4, _DAY_MS)
+
 
 def stamp(ms: int) -> str:
     """Write a time so that file names sort by it: 20260115T103000.250Z."""
     whole = time.strftime("%Y%m%dT%H%M%S", time.gmtime(ms // 1000))
     return f"{whole}.{ms % 1000:03d}Z"
+
+
+def stamp_time(text: str) -> int | None:
+    """Read a time back from the name of a backup, in epoch milliseconds; None if it is none."""
+    try:
+        moment = datetime.strptime(text, _STAMP_PARTS).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return round(moment.timestamp() * 1000)
 
 
 def backup_folder(database: Path) -> Path:
@@ -74,15 +94,15 @@ def list_backups(database: Path) -> list[Path]:
     folder = backup_folder(database)
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if _stamp_of(path, database) is not None]
+    found = [path for path in folder.iterdir() if _time_of(path, database) is not None]
     return sorted(found, reverse=True)
 
 
-def _stamp_of(path: Path, database: Path) -> str | None:
+def _time_of(path: Path, database: Path) -> int | None:
     """Read the time in a backup's name; None for the backups of a database `chat-old` of `chat`."""
     name = rf"{re.escape(database.stem)}-{_STAMP}-.*{re.escape(database.suffix)}"
     found = re.fullmatch(name, path.name)
-    return found[1] if found else None
+    return stamp_time(found[1]) if found else None
 
 
 def make_backup(
@@ -186,12 +206,15 @@ def _check_copy(copy: Path, check: Check | None) -> None:
 
 def check_file(path: Path, check: Check | None = None) -> list[str]:
     """Check a database file that nobody writes: SQLite's checks, then the contract's own."""
-    with Database(path, {}, read_only=True) as copy:
-        with copy.read() as tx:
-            # Rows without a parent are what another program left in the database: a true copy
-            # has them too, and a store that has them needs its backups no less.
-            problems = sqlite_problems(tx, references=False)
-        return problems or (check(copy) if check else [])
+    try:
+        with Database(path, {}, read_only=True) as copy:
+            with copy.read() as tx:
+                # Rows without a parent are what another program left in the database: a true copy
+                # has them too, and a store that has them needs its backups no less.
+                problems = sqlite_problems(tx, references=False)
+            return problems or (check(copy) if check else [])
+    except Damaged as error:  # too much to be looked through
+        return [error.message]
 
 
 def _sync(path: Path) -> None:
@@ -221,16 +244,25 @@ def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
 
     What a restore replaced is nowhere else: such copies do not count, and go by age alone.
     """
-    oldest = stamp(now - keep.days * _DAY_MS)
     backups = list_backups(database)
     counted = [path for path in backups if not path.stem.endswith(f"-{_BEFORE_RESTORE}")]
     too_many = set(counted[keep.newest :])
+    ages = _ages([_time_of(path, database) or 0 for path in backups], now, keep.longest_gap)
     gone = [
         path
-        for path in backups[1:]
-        if path in too_many or (_stamp_of(path, database) or "") < oldest
+        for path, age in list(zip(backups, ages, strict=True))[1:]
+        if path in too_many or age > keep.days * _DAY_MS
     ]
     return [path for path in gone if _remove(path)]
+
+
+def _ages(times: list[int], now: int, longest_gap: int) -> list[int]:
+    """Tell how old backups are, newest first: what lies between two of them is not believed whole.
+
+    Nobody can tell a machine that was off from a clock that was put ahead.
+    """
+    gaps = (after - at for after, at in pairwise((now, *times)))
+    return list(accumulate(min(max(gap, 0), longest_gap) for gap in gaps))
 
 
 def restore_backup(
@@ -250,7 +282,8 @@ def restore_backup(
     _refuse_bad_source(source, target, check)
     place = Path(os.path.realpath(target))  # a link stays, and leads to the restored file
     missing = not place.exists()
-    if not missing and _is_sound(place):
+    # Looked at without writing: SQLite would fold the log into a damaged file and delete it.
+    if not missing and not check_file(place):
         return _restore_into(source, target, budget, clock)
     return _restore_beside(source, place, budget, clock(), missing=missing)
 
@@ -266,14 +299,6 @@ def _refuse_bad_source(source: Path, target: Path, check: Check | None) -> None:
     if problems:
         msg = f"the backup {source} fails its check, nothing was restored: {problems[0]}"
         raise Damaged(msg, hint="try an older backup")
-
-
-def _is_sound(target: Path) -> bool:
-    """Look without writing: SQLite would fold the log into a damaged file and delete it."""
-    try:
-        return not check_file(target)
-    except Damaged:
-        return False
 
 
 def _restore_into(source: Path, target: Path, budget: float, clock: Clock) -> Path:

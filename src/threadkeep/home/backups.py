@@ -33,6 +33,7 @@ from threadkeep.errors import (
 )
 from threadkeep.home.places import free_name, need_file, same_file
 from threadkeep.knowledge import layout as knowledge_layout
+from threadkeep.knowledge.versions import NEWEST_READABLE
 from threadkeep.mailbox import index_layout
 from threadkeep.state import check as state_check, layout as state_layout
 
@@ -74,6 +75,7 @@ class Kind(NamedTuple):
     queries: Mapping[str, str]
     read_version: Callable[[Tx], int | None]
     problems_of: Check
+    newest: int | None = None  # the last version that can be read; None where a newer one can
 
 
 def _index_problems(database: Database) -> list[str]:
@@ -84,11 +86,20 @@ def _index_problems(database: Database) -> list[str]:
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("chat", chat_layout.QUERIES, chat_layout.read_version, chat_verify.problems_of),
+        Kind(
+            *("chat", chat_layout.QUERIES, chat_layout.read_version, chat_verify.problems_of),
+            newest=chat_layout.VERSION,
+        ),
         Kind("state", state_layout.QUERIES, state_layout.read_version, state_check.problems_of),
         # The index alone: the folders of the sessions are the mail itself.
-        Kind("mailbox", index_layout.QUERIES, index_layout.read_version, _index_problems),
-        Kind("knowledge", {}, knowledge_layout.read_version, _index_problems),
+        Kind(
+            *("mailbox", index_layout.QUERIES, index_layout.read_version, _index_problems),
+            newest=index_layout.VERSION,
+        ),
+        Kind(
+            *("knowledge", {}, knowledge_layout.read_version, _index_problems),
+            newest=NEWEST_READABLE,
+        ),
     )
 }
 
@@ -291,14 +302,31 @@ def _listed_kind(home: "Home", backup: Path) -> Kind:
     for one in list_all(home, None, None):
         if same_file(one.path, backup):
             return KINDS[one.store]
-    check_file(backup)  # a damaged file is told as one
+    problems = check_file(backup)
+    if problems:  # a damaged file is told as one
+        raise Damaged(f"the backup {backup} fails its check: {problems[0]}", hint=_LIST)
     msg = f"{backup} is no backup of a store"
     raise Invalid(msg, hint=_LIST)
 
 
 def check_backup(home: "Home", backup: Path, name: str | None = None) -> list[str]:
     """Check a backup row by row without restoring it; give what is wrong with it."""
-    return check_file(backup, kind_to_restore(home, backup, name).problems_of)
+    return check_file(backup, _restorable(kind_to_restore(home, backup, name)))
+
+
+def _restorable(kind: Kind) -> Check:
+    """Make the check of a backup: one that nobody here could read takes the place of no store."""
+
+    def problems_of(backup: Database) -> list[str]:
+        with Database(backup.path, kind.queries, read_only=True) as found, found.read() as tx:
+            version = kind.read_version(tx)
+        if version is not None and kind.newest is not None and version > kind.newest:
+            msg = f"{backup.path} has {kind.name} schema version {version}"
+            known = f"this program knows versions up to {kind.newest}"
+            raise SchemaMismatch(f"{msg}; {known}", hint="upgrade threadkeep, then restore it")
+        return kind.problems_of(backup)
+
+    return problems_of
 
 
 def restore(
@@ -310,7 +338,7 @@ def restore(
     if same_file(backup, target):
         msg = f"{backup} is the store itself, not a backup of it"
         raise Conflict(msg, hint=_LIST)
-    return restore_backup(backup, target, check=kind.problems_of)
+    return restore_backup(backup, target, check=_restorable(kind))
 
 
 def restore_target(

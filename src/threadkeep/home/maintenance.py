@@ -13,12 +13,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from threadkeep.base.backup import stamp_time
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.processes import when_parent_ends
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 CUT_SHORT: Final = 1  # how the process ends whose parent is gone
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
-_STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
 _LOOK_SECONDS: Final = 0.5
 _NICE: Final = 10
 # Small enough that whoever wants to write waits some milliseconds.
@@ -86,7 +85,7 @@ def _is_due(home: "Home", kind: str, db: str | Path | None, now: int, interval: 
     path = home.store_path(kind, db if kind == "knowledge" else None)
     if not path.is_file() or not is_own(home, kind, path):
         return False
-    times = (backup_time(one.at) for one in home.backups(path, store=kind))
+    times = (stamp_time(one.at) or 0 for one in home.backups(path, store=kind))
     # One from the future was made while the clock was wrong: how old it is nobody knows.
     last = max((at for at in times if at <= now + interval), default=0)
     return last < now - interval and last < _changed_at(path)
@@ -95,12 +94,6 @@ def _is_due(home: "Home", kind: str, db: str | Path | None, now: int, interval: 
 def _changed_at(path: Path) -> int:
     files = (file for file in (path, Path(f"{path}-wal")) if file.exists())
     return max(os.stat(file).st_mtime_ns // 1_000_000 for file in files)
-
-
-def backup_time(stamp: str) -> int:
-    """Read the time in the name of a backup, in epoch milliseconds."""
-    moment = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
 
 
 def order_for(
