@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.base.clock import is_due, iso, now_ms, parse_duration
+from threadkeep.base.clock import believed, is_due, iso, now_ms, parse_duration
 from threadkeep.errors import Invalid
 
 
@@ -69,6 +69,16 @@ def test_under_a_clock_that_is_right_a_due_time_is_kept(
     written = now - data.draw(st.integers(0, 2 * interval))
     due = written + data.draw(st.integers(0, interval))
     assert is_due(due, now, interval) == (due <= now)
+
+
+@given(times, lengths, times)
+def test_what_is_deleted_by_age_goes_on_by_two_intervals_at_most(
+    now: int, interval: int, last: int
+) -> None:
+    until = believed(now, last, interval)
+    assert until <= min(now, last + 2 * interval)
+    assert until == now or now - last > 2 * interval
+    assert believed(now, None, interval) == now
 
 
 @given(times, lengths, times)

@@ -20,6 +20,8 @@ from threadkeep.base.backup import stamp, stamp_time
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.processes import is_running
+from threadkeep.doctor.findings import Finding
+from threadkeep.home.doctoring import diagnose
 from threadkeep.home.maintenance import (
     Order,
     carry_out,
@@ -140,6 +142,48 @@ def test_nothing_goes_where_nothing_is_set(world: World) -> None:
     with world.home.history(user_home=world.folder) as history:
         assert take_out_old(history, RetentionSettings(), now_ms()) == {"sessions": 0}
     assert order_for(world.home, None, None, retain=True).retain is False
+
+
+def days_of_commands(world: World) -> list[str]:
+    rows = world.rows("SELECT command FROM events WHERE source_kind = 'shell' ORDER BY timestamp")
+    return [row[0] for row in rows]
+
+
+def test_a_clock_that_is_a_year_ahead_does_not_take_out_a_year(tmp_path: Path) -> None:
+    world = World(tmp_path / "home", RETENTION)
+    days = [f"2026-03-{day:02}" for day in range(1, 11)]
+    lines = [shell_line(n, f"{day}T12:00:00Z", command=day) for n, day in enumerate(days)]
+    world.append(b"".join(lines), "r.jsonl")
+    world.collect()
+    order = order_for(world.home, None, tmp_path, retain=True)
+    right = stamp_time("20260401T000000.000Z") or 0  # thirty days after the first of March
+    for now, kept in (
+        (right, days[1:]),
+        (right + 365 * DAY, days[3:]),
+        (right + 366 * DAY, days[5:]),
+        (right + 5 * DAY, days[6:]),  # it is right again
+        (right + 6 * DAY, days[7:]),
+    ):
+        assert look_after(world.home, order, now).failed == []
+        assert days_of_commands(world) == kept
+
+
+def test_doctor_tells_that_retention_is_behind_and_what_ends_it(tmp_path: Path) -> None:
+    world = World(tmp_path / "home", RETENTION)
+    world.append(shell_line(1), "r.jsonl")
+    world.collect()
+    order = order_for(world.home, None, tmp_path, retain=True)
+
+    def found() -> list[Finding]:
+        told = diagnose(world.home, version="1.0").findings
+        return [one for one in told if one.check == "retention"]
+
+    assert found() == []  # it never was done
+    look_after(world.home, order, now_ms() - 40 * DAY)
+    (finding,) = found()
+    assert "40 days ago" in finding.what
+    subprocess.run(["/bin/sh", "-c", finding.fix], check=True)
+    assert found() == []
 
 
 # ---------------------------------------------------------------------- the other process

@@ -30,6 +30,15 @@ def is_due(due: int, now: int, interval: int) -> bool:
     return not now < due <= now + 2 * interval
 
 
+def believed(now: int, last: int | None, interval: int) -> int:
+    """Give the time up to which something may be deleted by its age, where `last` was so before.
+
+    It is done once in an interval, and goes on by two at most: a clock that is a year ahead must
+    not delete a year, and nobody can tell it from a machine that was off.
+    """
+    return now if last is None else min(now, last + 2 * interval)
+
+
 def iso(ms: int) -> str:
     """Write a time for people, in UTC: `2026-08-14T11:19:55.136Z`.
 

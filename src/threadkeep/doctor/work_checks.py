@@ -1,5 +1,6 @@
 """Checks of the work behind: queues of enrichment, the model, vectors, the running service."""
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,7 +13,9 @@ from threadkeep.knowledge.versions import SCHEMA_VERSION
 _GROUP: Final = "work"
 _DOC: Final = "docs/knowledge.md"
 _RESTART: Final = "threadkeep service install"
+_HEALTH_DOC: Final = "docs/health.md"
 _MANY_WAITING: Final = 1000
+_BEHIND_MS: Final = 3 * DAY_MS
 
 
 def check_work(facts: Facts) -> Iterator[Finding]:
@@ -28,6 +31,7 @@ def check_work(facts: Facts) -> Iterator[Finding]:
     if facts.vectors is not None:
         yield _vectors(facts.vectors)
     yield from _service(facts)
+    yield from _retention(facts)
     yield from _parts(facts)
 
 
@@ -69,6 +73,18 @@ def _vectors(vectors: VectorFacts) -> Finding:
         cause = "vectors are made in the background; these were not made yet"
         return Finding(_GROUP, "vectors", "info", said, cause, "threadkeep embed", _DOC)
     return ok(_GROUP, "vectors", f"every node has one of {vectors.model}")
+
+
+def _retention(facts: Facts) -> Iterator[Finding]:
+    behind = facts.now - facts.retained_at if facts.retained_at is not None else 0
+    if behind > _BEHIND_MS:
+        said = f"what is too old was last taken out as of {behind // DAY_MS:,} days ago"
+        cause = (
+            "no `threadkeep serve` ran, or the clock was put ahead: such a gap is made up for by"
+            " two days at a time; whoever knows that the clock is right says so with this"
+        )
+        fix = f"touch {shlex.quote(facts.retention_mark)}"
+        yield Finding(_GROUP, "retention", "warn", said, cause, fix, _HEALTH_DOC)
 
 
 # ---------------------------------------------------------------------- the service

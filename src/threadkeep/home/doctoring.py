@@ -39,6 +39,7 @@ from threadkeep.doctor.store_facts import Known, look_at_store
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
 from threadkeep.home.learning import enrich
+from threadkeep.home.maintenance import retained_at, retains, retention_mark
 from threadkeep.home.observed_status import ask_listener
 from threadkeep.home.observing import socket_path
 from threadkeep.home.units import is_installed, unit_for
@@ -120,6 +121,8 @@ def gather(home: "Home", path: str | Path | None = None, *, version: str, now: i
         stores=tuple(stores),
         hooks=tuple(_hooks(home)),
         enriches=home.config.enrich.enabled,
+        retained_at=retained_at(home) if retains(home) else None,
+        retention_mark=str(retention_mark(home)),
         model=_model(home),
         service_installed=_service_installed(home),
         **_listening(home),

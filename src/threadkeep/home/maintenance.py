@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.backup import stamp_time
-from threadkeep.base.clock import now_ms
+from threadkeep.base.clock import believed, now_ms
 from threadkeep.base.config import RetentionSettings
+from threadkeep.base.files import make_private_dir
+from threadkeep.base.presence import touch, touched_ms
 from threadkeep.base.processes import when_parent_ends
 from threadkeep.base.sqlite import Database
 from threadkeep.capture.choosing import Forget
@@ -109,7 +111,7 @@ def order_for(
     """Write down what has to be done; `retain` where what is too old may have to go."""
     return Order(
         *(named_home(home), _text(db), _text(user_home), backups),
-        retain=retain and home.config.retention != RetentionSettings(),
+        retain=retain and retains(home),
         embed=embed,
         catch_up=catch_up,
     )
@@ -185,9 +187,7 @@ def look_after(home: "Home", order: Order, now: int) -> Done:
             _catch_up(home, order, done)
     if order.retain:
         with _noted(done, "what is too old could not be taken out"):
-            with home.history(order.db, user_home=order.user_home) as history:
-                gone = take_out_old(history, home.config.retention, now)
-            done.did += [f"took out {count} old {what}" for what, count in gone.items() if count]
+            _retain(home, order, now, done)
     for kind in order.backups:
         with _noted(done, f"no backup of the {kind} store"):
             db = order.db if kind == "knowledge" else None
@@ -245,6 +245,31 @@ class _Rows(NamedTuple):
     kind: Kind
     query: str
     days: int | None
+
+
+def retains(home: "Home") -> bool:
+    """Tell whether the user wants anything taken out by its age."""
+    return home.config.retention != RetentionSettings()
+
+
+def retained_at(home: "Home") -> int | None:
+    """Give the time as of which what is too old was last taken out; None if it never was."""
+    return touched_ms(retention_mark(home))
+
+
+def retention_mark(home: "Home") -> Path:
+    """Give the file whose time says it; who touches it says that the clock is right."""
+    return home.paths().state / "retention"
+
+
+def _retain(home: "Home", order: Order, now: int, done: Done) -> None:
+    until = believed(now, retained_at(home), _DAY_MS)
+    with home.history(order.db, user_home=order.user_home) as history:
+        gone = take_out_old(history, home.config.retention, until)
+    done.did += [f"took out {count} old {what}" for what, count in gone.items() if count]
+    mark = retention_mark(home)
+    make_private_dir(mark.parent)
+    touch(mark, until)
 
 
 def take_out_old(history: History, settings: RetentionSettings, now: int) -> dict[str, int]:
