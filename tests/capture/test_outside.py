@@ -165,6 +165,21 @@ def test_a_closed_project_folder_is_told_by_everybody(tmp_path: Path) -> None:
     assert bound(tmp_path, "capture").returncode == 0
 
 
+def test_what_was_captured_before_its_folder_closed_is_not_called_gone(tmp_path: Path) -> None:
+    log = claude_log(tmp_path, said("user", "hello"))
+    assert bound(tmp_path, "capture").returncode == 0
+    log.parent.chmod(0)
+    assert bound(tmp_path, "capture").returncode == 1
+    assert "no longer on the disk" not in bound(tmp_path, "sources").stderr
+    watched = bound(tmp_path, "watchdog", "run")  # right behind a capture
+    assert f"chmod u+rX {log.parent}" in watched.stdout + watched.stderr
+    log.parent.chmod(0o700)
+    log.chmod(0)
+    captured = bound(tmp_path, "capture")
+    assert captured.returncode == 1
+    assert f"(chmod u+r {log})" in captured.stderr
+
+
 def test_a_closed_folder_above_the_logs_is_named_itself(tmp_path: Path) -> None:
     claude_log(tmp_path, said("user", "hello"))
     (tmp_path / ".claude").chmod(0)

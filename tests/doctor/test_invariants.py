@@ -146,6 +146,8 @@ def test_one_long_look_that_gets_on_is_no_standstill() -> None:
     )
     assert is_busy(busy)
     assert check(busy) == []
+    closed = replace(behind(ago=SECOND), closed=True, why="Permission denied")
+    assert keys(replace(busy, behind=(closed,))) == [("I-2", "agentic-session-claude-code")]
     stuck = replace(busy, captured_at=NOW - 5 * MINUTE)
     assert keys(stuck) == [("I-2", "agentic-session-claude-code")]
 

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE
@@ -101,8 +102,13 @@ def open_plain(path: str, root: str = "") -> int:
     flags = os.O_RDONLY | os.O_CLOEXEC | _AT_ONCE
     if root:
         *parts, name = _names_below(path, root)
-        with _told(Path(path), "cannot read"), _below(Path(root), parts) as folder:
-            descriptor = os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+        with _told(Path(path), "cannot read"):
+            try:
+                with _below(Path(root), parts) as folder:
+                    descriptor = os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+            except PermissionError as error:
+                msg = f"cannot read {path}: {error.strerror}"
+                raise Invalid(msg, hint=f"chmod u+r {quote(path)}") from error
     else:
         descriptor = os.open(path, flags)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

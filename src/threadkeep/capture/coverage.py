@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from threadkeep.capture.context import Surroundings
-from threadkeep.capture.sight import see
+from threadkeep.capture.sight import Sight, see
 from threadkeep.knowledge.copies import copies_by_harness
 from threadkeep.knowledge.logs import Looks, all_looks, keeps_sums
 from threadkeep.sources.records import Log, Source
@@ -79,7 +79,7 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
             known = all_looks(tx, name, sums=sums)
             seen = see(source, around.user)
             part = SourceCoverage(name, source.harness, seen.roots)
-            _compare(part, known, {log.path: log for log in seen.logs})
+            _compare(part, known, seen)
             for one in seen.unseen:
                 (part.unseen if one.is_failure else part.passed)[one.path] = one.told
             if source.kind == "lines":
@@ -98,9 +98,10 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
     return Coverage(parts, stored, unknown)
 
 
-def _compare(part: SourceCoverage, known: dict[str, Looks], found: dict[str, Log]) -> None:
+def _compare(part: SourceCoverage, known: dict[str, Looks], seen: Sight) -> None:
+    found = {log.path: log for log in seen.logs}
     part.found = len(found)
-    part.gone = sum(path not in found for path in known)
+    part.gone = sum(not seen.hides(path) for path in known if path not in found)
     for path, log in found.items():
         looks = known.get(path)
         size = log.stamp.size

@@ -23,7 +23,7 @@ from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.exclusion import ENOUGH_LINES
 from threadkeep.capture.line_logs import CHECKED_AT_ONCE, LineCapture, is_due, note_stamp
 from threadkeep.capture.report import Progress, Report, Watcher, silent
-from threadkeep.capture.sight import rooted, see
+from threadkeep.capture.sight import is_below, rooted, see
 from threadkeep.capture.troubles import TROUBLES, has_vanished, tell, tell_unseen
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
@@ -113,13 +113,11 @@ def _look(
     tell_unseen(seen.unseen, part)
     changed = _changed(around, found.values(), known, wanted)
     part.changed += len(changed)
-    # What lies behind a closed door is not gone.
-    closed = [unseen.path for unseen in seen.unseen if not unseen.is_link]
     changed = [rooted(log, seen.roots) for log in changed]
     missing = {
         path: looks
         for path, looks in known.items()
-        if path not in found and _below(path, seen.roots) and not _below(path, closed)
+        if path not in found and is_below(path, seen.roots) and not seen.hides(path)
     }
     moved = _renamed(changed, known, missing)
     live = not wanted.again
@@ -154,10 +152,6 @@ def _differs(looks: Looks | None, log: Log, wanted: Wanted, rules: str) -> bool:
     if looks.failed:
         return wanted.again
     return looks.excluded_by is not None and looks.excluded_by != rules
-
-
-def _below(path: str, roots: Iterable[str]) -> bool:
-    return any(path == root or path.startswith(root + os.sep) for root in roots)
 
 
 def _renamed(

@@ -17,6 +17,10 @@ class Sight(msgspec.Struct, frozen=True):
     roots: list[str]  # those that exist
     unseen: list[Unseen]
 
+    def hides(self, path: str) -> bool:
+        """Tell whether a log may still be there, behind a door that is closed to us."""
+        return is_below(path, [one.path for one in self.unseen if not one.is_link])
+
 
 def see(source: Source, user: UserHome) -> Sight:
     """Look for the logs of a source, and hear of every place that cannot be looked into."""
@@ -29,6 +33,11 @@ def see(source: Source, user: UserHome) -> Sight:
     logs = list(source.find(whose))
     roots = [str(root) for root in source.roots(whose) if exists(root)]
     return Sight(logs, roots, list(unseen.values()))
+
+
+def is_below(path: str, places: Iterable[str]) -> bool:
+    """Tell whether a path is one of these places, or lies below one."""
+    return any(path == place or path.startswith(place + os.sep) for place in places)
 
 
 def rooted(log: Log, roots: Iterable[str]) -> Log:

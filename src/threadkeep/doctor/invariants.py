@@ -91,10 +91,11 @@ def _shell(seen: Snapshot) -> Iterator[Violation]:
 
 
 def _logs(seen: Snapshot) -> Iterator[Violation]:
-    if is_busy(seen):
-        return
+    busy = is_busy(seen)
     for one in seen.behind:
-        if one.closed or age(seen, one.since) >= (POLLED_PATIENCE if one.polled else LOG_PATIENCE):
+        patience = POLLED_PATIENCE if one.polled else LOG_PATIENCE
+        # No look, however long, gets behind a closed door.
+        if one.closed or (not busy and age(seen, one.since) >= patience):
             yield Violation(invariant_of(one.harness), one.source, one.since, _told(one))
 
 
