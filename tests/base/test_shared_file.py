@@ -537,8 +537,8 @@ def test_a_virtual_table_is_refused(file: SharedFile) -> None:
 
 
 def test_a_value_that_is_too_large_is_not_read(file: SharedFile) -> None:
-    plain(file.path, "INSERT INTO t (body) VALUES (zeroblob(26000000))")
-    with pytest.raises(TooLarge, match="more than 24 MiB"):
+    plain(file.path, "INSERT INTO t (body) VALUES (zeroblob(70000000))")
+    with pytest.raises(TooLarge, match="more than 64 MiB"):
         bodies(file)
 
 

@@ -47,10 +47,11 @@ _GENERATED: Final = (2, 3)  # how table_xinfo marks columns that are computed, o
 
 
 class Budget(NamedTuple):
-    """How long one file may keep SQLite busy, and with how many steps of its machine."""
+    """How long one file may keep SQLite busy, with how many steps, and how large a value may be."""
 
     seconds: float = 10.0
     steps: int = 2_000_000_000
+    value: int = LARGEST_VALUE  # in bytes; a row as a whole has the same limit
 
 
 class Spent(Damaged):
@@ -82,7 +83,7 @@ class Guard:
         self.names: set[str] = set()  # of all tables and views; only ordinary tables can be read
         self._known = False
         self._refused: tuple[str, str] | None = None
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, budget.value)
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, min(value, connection.getlimit(limit)))
         connection.set_progress_handler(self._look, _STEPS)
@@ -124,7 +125,7 @@ class Guard:
         if self._refused and code in (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_ERROR):
             return _program(*(self._named_in(sql) or self._refused), self._path)
         if code == sqlite3.SQLITE_TOOBIG:
-            size = LARGEST_VALUE // 1024**2
+            size = self._budget.value // 1024**2
             msg = f"{self._path} has a value of more than {size} MiB, which was not read"
             return TooLarge(msg, hint="its program may be able to remove it")
         return translate(error, self._path)

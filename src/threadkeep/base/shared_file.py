@@ -31,6 +31,8 @@ _PATIENCE = 0.5
 _PAUSE = 0.01
 _EXTRA = 3  # how SQLite reads it back
 _SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
+# Both sides may agree on large mail, and a row holds several texts; what is computed is refused.
+_LARGEST_VALUE = 64 * 1024 * 1024
 
 CONNECTION = (
     pragmas.Pragma("trusted_schema", "OFF", 0, "the other side may have written the schema"),
@@ -240,7 +242,7 @@ class SharedFile:
         try:
             # First of all: a later statement that meets a lock must find the patience set.
             connection.execute(f"PRAGMA busy_timeout = {int(self.budget * 1000)}")
-            self._watch = Guard(connection, path, Budget(self.budget))
+            self._watch = Guard(connection, path, Budget(self.budget, value=_LARGEST_VALUE))
             pragmas.apply(connection, CONNECTION, settings)
             # One cell that is no text must not make all rows behind it unreadable.
             connection.text_factory = _decoded
