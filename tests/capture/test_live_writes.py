@@ -12,11 +12,12 @@ from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.report import HarnessReport
+from threadkeep.knowledge.logs import all_logs
 from threadkeep.knowledge.store import KnowledgeStore
 
 LIVE = Wanted(again=False)
 # Each table and index that a line belongs into is a page: entries 4, words 6, the archive 4, the
-# log 2, and what makes room for them.
+# log 1, and what makes room for them.
 MOST_PAGES = 19
 PAGE_BYTES = 4096
 
@@ -176,3 +177,36 @@ def test_a_prompt_that_names_its_session_is_in_the_list_at_once(world: World) ->
         store.look()
         session = world.session()
     assert (session.first_prompt, session.entries) == ("what it is about", 2)
+
+
+def test_where_a_parser_stopped_is_written_in_a_page_and_read_as_it_was_before(
+    world: World, tmp_path: Path
+) -> None:
+    lines = [said(number, f"word{number} and more " * 20) for number in range(40)]
+    world.write(b"".join(lines[:-1]))
+    world.capture()
+    ((packed,),) = world.ask("SELECT parser FROM tk_logs")
+    with world.history() as history, history.store.context.db.read() as tx:
+        (row,) = all_logs(tx)
+    assert row.parser is not None
+    assert len(packed) < 3072 < len(row.parser)
+    world.ask("UPDATE tk_logs SET parser = ?", row.parser)  # as older versions store it
+    world.append(lines[-1])
+    assert not world.lines_report(world.capture()).errors
+    other = World(tmp_path / "at once")
+    other.write(b"".join(lines))
+    other.capture()
+    assert world.held()["agentic_sessions"] == other.held()["agentic_sessions"]
+    assert world.ask("SELECT parser FROM tk_logs") == other.ask("SELECT parser FROM tk_logs")
+
+
+def test_a_damaged_state_stops_its_own_log_only(world: World) -> None:
+    world.write(conversation(3))
+    world.write(conversation(3), name="two")
+    world.capture()
+    world.ask("UPDATE tk_logs SET parser = x'28b52ffd00' WHERE session_id = 'one'")
+    world.append(said(3))
+    world.append(said(3), name="two")
+    report = world.lines_report(world.capture())
+    assert [Path(path).stem for path in report.errors] == ["one"]
+    assert world.texts("two")[-1] == "word3"

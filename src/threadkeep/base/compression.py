@@ -40,6 +40,19 @@ def decompress(data: bytes, size: int) -> bytes:
         ) from error
 
 
+def is_compressed(data: bytes) -> bool:
+    """Tell whether bytes begin as what `compress` gives does."""
+    return data[: len(zstandard.FRAME_HEADER)] == zstandard.FRAME_HEADER
+
+
+def compressed_size(data: bytes) -> int:
+    """Give how many bytes a block says that it was of; -1 if it does not say."""
+    try:
+        return zstandard.frame_content_size(data)
+    except zstandard.ZstdError:
+        return -1
+
+
 class Readable(Protocol):
     """Something that gives its bytes piece by piece."""
 

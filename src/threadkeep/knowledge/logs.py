@@ -6,14 +6,17 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.errors import Damaged
 from threadkeep.knowledge.archive import drop_lines
 
 # Whose folders are known projects. Commands are read row by row: of a thousand that takes 3 ms.
 _SESSIONS: Final = 1000
 _COMMANDS: Final = 100
+_LARGE_STATE: Final = 3072
 
 
 class LogRow(msgspec.Struct):
@@ -143,6 +146,7 @@ def fingerprints(tx: Tx, reader: str, path: str) -> dict[str, str]:
 def save_log(tx: Tx, log: LogRow) -> None:
     """Store a log; a new one gets its number."""
     values = {name: getattr(log, name) for name in LogRow.__struct_fields__}
+    values["parser"] = _packed(log.parser)
     if log.id:
         tx.run("update_log", values)
         tx.run("place_log", values)
@@ -154,7 +158,22 @@ def _log(row: tuple[Any, ...]) -> LogRow:
     log = LogRow(*row)
     log.path = from_sql(log.path)  # a name that is no UTF-8 is stored as bytes
     log.excluded = bool(log.excluded)
+    log.parser = _unpacked(log.parser)
     return log
+
+
+def _packed(state: bytes | None) -> bytes | None:
+    """Compress a state that does not fit into a page: it is written with every line."""
+    return state if state is None or len(state) < _LARGE_STATE else compress(state)
+
+
+def _unpacked(state: bytes | None) -> bytes | None:
+    if state is None or not is_compressed(state):
+        return state
+    try:
+        return decompress(state, compressed_size(state))
+    except Damaged:
+        return state  # its parser cannot read it either, and whoever asks it says so
 
 
 def drop_notes(tx: Tx, reader: str, harness: str, session_id: str) -> None:
