@@ -268,11 +268,29 @@ def test_a_clock_that_is_far_ahead_takes_no_backup_of_the_last_weeks(
     keep = Kept(newest=99, days=30)
     made = backups_at(database, *(NOON + n * DAY for n in range(20)), keep=keep)
     (wrong,) = backups_at(database, NOON + ahead * DAY, keep=keep)
-    assert list_backups(database.path) == [wrong, *made[::-1]]
+    assert list_backups(database.path, NOON + ahead * DAY) == [wrong, *made[::-1]]
     (again,) = backups_at(database, NOON + (ahead + 1) * DAY, keep=keep)
-    assert list_backups(database.path) == [again, wrong, *made[::-1]]
-    (right,) = backups_at(database, NOON + 20 * DAY, keep=keep)
-    assert {right, *made[-5:]} <= set(list_backups(database.path))
+    assert list_backups(database.path, NOON + 9999 * DAY) == [again, wrong, *made[::-1]]
+    now = NOON + 20 * DAY
+    (right,) = backups_at(database, now, keep=keep)
+    assert list_backups(database.path, now) == [right, *made[::-1], again, wrong]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_backups_from_the_future_make_room_for_those_of_now(database: Database, count: int) -> None:
+    keep = Kept(newest=count, days=30)
+    backups_at(database, *(NOON + n * DAY for n in range(400, 405)), keep=keep)
+    for time in range(NOON, NOON + 5 * DAY, DAY):
+        (made,) = backups_at(database, time, keep=keep)
+        kept = list_backups(database.path, time)
+        assert (kept[0], len(kept)) == (made, count)
+
+
+def test_a_clock_that_is_behind_takes_nothing(database: Database) -> None:
+    keep = Kept(newest=4, days=30)
+    made = backups_at(database, *(NOON + n * DAY for n in range(3)), keep=keep)
+    (behind,) = backups_at(database, NOON - 400 * DAY, keep=keep)
+    assert list_backups(database.path, NOON - 400 * DAY) == [behind, *made[::-1]]
 
 
 def test_backups_far_apart_go_by_age_as_well(database: Database) -> None:

@@ -221,6 +221,20 @@ def test_what_is_no_backup_is_told(run: Run, stores: dict[str, Path], tmp_path: 
     assert "is no store that this program knows" in refused.stderr
 
 
+def test_the_last_is_none_that_a_wrong_clock_made(run: Run, store: ChatStore) -> None:
+    session = talk(store, "long ago")
+    made = Path(run("backup").stdout.strip())
+    future = made.with_name("chat-22260101T000000.000Z-1-manual.db")
+    made.rename(future)
+    store.set_title(session, "lately")
+    lately = run("backup").stdout.strip()
+    store.set_title(session, "now")
+    listed = [one["path"] for one in document(run("backup", "--list", "--json"))["backups"]]
+    assert listed == [lately, str(future)]
+    assert document(run("restore", "last", "--yes", "--json"))["backup"] == lately
+    assert store.session(session).title == "lately"
+
+
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("damage", ["cut", "overwritten", "no header"])
 def test_a_damaged_file_from_elsewhere_is_told_as_one(

@@ -45,6 +45,7 @@ _PAGES_PER_STEP = 2048
 KEEP_COUNT = 10
 KEEP_DAYS = 30
 _DAY_MS = 86_400_000
+_MINUTE_MS = 60_000  # clocks of two programs differ by less
 _REASON_LENGTH = 40
 _BEFORE_RESTORE = "before-restore"
 _STAMP = r"(\d{8}T\d{6}\.\d{3}Z)"
@@ -89,13 +90,22 @@ def backup_folder(database: Path) -> Path:
     return database.parent / "backups"
 
 
-def list_backups(database: Path) -> list[Path]:
+def list_backups(database: Path, now: int | None = None) -> list[Path]:
     """List the backups of a database, newest first."""
-    folder = backup_folder(database)
+    folder, now = backup_folder(database), now_ms() if now is None else now
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if _time_of(path, database) is not None]
-    return sorted(found, reverse=True)
+    times = {path: _time_of(path, database) for path in folder.iterdir()}
+    found = [(recency(at, now), path) for path, at in times.items() if at is not None]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def recency(at: int, now: int) -> tuple[bool, int]:
+    """Give what backups are sorted by: a time to come is one of a wrong clock, and comes last.
+
+    As the newest it would be what a restore takes, and its successors would go as too many.
+    """
+    return at <= now + _MINUTE_MS, at
 
 
 def _time_of(path: Path, database: Path) -> int | None:
@@ -244,7 +254,7 @@ def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
 
     What a restore replaced is nowhere else: such copies do not count, and go by age alone.
     """
-    backups = list_backups(database)
+    backups = list_backups(database, now)
     counted = [path for path in backups if not path.stem.endswith(f"-{_BEFORE_RESTORE}")]
     too_many = set(counted[keep.newest :])
     ages = _ages([_time_of(path, database) or 0 for path in backups], now, keep.longest_gap)

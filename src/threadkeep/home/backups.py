@@ -18,9 +18,12 @@ from threadkeep.base.backup import (
     check_file,
     list_backups,
     make_backup,
+    recency,
     restore_backup,
+    stamp_time,
 )
 from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.clock import now_ms
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.chat import layout as chat_layout, verify as chat_verify
 from threadkeep.errors import (
@@ -238,7 +241,8 @@ def list_all(home: "Home", path: str | Path | None, name: str | None) -> list[Ba
         for store, place in _places(home, path, name).items()
         for backup in backups_of(place, store)
     ]
-    return sorted(found, key=lambda one: one.at, reverse=True)
+    now = now_ms()
+    return sorted(found, key=lambda one: recency(stamp_time(one.at) or 0, now), reverse=True)
 
 
 def _places(home: "Home", path: str | Path | None, name: str | None) -> dict[str, Path]:
