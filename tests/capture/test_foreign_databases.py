@@ -5,23 +5,28 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.redact.formats import draw
+from tests.support.forgetting import masked_history
 from tests.support.hostile_databases import READERS, REFUSED, make_hostile
 from tests.support.toy_sources import ToyDocuments
-from tests.support.user_homes import open_history
-from tests.support.worlds import World
+from tests.support.user_homes import assert_sound, open_history
+from tests.support.worlds import World, as_it_is
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.guard import Budget
-from threadkeep.base.sqlite import Database
+from threadkeep.capture.choosing import Forget
+from threadkeep.capture.history import History
+from threadkeep.capture.rederiving import Places
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.health import health_name
-from threadkeep.sources.records import Item, Log
+from threadkeep.knowledge.logs import LogRow
+from threadkeep.sources.records import Item, Log, UserHome
 
 GOOD = "5e550000-0000-4000-8000-00000000000f"
 MOST_BYTES = 300 * 1024 * 1024
@@ -231,12 +236,18 @@ def test_pages_that_lead_in_circles_come_to_an_end(tmp_path: Path, ask: str) -> 
 
 
 class Looking(ToyDocuments):
-    """Documents during whose reading another thread writes to the store."""
+    """Documents during whose reading somebody else wants to write to the store."""
 
     def __init__(self, database: Path) -> None:
         super().__init__()
         self.database = database
         self.wrote: list[str] = []
+        self.waited: list[str] = []
+
+    def find(self, user: UserHome) -> Iterator[Log]:
+        for log in super().find(user):
+            self._write("find")
+            yield log
 
     def items(self, log: Log) -> Iterator[Item]:
         for item in super().items(log):
@@ -249,14 +260,13 @@ class Looking(ToyDocuments):
             yield record
 
     def _write(self, where: str) -> None:
-        def write() -> None:
-            with Database(self.database, {}) as store, store.write(budget=0.0) as tx:
-                tx.execute("CREATE TABLE IF NOT EXISTS other (a)")
+        """Try to write, as another program would that has no patience at all."""
+        with closing(sqlite3.connect(self.database, timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
                 self.wrote.append(where)
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        thread.join()
+            except sqlite3.OperationalError:
+                self.waited.append(where)
 
 
 def test_others_can_write_while_a_document_is_read(tmp_path: Path) -> None:
@@ -270,3 +280,48 @@ def test_others_can_write_while_a_document_is_read(tmp_path: Path) -> None:
     assert world.capture().of("aider").entries == 4
     assert looking.wrote.count("items") == 4
     assert looking.wrote.count("records") >= 4
+
+
+STEPS: dict[str, Callable[[History], object]] = {
+    "undo": lambda history: history.undo_masks("github-token"),
+    "rescan": History.rescan,
+    "forget lines": lambda history: history.forget(Forget(pattern="duck")),
+    "forget a session": lambda history: history.forget(Forget(sessions=("a1",))),
+    "plan": lambda history: history.forget(Forget(pattern="duck"), dry_run=True),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_others_can_write_while_a_document_is_made_anew(tmp_path: Path, step: str) -> None:
+    """What goes, or is masked, is made anew in the order that the original has."""
+    token = draw(Random(1), "ghp_[0-9a-zA-Z]{36}")
+    says = {"c": "last", "b": f"a duck and {token}", "a": "first"}
+    about = {"kind": "prompt", "at": 1}
+    told = {key: {"id": key, "text": text, **about} for key, text in says.items()}
+    names = {key: {**one, "id": f"{key}2", "names": ["a1"]} for key, one in told.items()}
+    path = tmp_path / "docs" / "a.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"a1": told, "a2": names}))
+    looking = Looking(tmp_path / "k.db")
+    unmasked = as_it_is if step == "rescan" else None
+    with masked_history(looking.database, tmp_path, unmasked) as opened:
+        History(opened.store, opened.around, {"toy-docs": looking}).capture()
+    looking.wrote.clear()
+    with masked_history(looking.database, tmp_path) as opened:
+        STEPS[step](History(opened.store, opened.around, {"toy-docs": looking}))
+    assert looking.wrote
+    assert looking.waited == []
+    assert_sound(looking.database)
+
+
+def test_a_repair_reads_no_log_under_the_lock(tmp_path: Path) -> None:
+    """Finding where logs lie is a look at other programs' files, too."""
+    looking = Looking(tmp_path / "k.db")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.json").write_text("{}")
+    with masked_history(looking.database, tmp_path) as opened:
+        places = Places(opened.around, {"toy-docs": looking})
+        row = LogRow(reader="toy-docs", harness="aider", path=str(tmp_path / "docs" / "a.json"))
+        found = places.write(lambda tx: places.log(tx, row))
+    assert found.path == row.path
+    assert (looking.wrote, looking.waited) == (["find"], [])

@@ -20,6 +20,7 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import Rows, assert_sound, content, made_up_home, open_history
+from threadkeep.base.sqlite import Tx
 from threadkeep.capture.history import History
 from threadkeep.capture.rederiving import Places, Rederived, Transform, rederive
 from threadkeep.errors import Conflict
@@ -30,15 +31,15 @@ from threadkeep.knowledge.logs import all_logs
 def remake(history: History, transform: Transform) -> list[Rederived]:
     around = history.around
     places = Places(around, history.sources)
-    with around.db.write() as tx:
+
+    def step(tx: Tx) -> list[Rederived]:
         words: Words = []
-        done = [
-            rederive(tx, around, history.sources, log, transform, words, places)
-            for log in all_logs(tx)
-            if log.lines
-        ]
+        logs = [log for log in all_logs(tx) if log.lines]
+        done = [rederive(tx, around, places, log, transform, words) for log in logs]
         index_words(tx, words)
-    return done
+        return done
+
+    return places.write(step)
 
 
 def with_spaces(line: bytes) -> bytes:
@@ -171,7 +172,8 @@ def test_a_source_that_is_switched_off_is_named(tmp_path: Path) -> None:
             around.db.write() as tx,
             pytest.raises(Conflict, match="'claude-code' is switched off"),
         ):
-            rederive(tx, around, {}, all_logs(tx)[0], lambda _n, _line: None, [])
+            nobody = Places(around, {})
+            rederive(tx, around, nobody, all_logs(tx)[0], lambda _n, _line: None, [])
 
 
 @settings(max_examples=examples(12))

@@ -5,6 +5,7 @@ is completed by the same call, or, once sessions are named as forgotten, by the 
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -112,21 +113,10 @@ def purge(
     if not waiting:
         return
     places = places or Places(around, sources)
-    with around.db.write() as tx:
-        words: Words = []
-        for log, picks in [*mentions(tx, waiting), *copies_of(tx, waiting)]:
-            rederive(tx, around, sources, log, dropping(picks), words, places)
-        index_words(tx, words)
-        want_cleaning(tx)
+    places.write(partial(_purge_others, around, places, waiting))
     progress = Progress(logs_total=len(waiting))
     for session in waiting:
-        with around.db.write() as tx:
-            # Somebody else may have done it, and a new session may have its number by now.
-            there = (to_session(row) for row in tx.all("forgotten_but_there"))
-            for one in there:
-                if named(one) == named(session):
-                    _purge_session(tx, around, places, one)
-                    want_cleaning(tx)
+        places.write(partial(_purge_if_there, around, places, session))
         advance(progress, session.session_id, show)
 
 
@@ -136,12 +126,29 @@ def finish(around: Surroundings, sources: Mapping[str, Source], show: Watcher = 
     clean(around, sources, show)
 
 
+def _purge_others(around: Surroundings, places: Places, waiting: list[Session], tx: Tx) -> None:
+    """Take forgotten sessions out of the logs that only tell of them, and out of copies."""
+    words: Words = []
+    for log, picks in [*mentions(tx, waiting), *copies_of(tx, waiting)]:
+        rederive(tx, around, places, log, dropping(picks), words)
+    index_words(tx, words)
+    want_cleaning(tx)
+
+
+def _purge_if_there(around: Surroundings, places: Places, session: Session, tx: Tx) -> None:
+    # Somebody else may have done it, and a new session may have its number by now.
+    for one in [to_session(row) for row in tx.all("forgotten_but_there")]:
+        if named(one) == named(session):
+            _purge_session(tx, around, places, one)
+            want_cleaning(tx)
+
+
 def _purge_session(tx: Tx, around: Surroundings, places: Places, session: Session) -> None:
     words: Words = []
     for log in logs_of_session(tx, session.harness, session.session_id):
         if is_shared(tx, log, session):
             transform = dropping(lines_of(tx, log, session))
-            rederive(tx, around, places.sources, log, transform, words, places)
+            rederive(tx, around, places, log, transform, words)
         else:
             erase(tx, "event", tool_events_in(tx, places, log))
             _drop_log(tx, around, places, log, session)
@@ -200,18 +207,23 @@ def _forget_lines(
 ) -> None:
     """Drop the chosen lines, log by log; each is looked at again, it may have grown."""
     progress = Progress(logs_total=len(plan.logs))
+
+    def drop(number: int, tx: Tx) -> str | None:
+        log = load_log_by_id(tx, number)
+        if log is None:
+            return None
+        words: Words = []
+        picks = picker(tx, places.sources, log, *chosen, plan.meant)
+        done = rederive(tx, around, places, log, dropping(picks), words)
+        _forget_legacy(tx, done)
+        index_words(tx, words)
+        want_cleaning(tx)
+        return log.path
+
     for number in plan.logs:
-        with around.db.write() as tx:
-            log = load_log_by_id(tx, number)
-            if log is None:
-                continue
-            words: Words = []
-            picks = picker(tx, places.sources, log, *chosen, plan.meant)
-            done = rederive(tx, around, places.sources, log, dropping(picks), words, places)
-            _forget_legacy(tx, done)
-            index_words(tx, words)
-            want_cleaning(tx)
-        advance(progress, log.path, show)
+        path = places.write(partial(drop, number))
+        if path is not None:
+            advance(progress, path, show)
 
 
 def _forget_legacy(tx: Tx, done: Rederived) -> None:

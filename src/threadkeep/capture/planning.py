@@ -133,6 +133,8 @@ def _count_session(tx: Tx, places: Places, session: Session, plan: Plan) -> None
             plan.done.lines += len(picked)
         else:
             plan.done.lines += sum(1 for line in read_lines(tx, log.id) if line)
+            if log.reader in places.sources:
+                places.find(log)
             plan.lose("event", tool_events_in(tx, places, log))
 
 

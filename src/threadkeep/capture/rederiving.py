@@ -2,13 +2,16 @@
 
 A dropped line leaves an empty one in its place, so that the numbers of all others, and the keys
 made of them, stay. How far the log was read stays too: capture goes on behind it.
+
+Where a log lies, and in which order a document has its records, is asked of the originals. They
+are other programs' files, so they are read before our own is locked for writing.
 """
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,7 +21,8 @@ from threadkeep.capture.context import Surroundings
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.report import HarnessReport
 from threadkeep.capture.transcripts import entries_in
-from threadkeep.errors import Conflict, ThreadkeepError
+from threadkeep.capture.troubles import TROUBLES
+from threadkeep.errors import Conflict
 from threadkeep.knowledge.archive import LineWriter, digest, read_block, read_lines
 from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.forgetting import (
@@ -42,6 +46,8 @@ Transform = Callable[[int, bytes], bytes | None]
 Numbered = tuple[int, bytes]
 Hear = Callable[[Entry], None]
 SegmentKey = tuple[str, int]  # session and index
+Order = list[str] | None  # the keys of a document's records; None if nobody can tell any more
+T = TypeVar("T")
 
 _MASK: Final = "[REDACTED]"
 _WRITTEN_TOGETHER: Final = 2_000  # lines whose entries wait in memory
@@ -73,13 +79,36 @@ class Rederived(msgspec.Struct):
     lost: Lost = msgspec.field(default_factory=lambda: Lost(set(), set(), set(), set()))
 
 
+class Unread(Exception):
+    """A transaction needs what has to be read outside of it."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        super().__init__()
+        self.look = look
+
+
 class Places:
     """Finds logs as their sources know them; each source is asked once."""
 
     def __init__(self, around: Surroundings, sources: Mapping[str, Source]) -> None:
-        self._user = around.user
+        self._around = around
         self.sources = sources
         self._found: dict[str, dict[str, Log]] = {}
+        self._orders: dict[tuple[str, str, str], Order] = {}
+
+    def write(self, step: Callable[[Tx], T]) -> T:
+        """Run a step in a transaction that writes; no original is read while others have to wait.
+
+        Which originals a step needs shows in it alone. Then it is undone, they are read, and it
+        begins anew; what it does must be in the transaction, or in what it gives.
+        """
+        self._orders.clear()  # logs grow
+        while True:
+            try:
+                with self._around.db.write() as tx:
+                    return step(tx)
+            except Unread as unread:
+                unread.look()
 
     def source(self, row: LogRow) -> Source:
         """Give the source that reads a log."""
@@ -91,11 +120,31 @@ class Places:
 
     def log(self, tx: Tx, row: LogRow) -> Log:
         """Give a log as it is on the disk, or as it was when it was."""
-        source = self.source(row)
+        self.source(row)  # refuses one that is switched off
         if row.reader not in self._found:
-            self._found[row.reader] = {log.path: log for log in source.find(self._user)}
+            raise Unread(partial(self.find, row))
         found = self._found[row.reader].get(row.path)
         return _remembered(tx, row) if found is None else found
+
+    def find(self, row: LogRow) -> None:
+        """Look for the logs of the source that reads a log; never while our store is locked."""
+        if row.reader not in self._found:
+            logs = self.source(row).find(self._around.user)
+            self._found[row.reader] = {log.path: log for log in logs}
+
+    def order(self, tx: Tx, row: LogRow) -> Order:
+        """Give the keys of a document's records in their order; None if it is gone."""
+        name = (row.reader, row.path, row.item)
+        if name not in self._orders:
+            raise Unread(partial(self.read, self.log(tx, row), row))
+        return self._orders[name]
+
+    def read(self, log: Log, row: LogRow) -> None:
+        """Read in which order a document has its records; never while our store is locked."""
+        order: Order = None
+        with suppress(*TROUBLES):
+            order = [key for key, _ in self.source(row).records(log, row.item)]
+        self._orders[row.reader, row.path, row.item] = order
 
 
 def _remembered(tx: Tx, row: LogRow) -> Log:
@@ -109,23 +158,17 @@ def _remembered(tx: Tx, row: LogRow) -> Log:
 
 
 def rederive(
-    tx: Tx,
-    around: Surroundings,
-    sources: Mapping[str, Source],
-    log: LogRow,
-    transform: Transform,
-    words: Words,
-    places: Places | None = None,
+    tx: Tx, around: Surroundings, places: Places, log: LogRow, transform: Transform, words: Words
 ) -> Rederived:
     """Pass every line of a log through a transform; if any changes, make everything anew.
 
-    `log` must be as this transaction sees it. What is to be indexed is added to `words`. `places`
-    spares the search for the log when many are made anew.
+    It is a part of a step of `places`: `log` must be as that transaction sees it. What is to be
+    indexed is added to `words`.
     """
     changed = changes_of(tx, log, transform)
     if not changed:
         return Rederived()
-    return _Remaking(tx, around, places or Places(around, sources), log, changed).run(words)
+    return _Remaking(tx, around, places, log, changed).run(words)
 
 
 def changes_of(tx: Tx, log: LogRow, transform: Transform) -> dict[int, bytes]:
@@ -171,8 +214,12 @@ def compare(before: Harvest, after: Harvest) -> Lost:
 
 def foresee(tx: Tx, places: Places, row: LogRow, changed: Mapping[int, bytes]) -> Lost:
     """Tell what would be lost if lines of a log changed so, without changing anything."""
-    source, log = places.source(row), places.log(tx, row)
-    lines = list(lines_to_read(tx, source, log, row))
+    source = places.source(row)
+    places.find(row)
+    log = places.log(tx, row)
+    if source.kind != "lines":
+        places.read(log, row)
+    lines = list(lines_to_read(tx, places, row))
     after = ((number, changed.get(number, line)) for number, line in lines)
     return compare(reap(tx, source, log, lines), reap(tx, source, log, after))
 
@@ -201,25 +248,26 @@ def envelope_of(run: ToolRun) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, run.call_id))
 
 
-def lines_to_read(tx: Tx, source: Source, log: Log, row: LogRow) -> Iterator[Numbered]:
+def lines_to_read(tx: Tx, places: Places, row: LogRow) -> Iterator[Numbered]:
     """Yield the lines to be read: all of a line log, the newest records of a document."""
+    source = places.source(row)
     if source.kind == "lines":
         yield from enumerate(read_lines(tx, row.id))
         return
-    places = {key: line for key, _, line in tx.all("known_records", {"log": row.id})}
-    wanted = set(places.values())
+    known = {key: line for key, _, line in tx.all("known_records", {"log": row.id})}
+    wanted = set(known.values())
+    order = places.order(tx, row)
     texts = {n: text for n, text in enumerate(read_lines(tx, row.id)) if n in wanted}
-    for number in _order(source, log, row, places, texts):
+    for number in _ordered(source, row, order, known, texts):
         yield number, texts[number]
 
 
-def _order(
-    source: Source, log: Log, row: LogRow, places: dict[str, int], texts: dict[int, bytes]
+def _ordered(
+    source: Source, row: LogRow, order: Order, known: dict[str, int], texts: dict[int, bytes]
 ) -> list[int]:
     """Put records in the order of their document, or of their time if it is gone."""
-    with suppress(OSError, ThreadkeepError):
-        keys = [key for key, _ in source.records(log, row.item) if key in places]
-        found = dict.fromkeys(places[key] for key in keys)
+    if order is not None:
+        found = dict.fromkeys(known[key] for key in order if key in known)
         return [*found, *sorted(texts.keys() - found.keys())]
     times: dict[int, int] = {}
     for number, text in sorted(texts.items()):
@@ -241,6 +289,7 @@ class _Remaking:
     ) -> None:
         self._tx = tx
         self._around = around
+        self._places = places
         self._row = row
         self._changed = changed
         self._source = places.source(row)
@@ -279,7 +328,7 @@ class _Remaking:
         return before
 
     def _lines(self) -> Iterator[Numbered]:
-        return lines_to_read(self._tx, self._source, self._log, self._row)
+        return lines_to_read(self._tx, self._places, self._row)
 
     # ------------------------------------------------------------------ lines
 

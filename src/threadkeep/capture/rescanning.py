@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -72,7 +73,7 @@ def rescan(
     places = Places(around, sources)
     progress = Progress(logs_total=len(changed))
     for log in changed:
-        _mask_log(around, places, log)
+        places.write(partial(_mask_log, around, places, log))
         _advance(progress, log, show)
     with around.db.write() as tx:
         _mask_tables(tx, rules, rows)
@@ -113,27 +114,26 @@ def _rules(redactor: Redactor, text: str) -> list[str]:
     return [finding.rule for finding in redactor.scan(text)] or [PRIVATE_RULE]
 
 
-def _mask_log(around: Surroundings, places: Places, log: LogRow) -> None:
-    with around.db.write() as tx:
-        row = load_log_by_id(tx, log.id)
-        if row is None:
-            return
-        words: Words = []
-        fresh: dict[int, Marks] = {}
-        new: dict[int, bytes] = {}
-        for first, masked in _blocks(tx, around, row):
-            fresh |= {first + row: marks for row, marks in masked.marks.items()}
-            new |= {first + row: masked.lines[row] for row in masked.changed}
-        noted = masks_of(tx, row.id)
+def _mask_log(around: Surroundings, places: Places, log: LogRow, tx: Tx) -> None:
+    row = load_log_by_id(tx, log.id)
+    if row is None:
+        return
+    words: Words = []
+    fresh: dict[int, Marks] = {}
+    new: dict[int, bytes] = {}
+    for first, masked in _blocks(tx, around, row):
+        fresh |= {first + row: marks for row, marks in masked.marks.items()}
+        new |= {first + row: masked.lines[row] for row in masked.changed}
+    noted = masks_of(tx, row.id)
 
-        def change(number: int, line: bytes) -> bytes:
-            return new.get(number, line)
+    def change(number: int, line: bytes) -> bytes:
+        return new.get(number, line)
 
-        if rederive(tx, around, places.sources, row, change, words, places).lines:
-            again = {n: noted_again(new[n], fresh.get(n, ()), noted.get(n, ())) for n in new}
-            note_masks(tx, row.id, again)
-            index_words(tx, words)
-            want_cleaning(tx)
+    if rederive(tx, around, places, row, change, words).lines:
+        again = {n: noted_again(new[n], fresh.get(n, ()), noted.get(n, ())) for n in new}
+        note_masks(tx, row.id, again)
+        index_words(tx, words)
+        want_cleaning(tx)
 
 
 # ---------------------------------------------------------------------- rows

@@ -161,6 +161,7 @@ class _Undoing:
         self, tx: Tx, row: LogRow, wanted: Mapping[int, bytes]
     ) -> Iterator[tuple[int, _Original]]:
         """Yield the originals of lines, each with the number of the line in the archive."""
+        self._places.find(row)
         if self._places.source(row).kind != "lines":
             yield from self._of_records(tx, row, wanted)
             return
@@ -212,21 +213,23 @@ class _Undoing:
     def write(self, log: LogRow, back: Mapping[int, _Back]) -> None:
         """Put lines back, and all that was made of them; remember which rules mask no more."""
         around, places = self._around, self._places
-        with around.db.write() as tx:
+
+        def change(number: int, line: bytes) -> bytes:
+            return back[number].line if number in back else line
+
+        def step(tx: Tx) -> None:
             row = load_log_by_id(tx, log.id)
             if row is None:
                 return
             words: Words = []
-
-            def change(number: int, line: bytes) -> bytes:
-                return back[number].line if number in back else line
-
-            if rederive(tx, around, places.sources, row, change, words, places).lines:
+            if rederive(tx, around, places, row, change, words).lines:
                 note_masks(tx, row.id, {number: one.marks for number, one in back.items()})
                 rules = {rule for one in back.values() for rule in one.rules}
                 exempt(tx, row.harness, row.session_id, rules, around.clock())
                 index_words(tx, words)
                 want_cleaning(tx)
+
+        places.write(step)
 
 
 def _originals(data: bytes, tail: bytes, before: Mask, after: Mask) -> Iterator[_Original]:

@@ -64,10 +64,11 @@ def drop_twins(tx: Tx) -> int:
     return len(later)
 
 
-def remake_positions(tx: Tx, places: Places) -> int:
+def remake_positions(places: Places, tx: Tx) -> int:
     """Find out anew where the parsers of logs stopped, where that cannot be read any more.
 
-    All that they had read is in the archive, line by line. Gives how many there were.
+    All that they had read is in the archive, line by line. Gives how many there were; a step of
+    `places`.
     """
     count = 0
     for row in all_logs(tx):

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -320,11 +321,12 @@ def repair(home: "Home", path: str | Path | None = None) -> Repaired:
         return Repaired()
     with home.history(path, must_exist=True) as history:
         refuse_write(history.store.access)
+        places = Places(history.around, history.sources)
+        positions = places.write(partial(remake_positions, places))
         with history.store.context.db.write() as tx:
             indexed = clear_indexes(tx)
             tickets = give_back_tickets(tx, now_ms())
             twins = drop_twins(tx)
-            positions = remake_positions(tx, Places(history.around, history.sources))
         if positions:
             history.capture()
         indexed += history.reindex()
