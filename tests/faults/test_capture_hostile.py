@@ -168,20 +168,24 @@ def test_ten_thousand_sessions_in_one_log(machine: Machine) -> None:
         assert hit.shown.entry.text == "hello 7777"
 
 
-def test_a_link_to_another_file_is_read_as_the_log_it_claims_to_be(machine: Machine) -> None:
-    """Where a log lies the user put it, or let it be put: what it is, not where, is checked."""
-    link = machine.user / PROJECT / "link.jsonl"
-    link.symlink_to("/etc/passwd")
-    (machine.user / PROJECT / "gone.jsonl").symlink_to(machine.user / "nowhere")
-    (machine.user / PROJECT / "loop.jsonl").symlink_to("loop.jsonl")
-    (machine.user / PROJECT / "folder.jsonl").symlink_to("/etc")
+def test_a_link_to_another_file_is_not_read(machine: Machine) -> None:
+    """A log is a plain file inside its folder; a link is passed over, and told."""
+    folder = machine.user / PROJECT
+    elsewhere = machine.write(Path("elsewhere.jsonl"), said("not meant to be read"))
+    (folder / "link.jsonl").symlink_to(elsewhere)
+    (folder / "gone.jsonl").symlink_to(machine.user / "nowhere")
+    (folder / "loop.jsonl").symlink_to("loop.jsonl")
+    (folder / "folder.jsonl").symlink_to("/etc")
     (machine.user / "projects").mkdir()
     (machine.user / "projects" / "up").symlink_to(machine.user, target_is_directory=True)
     history, report = machine.capture()
     with history:
-        assert report["claude-code"].errors == {}
-        assert report["claude-code"].entries == 1
-        assert {session.session_id for session in sessions(history)} <= {GOOD, "link"}
+        told = report["claude-code"]
+        assert told.entries == 1
+        assert {session.session_id for session in sessions(history)} == {GOOD}
+        assert not history.search("meant")
+        assert str(folder / "link.jsonl") in told.passed
+        assert str(folder / "loop.jsonl") in {*told.passed, *told.errors}
 
 
 def test_a_pipe_or_a_device_is_not_waited_for(machine: Machine) -> None:
