@@ -22,7 +22,7 @@ from threadkeep.base.foreign import open_foreign
 from threadkeep.base.guard import Budget
 from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
-from threadkeep.capture.rederiving import Places
+from threadkeep.capture.places import Places
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.health import health_name
 from threadkeep.knowledge.logs import LogRow

@@ -22,7 +22,8 @@ from tests.support.forgetting import (
 from tests.support.user_homes import Rows, assert_sound, content, made_up_home, open_history
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.history import History
-from threadkeep.capture.rederiving import Places, Rederived, Transform, rederive
+from threadkeep.capture.places import Places
+from threadkeep.capture.rederiving import Rederived, Transform, rederive
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.entries import Words, index_words
 from threadkeep.knowledge.logs import all_logs

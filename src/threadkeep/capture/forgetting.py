@@ -19,6 +19,7 @@ from threadkeep.capture.choosing import (
     rows_of_work,
 )
 from threadkeep.capture.context import Surroundings
+from threadkeep.capture.places import Places
 from threadkeep.capture.planning import (
     Chosen,
     Forgotten,
@@ -37,7 +38,6 @@ from threadkeep.capture.planning import (
     tool_events_in,
 )
 from threadkeep.capture.rederiving import (
-    Places,
     Rederived,
     legacy_numbers,
     rederive,

@@ -23,8 +23,8 @@ from threadkeep.capture.choosing import (
     strings_in,
     whole_sessions,
 )
+from threadkeep.capture.places import Places
 from threadkeep.capture.rederiving import (
-    Places,
     Transform,
     changes_of,
     envelope_of,

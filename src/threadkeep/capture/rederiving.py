@@ -2,16 +2,13 @@
 
 A dropped line leaves an empty one in its place, so that the numbers of all others, and the keys
 made of them, stay. How far the log was read stays too: capture goes on behind it.
-
-Where a log lies, and in which order a document has its records, is asked of the originals. They
-are other programs' files, so they are read before our own is locked for writing.
 """
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -19,10 +16,9 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.capture.claims import Claims
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.harvesting import Intake
+from threadkeep.capture.places import Order, Places
 from threadkeep.capture.report import HarnessReport
 from threadkeep.capture.transcripts import entries_in
-from threadkeep.capture.troubles import TROUBLES
-from threadkeep.errors import Conflict
 from threadkeep.knowledge.archive import LineWriter, digest, read_block, read_lines
 from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.forgetting import (
@@ -32,22 +28,20 @@ from threadkeep.knowledge.forgetting import (
     remember_forgotten,
 )
 from threadkeep.knowledge.hashing import content_hash
-from threadkeep.knowledge.logs import LogRow, load_log, save_log
+from threadkeep.knowledge.logs import LogRow, save_log
 from threadkeep.knowledge.masks import drop_masks
 from threadkeep.knowledge.segments import enqueue, write_segment
 from threadkeep.knowledge.sessions import Growth, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
 from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Entry, Harvest, Log, Source, Stamp, ToolRun
+from threadkeep.sources.records import Entry, Harvest, Log, Source, ToolRun
 
 # Gives what a line becomes; None drops it, and keeps it from being captured again.
 Transform = Callable[[int, bytes], bytes | None]
 Numbered = tuple[int, bytes]
 Hear = Callable[[Entry], None]
 SegmentKey = tuple[str, int]  # session and index
-Order = list[str] | None  # the keys of a document's records; None if nobody can tell any more
-T = TypeVar("T")
 
 _MASK: Final = "[REDACTED]"
 _WRITTEN_TOGETHER: Final = 2_000  # lines whose entries wait in memory
@@ -77,84 +71,6 @@ class Rederived(msgspec.Struct):
 
     lines: int = 0  # changed or dropped
     lost: Lost = msgspec.field(default_factory=lambda: Lost(set(), set(), set(), set()))
-
-
-class Unread(Exception):
-    """A transaction needs what has to be read outside of it."""
-
-    def __init__(self, look: Callable[[], object]) -> None:
-        super().__init__()
-        self.look = look
-
-
-class Places:
-    """Finds logs as their sources know them; each source is asked once."""
-
-    def __init__(self, around: Surroundings, sources: Mapping[str, Source]) -> None:
-        self._around = around
-        self.sources = sources
-        self._found: dict[str, dict[str, Log]] = {}
-        self._orders: dict[tuple[str, str, str], Order] = {}
-
-    def write(self, step: Callable[[Tx], T]) -> T:
-        """Run a step in a transaction that writes; no original is read while others have to wait.
-
-        Which originals a step needs shows in it alone. Then it is undone, they are read, and it
-        begins anew; what it does must be in the transaction, or in what it gives.
-        """
-        self._orders.clear()  # logs grow
-        while True:
-            try:
-                with self._around.db.write() as tx:
-                    return step(tx)
-            except Unread as unread:
-                unread.look()
-
-    def source(self, row: LogRow) -> Source:
-        """Give the source that reads a log."""
-        source = self.sources.get(row.reader)
-        if source is None:
-            msg = f"{row.path} cannot be read again: its source {row.reader!r} is switched off"
-            raise Conflict(msg, hint=f"take {row.reader!r} out of [capture] disable")
-        return source
-
-    def log(self, tx: Tx, row: LogRow) -> Log:
-        """Give a log as it is on the disk, or as it was when it was."""
-        self.source(row)  # refuses one that is switched off
-        if row.reader not in self._found:
-            raise Unread(partial(self.find, row))
-        found = self._found[row.reader].get(row.path)
-        return _remembered(tx, row) if found is None else found
-
-    def find(self, row: LogRow) -> None:
-        """Look for the logs of the source that reads a log; never while our store is locked."""
-        if row.reader not in self._found:
-            logs = self.source(row).find(self._around.user)
-            self._found[row.reader] = {log.path: log for log in logs}
-
-    def order(self, tx: Tx, row: LogRow) -> Order:
-        """Give the keys of a document's records in their order; None if it is gone."""
-        name = (row.reader, row.path, row.item)
-        if name not in self._orders:
-            raise Unread(partial(self.read, self.log(tx, row), row))
-        return self._orders[name]
-
-    def read(self, log: Log, row: LogRow) -> None:
-        """Read in which order a document has its records; never while our store is locked."""
-        order: Order = None
-        with suppress(*TROUBLES):
-            order = [key for key, _ in self.source(row).records(log, row.item)]
-        self._orders[row.reader, row.path, row.item] = order
-
-
-def _remembered(tx: Tx, row: LogRow) -> Log:
-    kept = tx.one("project_of_log", {"harness": row.harness, "path": row.path})
-    folder, cwd, parent, is_subagent = kept or ("", "", None, 0)
-    # Where a log knows no folder of its own, its segments have what it was found in as theirs.
-    project = folder if row.harness == "claude-code" else cwd or folder
-    file = load_log(tx, row.reader, row.path) or row  # of a document: the row of the whole file
-    stamp = Stamp(file.size, file.mtime_ns, file.device, file.inode)
-    return Log(row.path, stamp, row.session_id, project, parent, bool(is_subagent))
 
 
 def rederive(

@@ -16,7 +16,8 @@ from threadkeep.capture.masks import (
     redactor_of,
     tail_of,
 )
-from threadkeep.capture.rederiving import Places, rederive
+from threadkeep.capture.places import Places
+from threadkeep.capture.rederiving import rederive
 from threadkeep.capture.reindexing import clean
 from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.knowledge.archive import read_block

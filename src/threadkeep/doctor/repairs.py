@@ -9,7 +9,7 @@ import msgspec
 from threadkeep.base.fts_mending import mend_index
 from threadkeep.base.json import decode
 from threadkeep.base.sqlite import Tx
-from threadkeep.capture.rederiving import Places
+from threadkeep.capture.places import Places
 from threadkeep.capture.troubles import TROUBLES
 from threadkeep.knowledge.archive import read_lines
 from threadkeep.knowledge.forgetting import erase_nodes

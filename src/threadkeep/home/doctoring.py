@@ -14,7 +14,7 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.base.engine import engine
 from threadkeep.base.files import wal_allowed
-from threadkeep.capture.rederiving import Places
+from threadkeep.capture.places import Places
 from threadkeep.chat import layout as chat_layout
 from threadkeep.collect.shell_init import SHELLS, Action, install, start_up_files
 from threadkeep.doctor.capture_facts import look_at_capture
