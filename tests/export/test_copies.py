@@ -146,6 +146,14 @@ def go_on(world: World, copy: str, word: str) -> None:
     world.capture()
 
 
+def test_a_copy_that_is_handed_on_at_once_counts_no_more_than_the_first(world: World) -> None:
+    found, sums = world.found(), world.sums()
+    copy = world.hand_over(CLAUDE, "codex")
+    for program in TARGETS:
+        world.hand_over(copy, program)
+    assert (world.found(), world.sums()) == (found, sums)
+
+
 def test_a_copy_of_a_copy_is_one_of_the_original(world: World) -> None:
     first = world.hand_over(CLAUDE, "claude-code")
     go_on(world, first, "narwhal")

@@ -255,10 +255,11 @@ UPDATE tk_sessions SET first_prompt = '', version = '' WHERE id = :session
 
 -- ------------------------------------------------------------------ copies
 
--- A session with nothing but copies holds no words of its own.
+-- A session with nothing but copies holds no words of its own, unless it was handed on.
 -- name: holds_words
 SELECT 1 FROM tk_sessions AS s JOIN tk_entries AS e ON e.session = s.id
-WHERE s.harness = :harness AND s.session_id = :session_id AND s.id != :session AND e.kind != 'copy' LIMIT 1
+WHERE s.harness = :harness AND s.session_id = :session_id AND s.id != :session AND e.kind != 'copy'
+UNION ALL SELECT 1 FROM tk_retold WHERE harness = :harness AND session_id = :session_id LIMIT 1
 
 -- Copies among a session's entries prove nothing.
 -- name: told_in_session
