@@ -102,3 +102,14 @@ def test_our_own_writing_wakes_nobody(tmp_path: Path) -> None:
         around, sources = history.around, history.sources
         own = {str(around.db.file), f"{around.db.file}-wal"}
         assert watching._touched(around, sources, own) == {}
+
+
+def test_the_end_is_not_as_late_as_the_next_look(tmp_path: Path) -> None:
+    waited: list[float] = []
+    with World(tmp_path).history() as history:
+        watching.watch(
+            *(history.around, {}, lambda: bool(waited), lambda _: None),
+            poll_seconds=60.0,
+            wait=waited.append,
+        )
+    assert sum(waited) <= 0.5

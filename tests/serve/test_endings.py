@@ -203,7 +203,7 @@ PROGRAMS: dict[str, tuple[Start, Ways]] = {
     "browser host": (browser_host, Ways(left=0)),
     "mcp over http": (
         command("mcp", "--http", "--port", "0", hear="answers", stream=2),
-        Ways(stopped=-signal.SIGTERM),
+        Ways(stopped=0),
     ),
     "serve": (command(*SERVE, hear="serves", stream=1), Ways(stopped=0)),
     "watch": (command(*WATCH, hear="watching", stream=2), Ways(stopped=0)),

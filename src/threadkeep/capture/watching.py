@@ -141,7 +141,7 @@ def _changes(
     while not stop():
         roots = places()
         if not (told and roots):
-            wait(poll_seconds)
+            _pause(poll_seconds, stop, wait)
             yield None
             continue
         try:
@@ -155,6 +155,14 @@ def _changes(
             # Too many watches, an odd file system, a package that does not fit this machine.
             told = False
             log.warning("the system cannot tell what changes (%s): looking regularly", error)
+
+
+def _pause(seconds: float, stop: Stop, wait: Callable[[float], None]) -> None:
+    """Wait in ticks: a sleep goes on after a signal, and the end would be as late as it is long."""
+    left = seconds
+    while left > 0 and not stop():
+        wait(min(left, _TICK_MS / 1000))
+        left -= _TICK_MS / 1000
 
 
 def _told(roots: Iterable[Path]) -> Iterator[set[str] | None]:

@@ -1,5 +1,6 @@
 """The same server over HTTP: on loopback, behind a token, with Host and Origin checked."""
 
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager
@@ -104,7 +105,11 @@ def serve_http(
     config = uvicorn.Config(
         app, access_log=False, server_header=False, log_level="warning", timeout_graceful_shutdown=1
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    # It sends itself the signal that ended it once more, for whoever listened before: that is us.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, server.handle_exit)
+    server.run(sockets=[listener])
 
 
 def _listen(port: int) -> socket.socket:
