@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import need_tool
-from tests.support.npm import installed
+from tests.support.npm import installed_together
 
-VERSION = "6.0.326"
+VERSIONS = {6: "6.0.326", 7: "7.0.169"}
 JUDGE = Path(__file__).with_name("judge.mjs")
 
 
-def installed_modules() -> Path:
+def installed_modules(protocol: int) -> Path:
     """Give the node_modules folder with the SDK, installing it first when it is not there."""
-    return installed("ai", VERSION)
+    return installed_together(f"ai{protocol}", {"ai": VERSIONS[protocol]})
 
 
 def judge(cases: Iterable[dict[str, Any]], modules: Path, folder: Path) -> list[dict[str, Any]]:

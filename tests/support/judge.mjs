@@ -7,9 +7,10 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const [modules, casesPath] = process.argv.slice(2);
-const { readUIMessageStream } = await import(
-  pathToFileURL(join(modules, "ai", "dist", "index.mjs")).href
-);
+const sdk = join(modules, "ai");
+const described = JSON.parse(readFileSync(join(sdk, "package.json"), "utf8"));
+const entry = join(sdk, described.exports["."].import); // its name differs between 6 and 7
+const { readUIMessageStream } = await import(pathToFileURL(entry).href);
 
 // The SDK emits nothing for a start-step. A data part with an id of its own, written after every
 // chunk, makes it emit; it stays out of the way of everything else and is taken out again.

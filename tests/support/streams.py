@@ -124,12 +124,22 @@ class _Maker:
         if self.version >= 7:
             kinds.append({"type": "reasoning-file", "url": "data:,y", "mediaType": "image/png"})
             kinds.append({"type": "custom", "kind": "vendor.thing"})
+            kinds.append({"type": "steering-message", "id": "s", "parts": self.steering()})
         chunk = self.with_provider(self.rng.choice(kinds))
         if chunk["type"] == "source-url":
             self.maybe(chunk, title=self.text, extra=self.text)
         elif chunk["type"] == "source-document":
             self.maybe(chunk, filename=lambda: "f.txt")
         return [chunk]
+
+    def steering(self) -> list[Chunk]:
+        """Make what a user says in the middle of a reply."""
+        file = {"type": "file", "url": "data:,z", "mediaType": "image"}
+        kinds: list[Chunk] = [
+            {"type": "text", "text": self.text()},
+            {**file, "providerReference": {"vendor": "file-1"}, "filename": "z.png"},
+        ]
+        return self.rng.choices(kinds, k=self.rng.randrange(4))
 
     def data(self) -> list[Chunk]:
         """Make one to three data chunks, some with the id of an earlier one."""
@@ -220,6 +230,8 @@ class _Maker:
             inputSchemaInput=self.value,
             signature=lambda: "sig",
         )
+        if self.version >= 7:
+            self.maybe(request, reason=self.text, isAutomatic=lambda: self.chance(0.7))
         chunks = [request]
         if self.version >= 7 and self.chance(0.7):
             response: Chunk = {"type": "tool-approval-response", "approvalId": approval_id}
@@ -341,9 +353,10 @@ class _Maker:
 
 
 def random_case(seed: int, version: int = 6) -> dict[str, Any]:
-    """Make the case of this seed: `id`, `chunks` and, for a continuation, `initial_message`."""
+    """Make the case of this seed: `id`, `version`, `chunks`, for some an `initial_message`."""
     maker = _Maker(seed, version)
-    case: dict[str, Any] = {"id": f"random-{seed}", "chunks": maker.stream()}
+    case: dict[str, Any] = {"id": f"random-{version}-{seed}", "version": version}
+    case["chunks"] = maker.stream()
     if maker.chance(0.15):  # two streams merged into one
         case["chunks"] = maker.interleaved([case["chunks"], maker.stream()])
     if maker.chance(0.35):

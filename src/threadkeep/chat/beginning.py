@@ -11,18 +11,20 @@ from threadkeep.chat.views import load_message, stored_message
 from threadkeep.errors import Conflict
 
 
-def begin(ctx: Context, session_id: str, message_id: str | None, facts: Json) -> Recording:
+def begin(
+    ctx: Context, session_id: str, message_id: str | None, facts: Json, protocol: int
+) -> Recording:
     """Begin the message of that id, or go on with it if the session has it; None makes one.
 
     `facts` go into the metadata of the message.
     """
     if message_id is None:
-        return _fresh(session_id, ctx.ids.new("msg"), facts)
+        return _fresh(session_id, ctx.ids.new("msg"), facts, protocol)
     with ctx.db.read() as tx:
         row = tx.one("get_message", {"id": message_id})
         left = tx.one("get_recording", {"message_id": message_id}) is not None
     if row is None:
-        return _fresh(session_id, message_id, facts)
+        return _fresh(session_id, message_id, facts, protocol)
     message = message_of(row)
     if message.session_id != session_id:
         raise foreign_message(message_id, message.session_id, session_id)
@@ -32,21 +34,26 @@ def begin(ctx: Context, session_id: str, message_id: str | None, facts: Json) ->
     if left:
         with ctx.db.write() as tx:
             settle_unless_running(ctx, tx, message_id)
-    return _continue(ctx, session_id, message_id, facts)
+    return _continue(ctx, session_id, message_id, facts, protocol)
 
 
-def _fresh(session_id: str, message_id: str, facts: Json) -> Recording:
-    return Recording(session_id, StreamState(message_id=message_id), facts, stored=False)
+def _fresh(session_id: str, message_id: str, facts: Json, protocol: int) -> Recording:
+    state = StreamState(message_id=message_id, protocol=protocol)
+    return Recording(session_id, state, facts, stored=False)
 
 
-def _continue(ctx: Context, session_id: str, message_id: str, facts: Json) -> Recording:
+def _continue(
+    ctx: Context, session_id: str, message_id: str, facts: Json, protocol: int
+) -> Recording:
     """Go on with a finished message: approvals and client-side tools come back this way."""
     with ctx.db.read() as tx:
         row = tx.one("get_message", {"id": message_id})
         if row is None:
-            return _fresh(session_id, message_id, facts)  # deleted since its caller looked
+            # It was deleted since its caller looked.
+            return _fresh(session_id, message_id, facts, protocol)
         base = load_message(tx, message_of(row))
-        recording = Recording(session_id, StreamState(base), facts, stored=False)
+        state = StreamState(base, protocol=protocol)
+        recording = Recording(session_id, state, facts, stored=False)
         recording.base = base
         recording.parts = known_parts(tx, message_id, 0)
     return recording

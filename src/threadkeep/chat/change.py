@@ -22,3 +22,5 @@ class Change(msgspec.Struct, frozen=True):
     """A start chunk with another message id dropped what there was: an id or any content."""
     transient: bool = False
     """A data part that is not meant to be kept."""
+    unknown: bool = False
+    """The chunk is of a type that this version of the stream does not have."""

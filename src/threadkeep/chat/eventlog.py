@@ -9,11 +9,12 @@ from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
 from threadkeep.chat.context import Context, need_whole
-from threadkeep.chat.journal import BASE, CHUNK, EVENT_LOG, check_row
+from threadkeep.chat.journal import BASE, CHUNK, EVENT_LOG, UNKNOWN, check_row
+from threadkeep.chat.protocol import UNNAMED
 from threadkeep.chat.recording import PartState, known_parts, next_position
 from threadkeep.chat.records import Json, message_of
 from threadkeep.chat.recovery import settle_unless_running
-from threadkeep.chat.reduce import StreamState
+from threadkeep.chat.reduce import StreamState, late_tool_output
 from threadkeep.chat.rows import (
     MESSAGE,
     PART,
@@ -23,9 +24,10 @@ from threadkeep.chat.rows import (
     insert_part,
     part_row,
     put_image,
+    revised_row,
     update_part,
 )
-from threadkeep.chat.views import stored_message
+from threadkeep.chat.views import read_part, stored_message
 from threadkeep.errors import Conflict, Damaged
 
 _BATCH = 500
@@ -114,6 +116,9 @@ class _Replay:
         self._tx = tx
         self._session_id = session_id
         self._states: dict[str, StreamState] = {}
+        self._protocols: dict[str, int] = {}
+        self._protocol = UNNAMED  # of the recording that began last
+        self._part_ids: set[str] = set()
         self._parts: dict[str, list[PartState]] = {}
         self._dirty: set[tuple[str, int]] = set()
 
@@ -135,7 +140,7 @@ class _Replay:
         data = json.decode(row[5])
         if row[2] == CHUNK:
             self._chunk(from_sql(row[3]), data, row[4], row[6])
-        elif row[2] != BASE:
+        elif row[2] not in (BASE, UNKNOWN):
             self._rows(row[2], data)
 
     def _rows(self, verb: str, data: Json) -> None:
@@ -147,6 +152,10 @@ class _Replay:
             put_image(self._tx, kind, put)
         # A recorder that begins, and a message put in whole, start from the rows.
         begun = {put["id"] for kind, put in data["put"] if kind == MESSAGE and verb == "message"}
+        named = data.get("facts", {}).get("protocol")
+        if named is not None:
+            self._protocol = named
+            self._protocols.update(dict.fromkeys(begun, named))
         begun |= {put["message_id"] for kind, put in data["put"] if kind == PART}
         for message_id in begun:
             self._states.pop(message_id, None)
@@ -154,6 +163,9 @@ class _Replay:
     def _chunk(self, message_id: str, chunk: Json, part_id: str | None, at: int) -> None:
         state = self._state(message_id)
         parts = self._parts[message_id]
+        if part_id in self._part_ids:
+            self._late(part_id, chunk, at)
+            return
         if chunk["type"] == "reset-step":
             self._write_dirty()  # while the state still has the parts
         change = state.apply(chunk)
@@ -165,16 +177,28 @@ class _Replay:
         for index in (*change.parts, *grown):
             if index == len(parts):
                 parts.append(PartState(str(part_id), next_position(parts), at, stored=False))
+                self._part_ids.add(str(part_id))
             parts[index].updated_at = at
             self._dirty.add((message_id, index))
+
+    def _late(self, part_id: str, chunk: Json, at: int) -> None:
+        """A result that came in a later turn names the part that it belongs to."""
+        self._write_dirty()
+        row = self._tx.one("get_part", {"id": part_id})
+        if row is not None:
+            part = late_tool_output(read_part(row[5], from_sql(row[4])), chunk, self._protocol)
+            update_part(self._tx, revised_row(row, part, json.encode(part), at))
 
     def _state(self, message_id: str) -> StreamState:
         if message_id not in self._states:
             self._write_dirty()
             row = self._tx.one("get_message", {"id": message_id})
             shaped = None if row is None else stored_message(self._tx, message_of(row))
-            self._states[message_id] = StreamState(shaped, message_id)
+            self._states[message_id] = StreamState(
+                shaped, message_id, protocol=self._protocols.get(message_id, UNNAMED)
+            )
             self._parts[message_id] = known_parts(self._tx, message_id, 0)
+            self._part_ids.update(part.id for part in self._parts[message_id])
         return self._states[message_id]
 
     def _write_dirty(self) -> None:

@@ -2,7 +2,8 @@
 
 Part rows are folded from it (see the recorder); part row plus the chunks after the fold is the
 exact state. The same rows answer live tails. With the event log off, the rows of a finished
-message go away; with it on they stay, and every other verb leaves an event too.
+message go away, but for chunks of unknown types; with it on they stay, and every other verb leaves
+an event too.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,9 @@ from threadkeep.chat.rows import image
 from threadkeep.errors import Damaged
 
 CHUNK = "chunk"
+# A chunk of a type that its version of the stream does not have. It changes no part, so its row
+# here is all there is of it: it stays when the message is finished, with the log off as well.
+UNKNOWN = "unknown"
 BASE = "base"
 EVENT_LOG = "event_log"
 

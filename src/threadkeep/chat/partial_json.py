@@ -53,11 +53,19 @@ _RUNS: Final[dict[Phase, re.Pattern[str]]] = {
 class PartialJson:
     """Incremental scanner; `value()` equals the SDK's `parsePartialJson(text).value`."""
 
-    __slots__ = ("_closers", "_hex_digits", "_literal", "_phase", "_text", "_valid")
+    __slots__ = (
+        *("_closers", "_hex_digits", "_literal", "_trusts_first_item", "_phase", "_text"),
+        "_valid",
+    )
 
-    def __init__(self, text: str = "") -> None:
-        """Start with `text`."""
+    def __init__(self, text: str = "", *, trusts_first_item: bool = False) -> None:
+        """Start with `text`.
+
+        With `trusts_first_item`, as in version 6, whatever follows a `[` counts as valid: after
+        a minus sign nothing can be read until its digits have come.
+        """
         self._text = GrowingText()
+        self._trusts_first_item = trusts_first_item
         self._phase: Phase = "value"
         self._closers: list[str] = []  # of the containers that are open, innermost last
         self._valid = -1  # index of the last character that a repaired text keeps
@@ -137,7 +145,8 @@ class PartialJson:
         self._phase = phase
 
     def _in_first_item(self, char: str, at: int) -> None:
-        self._valid = at
+        if char == "]" or self._trusts_first_item:
+            self._valid = at
         if char == "]":
             self._close()
         else:

@@ -1,4 +1,4 @@
-"""Files, sources and custom content: chunks that become a part as they are."""
+"""Files, sources, custom content and steering: chunks that become a part as they are."""
 
 from typing import Any, Final
 
@@ -12,14 +12,17 @@ PLAIN_PARTS: Final[dict[str, tuple[str, ...]]] = {
         *("type", "sourceId", "mediaType", "title", "filename", "providerMetadata"),
     ),
     "custom": ("type", "kind", "providerMetadata"),
+    "steering-message": ("type", "id", "parts"),
 }
 """Types of chunks, and the fields that their parts keep."""
+
+_FILES: Final = frozenset({"file", "reasoning-file"})
 
 
 def plain_part(chunk: Chunk) -> dict[str, Any]:
     """Return the part of such a chunk; files drop provider metadata that is null."""
     fields = PLAIN_PARTS[chunk["type"]]
     part = {name: chunk[name] for name in fields if name in chunk}
-    if chunk.get("providerMetadata") is not None:
+    if chunk["type"] in _FILES and chunk.get("providerMetadata") is not None:
         part["providerMetadata"] = chunk["providerMetadata"]
     return part

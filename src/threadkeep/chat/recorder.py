@@ -20,6 +20,7 @@ from threadkeep.chat.context import (
     optional_text,
     too_large,
 )
+from threadkeep.chat.protocol import NEWEST, need_version
 from threadkeep.chat.recording import Entry, Owner, Recording
 from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.recovery import announce, end_run, finish, retire
@@ -60,6 +61,7 @@ class Recorder:
         save_buffer_size: int = 0,
         save_buffer_ms: int = 0,
         strict: bool = False,
+        protocol: int = NEWEST,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if save_on not in _POLICIES:
@@ -67,6 +69,7 @@ class Recorder:
             raise Invalid(msg, hint="use one of: " + ", ".join(_POLICIES))
         self.session_id = session_id
         self.strict = strict
+        self.protocol = protocol
         self.violations: list[str] = []
         self.violation_count = 0
         self._ctx = ctx
@@ -78,7 +81,7 @@ class Recorder:
         self._monotonic = monotonic
         self._pid = os.getpid()
         self._owner = Owner(my_mark(), ctx.ids.new("run"), ctx.clock())
-        self._redactor = StreamRedactor(ctx.redact) if ctx.redact else None
+        self._redactor = StreamRedactor(ctx.redact, protocol) if ctx.redact else None
         self._sse = SseParser()
         self._recording: Recording | None = None
         self._kept: list[Json] | None = None
@@ -112,7 +115,7 @@ class Recorder:
         """Take one chunk: an object, or its JSON text."""
         self._check_usable()
         given = json.decode(chunk) if isinstance(chunk, (str, bytes)) else chunk
-        checked = _with_real_id(validate_chunk(given))
+        checked = _with_real_id(validate_chunk(given, self.protocol))
         if self._redactor is None:
             self._feed([checked])
             return
@@ -244,7 +247,7 @@ class Recorder:
         return self._recording
 
     def _begin(self, message_id: str | None) -> Recording:
-        return begin(self._ctx, self.session_id, message_id, self._facts)
+        return begin(self._ctx, self.session_id, message_id, self._facts, self.protocol)
 
     # ------------------------------------------------------------------ when to write
 
@@ -364,6 +367,7 @@ def record(
     save_buffer_size: int = 0,
     save_buffer_ms: int = 0,
     strict: bool = False,
+    protocol: int = NEWEST,
     agent: str | None = None,
     model: Json | str | None = None,
     tools: Sequence[Any] = (),
@@ -374,7 +378,8 @@ def record(
     `save_on` "chunk" stores each chunk before `feed` returns, "step" and "turn" at the end of
     those. With `save_buffer_size` (bytes) or `save_buffer_ms` deltas may wait that long;
     `flush` is then the acknowledgement. `strict` raises on a chunk that does not fit the stream,
-    otherwise it is skipped and counted.
+    otherwise it is skipped and counted. `protocol` is the version of the AI SDK that the stream
+    comes from: 7 or 6.
     """
     session_id = ref_id(session, "session")
     with ctx.db.read() as tx:
@@ -391,6 +396,7 @@ def record(
         save_buffer_size=need_whole(save_buffer_size, "save_buffer_size"),
         save_buffer_ms=need_whole(save_buffer_ms, "save_buffer_ms"),
         strict=strict,
+        protocol=need_version(protocol),
     )
 
 

@@ -229,7 +229,8 @@ class Recording:
             known = read_object(row[3])
             set_message_metadata(tx, self.message_id, {**known, **self._facts}, ctx.clock())
         changed = [(MESSAGE, self.message_id), (SESSION, self.session_id)]
-        journal.note(ctx, tx, self.session_id, "message", changed)
+        facts = {"protocol": self.state.protocol.version}
+        journal.note(ctx, tx, self.session_id, "message", changed, facts=facts)
         if self.base is not None:
             # Whoever replays the journal from here needs what the chunks are applied to.
             text = json.encode(self.base)
@@ -244,11 +245,11 @@ class Recording:
         seq = journal.append(
             tx,
             self.session_id,
-            journal.CHUNK,
+            journal.UNKNOWN if entry.change.unknown else journal.CHUNK,
             entry.text,
             at=entry.at,
             message_id=message_id,
-            part_id=entry.part_id,
+            part_id=entry.part_id if entry.late is None else entry.late.id,
         )
         if entry.late is not None:  # the earlier message is finished again, with its result
             params = {"stream_id": self.session_id, "seq": seq, "message_id": message_id}
@@ -262,7 +263,9 @@ class Recording:
         if row is None:
             msg = f"the tool call {late.tool_call_id!r} was deleted while its result arrived"
             raise NotFound(msg, hint="the result was not stored")
-        part = late_tool_output(read_part(row[5], from_sql(row[4])), entry.chunk)
+        part = late_tool_output(
+            read_part(row[5], from_sql(row[4])), entry.chunk, self.state.protocol.version
+        )
         text = encode_part(ctx, part, f"the result of {late.tool_call_id!r}")
         update_part(tx, revised_row(row, part, text, entry.at))
 

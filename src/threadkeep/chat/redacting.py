@@ -9,6 +9,7 @@ Without a hook nothing waits.
 from collections.abc import Mapping
 
 from threadkeep.base.redacting import Redact, redact_texts
+from threadkeep.chat.protocol import NEWEST, PROTOCOLS
 from threadkeep.chat.records import Json
 
 # type of delta -> (field of the id, field of the text)
@@ -17,9 +18,9 @@ _DELTAS = {
     "reasoning-delta": ("id", "delta"),
     "tool-input-delta": ("toolCallId", "inputTextDelta"),
 }
-_ENDS_OF_ALL = frozenset(
-    {"start", "start-step", "finish-step", "reset-step", "finish", "abort", "error"}
-)
+# After these nothing grows on; what else ends the texts, the version of the stream says.
+_ENDS_OF_ALL = frozenset({"start", "finish", "abort", "error"})
+_ENDS_OF_INPUTS = frozenset({"start-step", "finish-step", "reset-step"})
 # What ties chunks together may stay as it is at the top of a chunk; inside a value these words
 # are the names of somebody else's fields, and what they hold is content.
 _NAMES = frozenset({"type", "id", "messageId", "toolCallId", "toolName", "sourceId", "approvalId"})
@@ -39,8 +40,9 @@ class StreamRedactor:
     everything as it was.
     """
 
-    def __init__(self, redact: Redact) -> None:
+    def __init__(self, redact: Redact, protocol: int = NEWEST) -> None:
         self._redact = redact
+        self._ends_of_texts = PROTOCOLS[protocol].ends_of_texts
         self._waiting: Waiting = {}
 
     def save(self) -> Waiting:
@@ -56,7 +58,7 @@ class StreamRedactor:
         fields = _DELTAS.get(chunk["type"])
         if fields is not None:
             return self._grow(chunk, *fields)
-        ended = [key for key in self._waiting if _ends(chunk, key)]
+        ended = [key for key in self._waiting if self._ends(chunk, key)]
         return self._let_go(ended, chunk)
 
     def flush(self) -> list[Json]:
@@ -89,18 +91,19 @@ class StreamRedactor:
         }
         return {**chunk, **redact_texts(self._redact, content)}
 
+    def _ends(self, chunk: Json, key: Key) -> bool:
+        """Whether nothing more is to come for the text that waits under this key.
 
-def _ends(chunk: Json, key: Key) -> bool:
-    """Whether nothing more is to come for the text that waits under this key.
-
-    Data, files and sources may come in the middle of a text and end none.
-    """
-    kind, (delta, name) = chunk["type"], key
-    if kind in _ENDS_OF_ALL:
-        return True
-    if delta == "tool-input-delta":
-        return bool(chunk.get("toolCallId") == name)
-    return bool(kind.startswith(delta.removesuffix("delta")) and chunk.get("id") == name)
+        Data, files and sources may come in the middle of a text and end none.
+        """
+        kind, (delta, name) = chunk["type"], key
+        if kind in _ENDS_OF_ALL:
+            return True
+        if delta == "tool-input-delta":
+            return kind in _ENDS_OF_INPUTS or chunk.get("toolCallId") == name
+        if kind in self._ends_of_texts:
+            return True
+        return bool(kind.startswith(delta.removesuffix("delta")) and chunk.get("id") == name)
 
 
 def _split_last_line(text: str) -> tuple[str, str]:

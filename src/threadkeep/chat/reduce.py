@@ -1,9 +1,8 @@
 """Builds the message of a stream, chunk by chunk, exactly as the AI SDK does.
 
-The message after every chunk equals what `readUIMessageStream` of the `ai` package (6.0.326)
-holds at that point, in JSON form: a key without a value is absent, null is a value. Four
-chunk types of version 7 are understood as well: `reset-step`, `tool-approval-response`,
-`reasoning-file` and `custom`, and the `citations` of a text.
+The message after every chunk equals what `readUIMessageStream` of the `ai` package holds at that
+point, in JSON form: a key without a value is absent, null is a value. Which version of the package
+is meant, 7 or 6, whoever reads the stream says; what they differ in is in `protocol.py`.
 
 The cost of a chunk depends on its own size and not on how much is there already. Values
 inside chunks are shared with the state, never copied and never changed.
@@ -19,6 +18,7 @@ from threadkeep.chat.growing_text import GrowingText
 from threadkeep.chat.merge import merge_metadata
 from threadkeep.chat.partial_json import MISSING
 from threadkeep.chat.plain_parts import PLAIN_PARTS, plain_part
+from threadkeep.chat.protocol import NEWEST, PROTOCOLS, UNNAMED, is_known
 from threadkeep.chat.tool_parts import (
     CHANGES_OF_A_CALL,
     Part,
@@ -46,17 +46,27 @@ __all__ = [
 
 _OWN_KEYS: Final = ("id", "role", "parts", "metadata")
 _NOTHING: Final = Change()
+_UNKNOWN: Final = Change(unknown=True)
 
 
 class StreamState:
     """One assistant message while its stream is being read."""
 
-    def __init__(self, message: dict[str, Any] | None = None, message_id: str = "") -> None:
+    def __init__(
+        self,
+        message: dict[str, Any] | None = None,
+        message_id: str = "",
+        *,
+        protocol: int = NEWEST,
+    ) -> None:
         """Continue `message` if it is an assistant's, else start an empty one."""
+        self.protocol = PROTOCOLS[protocol]
+        self._handlers = _HANDLERS[protocol]
         self._begin(message_id)
         if message is not None and message.get("role") == "assistant":
             self._adopt(message)
-            self._calls.update(unfinished_calls(self._draft.parts_of_step()))
+            parts = self._draft.parts_of_step()
+            self._calls.update(unfinished_calls(parts, self.protocol))
 
     def _begin(self, message_id: str) -> None:
         self.message_id = message_id
@@ -120,6 +130,7 @@ class StreamState:
         and the work depends on what is open now, not on how many calls there were.
         """
         record: dict[str, Any] = {kind: dict(ids) for kind, ids in self._open.items()}
+        record["protocol"] = self.protocol.version
         calls = self._calls.values() if finished_calls else self._open_calls()
         record["calls"] = [call.dump() for call in calls]
         if self.finish_reason is not None:
@@ -134,7 +145,7 @@ class StreamState:
     @classmethod
     def restore(cls, message: dict[str, Any], open_: dict[str, Any]) -> Self:
         """Return the state whose `message()` and `dump_open()` these are."""
-        state = cls()
+        state = cls(protocol=open_.get("protocol", UNNAMED))
         state._adopt(message)
         state.finish_reason = open_.get("finishReason")
         parts = state._draft.parts
@@ -143,7 +154,7 @@ class StreamState:
             for index in ids.values():
                 state._draft.texts[index] = GrowingText(parts[index]["text"])
         for record in open_["calls"]:
-            call = PartialCall.restore(record, parts)
+            call = PartialCall.restore(record, parts, state.protocol)
             state._calls[record["toolCallId"]] = call
             if call.part is not None:
                 state._draft.show(call, call.part)
@@ -158,10 +169,12 @@ class StreamState:
         unknown types change nothing either.
         """
         kind: str = chunk["type"]
-        handler = self._HANDLERS.get(kind)
+        handler = self._handlers.get(kind)
         if handler is not None:
             return handler(self, chunk)
-        return self._apply_data(chunk) if kind.startswith("data-") else _NOTHING
+        if kind.startswith("data-"):
+            return self._apply_data(chunk)
+        return _NOTHING if is_known(self.protocol, kind) else _UNKNOWN
 
     # Messages and steps
 
@@ -190,8 +203,9 @@ class StreamState:
         ended = self._draft.calls_of_step()  # a later delta opens another part in its own step
         return Change(parts=(*ended, self._draft.append({"type": "step-start"})))
 
-    def _apply_finish_step(self, _chunk: Chunk) -> Change:
-        return Change(parts=self._end_texts())
+    def _apply_finish_step(self, chunk: Chunk) -> Change:
+        ends = chunk["type"] in self.protocol.ends_of_texts
+        return Change(parts=self._end_texts()) if ends else _NOTHING
 
     def _apply_reset_step(self, _chunk: Chunk) -> Change:
         ended = self._end_texts()
@@ -239,8 +253,9 @@ class StreamState:
         part["text"] = self._draft.texts.pop(index).text
         part["state"] = "done"
         self._keep_provider_metadata(index, chunk)
-        if part["type"] == "text" and chunk.get("citations") is not None:
-            part["citations"] = chunk["citations"]
+        for field in self.protocol.text_end if part["type"] == "text" else ():
+            if chunk.get(field) is not None:
+                part[field] = chunk[field]
         del self._open[part["type"]][chunk["id"]]
         return Change(parts=(index,))
 
@@ -282,7 +297,7 @@ class StreamState:
 
     def _apply_tool_input_start(self, chunk: Chunk) -> Change:
         former = self._calls.get(chunk["toolCallId"])
-        call = PartialCall(chunk, dynamic=bool(chunk.get("dynamic")))
+        call = PartialCall(chunk, self.protocol, dynamic=bool(chunk.get("dynamic")))
         self._calls[chunk["toolCallId"]] = call
         index = self._draft.put_tool(streaming_fields(chunk), dynamic=call.dynamic)
         self._draft.show(call, index)
@@ -323,7 +338,8 @@ class StreamState:
             dynamic = bool(chunk.get("dynamic"))
         else:
             dynamic = is_dynamic(self._draft.parts[known])
-        fields = input_error_fields(chunk, dynamic=dynamic)
+        place = "input" if dynamic else self.protocol.unusable_input
+        fields = input_error_fields(chunk, place)
         return Change(parts=(self._draft.put_tool(fields, dynamic=dynamic),))
 
     def _apply_to_call(self, chunk: Chunk) -> Change:
@@ -344,10 +360,10 @@ class StreamState:
     def _change_call(self, index: int, chunk: Chunk) -> Change:
         self._draft.settle(index)
         parts = self._draft.parts
-        parts[index] = CHANGES_OF_A_CALL[chunk["type"]](parts[index], chunk)
+        parts[index] = CHANGES_OF_A_CALL[chunk["type"]](parts[index], chunk, self.protocol)
         return Change(parts=(index,))
 
-    _HANDLERS: ClassVar[dict[str, Callable[["StreamState", Chunk], Change]]] = {
+    HANDLERS: ClassVar[dict[str, Callable[["StreamState", Chunk], Change]]] = {
         "start": _apply_start,
         "finish": _apply_finish,
         "message-metadata": _apply_metadata,
@@ -370,17 +386,30 @@ class StreamState:
     }
 
 
+# A chunk that came with a later version is unknown to an earlier one.
+_HANDLERS: Final = {
+    version: {
+        kind: handler for kind, handler in StreamState.HANDLERS.items() if kind in protocol.chunks
+    }
+    for version, protocol in PROTOCOLS.items()
+}
+
+
 def reduce_chunks(
-    chunks: Iterable[object], message: dict[str, Any] | None = None, *, strict: bool = False
+    chunks: Iterable[object],
+    message: dict[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    protocol: int = NEWEST,
 ) -> dict[str, Any]:
     """Return the message that the chunks make of nothing, or of an initial message.
 
     Chunks that are malformed or do not fit are skipped, or raise when `strict`.
     """
-    state = StreamState(message, message["id"] if message else "")
+    state = StreamState(message, message["id"] if message else "", protocol=protocol)
     for chunk in chunks:
         try:
-            state.apply(validate_chunk(chunk))
+            state.apply(validate_chunk(chunk, protocol))
         except Invalid:
             if strict:
                 raise

@@ -8,7 +8,7 @@ from threadkeep.base import json
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.context import Context, need_whole
-from threadkeep.chat.journal import BASE, check_row
+from threadkeep.chat.journal import BASE, CHUNK, UNKNOWN, check_row
 from threadkeep.chat.records import Event, Json, SessionRef, message_of, read_object, ref_id
 from threadkeep.chat.recovery import is_running
 from threadkeep.chat.rows import MESSAGE, PART, need_session
@@ -90,7 +90,7 @@ def _event(row: Row) -> Event:
         return Event(seq, "snapshot", message, data, at)
     if kind == "snapshot":  # the event log keeps rows; whoever follows wants the message
         data = _shaped(data["put"])
-    return Event(seq, kind, message, data, at, part_id)
+    return Event(seq, CHUNK if kind == UNKNOWN else kind, message, data, at, part_id)
 
 
 def _shaped(images: list[list[Any]]) -> Json:

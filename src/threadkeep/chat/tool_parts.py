@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from threadkeep.chat.chunks import Chunk
 from threadkeep.chat.growing_text import GrowingText
 from threadkeep.chat.partial_json import MISSING, PartialJson
+from threadkeep.chat.protocol import NEWEST, PROTOCOLS, Protocol
 from threadkeep.errors import Invalid
 
 Part = dict[str, Any]
@@ -71,11 +72,11 @@ def available_fields(chunk: Chunk) -> Fields:
     return {**pick(chunk, *_CALL, *_PROVIDER, "title", "input"), "state": "input-available"}
 
 
-def input_error_fields(chunk: Chunk, *, dynamic: bool) -> Fields:
-    """What a tool-input-error chunk says: a static tool keeps the bad input as `rawInput`."""
+def input_error_fields(chunk: Chunk, place: str) -> Fields:
+    """What a tool-input-error chunk says; `place` is where the unusable input is kept."""
     fields = {**pick(chunk, *_CALL, *_PROVIDER, "errorText"), "state": "output-error"}
     if "input" in chunk:
-        fields["input" if dynamic else "rawInput"] = chunk["input"]
+        fields[place] = chunk["input"]
     return fields
 
 
@@ -131,12 +132,12 @@ def _provider_metadata(fields: Fields) -> Fields:
 # Chunks that speak about a part that must exist -----------------------------------------
 
 
-def _output_available(part: Part, chunk: Chunk) -> Part:
+def _output_available(part: Part, chunk: Chunk, _protocol: Protocol) -> Part:
     fields = pick(chunk, "output", "preliminary", *_PROVIDER)
     return _with_result(part, chunk, {**fields, **pick(part, "input")}, "output-available")
 
 
-def _output_error(part: Part, chunk: Chunk) -> Part:
+def _output_error(part: Part, chunk: Chunk, _protocol: Protocol) -> Part:
     kept = pick(part, "input") if is_dynamic(part) else pick(part, "input", "rawInput")
     return _with_result(
         part, chunk, {**pick(chunk, "errorText", *_PROVIDER), **kept}, "output-error"
@@ -150,21 +151,24 @@ def _with_result(part: Part, chunk: Chunk, fields: Fields, state: str) -> Part:
     return revised_tool_part(part, fields)
 
 
-def _output_denied(part: Part, _chunk: Chunk) -> Part:
+def _output_denied(part: Part, _chunk: Chunk, _protocol: Protocol) -> Part:
     return {**part, "state": "output-denied"}
 
 
-def _approval_requested(part: Part, chunk: Chunk) -> Part:
+def _approval_requested(part: Part, chunk: Chunk, protocol: Protocol) -> Part:
     approval = {"id": chunk["approvalId"]}
     if chunk.get("approvalDescriptor") is not None:
         approval["descriptor"] = chunk["approvalDescriptor"]
     approval |= pick(chunk, "inputSchemaInput")
+    for field, name in protocol.approval.items():
+        if chunk.get(field) not in (None, False):
+            approval[name] = chunk[field]
     if chunk.get("signature") is not None:
         approval["signature"] = chunk["signature"]
     return {**part, "state": "approval-requested", "approval": approval}
 
 
-def _approval_responded(part: Part, chunk: Chunk) -> Part:
+def _approval_responded(part: Part, chunk: Chunk, _protocol: Protocol) -> Part:
     approval = {
         **approval_of(part),
         "id": chunk["approvalId"],
@@ -180,7 +184,7 @@ def _approval_responded(part: Part, chunk: Chunk) -> Part:
     return new
 
 
-CHANGES_OF_A_CALL: Final[dict[str, Callable[[Part, Chunk], Part]]] = {
+CHANGES_OF_A_CALL: Final[dict[str, Callable[[Part, Chunk, Protocol], Part]]] = {
     "tool-output-available": _output_available,
     "tool-output-error": _output_error,
     "tool-output-denied": _output_denied,
@@ -189,7 +193,7 @@ CHANGES_OF_A_CALL: Final[dict[str, Callable[[Part, Chunk], Part]]] = {
 }
 
 
-def late_tool_output(part: Part, chunk: Chunk) -> Part:
+def late_tool_output(part: Part, chunk: Chunk, protocol: int = NEWEST) -> Part:
     """Return the stored tool part of an earlier message after an output or approval chunk."""
     change = CHANGES_OF_A_CALL.get(chunk["type"])
     if change is None or not is_tool(part):
@@ -197,7 +201,7 @@ def late_tool_output(part: Part, chunk: Chunk) -> Part:
             f"a {chunk['type']} chunk cannot change a stored {part.get('type')} part",
             hint="only outputs and approvals reach back to the tool parts of earlier messages",
         )
-    return without_missing(change(part, chunk))
+    return without_missing(change(part, chunk, PROTOCOLS[protocol]))
 
 
 # Input that is still arriving -----------------------------------------------------------
@@ -212,14 +216,19 @@ class PartialCall:
 
     __slots__ = ("dynamic", "fields", "has_delta", "part", "source")
 
-    def __init__(self, fields: Fields, *, dynamic: bool, text: str = "") -> None:
+    def __init__(
+        self, fields: Fields, protocol: Protocol, *, dynamic: bool, text: str = ""
+    ) -> None:
         """Start with `text`; `fields` is what the call's own deltas write into its part."""
         self.fields = pick(fields, *_CALL, "title", "inputEncoding")
         self.dynamic = dynamic
         self.part: int | None = None
         self.has_delta = False
-        is_text = fields.get("inputEncoding") == "text"
-        self.source: PartialJson | GrowingText = GrowingText(text) if is_text else PartialJson(text)
+        self.source: PartialJson | GrowingText
+        if fields.get("inputEncoding") == "text":
+            self.source = GrowingText(text)
+        else:
+            self.source = PartialJson(text, trusts_first_item=protocol.trusts_first_item)
 
     def feed(self, delta: str) -> int:
         """Append a delta and return the characters it added."""
@@ -255,19 +264,19 @@ class PartialCall:
         return record
 
     @classmethod
-    def restore(cls, record: Fields, parts: Sequence[Part]) -> Self:
+    def restore(cls, record: Fields, parts: Sequence[Part], protocol: Protocol) -> Self:
         """Return the call that `dump` recorded beside these parts."""
         index = record.get("part")
         text = record["text"] if index is None else parts[index].get("rawInput")
         if not isinstance(text, str | None):
             raise TypeError(f"the input of a call is text, not {type(text).__name__}")
-        call = cls(record, dynamic=record["dynamic"], text=text or "")
+        call = cls(record, protocol, dynamic=record["dynamic"], text=text or "")
         call.part = index
         call.has_delta = text is not None
         return call
 
 
-def unfinished_calls(parts: Iterable[Part]) -> dict[str, PartialCall]:
+def unfinished_calls(parts: Iterable[Part], protocol: Protocol) -> dict[str, PartialCall]:
     """Return the calls that a continued message left in the middle of their input."""
     calls = {}
     for part in parts:
@@ -279,7 +288,7 @@ def unfinished_calls(parts: Iterable[Part]) -> dict[str, PartialCall]:
             dynamic = is_dynamic(part)
             fields = part if dynamic else {**part, "toolName": part["type"].removeprefix("tool-")}
             known = text if isinstance(text, str) else ""
-            calls[call_id] = PartialCall(fields, dynamic=dynamic, text=known)
+            calls[call_id] = PartialCall(fields, protocol, dynamic=dynamic, text=known)
     return calls
 
 

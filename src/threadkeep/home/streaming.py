@@ -13,7 +13,7 @@ import msgspec
 
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.journal import CHUNK, check_row
+from threadkeep.chat.journal import CHUNK, UNKNOWN, check_row
 from threadkeep.chat.records import Run, run_of
 from threadkeep.chat.recovery import is_running
 from threadkeep.chat.store import ChatStore
@@ -142,7 +142,7 @@ class Reply:
             self.frames += [_frame(row) for row in rows if self._is_mine(row)]
 
     def _is_mine(self, row: Row) -> bool:
-        return row[2] == CHUNK and from_sql(row[3]) in self._messages
+        return row[2] in (CHUNK, UNKNOWN) and from_sql(row[3]) in self._messages
 
 
 def _frame(row: Row) -> bytes:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.lengths import at_length
 from tests.support import ai_sdk
+from tests.support.golden import without_trailing_steps
 from tests.support.streams import random_case
 from threadkeep.chat.reduce import StreamState, validate_chunk
 from threadkeep.errors import ProtocolViolation
@@ -14,20 +15,15 @@ from threadkeep.errors import ProtocolViolation
 CASES = at_length(800, 250)
 
 
-@pytest.fixture(scope="session")
-def ai_sdk_modules() -> Path:
-    return ai_sdk.installed_modules()
-
-
-def our_states(case: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+def our_states(case: dict[str, Any], protocol: int) -> tuple[list[dict[str, Any]], bool]:
     """Give the message after every chunk up to the first violation, and whether there was one."""
     initial = case.get("initial_message")
-    state = StreamState(initial, initial["id"] if initial else "")
+    state = StreamState(initial, initial["id"] if initial else "", protocol=protocol)
     states: list[dict[str, Any]] = []
     for chunk in case["chunks"]:
         before = state.message()
         try:
-            state.apply(validate_chunk(chunk))
+            state.apply(validate_chunk(chunk, protocol))
         except ProtocolViolation:
             assert state.message() == before
             return states, True
@@ -35,21 +31,15 @@ def our_states(case: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     return states, False
 
 
-def without_trailing_steps(message: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what the SDK may not have emitted: a start-step alone emits nothing."""
-    parts = list(message["parts"])
-    while parts and parts[-1] == {"type": "step-start"}:
-        parts.pop()
-    return {**message, "parts": parts}
-
-
-def test_every_state_equals_the_sdks_own(ai_sdk_modules: Path, tmp_path: Path) -> None:
-    cases = [random_case(seed) for seed in range(CASES)]
-    verdicts = ai_sdk.judge(cases, ai_sdk_modules, tmp_path)
+@pytest.mark.parametrize("protocol", [6, 7])
+def test_every_state_equals_the_sdks_own(protocol: int, tmp_path: Path) -> None:
+    # Each version is also given streams of the other: what it does not know it leaves alone.
+    cases = [random_case(seed, (protocol, 6, 7)[seed % 3]) for seed in range(CASES)]
+    verdicts = ai_sdk.judge(cases, ai_sdk.installed_modules(protocol), tmp_path)
     assert [verdict["id"] for verdict in verdicts] == [case["id"] for case in cases]
     violations = 0
     for case, verdict in zip(cases, verdicts, strict=True):
-        states, violated = our_states(case)
+        states, violated = our_states(case, protocol)
         assert violated == (verdict["error"] == "AI_UIMessageStreamError"), case["id"]
         assert len(states) == len(verdict["states"]), case["id"]
         for k, (ours, theirs) in enumerate(zip(states, verdict["states"], strict=True)):

@@ -56,5 +56,6 @@ def test_unknown_types_extra_fields_and_nulls_pass(chunk: dict[str, Any]) -> Non
 
 def test_everything_the_generator_makes_is_well_formed() -> None:
     for seed in range(200):
-        for chunk in random_case(seed, version=7)["chunks"]:
-            validate_chunk(chunk)
+        for version in (6, 7):
+            for chunk in random_case(seed, version)["chunks"]:
+                validate_chunk(chunk, version)

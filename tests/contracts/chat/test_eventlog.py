@@ -34,8 +34,10 @@ def kinds(store: ChatStore, session_id: str) -> list[str]:
     return [event.kind for event in store.tail(session_id, follow=False)]
 
 
-def record(store: ChatStore, session: Any, chunks: list[Json], message_id: str | None) -> str:
-    with store.record(session, message_id) as recorder:
+def record(
+    store: ChatStore, session: Any, chunks: list[Json], message_id: str | None, protocol: int = 7
+) -> str:
+    with store.record(session, message_id, protocol=protocol) as recorder:
         for chunk in chunks:
             recorder.feed(chunk)
     return str(recorder.message_id)
@@ -46,9 +48,9 @@ def use_every_verb(store: ChatStore, seed: int) -> None:
     session = store.create_session(agent="a", model="m", title="first")
     for turn in range(4):
         asked = store.say(session, f"question {turn}", model=f"m/{turn}")
-        case = random_case(rnd.randrange(10**6))
+        case = random_case(rnd.randrange(10**6), 6 + turn % 2)
         chunks = [chunk for chunk in case["chunks"] if chunk.get("type") != "start"]
-        reply = record(store, session, chunks, f"r{seed}-{turn}")
+        reply = record(store, session, chunks, f"r{seed}-{turn}", case["version"])
         if chunks:
             store.record_usage(session, {"input": turn + 1, "output": 2}, message=reply)
         if turn == 2:

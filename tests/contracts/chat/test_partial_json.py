@@ -76,8 +76,7 @@ def test_value_of_text_so_far(text: str, value: Any) -> None:
     "text, value",
     [
         # Where the SDK's repair is not what one would expect.
-        ("[-", MISSING),  # kept after an opening bracket …
-        ("[1, -", [1]),  # … but not after a comma
+        ("[1, -", [1]),
         ('{"a": 1E+5', {"a": 1}),  # a plus sign ends a number …
         ("[1E+5", [100000]),  # … but in an array what follows is kept
         ('{"k\\":{": 1}', {'k":{': 1}),  # whole text first: the scanner misreads this key
@@ -85,7 +84,6 @@ def test_value_of_text_so_far(text: str, value: Any) -> None:
         ("[1é", [1]),
         ("[1😀", MISSING),  # two UTF-16 units
         ("{,}", MISSING),
-        ("[,", MISSING),
         ("[1,,", [1]),
         ("01", MISSING),
         ("nonsense", MISSING),
@@ -94,6 +92,22 @@ def test_value_of_text_so_far(text: str, value: Any) -> None:
 )
 def test_quirks_of_the_sdk(text: str, value: Any) -> None:
     assert PartialJson(text).value() == value
+
+
+@pytest.mark.parametrize(
+    "text, in_six, in_seven",
+    [
+        ("[-", MISSING, []),  # 6 keeps whatever comes after an opening bracket
+        ('{"a":[-', MISSING, {"a": []}),
+        ('{"a":[{"b":[-', MISSING, {"a": [{"b": []}]}),
+        ("[,", MISSING, []),
+        ("[ ", [], []),
+        ("[-1", [-1], [-1]),
+    ],
+)
+def test_a_first_item_that_is_not_there_yet(text: str, in_six: Any, in_seven: Any) -> None:
+    assert PartialJson(text, trusts_first_item=True).value() == in_six
+    assert PartialJson(text).value() == in_seven
 
 
 @pytest.mark.parametrize("text", ["NaN", "[Infinity, 1]", '{"a": -Infinity}', '"tab\there"'])

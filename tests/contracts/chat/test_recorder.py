@@ -1,6 +1,5 @@
 """The recorder: exact at every chunk, linear, and truthful about what was stored."""
 
-import gzip
 import importlib.util
 import json
 import os
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lengths import at_length
+from tests.support.golden import golden, without_trailing_steps
 from tests.support.streams import random_case
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Session
@@ -91,14 +91,16 @@ def test_state_is_exact_after_every_chunk_and_journal_is_gone_at_the_end(
 def test_random_streams_read_back_exactly_after_every_chunk(
     store: ChatStore, session: Session, seed: int
 ) -> None:
-    case = random_case(seed)
+    case = random_case(seed, 6 + seed % 2)
     initial = case.get("initial_message")
     if initial is not None and initial["role"] != "assistant":
         initial = None  # the SDK ignores it
     if initial is not None:
         store.put_message(session, initial)
-    state = StreamState(initial)
-    with store.record(session, initial["id"] if initial else None) as recorder:
+    protocol = case["version"]
+    state = StreamState(initial, protocol=protocol)
+    begun = initial["id"] if initial else None
+    with store.record(session, begun, protocol=protocol) as recorder:
         for chunk in case["chunks"]:
             recorder.feed(chunk)
             try:
@@ -123,27 +125,25 @@ def compare(shared_data: Path) -> ModuleType:
     return module
 
 
-def cases_in(file: Path) -> list[Json]:
-    return [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
-
-
-def begin_case(store: ChatStore, case: Json, *, strict: bool = False) -> tuple[Session, Recorder]:
+def begin_case(
+    store: ChatStore, case: Json, protocol: int, *, strict: bool = False
+) -> tuple[Session, Recorder]:
     session = store.create_session(agent="tester", model={})
     initial = case.get("initial_message")
     if initial:
         store.put_message(session, initial)
     message_id = initial["id"] if initial and initial["role"] == "assistant" else None
-    return session, store.record(session, message_id, strict=strict)
+    return session, store.record(session, message_id, strict=strict, protocol=protocol)
 
 
+@pytest.mark.parametrize("protocol", [6, 7])
 def test_golden_cases_equal_the_sdk_after_every_chunk(
-    store: ChatStore, shared_data: Path, compare: ModuleType
+    store: ChatStore, shared_data: Path, compare: ModuleType, protocol: int
 ) -> None:
-    with gzip.open(shared_data / "data" / "chat" / "snapshots.jsonl.gz", "rt") as lines:
-        snapshots = {case["id"]: case["snapshots"] for case in map(json.loads, lines)}
-    cases = cases_in(shared_data / "data" / "chat" / "cases.jsonl")
-    for case in cases[:: at_length(1, 3)]:
-        session, recorder = begin_case(store, case)
+    given = golden(shared_data, protocol)
+    snapshots = given.snapshots()
+    for case in given.cases()[:: at_length(1, 4)]:
+        session, recorder = begin_case(store, case, protocol)
         with recorder:
             for chunk, expected in zip(case["chunks"], snapshots[case["id"]], strict=True):
                 recorder.feed(chunk)
@@ -155,15 +155,18 @@ def test_golden_cases_equal_the_sdk_after_every_chunk(
         assert same, (case["id"], why)
 
 
+@pytest.mark.parametrize("protocol", [6, 7])
 def test_golden_violations_raise_in_strict_mode_and_keep_what_came_before(
-    store: ChatStore, shared_data: Path, compare: ModuleType
+    store: ChatStore, shared_data: Path, compare: ModuleType, protocol: int
 ) -> None:
-    for case in cases_in(shared_data / "data" / "chat" / "invalid_cases.jsonl"):
-        session, recorder = begin_case(store, case, strict=True)
+    for case in golden(shared_data, protocol).invalid():
+        session, recorder = begin_case(store, case, protocol, strict=True)
         with pytest.raises(ProtocolViolation), recorder:
             for chunk in case["chunks"]:
                 recorder.feed(chunk)
-        same, why = compare.check(case, store.message(session, recorder.message_id or ""))
+        found = without_trailing_steps(store.message(session, recorder.message_id or ""))
+        emitted = {**case, "final_message": without_trailing_steps(case["final_message"])}
+        same, why = compare.check(emitted, found)
         assert same, (case["id"], why)
         assert store.runs(session)[0].end_reason == "error"
 

@@ -121,8 +121,8 @@ def test_text_waits_through_chunks_that_do_not_end_it() -> None:
 
 
 ENDS: list[Json] = [
-    *({"type": kind} for kind in ("start", "start-step", "finish-step", "reset-step", "finish")),
-    *({"type": "abort"}, {"type": "error", "errorText": "x"}, END),
+    *({"type": kind} for kind in ("start", "reset-step", "finish", "abort")),
+    *({"type": "error", "errorText": "x"}, END),
 ]
 
 
@@ -131,6 +131,28 @@ def test_text_is_let_go_before_what_ends_it(end: Json) -> None:
     redactor = StreamRedactor(hide)
     redactor.push(delta("sk-abc"))
     assert redactor.push(end) == [delta("***"), end]
+    assert redactor.flush() == []
+
+
+def test_text_of_version_6_is_let_go_before_the_end_of_its_step() -> None:
+    redactor = StreamRedactor(hide, 6)
+    redactor.push(delta("sk-abc"))
+    assert redactor.push({"type": "finish-step"}) == [delta("***"), {"type": "finish-step"}]
+
+
+def test_secret_cut_by_a_step_of_version_7_is_seen_whole() -> None:
+    steps: list[Json] = [{"type": "finish-step"}, {"type": "start-step"}]
+    released = pushed(hide, delta("password: hun"), *steps, delta("ter2\n"), END)
+    assert released[:2] == steps
+    assert text_of(released) == "***\n"
+
+
+@pytest.mark.parametrize("kind", ["start-step", "finish-step", "reset-step"])
+def test_input_of_a_tool_is_let_go_before_the_next_step(kind: str) -> None:
+    redactor = StreamRedactor(hide)
+    piece = {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '"sk-abc"'}
+    assert redactor.push(piece) == []
+    assert redactor.push({"type": kind})[-1] == {"type": kind}
     assert redactor.flush() == []
 
 

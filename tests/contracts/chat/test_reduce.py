@@ -95,7 +95,8 @@ def test_metadata_may_be_nested_deeper_than_python_recurses() -> None:
 @pytest.mark.parametrize("kind", ["abort", "error", "from-the-future", "finish-step"])
 def test_chunks_that_change_nothing(kind: str) -> None:
     state = StreamState()
-    assert state.apply(chunk(kind, errorText="x", id="1")) == Change()
+    unknown = kind == "from-the-future"
+    assert state.apply(chunk(kind, errorText="x", id="1")) == Change(unknown=unknown)
     assert state.message() == {"id": "", "role": "assistant", "parts": []}
 
 
@@ -129,8 +130,40 @@ def test_halves_of_a_surrogate_pair_meet() -> None:
     assert state.size_of(0) == 5
 
 
-def test_finish_step_forgets_open_texts_and_reports_them() -> None:
+def test_chunks_of_version_7_are_unknown_to_version_6() -> None:
+    state = StreamState(protocol=6)
+    for kind in ("steering-message", "custom", "reasoning-file", "reset-step"):
+        new = chunk(kind, id="s", parts=[], kind="a.b", url="data:,x", mediaType="image")
+        assert state.apply(new) == Change(unknown=True)
+    assert state.part_count == 0
+
+
+def test_steering_is_a_part_at_its_place_without_what_does_not_belong_to_it() -> None:
+    said = [{"type": "text", "text": "Stop!", "more": 1}, {"type": "from-the-future", "x": 2}]
+    steer = chunk("steering-message", id="u1", parts=said, providerMetadata={"a": {}}, extra=1)
+    assert parts_of(chunk("custom", kind="a.b"), steer, START_STEP) == [
+        {"type": "custom", "kind": "a.b"},
+        {"type": "steering-message", "id": "u1", "parts": said},
+        {"type": "step-start"},
+    ]
+
+
+def test_version_7_lets_texts_grow_after_the_end_of_their_step() -> None:
     state = StreamState()
+    for kind in ("reasoning", "text"):
+        state.apply(chunk(f"{kind}-start", id="1"))
+    state.apply(FINISH_STEP)
+    state.apply(START_STEP)
+    assert state.apply(chunk("text-delta", id="1", delta="x")) == Change(delta_of=1, grew=1)
+    state.apply(chunk("text-start", id="1"))  # takes the id over; the first one stays open
+    state.apply(chunk("text-end", id="1"))
+    assert [part.get("state") for part in state.message()["parts"]] == [
+        *("streaming", "streaming", None, "done"),
+    ]
+
+
+def test_finish_step_of_version_6_forgets_open_texts_and_reports_them() -> None:
+    state = StreamState(protocol=6)
     for kind in ("reasoning", "text"):
         state.apply(chunk(f"{kind}-start", id="1"))
         state.apply(chunk(f"{kind}-delta", id="1", delta="x"))

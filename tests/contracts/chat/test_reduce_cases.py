@@ -1,18 +1,14 @@
 """The reducer over recorded results of the AI SDK (optional test data)."""
 
-import gzip
 import importlib.util
-import json
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
+from tests.support.golden import Case, Golden, golden, without_trailing_steps
 from threadkeep.chat.reduce import StreamState, reduce_chunks, validate_chunk
 from threadkeep.errors import ProtocolViolation
-
-Case = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -30,53 +26,45 @@ def compare(data: Path) -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def cases(data: Path) -> list[Case]:
-    return read_lines(data / "cases.jsonl")
+@pytest.fixture(scope="module", params=[6, 7])
+def given(request: pytest.FixtureRequest, shared_data: Path) -> Golden:
+    return golden(shared_data, request.param)
 
 
-def read_lines(path: Path) -> list[Case]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
-
-
-def begin(case: Case) -> StreamState:
+def begin(case: Case, protocol: int) -> StreamState:
     initial = case.get("initial_message")
-    return StreamState(initial, initial["id"] if initial else "")
+    return StreamState(initial, initial["id"] if initial else "", protocol=protocol)
 
 
-def apply_all(state: StreamState, chunks: list[Case]) -> None:
-    for chunk in chunks:
-        state.apply(validate_chunk(chunk))
-
-
-def test_all_cases_end_as_in_the_sdk(cases: list[Case], compare: ModuleType) -> None:
-    assert len(cases) == 132
+def test_all_cases_end_as_in_the_sdk(given: Golden, compare: ModuleType) -> None:
+    cases = given.cases()
+    assert len(cases) == {6: 132, 7: 100}[given.protocol]
     for case in cases:
-        made = reduce_chunks(case["chunks"], case.get("initial_message"))
+        made = reduce_chunks(case["chunks"], case.get("initial_message"), protocol=given.protocol)
         matches, differences = compare.check(case, made)
         assert matches, (case["id"], differences)
 
 
-def test_the_state_after_every_chunk_is_the_sdks(cases: list[Case], data: Path) -> None:
-    with gzip.open(data / "snapshots.jsonl.gz") as lines:
-        snapshots = {case["id"]: case["snapshots"] for case in map(json.loads, lines)}
-    for case in cases:
-        state = begin(case)
+def test_the_state_after_every_chunk_is_the_sdks(given: Golden) -> None:
+    snapshots = given.snapshots()
+    assert sum(map(len, snapshots.values())) == {6: 4393, 7: 3779}[given.protocol]
+    for case in given.cases():
+        state = begin(case, given.protocol)
         for number, chunk in enumerate(case["chunks"]):
             try:
-                state.apply(validate_chunk(chunk))
+                state.apply(validate_chunk(chunk, given.protocol))
             except ProtocolViolation:
                 assert "errors" in case, case["id"]
             assert state.message() == snapshots[case["id"]][number], (case["id"], number)
 
 
-def test_violations_raise_and_keep_what_came_before(data: Path) -> None:
-    invalid = [
-        json.loads(line) for line in (data / "invalid_cases.jsonl").read_bytes().splitlines()
-    ]
-    assert len(invalid) == 10
+def test_violations_raise_and_keep_what_came_before(given: Golden) -> None:
+    invalid = given.invalid()
+    assert len(invalid) == {6: 10, 7: 4}[given.protocol]
     for case in invalid:
-        state = begin(case)
+        state = begin(case, given.protocol)
         with pytest.raises(ProtocolViolation):
-            apply_all(state, case["chunks"])
-        assert state.message() == case["final_message"], case["id"]
+            for chunk in case["chunks"]:
+                state.apply(validate_chunk(chunk, given.protocol))
+        emitted = without_trailing_steps(case["final_message"])
+        assert without_trailing_steps(state.message()) == emitted, case["id"]

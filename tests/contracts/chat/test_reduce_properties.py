@@ -19,7 +19,7 @@ any_case = st.builds(random_case, st.integers(0, 10**9), st.sampled_from((6, 7))
 
 
 def begin(case: dict[str, Any]) -> StreamState:
-    return StreamState(case.get("initial_message"))
+    return StreamState(case.get("initial_message"), protocol=case["version"])
 
 
 def attempt(state: StreamState, made: Chunk) -> Change | None:

@@ -1,4 +1,4 @@
-"""What tool chunks make of a message, trap by trap, and the four chunks of version 7."""
+"""What tool chunks make of a message, trap by trap."""
 
 from contextlib import suppress
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.chunks import START_STEP, Chunk, chunk, delta, parts_of, tool
-from threadkeep.chat.reduce import Change, StreamState, late_tool_output
+from threadkeep.chat.reduce import Change, StreamState, late_tool_output, reduce_chunks
 from threadkeep.errors import Invalid, ProtocolViolation
 
 
@@ -78,12 +78,31 @@ def test_an_output_error_keeps_the_raw_input_of_a_static_tool_only(dynamic: bool
 def test_an_input_error_follows_the_kind_of_the_part_that_is_there() -> None:
     failed = tool("tool-input-error", input="bad", errorText="no", title="dropped")
     outcome = {"toolCallId": "c", "state": "output-error", "errorText": "no"}
-    static = {"type": "tool-search", **outcome, "rawInput": "bad"}
+    static = {"type": "tool-search", **outcome, "input": "bad"}
     dynamic = {"type": "dynamic-tool", "toolName": "search", **outcome, "input": "bad"}
     assert parts_of(failed) == [static]
     assert parts_of({**failed, "dynamic": True}) == [dynamic]
     assert parts_of(tool("tool-input-start"), {**failed, "dynamic": True}) == [static]
     assert parts_of(tool("tool-input-start", dynamic=True), failed) == [dynamic]
+
+
+def test_version_6_keeps_the_bad_input_of_a_static_tool_as_raw_input() -> None:
+    failed = tool("tool-input-error", input="bad", errorText="no")
+    (part,) = reduce_chunks([failed], protocol=6)["parts"]
+    assert (part["rawInput"], "input" in part) == ("bad", False)
+
+
+def test_approval_keeps_why_it_was_asked_for_and_what_was_answered() -> None:
+    call = tool("tool-input-available", input=1)
+    asked = tool("tool-approval-request", approvalId="a", reason="why", isAutomatic=True)
+    answer = chunk("tool-approval-response", approvalId="a", approved=False, reason="no")
+    (part,) = parts_of(call, asked, answer)
+    approval = {"id": "a", "requestReason": "why", "isAutomatic": True}
+    assert part["approval"] == {**approval, "approved": False, "reason": "no"}
+    (part,) = parts_of(call, {**asked, "reason": None, "isAutomatic": False})
+    assert part["approval"] == {"id": "a"}
+    (part,) = reduce_chunks([call, asked], protocol=6)["parts"]
+    assert part["approval"] == {"id": "a"}
 
 
 def test_static_and_dynamic_calls_with_one_id_are_two_parts() -> None:

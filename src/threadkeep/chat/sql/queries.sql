@@ -457,8 +457,12 @@ SELECT DISTINCT stream_id FROM chat_events ORDER BY stream_id;
 SELECT id FROM chat_sessions ORDER BY created_at, id;
 
 -- name: drop_events
-DELETE FROM chat_events WHERE kind <> 'chunk'
-  OR message_id NOT IN (SELECT message_id FROM tk_recordings);
+DELETE FROM chat_events WHERE kind <> 'unknown'
+  AND (kind <> 'chunk' OR message_id NOT IN (SELECT message_id FROM tk_recordings));
+
+-- name: unknown_chunks
+SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum FROM chat_events
+WHERE stream_id = :stream_id AND kind = 'unknown' ORDER BY seq;
 
 -- name: old_finished_messages
 SELECT DISTINCT e.stream_id, e.message_id FROM chat_events e
@@ -541,7 +545,8 @@ SELECT 1 FROM chat_events WHERE stream_id = :stream_id AND message_id = :message
 -- The number before the first chunk of what is recorded of a message now: a message that was taken
 -- up again has a base there.
 SELECT coalesce(max(CASE kind WHEN 'base' THEN seq END), min(seq) - 1, 0) FROM chat_events
-WHERE stream_id = :stream_id AND message_id = :message_id AND kind IN ('base', 'chunk');
+WHERE stream_id = :stream_id AND message_id = :message_id
+  AND kind IN ('base', 'chunk', 'unknown');
 
 -- name: message_base
 -- What a message was when it was taken up again.

@@ -7,12 +7,13 @@ CREATE TABLE tk_meta (
 ) WITHOUT ROWID;
 
 -- The journal: every chunk of an unfinished message, in order; kept as the event log when asked.
+-- Chunks of unknown types are kept in any case.
 CREATE TABLE chat_events (
   stream_id TEXT NOT NULL,                        -- the session
   seq INTEGER NOT NULL,                           -- counts up within the stream, never reused
-  kind TEXT NOT NULL,                             -- chunk, or the verb that changed something
+  kind TEXT NOT NULL,                             -- chunk, unknown, or the verb that changed something
   message_id TEXT,
-  part_id TEXT,                                   -- the part this chunk brought into being
+  part_id TEXT,                                   -- the part it made, or that a late result is for
   data_json TEXT NOT NULL,                        -- the chunk, or the rows the verb left behind
   created_at INTEGER NOT NULL,
   checksum INTEGER NOT NULL,                      -- a flipped bit in a chunk is noticed
