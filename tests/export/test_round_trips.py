@@ -17,7 +17,7 @@ from tests.export.exports import (
     read_back,
     written,
 )
-from tests.support.ai_sdk import installed_modules
+from tests.support.ai_sdk import VERSIONS, installed_modules
 from tests.support.chats import new_session, open_store
 from tests.support.states import open_state
 from tests.support.user_homes import open_history, real_sample
@@ -108,11 +108,12 @@ def test_hermes_sessions_can_be_imported(demo: History, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- others' opinions
 
 
-def test_the_ai_sdk_takes_every_message(demo: History, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", VERSIONS)
+def test_the_ai_sdk_takes_every_message(demo: History, tmp_path: Path, protocol: int) -> None:
     lists = [written("ai-sdk", told) for told in everything(demo)]
     path = tmp_path / "lists.jsonl"
     path.write_text("".join(lists))
-    command = [need_tool("node"), str(VALIDATE), str(installed_modules()), str(path)]
+    command = [need_tool("node"), str(VALIDATE), str(installed_modules(protocol)), str(path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     verdicts = [json.loads(line) for line in done.stdout.splitlines()]
     assert [verdict["error"] for verdict in verdicts] == [None] * len(lists)

@@ -6,8 +6,10 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const [modules, path] = process.argv.slice(2);
+const sdk = join(modules, "ai");
+const described = JSON.parse(readFileSync(join(sdk, "package.json"), "utf8"));
 const { convertToModelMessages, safeValidateUIMessages } = await import(
-  pathToFileURL(join(modules, "ai", "dist", "index.mjs")).href
+  pathToFileURL(join(sdk, described.exports["."].import)).href
 );
 
 for (const line of readFileSync(path, "utf8").split("\n").filter(Boolean)) {

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.children import Child
+from tests.support.golden import golden
 from tests.web.site import Answer, Site
 from threadkeep import ChatStore, Recorder
 from threadkeep.chat.wire.sse import SseParser
@@ -147,8 +148,10 @@ def ended(store: ChatStore, chat: str) -> str | None:
 
 
 @contextmanager
-def recording(store: ChatStore, chat: str, chunks: Iterable[Json]) -> Iterator[Recorder]:
-    with store.record(chat) as recorder:
+def recording(
+    store: ChatStore, chat: str, chunks: Iterable[Json], protocol: int = 7
+) -> Iterator[Recorder]:
+    with store.record(chat, protocol=protocol) as recorder:
         for chunk in chunks:
             recorder.feed(chunk)
         yield recorder
@@ -255,12 +258,12 @@ def test_a_continued_reply_is_replayed_from_where_it_was_taken_up_again(
     assert len(site.get(f"/api/chat/{chat}/ui-messages").json[1]["parts"]) == 4
 
 
+@pytest.mark.parametrize("protocol", [6, 7])
 def test_every_golden_stream_is_replayed_as_it_came(
-    site: Site, store: ChatStore, shared_data: Path
+    site: Site, store: ChatStore, shared_data: Path, protocol: int
 ) -> None:
-    lines = (shared_data / "data" / "chat" / "cases.jsonl").read_bytes().splitlines()
     seen: set[str] = set()
-    for case in map(json.loads, lines):
+    for case in golden(shared_data, protocol).cases():
         fresh = set(case["tags"]) - seen
         if not fresh or "initial_message" in case:
             continue  # one of each kind
@@ -268,7 +271,7 @@ def test_every_golden_stream_is_replayed_as_it_came(
         chat = f"golden-{case['id']}"
         store.create_session(agent="web", model={}, session_id=chat)
         half = len(case["chunks"]) // 2 + 1
-        with recording(store, chat, case["chunks"][:half]) as recorder:
+        with recording(store, chat, case["chunks"][:half], protocol) as recorder:
             follower = Follower(site, chat)
             for chunk in case["chunks"][half:]:
                 recorder.feed(chunk)
@@ -277,7 +280,33 @@ def test_every_golden_stream_is_replayed_as_it_came(
         assert got.pop() == "[DONE]"
         if not recorder.violation_count:
             assert list(map(json.loads, got)) == case["chunks"], case["id"]
-    assert len(seen) > 20
+    assert len(seen) > 15
+
+
+def test_a_chunk_of_an_unknown_type_is_passed_on(site: Site, store: ChatStore, chat: str) -> None:
+    unknown = {"type": "hologram", "beams": [1]}
+    begun = named(BEGINNING, chat)
+    chunks = [begun[0], unknown, *begun[1:], unknown]
+    with recording(store, chat, chunks), closing(Follower(site, chat)) as follower:
+        assert follower.next(6) == chunks
+
+
+@pytest.mark.parametrize("protocol, parts", [("6", 0), ("7", 1), (None, 1)])
+def test_the_address_names_the_version_of_the_stream(
+    site: Site, store: ChatStore, chat: str, protocol: str | None, parts: int
+) -> None:
+    said = {"type": "steering-message", "id": "u", "parts": [{"type": "text", "text": "Stop"}]}
+    asked = f"?protocol={protocol}" if protocol else ""
+    answer = site.post(f"/api/chat/{chat}/record{asked}", [said])
+    assert (answer.status, len(answer.json["message"]["parts"])) == (200, parts)
+    assert "Stop" in "".join(store.export(chat))
+
+
+def test_there_is_no_other_version_and_nothing_is_begun(site: Site) -> None:
+    for version in ("5", "8", "seven", "7.0", ""):
+        answer = site.post(f"/api/chat/later/record?protocol={version}", WHOLE)
+        assert (answer.status, answer.json["error"]) == (400, "invalid"), version
+    assert site.get("/api/chat/later/ui-messages").json == []
 
 
 CRASHING = """

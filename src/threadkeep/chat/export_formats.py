@@ -13,7 +13,7 @@ from threadkeep.base import json
 from threadkeep.base.text import join_pairs
 from threadkeep.chat.raw_rows import SessionRows, others_of
 from threadkeep.chat.records import Json
-from threadkeep.chat.rows import COLUMNS, MESSAGE, PART, SESSION
+from threadkeep.chat.rows import CHUNK, COLUMNS, MESSAGE, PART, SESSION
 
 Sessions = Iterable[SessionRows]
 
@@ -25,13 +25,18 @@ _OTHERS = "other_columns"
 
 
 def jsonl(sessions: Sessions) -> Iterator[str]:
-    """Write one record a line: the session, then each message followed by its parts."""
+    """Write one record a line: the session, then each message followed by its parts.
+
+    Chunks of unknown types follow the parts of their message.
+    """
     for rows in sessions:
         yield _record(SESSION, rows.session)
         for message, parts in rows.messages:
             yield _record(MESSAGE, message)
             for part in parts:
                 yield _record(PART, part)
+            for chunk in rows.chunks.get(message["id"], ()):
+                yield _record(CHUNK, chunk)
 
 
 def _record(kind: str, row: Json) -> str:
@@ -64,7 +69,8 @@ def _document(rows: SessionRows) -> Iterator[str]:
         for part in parts:
             yield before + json.encode(part)
             before = ",\n"
-        yield "]}"
+        chunks = rows.chunks.get(message["id"])
+        yield f'],"chunks":{json.encode(chunks)}}}' if chunks else "]}"
         before = ",\n"
     yield "]}"
 
@@ -88,8 +94,14 @@ def csv_table(sessions: Sessions) -> Iterator[str]:
         session = _cells(SESSION, rows.session)
         for message, parts in rows.messages or [({}, [])]:
             about = [*session, *_cells(MESSAGE, message)]
-            for part in parts or [{}]:
+            chunks = [_as_part(row) for row in rows.chunks.get(message.get("id", ""), ())]
+            for part in [*parts, *chunks] or [{}]:
                 yield _csv_line([*about, *_cells(PART, part)])
+
+
+def _as_part(chunk: Json) -> Json:
+    """Put a chunk of an unknown type into the columns of a part; it has no id and no place."""
+    return {**chunk, "type": json.decode(chunk["data_json"]).get("type")}
 
 
 def _cells(kind: str, row: Json) -> list[str]:

@@ -49,7 +49,9 @@ def _transcript(rows: SessionRows) -> Iterator[str]:
         yield f"\n## Turn {turn.number}\n" if turn.number else "\n## Before the first turn\n"
         for message in turn.messages:
             yield f"\n### {_speaker(message)}\n"
-            for part in message["parts"]:
+            unknown = rows.chunks.get(message["id"], ())
+            chunks = [json.decode(chunk["data_json"]) for chunk in unknown]
+            for part in (*message["parts"], *chunks):
                 block = part_markdown(part)
                 if block:
                     yield f"\n{block}\n"
@@ -105,6 +107,8 @@ def part_markdown(part: Json) -> str:
             block = ""
         case {"type": "text", "text": str(text)}:
             block = quoted(text)
+        case {"type": "steering-message", "parts": [*said]}:
+            block = "\n\n".join(["**User**, in the middle of the reply:", *_steering(said)])
         case {"type": "reasoning", "text": str(text)}:
             block = _folded("Reasoning", fenced(text, "text")) if text else ""
         case {"toolCallId": _}:
@@ -116,6 +120,12 @@ def part_markdown(part: Json) -> str:
         case _:
             block = f"{code(str(part['type']))}\n\n{_json_block(part)}"
     return block
+
+
+def _steering(said: list[Any]) -> Iterator[str]:
+    for part in said:
+        is_part = isinstance(part, dict) and isinstance(part.get("type"), str)
+        yield part_markdown(part) if is_part else _json_block(part)
 
 
 def _tool(part: Json) -> str:

@@ -14,6 +14,7 @@ from threadkeep.chat.context import (
     need_whole,
 )
 from threadkeep.chat.messages import add_message, add_parts
+from threadkeep.chat.raw_rows import put_chunk, unknown_chunks
 from threadkeep.chat.records import (
     LARGEST_TIME,
     Json,
@@ -176,9 +177,12 @@ def fork(
         mode=parent.mode,
     )
     used = usage_by_message(tx, parent_id)
+    unknown = unknown_chunks(tx, parent_id)
     new_ids = {message.id: ctx.ids.new("msg") for message, _ in copied}
     for message, shaped in copied:
         _copy_message(ctx, tx, branch.id, message, shaped["parts"], new_ids)
+        for chunk in unknown.get(message.id, ()):
+            put_chunk(tx, branch.id, new_ids[message.id], chunk)
         if message.role == "assistant":
             copy_usage(tx, branch.id, new_ids[message.id], used.get(message.id))
     write_sums(tx, branch.id, ctx.clock())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from threadkeep.base import json
 from threadkeep.chat.raw_rows import SessionRows, in_order, others_of
 from threadkeep.chat.records import Json, is_number, is_time, read_object
-from threadkeep.chat.rows import COLUMNS, MESSAGE, PART, SESSION, TABLES
+from threadkeep.chat.rows import CHUNK, COLUMNS, MESSAGE, PART, SESSION
 from threadkeep.chat.wire.names import normalize_part
 from threadkeep.errors import Invalid, TooLarge
 
@@ -78,6 +78,11 @@ _CHECKS: dict[str, dict[str, Column]] = {
         "data_json": Column("object"),
         **dict.fromkeys(("tool_call_id", "tool_state", "continuation_run_id"), _MAYBE_TEXT),
         **dict.fromkeys(("created_at", "updated_at"), _TIME),
+    },
+    CHUNK: {
+        **dict.fromkeys(("session_id", "message_id"), _TEXT),
+        "data_json": Column("object"),
+        "created_at": _TIME,
     },
 }
 
@@ -165,9 +170,9 @@ def _of_line(number: int, value: Any) -> Iterator[Record]:
     if not isinstance(value, dict) or value.keys() != {"type", "data"}:
         _refuse(place, "this is neither a record nor a session document", _SHAPE)
     kind = value["type"]
-    if not isinstance(kind, str) or kind not in TABLES:
+    if not isinstance(kind, str) or kind not in COLUMNS:
         said = f"there is no record of type {ascii(kind)[:_SHOWN]}"
-        _refuse(place, said, "the types are session, message and part")
+        _refuse(place, said, "the types are session, message, part and chunk")
     yield Record(place, kind, value["data"])
 
 
@@ -179,14 +184,17 @@ def _documents(place: str, value: Any) -> Iterator[Record]:
         yield Record(f"{where}, session", SESSION, document["session"])
         for at, entry in enumerate(_need_list(f"{where}, messages", document["messages"])):
             inside = f"{where}, messages[{at}]"
-            _need_keys(inside, entry, {"message", "parts"})
+            _need_keys(inside, entry, {"message", "parts"}, may_have="chunks")
             yield Record(f"{inside}.message", MESSAGE, entry["message"])
             for position, part in enumerate(_need_list(f"{inside}.parts", entry["parts"])):
                 yield Record(f"{inside}.parts[{position}]", PART, part)
+            chunks = _need_list(f"{inside}.chunks", entry.get("chunks", []))
+            for position, chunk in enumerate(chunks):
+                yield Record(f"{inside}.chunks[{position}]", CHUNK, chunk)
 
 
-def _need_keys(place: str, value: Any, keys: set[str]) -> None:
-    if not isinstance(value, dict) or value.keys() != keys:
+def _need_keys(place: str, value: Any, keys: set[str], *, may_have: str = "") -> None:
+    if not isinstance(value, dict) or value.keys() - {may_have} != keys:
         _refuse(place, f"this must be an object with {' and '.join(sorted(keys))} only", _SHAPE)
 
 
@@ -206,7 +214,7 @@ class Incoming:
         """Begin with the record of the session."""
         self.place = record.place
         self._limit = part_limit
-        self.rows = SessionRows(checked_row(record, part_limit), [])
+        self.rows = SessionRows(checked_row(record, part_limit), [], {})
         self._message_ids: set[str] = set()
         self._part_ids: set[str] = set()
         self._indexes: set[int] = set()
@@ -217,7 +225,7 @@ class Incoming:
         return str(self.rows.session["id"])
 
     def add(self, record: Record) -> None:
-        """Add a message, or a part of the message before it."""
+        """Add a message, or a part or a chunk of the message before it."""
         row = checked_row(record, self._limit)
         _need_parent(record.place, row, "session_id", self.session_id, "session")
         if record.kind == MESSAGE:
@@ -226,9 +234,13 @@ class Incoming:
             self.rows.messages.append((row, []))
             return
         if not self.rows.messages:
-            _refuse(record.place, "a part before any message", "put parts after their message")
+            said = f"a {record.kind} before any message"
+            _refuse(record.place, said, "put it after its message")
         message, parts = self.rows.messages[-1]
         _need_parent(record.place, row, "message_id", message["id"], "message")
+        if record.kind == CHUNK:
+            self.rows.chunks.setdefault(message["id"], []).append(row)
+            return
         _need_new(record.place, row["id"], self._part_ids, "part id")
         _need_new(record.place, row["index"], self._indexes, "index of this message")
         parts.append(row)
@@ -285,7 +297,7 @@ def checked_row(record: Record, part_limit: int) -> Json:
             complete[name] = _derived(name, row, column.missing)
         else:
             complete[name] = _checked(f"{place}: {name}", row[name], column, part_limit)
-    if not complete["id"]:
+    if complete.get("id") == "":
         _refuse(place, f"the id of the {kind} is empty", "give every row an id")
     _check_others(place, others_of(kind, row), part_limit)
     return in_order(kind, complete)

@@ -13,10 +13,11 @@ from threadkeep.base import json
 from threadkeep.base.schema import columns_of, never_null
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.chat import journal
 from threadkeep.chat.columns import as_column, as_json, quoted
 from threadkeep.chat.journal import unfinished
 from threadkeep.chat.records import Json, message_of, read_object, usage_in
-from threadkeep.chat.rows import COLUMNS, MESSAGE, PART, SESSION, TABLES, part_row, rehash
+from threadkeep.chat.rows import CHUNK, COLUMNS, MESSAGE, PART, SESSION, TABLES, part_row, rehash
 from threadkeep.chat.views import stored_message
 
 MessageRows = tuple[Json, list[Json]]
@@ -27,10 +28,14 @@ _STAND_INS = {"model_json": "{}", "title": "New Chat"}
 
 
 class SessionRows(NamedTuple):
-    """A session: its row, and each message's row with the rows of its parts."""
+    """A session: its row, and each message's row with the rows of its parts.
+
+    Chunks of unknown types are no parts; they are here by the id of their message.
+    """
 
     session: Json
     messages: list[MessageRows]
+    chunks: dict[str, list[Json]]
 
 
 def in_order(kind: str, row: Json) -> Json:
@@ -70,7 +75,17 @@ def load_rows(tx: Tx, session_id: str) -> SessionRows | None:
         (in_order(MESSAGE, row), [in_order(PART, part) for part in parts[message_id]])
         for message_id, row in messages.items()
     ]
-    return SessionRows(in_order(SESSION, session), ordered)
+    return SessionRows(in_order(SESSION, session), ordered, unknown_chunks(tx, session_id))
+
+
+def unknown_chunks(tx: Tx, session_id: str) -> dict[str, list[Json]]:
+    """Give the chunks of unknown types that a session's messages came with, by message."""
+    found: defaultdict[str, list[Json]] = defaultdict(list)
+    for row in tx.all("unknown_chunks", {"stream_id": session_id}):
+        message_id = from_sql(row[3])
+        values = (session_id, message_id, from_sql(row[5]), row[6])
+        found[message_id].append(dict(zip(COLUMNS[CHUNK], values, strict=True)))
+    return dict(found)
 
 
 def _select(tx: Tx, kind: str, where: str, session_id: str) -> Iterator[Json]:
@@ -141,6 +156,8 @@ def insert_rows(tx: Tx, rows: SessionRows) -> None:
         insert[MESSAGE].add(tx, message)
         for part in parts:
             insert[PART].add(tx, part)
+        for chunk in rows.chunks.get(message["id"], ()):
+            put_chunk(tx, message["session_id"], message["id"], chunk)
         _put_usage(tx, message)
 
 
@@ -151,9 +168,18 @@ def put_rows(tx: Tx, rows: Iterable[tuple[str, Json]]) -> None:
     """
     insert = {kind: _Insert(tx, kind, over=True) for kind in TABLES}
     for kind, row in rows:
+        if kind == CHUNK:
+            put_chunk(tx, row["session_id"], row["message_id"], row)
+            continue
         insert[kind].add(tx, row)
         if kind == MESSAGE:
             _put_usage(tx, row)
+
+
+def put_chunk(tx: Tx, session_id: str, message_id: str, chunk: Json) -> None:
+    """Keep a chunk of an unknown type with a message."""
+    text, at = chunk["data_json"], chunk["created_at"]
+    journal.append(tx, session_id, journal.UNKNOWN, text, at=at, message_id=message_id)
 
 
 class _Insert:

@@ -13,6 +13,8 @@ from threadkeep.chat.records import Json, Message, Session, message_of, session_
 from threadkeep.errors import Conflict, Damaged, NotFound
 
 SESSION, MESSAGE, PART = "session", "message", "part"
+# What an export calls a chunk of an unknown type; it has a row of the journal, and no table.
+CHUNK = "chunk"
 TABLES = {SESSION: "chat_sessions", MESSAGE: "chat_messages", PART: "chat_parts"}
 # Longer text has overflow pages of its own.
 _ONE_PAGE = 4096
@@ -33,6 +35,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("id", "message_id", "session_id", "index", "type", "data_json", "tool_call_id"),
         *("tool_state", "created_at", "updated_at", "continuation_run_id"),
     ),
+    CHUNK: ("session_id", "message_id", "data_json", "created_at"),
 }
 
 

@@ -2,9 +2,11 @@
 
 import msgspec
 
+from threadkeep.base import json
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.context import Context
+from threadkeep.chat.raw_rows import unknown_chunks
 from threadkeep.chat.records import Json, Message, Run, Session, SessionRef, ref_id
 from threadkeep.chat.rows import need_session
 from threadkeep.chat.runs import session_runs
@@ -21,6 +23,8 @@ class Turn(msgspec.Struct, frozen=True):
     usage: dict[str, int] | None
     cost_usd: float
     runs: list[Run]
+    chunks: list[Json] = []
+    """Chunks of its stream that are of unknown types, and so in none of the parts."""
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -45,6 +49,7 @@ def timeline(ctx: Context, tx: Tx, session: SessionRef, view: View = "transcript
     }
     runs = session_runs(ctx, tx, known.id)
     messages = {message.id: message for message, _ in loaded}
+    unknown = unknown_chunks(tx, known.id)
     turns = [
         Turn(
             message=messages[shaped["id"]],
@@ -53,6 +58,7 @@ def timeline(ctx: Context, tx: Tx, session: SessionRef, view: View = "transcript
             usage=used.get(shaped["id"]),
             cost_usd=costs.get(shaped["id"], 0.0),
             runs=[run for run in runs if run.message_id == shaped["id"]],
+            chunks=[json.decode(row["data_json"]) for row in unknown.get(shaped["id"], ())],
         )
         for shaped in select(loaded, view)
     ]

@@ -17,7 +17,15 @@ from threadkeep.chat.importing import Incoming, Lines, Progress, read_sessions
 from threadkeep.chat.raw_rows import SessionRows, insert_rows, load_rows, others_of, put_rows
 from threadkeep.chat.records import Json, SessionRef, message_of, ref_id
 from threadkeep.chat.recovery import refuse_if_running
-from threadkeep.chat.rows import COLUMNS, MESSAGE, PART, SESSION, foreign_message, need_session
+from threadkeep.chat.rows import (
+    CHUNK,
+    COLUMNS,
+    MESSAGE,
+    PART,
+    SESSION,
+    foreign_message,
+    need_session,
+)
 from threadkeep.chat.sessions import delete_session
 from threadkeep.errors import Conflict, Damaged, Invalid
 
@@ -204,7 +212,8 @@ def _update(
     here = {key for key, _ in _flat(before)}
     _refuse_taken(tx, _only(rows, newer.keys() - here))
     put_rows(tx, ((kind, row) for (kind, _), row in newer.items()))
-    journal.note(ctx, tx, session_id, "import", list(newer))
+    changed = [(kind, row_id) for kind, row_id in newer if kind != CHUNK]
+    journal.note(ctx, tx, session_id, "import", changed)
     return "updated", _counted(newer.items())
 
 
@@ -214,9 +223,12 @@ def newer_rows(here: SessionRows, there: SessionRows) -> dict[tuple[str, str], J
     return {
         key: row
         for key, row in _flat(there)
-        if key not in ours
-        or (row["updated_at"] > ours[key]["updated_at"] and _differing_columns(ours[key], row))
+        if key not in ours or (key[0] != CHUNK and _is_later(ours[key], row))
     }
+
+
+def _is_later(ours: Json, theirs: Json) -> bool:
+    return theirs["updated_at"] > ours["updated_at"] and bool(_differing_columns(ours, theirs))
 
 
 def _only(rows: SessionRows, keys: set[tuple[str, str]]) -> SessionRows:
@@ -226,7 +238,7 @@ def _only(rows: SessionRows, keys: set[tuple[str, str]]) -> SessionRows:
         some = [part for part in parts if (PART, part["id"]) in keys]
         if (MESSAGE, message["id"]) in keys:
             found.append((message, some))
-    return SessionRows(rows.session, found)
+    return SessionRows(rows.session, found, {})
 
 
 def _refuse_taken(tx: Tx, rows: SessionRows) -> None:
@@ -285,6 +297,8 @@ def _flat(rows: SessionRows) -> Iterator[tuple[tuple[str, str], Json]]:
         yield (MESSAGE, message["id"]), message
         for part in parts:
             yield (PART, part["id"]), part
+        for number, chunk in enumerate(rows.chunks.get(message["id"], ()), 1):
+            yield (CHUNK, f"{message['id']} {number}"), chunk
 
 
 def _differing_columns(stored: Json, given: Json) -> list[str]:
@@ -308,7 +322,11 @@ def _redacted(ctx: Context, rows: SessionRows) -> SessionRows:
         (_clean_row(ctx, MESSAGE, message), [_clean_row(ctx, PART, part) for part in parts])
         for message, parts in rows.messages
     ]
-    return SessionRows(_clean_row(ctx, SESSION, rows.session), messages)
+    chunks = {
+        message_id: [_clean_row(ctx, CHUNK, chunk) for chunk in found]
+        for message_id, found in rows.chunks.items()
+    }
+    return SessionRows(_clean_row(ctx, SESSION, rows.session), messages, chunks)
 
 
 def _clean_row(ctx: Context, kind: str, row: Json) -> Json:

@@ -243,6 +243,8 @@ def _entries(kind: str, part: Row, entry: Entry) -> list[Entry] | None:
         entry.kind, entry.text = _PLAIN[entry.role], text(part.get("text"))
     elif kind == "reasoning":
         entry.kind, entry.text = "reasoning", text(part.get("text"))
+    elif kind == "steering-message":
+        return _steering(part, entry)
     elif kind == "dynamic-tool" or kind.startswith("tool-"):
         return _tool(kind, part, entry)
     elif kind == _COMPACTION:
@@ -275,6 +277,16 @@ def _tool(kind: str, part: Row, entry: Entry) -> list[Entry]:
     return [entry, result]
 
 
+def _steering(part: Row, pattern: Entry) -> list[Entry]:
+    """What the user said in the middle of the reply is the user's; its parts are like others."""
+    entries: list[Entry] = []
+    for place, inside in enumerate(rows(part.get("parts"))):
+        said_part, key = table(inside), f"{pattern.key}#{place}"
+        own = Entry(key, "user", "note", pattern.at, "", pattern.session_id)
+        entries += _entries(text(said_part.get("type")), said_part, own) or []
+    return entries
+
+
 def _summary(part: Row) -> str:
     """Some writers store the payload itself, without the part around it."""
     return text(table(part.get("data")).get("summary")) or text(part.get("summary"))
@@ -283,4 +295,6 @@ def _summary(part: Row) -> str:
 def _file(part: Row) -> str:
     kind = text(part.get("mediaType"))
     name = text(part.get("filename"))
-    return "[image]" if kind.startswith("image/") else f"[file {name or kind}]".replace(" ]", "]")
+    if kind.partition("/")[0] == "image":
+        return "[image]"
+    return f"[file {name or kind}]".replace(" ]", "]")

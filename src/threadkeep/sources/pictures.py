@@ -23,8 +23,13 @@ def picture(block: object) -> Image | None:
         return None
     found = _image(table(fields.get("source")) or fields)
     # Anything else than a picture may hang on a message as a file.
-    is_picture = "image" in kind or (found is not None and found.media_type.startswith("image/"))
+    is_picture = "image" in kind or (found is not None and _is_picture(found.media_type))
     return found if is_picture else None
+
+
+def _is_picture(media_type: str) -> bool:
+    """Some programs name only the first half of a media type."""
+    return media_type.partition("/")[0] == "image"
 
 
 def pictures(content: object) -> tuple[Image, ...]:

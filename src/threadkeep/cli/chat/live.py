@@ -25,7 +25,11 @@ _VERBS = frozenset(
 )
 # Not shown before more comes: a half of a character, and line ends (they may be the last).
 _READY = re.compile("(?s).*?(?=[\n\ud800-\udbff]*\\Z)")
-_SHOWN_AS_PARTS = frozenset({"file", "reasoning-file", "source-url", "source-document", "custom"})
+# Not shown by themselves; a chunk that is neither here nor handled is shown like a part.
+_SILENT = frozenset(
+    {"start", "start-step", "finish-step", "reset-step", "message-metadata"}
+    | {"text-start", "text-end", "reasoning-start", "reasoning-end", "tool-approval-response"}
+)
 
 
 class Live:
@@ -88,7 +92,7 @@ class Live:
         handler = self._handlers.get(kind)
         if handler is not None:
             return handler(chunk)
-        if kind in _SHOWN_AS_PARTS or kind.startswith("data-"):
+        if kind not in _SILENT:
             return [*self._break(), *part_pieces(chunk, self._limit)]
         return self._break() if kind.endswith("-end") or kind == "finish-step" else []
 

@@ -1,7 +1,7 @@
 """Messages and their parts as lines a person can read: pure functions from JSON to pieces."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from threadkeep.cli.output import json_text, one_line
 from threadkeep.cli.wrap import Piece
@@ -36,8 +36,9 @@ def part_pieces(part: Json, limit: int = LIMIT) -> list[Piece]:
         return []
     if "toolCallId" in part or kind.startswith(_TOOL):
         return tool_pieces(part, limit)
-    if kind == "data-compaction":
-        return _compaction(part, limit)
+    shown = _BY_TYPE.get(kind)
+    if shown is not None:
+        return shown(part, limit)
     return [Piece(f"  [{one_line(kind)}] {_detail(part, limit)}\n", "blue")]
 
 
@@ -99,10 +100,20 @@ def _detail(part: Json, limit: int) -> str:
     return value_text(rest, limit) if rest else ""
 
 
+def _steering(part: Json, limit: int) -> list[Piece]:
+    """Show what the user said in the middle of the reply."""
+    said = part.get("parts")
+    parts = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    return [Piece("  user, meanwhile:\n", _ROLE_STYLES["user"]), *message_pieces(parts, limit)]
+
+
 def _compaction(part: Json, limit: int) -> list[Piece]:
     data = part.get("data")
     summary = _text(data.get("summary")) if isinstance(data, dict) else ""
     return [Piece(_indented(f"[compacted] {cut(summary, limit)}") + "\n", "magenta")]
+
+
+_BY_TYPE: Final = {"steering-message": _steering, "data-compaction": _compaction}
 
 
 def _text(value: Any) -> str:

@@ -36,6 +36,7 @@ class Wanted(NamedTuple):
     message_id: str | None
     save_on: Any
     strict: bool
+    protocol: int
 
 
 class Fed(NamedTuple):
@@ -79,6 +80,13 @@ class Outcome(NamedTuple):
 @click.option("--message-id", metavar="ID", help="Go on with this message.")
 @click.option("--strict", is_flag=True, help="Stop at a chunk that does not fit the stream.")
 @click.option("--save-on", type=click.Choice(["chunk", "step", "turn"]), help="When to store.")
+@click.option(
+    "--protocol",
+    type=click.IntRange(6, 7),
+    default=7,
+    show_default=True,
+    help="The version of the AI SDK that the stream comes from.",
+)
 @click.option("--tee", is_flag=True, help="Pass the input on to stdout as well.")
 def record(call: Call, *, tee: bool, **options: Any) -> int:
     """Record a streamed reply from stdin: JSON lines, or the SSE body of an AI SDK response.
@@ -129,6 +137,7 @@ def _reply(
         wanted.message_id,
         save_on=wanted.save_on,
         strict=wanted.strict,
+        protocol=wanted.protocol,
         agent=wanted.agent,
         model=wanted.model,
     )

@@ -148,7 +148,7 @@ def _turn_pieces(
 def _part_pieces(turn: Turn, limit: int) -> Iterator[Piece]:
     """The parts, and under each tool call the verdict that was given on it."""
     verdicts = {v.get("tool_call_id"): v for run in turn.runs for v in run.verdicts}
-    for part in turn.parts:
+    for part in (*turn.parts, *turn.chunks):
         yield from part_pieces(part, limit)
         call = part.get("toolCallId")
         if call in verdicts:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -29,12 +29,16 @@ _GONE: Final = 499  # the client went away; nobody reads this
 
 
 class Told(Strict, frozen=True):
-    """A chat and who replies in it; the id of a message goes on with that one."""
+    """A chat and who replies in it; the id of a message goes on with that one.
+
+    `protocol` is the version of the AI SDK that the stream comes from.
+    """
 
     chat_id: Name
     agent: Name = AGENT
     model: Name | None = None
     message_id: Name | None = None
+    protocol: Annotated[int, msgspec.Meta(ge=6, le=7)] = 7
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -113,7 +117,12 @@ def _begin(stores: Stores, told: Told) -> Taking:
     chat, save_on = stores.chat(), cast("Any", stores.home.config.chat.save_on)
     session, is_new = open_chat(chat, told.chat_id, agent=told.agent, model=told.model or {})
     recorder = chat.record(
-        session, told.message_id, save_on=save_on, agent=told.agent, model=told.model
+        session,
+        told.message_id,
+        save_on=save_on,
+        protocol=told.protocol,
+        agent=told.agent,
+        model=told.model,
     )
     return Taking(chat, session, recorder, is_new=is_new)
 
