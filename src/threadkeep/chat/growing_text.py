@@ -42,8 +42,8 @@ class GrowingText:
         """The whole text so far."""
         if len(self._pieces) > 1:
             whole = "".join(self._pieces)
-            self._pieces.clear()
-            self._push(whole)
+            # Another list, not this one emptied: somebody may be reading it in another thread.
+            self._pieces = [whole[:-1], whole[-1]] if _is_first_half(whole[-1]) else [whole]
             return whole
         return self._pieces[0] if self._pieces else ""
 

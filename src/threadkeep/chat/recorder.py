@@ -1,6 +1,8 @@
 """The recorder: feeds a stream's chunks into the store, so that a crash loses none of them."""
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
@@ -26,27 +28,28 @@ from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.recovery import announce, end_run, finish, retire
 from threadkeep.chat.redacting import StreamRedactor
 from threadkeep.chat.rows import PartRow, need_session
+from threadkeep.chat.save_policy import SavePolicy
+from threadkeep.chat.timer import TIMER
 from threadkeep.chat.wire.sse import SseParser
-from threadkeep.errors import Closed, Invalid, ProtocolViolation
+from threadkeep.errors import Busy, Closed, Invalid, ProtocolViolation, ThreadkeepError
+
+log = logging.getLogger(__name__)
 
 SaveOn = Literal["chunk", "step", "turn"]
-_POLICIES = ("chunk", "step", "turn")
-_DELTAS = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
 _LATE = frozenset(
     {"tool-output-available", "tool-output-error", "tool-output-denied", "tool-approval-request"}
 )
-_TURN_ENDS = frozenset({"finish", "abort"})
-_STEP_ENDS = _TURN_ENDS | {"finish-step", "error"}
-# A power cut loses at most this much of an unfinished reply.
-_DURABLE_SECONDS = 1.0
 _KEEP_VIOLATIONS = 100
+# The timer looks after all recorders of the process: it waits for none of them, but comes back.
+_TIMER_PAUSE, _TIMER_RETRY = 0.03, 1.0
 
 
 class Recorder:
     """Records one stream; use it in a `with` block and `feed` it every chunk.
 
     Under `save_on="chunk"` a chunk is stored when `feed` returns. A `feed` that raises has
-    stored nothing of its chunk. A recorder belongs to one thread at a time.
+    stored nothing of its chunk. A recorder belongs to one thread at a time; while the model pauses,
+    a timer writes what waits.
     """
 
     def __init__(
@@ -64,9 +67,6 @@ class Recorder:
         protocol: int = NEWEST,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        if save_on not in _POLICIES:
-            msg = f"there is no save policy {save_on!r}"
-            raise Invalid(msg, hint="use one of: " + ", ".join(_POLICIES))
         self.session_id = session_id
         self.strict = strict
         self.protocol = protocol
@@ -76,17 +76,16 @@ class Recorder:
         self._wanted = message_id
         self._run = run
         self._facts = facts
-        self._save_on = save_on
-        self._buffer_size, self._buffer_ms = save_buffer_size, save_buffer_ms
+        self._saves = SavePolicy(save_on, save_buffer_size, save_buffer_ms, monotonic())
         self._monotonic = monotonic
+        self._turn = threading.RLock()  # between the thread that feeds and the timer
+        self._timed = False
         self._pid = os.getpid()
         self._owner = Owner(my_mark(), ctx.ids.new("run"), ctx.clock())
         self._redactor = StreamRedactor(ctx.redact, protocol) if ctx.redact else None
         self._sse = SseParser()
         self._recording: Recording | None = None
         self._kept: list[Json] | None = None
-        self._buffered, self._oldest = 0, 0.0
-        self._last_durable = monotonic()
         self._run_stored = False
         self._ended: tuple[str, str | None, str | None] = ("cut", None, None)
         self._closed = False
@@ -116,10 +115,12 @@ class Recorder:
         self._check_usable()
         given = json.decode(chunk) if isinstance(chunk, (str, bytes)) else chunk
         checked = _with_real_id(validate_chunk(given, self.protocol))
-        if self._redactor is None:
-            self._feed([checked])
-            return
-        self._feed_redacted(self._redactor, lambda redactor: redactor.push(checked))
+        with self._turn:
+            if self._redactor is None:
+                self._feed([checked])
+            else:
+                self._feed_redacted(self._redactor, lambda redactor: redactor.push(checked))
+            self._set_timer()
 
     def _feed_redacted(
         self, redactor: StreamRedactor, release: Callable[[StreamRedactor], list[Json]]
@@ -153,8 +154,9 @@ class Recorder:
     def flush(self) -> None:
         """Store everything taken so far, so that it survives even a power cut."""
         self._check_usable()
-        self._settle_memory()
-        self._write(durable=True, everything=True)
+        with self._turn:
+            self._settle_memory()
+            self._write(durable=True, everything=True)
 
     def abort(self, reason: str | None = None) -> None:
         """Write down that the run was stopped; what has arrived stays as it is."""
@@ -168,11 +170,10 @@ class Recorder:
             return
         for entry in taken:
             self._note_end(entry.chunk)
-        if self._buffered == 0:
-            self._oldest = self._monotonic()
-        self._buffered += sum(len(entry.text) for entry in taken)
-        if any(map(self._should_write, taken)):
-            durable = any(self._is_boundary(entry.chunk) for entry in taken)
+        now = self._monotonic()
+        self._saves.took(sum(len(entry.text) for entry in taken), now)
+        if any(self._saves.should_write(entry, now) for entry in taken):
+            durable = any(self._saves.is_boundary(entry.chunk, now) for entry in taken)
             try:
                 self._write(durable=durable, everything=False)
             except BaseException:
@@ -251,32 +252,54 @@ class Recorder:
 
     # ------------------------------------------------------------------ when to write
 
-    def _should_write(self, entry: Entry) -> bool:
-        kind = entry.chunk["type"]
-        if self._save_on == "turn":
-            return kind in _TURN_ENDS
-        if self._save_on == "step":
-            return kind in _STEP_ENDS
-        if kind not in _DELTAS or not (self._buffer_size or self._buffer_ms):
-            return True  # only deltas may wait, never a change of state
-        aged = (self._monotonic() - self._oldest) * 1000 >= self._buffer_ms > 0
-        return aged or 0 < self._buffer_size <= self._buffered or bool(entry.change.parts)
+    def _set_timer(self) -> None:
+        left = None if self._timed else self._left()
+        if left is not None:
+            self._timed = True
+            TIMER.watch(self._catch_up, left)
 
-    def _is_boundary(self, chunk: Json) -> bool:
-        kind = chunk["type"]
-        if kind in _STEP_ENDS or (kind.startswith("tool-") and kind not in _DELTAS):
-            return True
-        return self._monotonic() - self._last_durable >= _DURABLE_SECONDS
+    def _catch_up(self) -> float | None:
+        """For the timer: write what has waited long enough; give when to look again, if at all."""
+        if not self._turn.acquire(blocking=False):
+            return _TIMER_PAUSE  # a chunk is being taken just now
+        try:
+            left = self._write_overdue()
+            self._timed = left is not None
+            return None if left is None else max(left, _TIMER_PAUSE)
+        finally:
+            self._turn.release()
+
+    def _write_overdue(self) -> float | None:
+        try:
+            left = self._left()
+            if left is not None and left <= 0:
+                self._write(durable=False, everything=False, budget=_TIMER_PAUSE)
+                left = self._left()
+        except Busy:
+            left = _TIMER_PAUSE
+        except ThreadkeepError as error:
+            # What was taken is still in memory: the next chunk, or the end, tries again and tells.
+            log.debug("run %s cannot be written now: %s", self.run_id, error)
+            left = None if isinstance(error, Closed) else _TIMER_RETRY
+        return left
+
+    def _left(self) -> float | None:
+        """How long what waits may still wait; None if nothing does, or it may for ever."""
+        recording = self._recording
+        if self._closed or self._kept is not None or recording is None:
+            return None
+        latest = self._saves.latest(recording.folded_at())
+        return None if latest is None else latest - self._monotonic()
 
     def _pending(self) -> list[Entry]:
         return self._recording.pending if self._recording else []
 
-    def _write(self, *, durable: bool, everything: bool) -> None:
+    def _write(self, *, durable: bool, everything: bool, budget: float | None = None) -> None:
         recording = self._recording
         if recording is None:
             return
         now = self._monotonic()
-        with self._ctx.db.write(durable=durable) as tx:
+        with self._ctx.db.write(durable=durable, budget=budget) as tx:
             self._store_run(tx, recording)
             recording.write(self._ctx, tx, self._owner, now, everything=everything)
             if everything:
@@ -285,9 +308,7 @@ class Recorder:
                 tx.run("count_flush")
         recording.written(now)
         self._run_stored = True
-        self._buffered = 0
-        if durable:
-            self._last_durable = now
+        self._saves.wrote(now, durable=durable)
 
     def _store_run(self, tx: Tx, recording: Recording | None) -> None:
         if not self._run_stored:
@@ -316,6 +337,10 @@ class Recorder:
         """Complete the part rows and write down why the run ended; once is enough."""
         if self._closed or self._pid != os.getpid():
             return  # a forked child leaves its parent's recording alone
+        with self._turn:
+            self._close(error)
+
+    def _close(self, error: BaseException | None) -> None:
         if self._redactor is not None:
             self._feed_redacted(self._redactor, StreamRedactor.flush)
         for payload in self._sse.close():
@@ -341,6 +366,7 @@ class Recorder:
         self._run_stored = True
         if recording is not None:
             recording.written(now)
+            self._saves.wrote(now, durable=True)
 
     def _check_usable(self) -> None:
         if self._closed:

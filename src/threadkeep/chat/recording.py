@@ -34,8 +34,8 @@ from threadkeep.chat.views import read_part
 from threadkeep.errors import Conflict, NotFound
 
 _TAIL_SHARE = 8
-# Readers that know only the three tables are promised 250 ms. There is no timer: half of that
-# leaves room for a pause of the same length before the next chunk.
+# Readers that know only the three tables are promised 250 ms. Half of that folds with the chunks
+# that come anyway; only a pause leaves work for the timer.
 _FOLD_SECONDS = 0.125
 _STEP_ENDS = frozenset({"finish-step", "finish", "abort"})
 
@@ -150,6 +150,10 @@ class Recording:
             self.parts[index].unfolded = self.state.size_of(index)
             self.parts[index].updated_at = at
             self._dirty.add(index)
+
+    def folded_at(self) -> float | None:
+        """When the row was written that has been behind for longest; None if none is behind."""
+        return min((self.parts[index].folded_at for index in self._dirty), default=None)
 
     def end_seq(self) -> int:
         """The number of the last chunk, counting those of a write that is not committed yet."""

@@ -341,6 +341,7 @@ def test_closing_stores_the_rest_under_every_policy(
 
 def test_buffer_by_size_delays_deltas_only(store: ChatStore, session: Session) -> None:
     with store.record(session, save_buffer_size=200) as recorder:
+        recorder._monotonic = lambda: 0.0  # time stands still, for the timer as well
         for chunk in TEXT[:5]:
             recorder.feed(chunk)
         assert store.message(session, "reply")["parts"][1]["text"] == ""
@@ -386,7 +387,7 @@ def test_commits_are_durable_at_boundaries_and_once_a_second(
     now = [0.0]
     tool = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}}
     with store.record(session) as recorder:
-        recorder._monotonic, recorder._last_durable = (lambda: now[0]), 0.0
+        recorder._monotonic, recorder._saves.last_durable = (lambda: now[0]), 0.0
         for chunk in TEXT[:5]:
             recorder.feed(chunk)
         assert levels == [False] * 5
@@ -435,6 +436,7 @@ def test_failed_flush_keeps_what_waits_in_memory(
         raise StorageFull("no room")
 
     with store.record(session, save_buffer_size=10_000) as recorder:
+        recorder._monotonic = lambda: 0.0
         for chunk in TEXT[:5]:
             recorder.feed(chunk)
         monkeypatch.setattr(store.context.db, "write", full)

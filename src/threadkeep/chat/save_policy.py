@@ -1,0 +1,70 @@
+"""When a recorder writes what it has taken: at once, or after a while, but never later."""
+
+from threadkeep.chat.recording import Entry
+from threadkeep.chat.records import Json
+from threadkeep.errors import Invalid
+
+POLICIES = ("chunk", "step", "turn")
+_DELTAS = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
+_TURN_ENDS = frozenset({"finish", "abort"})
+_STEP_ENDS = _TURN_ENDS | {"finish-step", "error"}
+# A power cut loses at most this much of an unfinished reply.
+_DURABLE_SECONDS = 1.0
+# Readers that know only the three tables are promised 250 ms; the rest is for writing it.
+_BEHIND_SECONDS = 0.2
+
+
+class SavePolicy:
+    """What waits to be written, since when, and how long it may wait."""
+
+    def __init__(self, save_on: str, buffer_size: int, buffer_ms: int, now: float) -> None:
+        if save_on not in POLICIES:
+            msg = f"there is no save policy {save_on!r}"
+            raise Invalid(msg, hint="use one of: " + ", ".join(POLICIES))
+        self._save_on = save_on
+        self._buffer_size, self._buffer_seconds = buffer_size, buffer_ms / 1000
+        self._buffered, self._oldest = 0, 0.0
+        self.last_durable = now
+
+    def took(self, size: int, now: float) -> None:
+        """Count what waits from now on."""
+        if self._buffered == 0:
+            self._oldest = now
+        self._buffered += size
+
+    def wrote(self, now: float, *, durable: bool) -> None:
+        """Nothing waits any more."""
+        self._buffered = 0
+        if durable:
+            self.last_durable = now
+
+    def should_write(self, entry: Entry, now: float) -> bool:
+        """Tell whether everything that waits is written with this chunk."""
+        kind = entry.chunk["type"]
+        if self._save_on == "turn":
+            return kind in _TURN_ENDS
+        if self._save_on == "step":
+            return kind in _STEP_ENDS
+        if kind not in _DELTAS or not (self._buffer_size or self._buffer_seconds):
+            return True  # only deltas may wait, never a change of state
+        aged = now - self._oldest >= self._buffer_seconds > 0
+        return aged or 0 < self._buffer_size <= self._buffered or bool(entry.change.parts)
+
+    def is_boundary(self, chunk: Json, now: float) -> bool:
+        """Tell whether what is written with this chunk must survive a power cut."""
+        kind = chunk["type"]
+        if kind in _STEP_ENDS or (kind.startswith("tool-") and kind not in _DELTAS):
+            return True
+        return now - self.last_durable >= _DURABLE_SECONDS
+
+    def latest(self, folded_at: float | None) -> float | None:
+        """Give the time by which to write even if no further chunk comes; None if never.
+
+        `folded_at` is when the row was written that has been behind for longest.
+        """
+        if self._save_on != "chunk":
+            return None
+        times = [] if folded_at is None else [folded_at + _BEHIND_SECONDS]
+        if self._buffered:
+            times.append(self._oldest + (self._buffer_seconds or _BEHIND_SECONDS))
+        return min(times, default=None)
