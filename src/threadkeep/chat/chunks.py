@@ -9,6 +9,7 @@ Chunk = dict[str, Any]
 
 _TYPE_NAMES: Final = {str: "a string", bool: "true or false", dict: "an object", list: "an array"}
 
+_KNOWN: Final = {version: protocol.chunks for version, protocol in PROTOCOLS.items()}
 _DATA: Final[tuple[Fields, Fields]] = ({}, {"id": str, "transient": bool})
 _UNKNOWN: Final[tuple[Fields, Fields]] = ({}, {})
 
@@ -27,7 +28,7 @@ def validate_chunk(chunk: object, protocol: int = NEWEST) -> Chunk:
     kind = chunk.get("type")
     if not isinstance(kind, str):
         raise Invalid('a chunk has no string "type"', hint='every chunk names its "type"')
-    known = PROTOCOLS[protocol].chunks.get(kind)
+    known = _KNOWN[protocol].get(kind)
     required, optional = known or (_DATA if kind.startswith("data-") else _UNKNOWN)
     for name, wanted in required.items():
         if not isinstance(chunk.get(name), wanted):
@@ -37,6 +38,12 @@ def validate_chunk(chunk: object, protocol: int = NEWEST) -> Chunk:
         if value is not None and not isinstance(value, wanted):
             raise _wrong_field(chunk, name, wanted)
     return chunk
+
+
+def with_real_id(chunk: Chunk) -> Chunk:
+    """Give a chunk without an empty message id: some servers send one, and mean none."""
+    empty = chunk["type"] == "start" and chunk.get("messageId") == ""
+    return {key: chunk[key] for key in chunk if key != "messageId"} if empty else chunk
 
 
 def _wrong_field(chunk: Chunk, name: str, wanted: type) -> Invalid:

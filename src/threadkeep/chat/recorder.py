@@ -13,7 +13,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import runs
 from threadkeep.chat.beginning import begin, begin_again
-from threadkeep.chat.chunks import validate_chunk
+from threadkeep.chat.chunks import validate_chunk, with_real_id
 from threadkeep.chat.context import (
     Context,
     clean,
@@ -114,7 +114,7 @@ class Recorder:
         """Take one chunk: an object, or its JSON text."""
         self._check_usable()
         given = json.decode(chunk) if isinstance(chunk, (str, bytes)) else chunk
-        checked = _with_real_id(validate_chunk(given, self.protocol))
+        checked = with_real_id(validate_chunk(given, self.protocol))
         with self._turn:
             if self._redactor is None:
                 self._feed([checked])
@@ -168,12 +168,14 @@ class Recorder:
         taken = self._take_all(chunks)
         if not taken:
             return
+        saves, now = self._saves, self._monotonic()
+        write = durable = False
         for entry in taken:
             self._note_end(entry.chunk)
-        now = self._monotonic()
-        self._saves.took(sum(len(entry.text) for entry in taken), now)
-        if any(self._saves.should_write(entry, now) for entry in taken):
-            durable = any(self._saves.is_boundary(entry.chunk, now) for entry in taken)
+            saves.took(len(entry.text), now)
+            write = saves.should_write(entry, now) or write
+            durable = saves.is_boundary(entry.chunk, now) or durable
+        if write:
             try:
                 self._write(durable=durable, everything=False)
             except BaseException:
@@ -253,7 +255,10 @@ class Recorder:
     # ------------------------------------------------------------------ when to write
 
     def _set_timer(self) -> None:
-        left = None if self._timed else self._left()
+        recording = self._recording
+        if self._timed or recording is None or not recording.lags:
+            return  # as a rule: the look that was asked for comes, or the chunk wrote everything
+        left = self._left()
         if left is not None:
             self._timed = True
             TIMER.watch(self._catch_up, left)
@@ -351,6 +356,8 @@ class Recorder:
         if self._recording is not None or error is not None:
             self._finish_message(last=True)
         self._closed = True
+        if self._timed:
+            TIMER.forget(self._catch_up)
         retire(self.run_id)
 
     def _finish_message(self, *, last: bool = False) -> None:
@@ -431,12 +438,6 @@ def _reason(error: BaseException) -> str:
 
     stopped = (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, SystemExit)
     return "abort" if isinstance(error, stopped) else "error"
-
-
-def _with_real_id(chunk: Json) -> Json:
-    """Some servers send an empty message id: that is none."""
-    empty = chunk["type"] == "start" and chunk.get("messageId") == ""
-    return {key: chunk[key] for key in chunk if key != "messageId"} if empty else chunk
 
 
 def _as_text(value: Any) -> Any:

@@ -151,6 +151,11 @@ class Recording:
             self.parts[index].updated_at = at
             self._dirty.add(index)
 
+    @property
+    def lags(self) -> bool:
+        """Whether the file has less than what was taken, or a row has less than the journal."""
+        return bool(self.pending or self._dirty)
+
     def folded_at(self) -> float | None:
         """When the row was written that has been behind for longest; None if none is behind."""
         return min((self.parts[index].folded_at for index in self._dirty), default=None)

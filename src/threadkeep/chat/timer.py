@@ -42,6 +42,11 @@ class Timer:
             elif at < self._next:
                 self._guard.notify()
 
+    def forget(self, look: Look) -> None:
+        """Call a method no more; the thread finds out when it wakes up by itself."""
+        with self._guard:
+            self._looks.pop(WeakMethod(look), None)
+
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="threadkeep-recorders", daemon=True)
         try:
