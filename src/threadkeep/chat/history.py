@@ -42,8 +42,6 @@ from threadkeep.chat.usage import copy_usage, put_said_usage, usage_by_message, 
 from threadkeep.chat.views import COMPACTION, counts, load
 from threadkeep.errors import Invalid
 
-# What the guide author's store calls a session without a title.
-_UNTITLED = "New Chat"
 _TURN_KEYS = ("queued_at", "queue_enqueued_at", "queue_canceled_at", "hidden_at")
 
 
@@ -191,7 +189,7 @@ def fork(
 
 
 def _copy_title(title: str | None) -> str | None:
-    return title if title in (None, "", _UNTITLED) else f"{title} (copy)"
+    return f"{title} (copy)" if title else title
 
 
 def _visible_until(tx: Tx, session_id: str, message_id: str | None) -> list[tuple[Message, Json]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from threadkeep.base import json
 from threadkeep.chat.raw_rows import SessionRows, in_order, others_of
-from threadkeep.chat.records import Json, is_number, is_time, read_object
+from threadkeep.chat.records import UNTITLED, Json, is_number, is_time, read_object
 from threadkeep.chat.rows import CHUNK, COLUMNS, MESSAGE, PART, SESSION
 from threadkeep.chat.wire.names import normalize_part
 from threadkeep.errors import Invalid, TooLarge
@@ -57,6 +57,7 @@ _CHECKS: dict[str, dict[str, Column]] = {
     SESSION: {
         **dict.fromkeys(COLUMNS[SESSION], _MAYBE_TEXT),
         **dict.fromkeys(("id", "agent"), _TEXT),
+        "title": Column("text", null=True, missing=UNTITLED),
         "model_json": Column("object", null=True, missing="{}"),
         "permissions_json": Column("array", missing="[]"),
         "metadata_json": Column("object", missing="{}"),

@@ -2,25 +2,32 @@
 
 import re
 
+from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite import Tx
-from threadkeep.chat.records import is_time, read_object, usage_in
-from threadkeep.chat.rows import TABLES
+from threadkeep.chat.records import UNTITLED, is_time, read_object, usage_in
+from threadkeep.chat.rows import SESSION, TABLES, check_hash, rehash
 from threadkeep.chat.verify import adopt_unhashed
 from threadkeep.errors import Damaged, SchemaMismatch
 
 PACKAGE = "threadkeep.chat"
-VERSION = 1
+VERSION = 2
 # The guide author's own store numbers its columns with user_version and refuses higher ones.
 GUIDE_VERSION = 3
 
 QUERIES = load_queries(PACKAGE)
+# With an untrusted schema SQLite 3.38 to 3.40 lets no trigger call a JSON function.
+TUNING = Tuning(writer=("PRAGMA trusted_schema = ON",))
 _HEAD = load_text(PACKAGE, "head.sql")
 _SIDE = load_text(PACKAGE, "side.sql")
 
 _ADDED = {
-    "chat_sessions": {"title": "TEXT", "workspace_id": "TEXT", "mode": "TEXT"},
+    "chat_sessions": {
+        "title": f"TEXT NOT NULL ON CONFLICT REPLACE DEFAULT '{UNTITLED}'",
+        "workspace_id": "TEXT",
+        "mode": "TEXT",
+    },
     "chat_messages": {"hidden_at": "INTEGER"},
     "chat_parts": {"continuation_run_id": "TEXT"},
 }
@@ -69,6 +76,7 @@ def adopt(tx: Tx) -> None:
             tx.execute(statement)
     for table in shared:
         add_missing_columns(tx, table, _SHARED[table])
+    tx.execute("UPDATE chat_sessions SET title = ? WHERE title IS NULL", (UNTITLED,))
     _fill_hidden(tx)
     _fill_usage(tx)
     for kind in TABLES:
@@ -139,6 +147,27 @@ def _fill_usage(tx: Tx) -> None:
             tx.run("put_usage", {**usage_in(usage), **ids})
 
 
+def settle_titles(tx: Tx) -> None:
+    """Give untitled sessions the title that the guide author's store needs, and a better trigger.
+
+    The column stays as it is: a table is not written anew for a constraint that nobody violates.
+    """
+    for (session_id,) in tx.execute("SELECT id FROM chat_sessions WHERE title IS NULL").fetchall():
+        row = tx.one("get_session", {"id": session_id})
+        assert row is not None  # noqa: S101  (found just now)
+        try:
+            check_hash(tx, SESSION, row)
+        except Damaged:
+            continue  # a new hash would hide the damage; `verify` reports it
+        sql = "UPDATE chat_sessions SET title = ? WHERE id = ?"
+        tx.execute(sql, (UNTITLED, session_id))
+        rehash(tx, SESSION, session_id)
+    tx.execute("DROP TRIGGER IF EXISTS tk_message_shown")
+    for statement in split_statements(_SIDE):
+        if _created_name(statement) == "tk_message_shown":
+            tx.execute(statement)
+
+
 def create_script() -> str:
     """Give the SQL of a fresh file."""
     return f"{_HEAD}\n{_SIDE}\nPRAGMA user_version = {GUIDE_VERSION};\n"
@@ -148,7 +177,10 @@ SCHEMA = Schema(
     name="chat",
     version=VERSION,
     head=create_script(),
-    steps=(Step(1, "0001_adopt", code=adopt),),
+    steps=(
+        Step(1, "0001_adopt", code=adopt),
+        Step(2, "0002_titles", code=settle_titles),
+    ),
     read_version=read_version,
     write_version=write_version,
 )

@@ -6,7 +6,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
 from threadkeep.chat.context import Context, encode_part, need_list
-from threadkeep.chat.records import SessionRef, ref_id
+from threadkeep.chat.records import Json, SessionRef, message_of, ref_id, without_keys
 from threadkeep.chat.recovery import is_running
 from threadkeep.chat.rows import (
     PART,
@@ -32,7 +32,8 @@ def repair_orphans(
 ) -> list[str]:
     """Turn open tool calls of sessions that nobody runs into errors; give the ids of the parts.
 
-    Calls that wait for a person stay: approvals that were asked for, and the human tools.
+    Calls that wait for a person stay: approvals that were asked for, and the human tools; and so
+    do those of hidden messages. A continuation that another program had begun has ended.
     """
     if session is not None:
         sessions = [need_session(tx, ref_id(session, "session")).id]
@@ -42,19 +43,38 @@ def repair_orphans(
     return [part for one in sessions for part in _repair(ctx, tx, one, waiting)]
 
 
+def _waits(state: str, part: Json, human_tools: Sequence[str]) -> bool:
+    name = part.get("toolName") or str(part["type"]).removeprefix("tool-")
+    return state == "input-available" and name in human_tools
+
+
 def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -> list[str]:
     recordings = tx.all("session_recordings", {"session_id": session_id})
     running = {from_sql(row[0]) for row in recordings if is_running(row)}
     repaired = []
+    hidden = {
+        from_sql(row[0])
+        for row in tx.all("session_messages", {"session_id": session_id})
+        if message_of(row).hidden
+    }
     for row in tx.all("session_tool_parts", {"session_id": session_id}):
-        part = {"toolCallId": from_sql(row[6]), **read_part(row[5], from_sql(row[4]))}
-        name = part.get("toolName") or str(part["type"]).removeprefix("tool-")
-        waits = row[7] == "input-available" and name in human_tools
-        if waits or from_sql(row[1]) in running:
+        if row[7] is None or from_sql(row[1]) in running:
             continue
-        fixed = {**part, "state": "output-error", "errorText": ABORTED}
+        part = read_part(row[5], from_sql(row[4]))
+        # A host of the guide's author had begun to go on after a person's answer, and died.
+        continued = row[10] is not None
+        if not continued and (from_sql(row[1]) in hidden or _waits(row[7], part, human_tools)):
+            continue
+        fixed = {
+            **({} if row[6] is None else {"toolCallId": from_sql(row[6])}),
+            **without_keys(part, "output"),
+            "state": "output-error",
+            "errorText": ABORTED,
+        }
         text = encode_part(ctx, fixed, f"tool call {row[6]!r}")
-        update_part(tx, revised_row(row, fixed, text, ctx.clock()))
+        tx.run("end_continuation", {"id": row[0]})
+        fresh = revised_row(row, fixed, text, ctx.clock())._replace(continuation_run_id=None)
+        update_part(tx, fresh)
         repaired.append(from_sql(row[0]))
     if repaired:
         touch_session(tx, session_id, ctx.clock())

@@ -16,15 +16,15 @@ from threadkeep.base.text import from_sql
 from threadkeep.chat import journal
 from threadkeep.chat.columns import as_column, as_json, quoted
 from threadkeep.chat.journal import unfinished
-from threadkeep.chat.records import Json, message_of, read_object, usage_in
+from threadkeep.chat.records import UNTITLED, Json, message_of, read_object, usage_in
 from threadkeep.chat.rows import CHUNK, COLUMNS, MESSAGE, PART, SESSION, TABLES, part_row, rehash
 from threadkeep.chat.views import stored_message
 
 MessageRows = tuple[Json, list[Json]]
 
-# Our model_json is never NULL, and in files of the guide's author neither is the title; a NULL
-# from another file is kept in tk_extra, and this stands in for it.
-_STAND_INS = {"model_json": "{}", "title": "New Chat"}
+# Our model_json is never NULL, and the title in no file; a NULL from another file is kept in
+# tk_extra, and this stands in for it.
+_STAND_INS = {"model_json": "{}", "title": UNTITLED}
 
 
 class SessionRows(NamedTuple):
@@ -189,7 +189,8 @@ class _Insert:
         self._kind = kind
         self._names = COLUMNS[kind]
         self._file_has = [name for name in columns_of(tx, TABLES[kind]) if name not in self._names]
-        self._never_null = [name for name in never_null(tx, TABLES[kind]) if name in _STAND_INS]
+        needed = {*never_null(tx, TABLES[kind]), "title"} & _STAND_INS.keys()
+        self._never_null = [name for name in self._names if name in needed]
         columns = ", ".join(map(quoted, self._names))
         marks = ", ".join("?" for _ in self._names)
         taken = ", ".join(f"{name} = excluded.{name}" for name in map(quoted, self._names))

@@ -15,6 +15,11 @@ T = TypeVar("T")
 USAGE_BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")
 
 
+# What stands in the file as the title of a session that has none: the guide author's own store
+# needs a text there, and this is the one that it takes for none.
+UNTITLED = "New Chat"
+
+
 class Session(msgspec.Struct, frozen=True):
     """One conversation of one agent."""
 
@@ -165,6 +170,12 @@ def _text(value: str | bytes | None) -> str | None:
     return None if value is None else from_sql(value)
 
 
+def title_of(value: str | bytes | None) -> str | None:
+    """Read the title column: what stands in it for an untitled session is no title."""
+    title = _text(value)
+    return None if title == UNTITLED else title
+
+
 def session_of(row: tuple[Any, ...]) -> Session:
     """Make a Session from a row of the query `get_session` or `list_sessions`."""
     return Session(
@@ -182,7 +193,7 @@ def session_of(row: tuple[Any, ...]) -> Session:
         created_at=row[15],
         updated_at=row[16],
         archived_at=row[17],
-        title=_text(row[18]),
+        title=title_of(row[18]),
         workspace_id=_text(row[19]),
         mode=_text(row[20]),
     )

@@ -9,7 +9,7 @@ from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
 from threadkeep.chat.columns import as_column, as_json, quoted
-from threadkeep.chat.records import Json, Message, Session, message_of, session_of
+from threadkeep.chat.records import UNTITLED, Json, Message, Session, message_of, session_of
 from threadkeep.errors import Conflict, Damaged, NotFound
 
 SESSION, MESSAGE, PART = "session", "message", "part"
@@ -226,6 +226,8 @@ def image(tx: Tx, kind: str, row_id: str) -> Json | None:
 
 def put_image(tx: Tx, kind: str, row: Json) -> None:
     """Write a row from its image over the row of the same id, in the columns the file has."""
+    if kind == SESSION and row.get("title") is None:
+        row = {**row, "title": UNTITLED}  # an event of an older version
     names = [name for name in columns_of(tx, TABLES[kind]) if name in row]
     columns = ", ".join(map(quoted, names))
     marks = ", ".join("?" for _ in names)

@@ -17,7 +17,7 @@ from threadkeep.chat.context import (
     optional_text,
 )
 from threadkeep.chat.permissions import validate_rule
-from threadkeep.chat.records import Json, Page, Session, SessionRef, ref_id, session_of
+from threadkeep.chat.records import UNTITLED, Json, Page, Session, SessionRef, ref_id, session_of
 from threadkeep.chat.recovery import refuse_if_running
 from threadkeep.chat.rows import SESSION, need_session, rehash
 from threadkeep.errors import Conflict, Invalid
@@ -54,13 +54,12 @@ def create_session(
         "parent_message_id": optional_text(parent_message_id, "parent_message_id"),
         "permissions_json": json.encode(_checked_rules(permissions)),
         "metadata_json": json.encode(clean(ctx, need_object(metadata, "metadata"))),
+        "title": UNTITLED if title is None else clean(ctx, need_text(title, "title")),
         "workspace_id": optional_text(workspace_id, "workspace_id"),
         "mode": optional_text(mode, "mode"),
         "now": ctx.clock(),
     }
     tx.run("insert_session", params)
-    if optional_text(title, "title") is not None:
-        tx.run("set_session_title", {**params, "title": clean(ctx, title)})
     rehash(tx, SESSION, new_id)
     journal.note(ctx, tx, new_id, "session", [(SESSION, new_id)])
     return need_session(tx, new_id)
@@ -157,7 +156,7 @@ def _read_cursor(cursor: str | None) -> tuple[int | None, str | None]:
 def set_title(ctx: Context, tx: Tx, session: SessionRef, title: str | None) -> Session:
     """Give a session a title, or take it away."""
     session_id = need_session(tx, ref_id(session, "session")).id
-    text = None if title is None else clean(ctx, need_text(title, "title"))
+    text = UNTITLED if title is None else clean(ctx, need_text(title, "title"))
     tx.run("set_session_title", {"id": session_id, "title": text, "now": ctx.clock()})
     return _changed(ctx, tx, session_id, "title")
 

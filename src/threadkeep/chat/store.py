@@ -35,7 +35,7 @@ from threadkeep.chat import (
     verify as verify_,
 )
 from threadkeep.chat.context import PART_LIMIT, Context
-from threadkeep.chat.layout import QUERIES, SCHEMA, read_version
+from threadkeep.chat.layout import QUERIES, SCHEMA, TUNING, read_version
 from threadkeep.errors import Invalid
 
 
@@ -64,7 +64,7 @@ class ChatStore:
         What a crashed recorder left is folded in. `event_log` None keeps the file's setting.
         `redact` sees every text before it is stored. `budget` is how long a write may wait.
         """
-        database = Database(path, QUERIES, budget=budget, read_only=read_only)
+        database = Database(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)
         store = cls(Context(database, clock, ids or IdSource(clock), redact, part_limit))
         try:
             if read_only:

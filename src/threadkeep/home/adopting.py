@@ -223,7 +223,7 @@ def _state_notes(_: HomeLike, original: Original) -> list[str]:
 
 
 def _bring_up_chat(path: Path) -> None:
-    with Database(path, chat_layout.QUERIES) as database:
+    with Database(path, chat_layout.QUERIES, tuning=chat_layout.TUNING) as database:
         prepare(database, chat_layout.SCHEMA, no_backup)
 
 

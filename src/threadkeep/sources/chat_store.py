@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.chat.records import UNTITLED
 from threadkeep.chat.wire.names import normalize_part
 from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.own import (
@@ -186,12 +187,18 @@ def read_record(record: Any) -> Reading:
 def _facts(row: Row) -> Facts:
     return Facts(
         parent_session_id=text(row.get("parent_id")),
-        title=text(row.get("title")),
+        title=_title(row),
         agent=text(row.get("agent")),
         model=_model(row.get("model_json")),
         cwd=text(row.get("workspace_root")),
         hidden=table(row.get("metadata_json")).get("ephemeral") is True,
     )
+
+
+def _title(row: Row) -> str:
+    """Give the title; what stands in the file of an untitled session is none."""
+    title = text(row.get("title"))
+    return "" if title == UNTITLED else title
 
 
 def _model(value: object) -> str:

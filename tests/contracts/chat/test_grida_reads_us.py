@@ -256,7 +256,7 @@ def test_its_session_without_a_model_is_taken(store: ChatStore, author: sqlite3.
     insert_session(author)
     session = store.session("ses_theirs")
     assert session.model == {}
-    assert session.title == "New Chat"
+    assert session.title is None
     assert session.workspace_root == ""
     store.say("ses_theirs", "hi", model="acme/large")
     author.execute("UPDATE chat_sessions SET model_json = NULL WHERE id = 'ses_theirs'")
@@ -311,7 +311,7 @@ def test_we_go_on_with_its_conversation(store: ChatStore, author: sqlite3.Connec
     parts = store.message("ses_theirs", "a1")["parts"]
     assert [part.get("state") for part in parts] == [None, "output-available", "done"]
     assert store.say("ses_theirs", "thanks").created_at > LATER + 2
-    assert store.fork("ses_theirs").title == "New Chat"
+    assert store.fork("ses_theirs").title is None
     assert store.verify().problems == []
 
 
@@ -387,8 +387,66 @@ def test_its_undoing_of_our_rewind_is_seen(
         "UPDATE chat_messages SET hidden_at = NULL, updated_at = ? WHERE id = ?", (LATER, answer)
     )
     assert texts(store, session) == ["q", "a"]
-    assert store.message(session, answer)["metadata"]["hidden_at"] is None
+    assert "metadata" not in store.message(session, answer)
     assert store.verify().problems == []
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_undoing_a_rewind_changes_nothing_but_the_key_that_hid(
+    store: ChatStore, session: Session, author: sqlite3.Connection, separators: tuple[str, str]
+) -> None:
+    """Whoever wrote the metadata in between: it is read as JSON, not as the text of ours."""
+    asked, answer = turn(store, session, "q", "a")
+    store.rewind(session, asked)
+    (hidden,) = author.execute("SELECT hidden_at FROM chat_messages WHERE id = ?", (answer,))
+    inside = {"hidden_at": hidden[0], "said": f'"hidden_at":{hidden[0]}'}
+    metadata = {"of": inside, "hidden_at": hidden[0], "half": 0.1, "big": 2**60}
+    author.execute(
+        "UPDATE chat_messages SET metadata_json = ? WHERE id = ?",
+        (json.dumps(metadata, separators=separators), answer),
+    )
+    author.execute("UPDATE chat_messages SET hidden_at = NULL WHERE id = ?", (answer,))
+    assert texts(store, session) == ["q", "a"]
+    assert store.message(session, answer)["metadata"] == {
+        "of": inside,
+        "half": 0.1,
+        "big": 2**60,
+    }
+
+
+def test_metadata_that_is_no_json_is_in_nobodys_way(
+    store: ChatStore, session: Session, author: sqlite3.Connection
+) -> None:
+    asked, answer = turn(store, session, "q", "a")
+    store.rewind(session, asked)
+    sql = "UPDATE chat_messages SET metadata_json = '{\"hidden_at\":' WHERE id = ?"
+    author.execute(sql, (answer,))
+    author.execute("UPDATE chat_messages SET hidden_at = NULL WHERE id = ?", (answer,))
+    (row,) = author.execute("SELECT * FROM chat_messages WHERE id = ?", (answer,))
+    assert (row["hidden_at"], row["metadata_json"]) == (None, '{"hidden_at":')
+
+
+def test_untitled_session_has_the_title_that_it_takes_for_none(
+    store: ChatStore, author: sqlite3.Connection
+) -> None:
+    untitled, named = new_session(store), new_session(store, title="Newest")
+    store.set_title(store.fork(named), None)
+    found = author.execute("SELECT DISTINCT title FROM chat_sessions ORDER BY title").fetchall()
+    assert [row["title"] for row in found] == ["New Chat", "Newest"]
+    assert [one.id for one in store.sessions(title="New").items] == [named.id]
+    reply(store, untitled, "wombat")
+    (hit,) = store.search("wombat")
+    assert hit.title is None
+    assert {entry["title"] for entry in store.prune(keep=0, dry_run=True).sessions} == {
+        *(None, "Newest"),
+    }
+    # A program that writes no title at all gets one.
+    author.execute(
+        "INSERT INTO chat_sessions(id, title, agent, created_at, updated_at)"
+        " VALUES ('theirs', NULL, 'x', 1, 1)"
+    )
+    (row,) = author.execute("SELECT title FROM chat_sessions WHERE id = 'theirs'")
+    assert row["title"] == "New Chat"
 
 
 def test_its_queue_and_ours_are_one(

@@ -23,6 +23,8 @@ from tests.support.chats import (
     tool_chunks,
     turn,
 )
+from threadkeep.chat import layout
+from threadkeep.chat.rows import SESSION, rehash
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
 
@@ -50,7 +52,7 @@ INTEGERS = {
 }
 OPTIONAL = {
     *("workspace_root", "parent_id", "parent_message_id", "archived_at", "tool_call_id"),
-    *("tool_state", "title", "workspace_id", "mode", "hidden_at", "continuation_run_id"),
+    *("tool_state", "workspace_id", "mode", "hidden_at", "continuation_run_id"),
 }
 
 
@@ -312,6 +314,8 @@ def test_file_of_another_program_is_brought_up_and_nothing_in_it_is_lost(foreign
             expected = {**dict.fromkeys(now), **old}
             if row["id"] == "m3":
                 expected["hidden_at"] = 8
+            if table == "chat_sessions" and expected["title"] is None:
+                expected["title"] = "New Chat"
             assert row == expected
     assert rows(foreign, "PRAGMA user_version") == [{"user_version": 3}]
 
@@ -338,7 +342,7 @@ def test_conversation_of_another_program_reads_as_ours(foreign: Path) -> None:
 def test_every_verb_works_on_a_file_of_another_program(foreign: Path) -> None:
     with open_store(foreign) as store:
         session = store.create_session(agent="coder", model="acme/large")
-        assert session.title in (None, "New Chat")
+        assert session.title is None
         assert store.set_title(session, "Named").title == "Named"
         assert store.set_title(session, None).title == session.title
         asked, answer = turn(store, session, "q", "a", usage={"input": 5})
@@ -552,9 +556,75 @@ def test_file_that_must_not_be_written_is_left_byte_for_byte(
     assert not log.exists() or log.stat().st_size == 0
 
 
+OLD_TRIGGER = """CREATE TRIGGER tk_message_shown AFTER UPDATE OF hidden_at ON chat_messages
+WHEN new.hidden_at IS NULL AND instr(new.metadata_json, '"hidden_at":' || old.hidden_at)
+BEGIN
+  UPDATE chat_messages
+  SET metadata_json = replace(metadata_json, '"hidden_at":' || old.hidden_at, '"hidden_at":null')
+  WHERE id = new.id;
+END"""
+
+
+def of_version_1(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Make a file of ours as it was: untitled sessions without a title; give their ids."""
+    script = layout.create_script()
+    now = "title TEXT NOT NULL ON CONFLICT REPLACE DEFAULT 'New Chat'"
+    assert now in script
+    steps, head = layout.SCHEMA.steps[:1], script.replace(now, "title TEXT")
+    first = layout.SCHEMA._replace(version=1, head=head, steps=steps)
+    with monkeypatch.context() as patched:
+        patched.setattr("threadkeep.chat.store.SCHEMA", first)
+        with open_store(path) as store:
+            made = [new_session(store).id for _ in range(3)]
+            store.set_title(made[0], "Named")
+    with plain(path) as connection:
+        connection.execute("DROP TRIGGER tk_message_shown")
+        connection.execute(OLD_TRIGGER)
+    with monkeypatch.context() as patched:
+        patched.setattr("threadkeep.chat.store.SCHEMA", first)
+        with open_store(path) as store, store.context.db.write() as tx:
+            for session_id in made[1:]:
+                tx.execute("UPDATE chat_sessions SET title = NULL WHERE id = ?", (session_id,))
+                rehash(tx, SESSION, session_id)
+    return made
+
+
+def test_file_of_version_1_gets_titles_that_its_other_program_can_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = of_version_1(path, monkeypatch)
+    with open_store(path) as store:
+        assert [store.session(one).title for one in made] == ["Named", None, None]
+        untitled = new_session(store)
+        assert store.set_title(made[0], None).title is None
+        assert store.fork(made[1]).title is None
+        text = "".join(store.export(untitled)).replace('"New Chat"', "null")
+        assert store.import_sessions(text.replace(untitled.id, "s")).ok
+        assert store.session("s").title is None
+        assert '"title":null' in "".join(store.export("s"))  # as it was given
+        assert store.verify().problems == []
+    titles = {row["title"] for row in rows(path, "SELECT title FROM chat_sessions")}
+    assert titles == {"New Chat"}
+    (trigger,) = rows(path, "SELECT sql FROM sqlite_master WHERE name = 'tk_message_shown'")
+    assert "json_remove" in trigger["sql"]
+    assert list((path.parent / "backups").iterdir())
+
+
+def test_damaged_session_is_not_hashed_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = of_version_1(path, monkeypatch)
+    with plain(path) as connection:
+        (row,) = connection.execute("SELECT * FROM tk_hashes WHERE id = ?", (made[1],))
+        connection.execute("UPDATE chat_sessions SET agent = 'other' WHERE id = ?", (made[1],))
+        connection.execute("INSERT INTO tk_hashes VALUES (?, ?, ?)", tuple(row))
+    with open_store(path) as store:
+        assert store.session(made[1]).title is None
+        (problem,) = store.verify().problems
+        assert made[1] in problem
+
+
 def test_error_says_which_version_and_which_are_known(path: Path) -> None:
     newer_program(path)
-    with pytest.raises(SchemaMismatch, match=r"999.*1") as caught:
+    with pytest.raises(SchemaMismatch, match=r"999.*2") as caught:
         open_store(path)
     assert "upgrade" in caught.value.hint
 

@@ -157,3 +157,76 @@ def test_part_that_cannot_be_read_does_not_stop_the_others(
     assert [part.get("state") for part in parts] == [None, "output-error", "output-error"]
     (row,) = rows(store.path, 'SELECT * FROM chat_parts WHERE "index" = 1')
     assert row["tool_call_id"] == "bash-input-available"
+
+
+# ---------------------------------------------------------------------- as the author has it
+
+
+def mark(store: ChatStore, run: str | None = "run_theirs") -> None:
+    """Let the guide author's host begin to go on after a person's answer."""
+    with plain(store.path) as connection:
+        connection.execute(
+            "UPDATE chat_parts SET continuation_run_id = ? WHERE tool_call_id IS NOT NULL", (run,)
+        )
+
+
+def hide(store: ChatStore, session: Session) -> None:
+    asked = store.say(session, "once more")
+    put(store, session, call("input-available"), message_id="later")
+    store.rewind(session, asked)
+
+
+def open_calls(store: ChatStore) -> list[tuple[str, str, str | None]]:
+    found = rows(store.path, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
+    return [(row["message_id"], row["tool_state"], row["continuation_run_id"]) for row in found]
+
+
+def test_hidden_messages_are_left_alone(store: ChatStore, session: Session) -> None:
+    hide(store, session)
+    assert store.repair_orphans() == []
+    assert open_calls(store) == [("later", "input-available", None)]
+    store.unrewind(session)
+    assert len(store.repair_orphans()) == 1
+
+
+def test_message_hidden_in_its_metadata_alone_is_left_alone(
+    store: ChatStore, session: Session
+) -> None:
+    put(store, session, call("input-available"))
+    with plain(store.path) as connection:
+        connection.execute("""UPDATE chat_messages SET metadata_json = '{"hidden_at": 5}'""")
+    assert store.repair_orphans() == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        call("approval-responded", approval={"id": "a", "approved": True}),
+        call("approval-requested", approval={"id": "a"}),
+        call("input-available", "question"),
+        call("output-available", "question", output="the answer"),
+    ],
+)
+@pytest.mark.parametrize("hidden", [False, True])
+def test_continuation_that_died_has_ended(
+    store: ChatStore, session: Session, part: Json, *, hidden: bool
+) -> None:
+    asked = store.say(session, "q")
+    put(store, session, part)
+    if hidden:
+        store.rewind(session, asked)
+    mark(store)
+    (repaired,) = store.repair_orphans()
+    assert open_calls(store) == [("m", "output-error", None)]
+    fixed = store.message(session, "m")["parts"][1]
+    assert (fixed["state"], "output" in fixed) == ("output-error", False)
+    assert store.verify().problems == []
+    assert store.repair_orphans() == []
+    assert repaired
+
+
+def test_part_without_a_state_is_no_call(store: ChatStore, session: Session) -> None:
+    put(store, session, {"type": "text", "text": "x"})
+    with plain(store.path) as connection:
+        connection.execute("UPDATE chat_parts SET continuation_run_id = 'r'")
+    assert store.repair_orphans() == []

@@ -56,10 +56,11 @@ def test_fresh_session_has_the_defaults_of_the_contract(store: ChatStore) -> Non
         "created_at": row["created_at"],
         "updated_at": row["updated_at"],
         "archived_at": None,
-        "title": None,
+        "title": "New Chat",
         "workspace_id": None,
         "mode": None,
     }
+    assert session.title is None
 
 
 def test_everything_given_is_stored_and_read_back(store: ChatStore) -> None:

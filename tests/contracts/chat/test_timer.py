@@ -67,7 +67,7 @@ def test_reader_of_the_tables_catches_up_without_another_chunk(
 
 @pytest.mark.parametrize("options", [{"save_buffer_ms": 50}, {"save_buffer_size": 10_000}])
 def test_buffered_chunks_are_written_without_another_chunk(
-    store: ChatStore, session: Session, options: dict[str, int]
+    store: ChatStore, session: Session, options: Any
 ) -> None:
     with store.record(session, "m", **options) as recorder:
         recorder._monotonic = lambda: 0.0

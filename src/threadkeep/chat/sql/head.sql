@@ -23,7 +23,8 @@ CREATE TABLE chat_sessions (
   updated_at INTEGER NOT NULL,
   archived_at INTEGER,                            -- set: out of the default list, not deleted
 
-  title TEXT,
+  -- 'New Chat' for a session without one: the guide author's store needs a text here
+  title TEXT NOT NULL ON CONFLICT REPLACE DEFAULT 'New Chat',
   workspace_id TEXT,
   mode TEXT
 );

@@ -15,14 +15,14 @@ ON CONFLICT(key) DO UPDATE SET value = CAST(value AS INTEGER) + 1;
 -- ---------------------------------------------------------------- sessions
 
 -- name: insert_session
--- Without the title: where the guide author's store made the file, none means its default.
 INSERT INTO chat_sessions(
   id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json,
   metadata_json, prompt_tokens, completion_tokens, reasoning_tokens, cache_read, cache_write,
-  total_tokens, cost_usd, created_at, updated_at, archived_at, workspace_id, mode)
+  total_tokens, cost_usd, created_at, updated_at, archived_at, title, workspace_id, mode)
 VALUES (
   :id, :agent, :workspace_root, :model_json, :parent_id, :parent_message_id, :permissions_json,
-  :metadata_json, 0, 0, 0, 0, 0, 0, 0, :now, :now, NULL, :workspace_id, :mode);
+  :metadata_json, 0, 0, 0, 0, 0, 0, 0, :now, :now, NULL, :title, :workspace_id,
+  :mode);
 
 -- name: get_session
 SELECT id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json,
@@ -39,7 +39,7 @@ FROM chat_sessions
 WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:workspace AS TEXT) IS NULL OR coalesce(workspace_root, '') = :workspace)
   AND (CAST(:parent AS TEXT) IS NULL OR parent_id = :parent)
-  AND (CAST(:title AS TEXT) IS NULL OR title LIKE :title ESCAPE '\')
+  AND (CAST(:title AS TEXT) IS NULL OR nullif(title, 'New Chat') LIKE :title ESCAPE '\')
   AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
   AND (:ephemeral OR NOT json_valid(metadata_json)
        OR coalesce(json_extract(metadata_json, '$.ephemeral'), 0) IN (0, 'false'))
@@ -57,8 +57,7 @@ UPDATE chat_sessions SET updated_at = max(updated_at, :now) WHERE id = :id;
 UPDATE chat_sessions SET model_json = :model_json, updated_at = max(updated_at, :now) WHERE id = :id;
 
 -- name: set_session_title
--- OR REPLACE: where the column may not be NULL, no title means the default title.
-UPDATE OR REPLACE chat_sessions SET title = :title, updated_at = max(updated_at, :now) WHERE id = :id;
+UPDATE chat_sessions SET title = :title, updated_at = max(updated_at, :now) WHERE id = :id;
 
 -- name: set_session_archived
 UPDATE chat_sessions SET archived_at = :archived_at, updated_at = max(updated_at, :now)
@@ -152,6 +151,9 @@ UPDATE chat_parts SET type = :type, data_json = :data_json, tool_call_id = :tool
   tool_state = :tool_state, updated_at = :updated_at
 WHERE id = :id;
 
+-- name: end_continuation
+UPDATE chat_parts SET continuation_run_id = NULL WHERE id = :id;
+
 -- name: get_part
 SELECT id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at,
   updated_at, continuation_run_id
@@ -184,12 +186,14 @@ SELECT p.id, p.message_id, p.session_id, p."index", p.type, p.data_json, p.tool_
   p.tool_state, p.created_at, p.updated_at, p.continuation_run_id
 FROM chat_parts p
 WHERE p.session_id = :session_id
-  AND p.tool_state IN ('input-streaming', 'input-available', 'approval-responded')
+  AND (p.tool_state IN ('input-streaming', 'input-available', 'approval-responded')
+       OR p.continuation_run_id IS NOT NULL)
 ORDER BY p.message_id, p."index";
 
 -- name: sessions_with_open_tools
 SELECT DISTINCT session_id FROM chat_parts
-WHERE tool_state IN ('input-streaming', 'input-available', 'approval-responded');
+WHERE tool_state IN ('input-streaming', 'input-available', 'approval-responded')
+  OR continuation_run_id IS NOT NULL;
 
 -- ---------------------------------------------------------------- journal
 
@@ -406,8 +410,8 @@ SELECT min(rowid), count(*) FROM (
   SELECT rowid FROM tk_search WHERE tk_search MATCH :query ORDER BY rowid DESC LIMIT :limit);
 
 -- name: search_parts
-SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at, s.title,
-  bm25(tk_search) AS score
+SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at,
+  nullif(s.title, 'New Chat'), bm25(tk_search) AS score
 FROM tk_search
 JOIN tk_search_docs d ON d.doc = tk_search.rowid
 JOIN chat_parts p ON p.id = d.part_id
@@ -426,7 +430,8 @@ ORDER BY score, m.created_at DESC LIMIT :limit;
 
 -- name: scan_parts
 -- Without the index: every part (or every one not indexed yet) with the term in it, newest first.
-SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at, s.title, 0.0
+SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at,
+  nullif(s.title, 'New Chat'), 0.0
 FROM chat_parts p
 JOIN chat_messages m ON m.id = p.message_id
 JOIN chat_sessions s ON s.id = p.session_id
@@ -481,7 +486,7 @@ VALUES (:stream_id, :seq, :kind, :message_id, NULL, :data_json, :created_at, :ch
 
 -- name: old_sessions
 -- Which sessions retention may take: oldest first, none that is being recorded.
-SELECT id, title, updated_at, total_tokens FROM chat_sessions s
+SELECT id, nullif(title, 'New Chat'), updated_at, total_tokens FROM chat_sessions s
 WHERE (CAST(:before AS INTEGER) IS NULL OR updated_at < :before)
   AND (NOT :archived_only OR archived_at IS NOT NULL)
   AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
@@ -496,7 +501,7 @@ ORDER BY updated_at, id;
 SELECT coalesce(sum(length(CAST(data_json AS BLOB))), 0), count(*) FROM chat_parts WHERE session_id = :id;
 
 -- name: largest_sessions
-SELECT p.session_id, s.title, sum(length(CAST(p.data_json AS BLOB))) AS bytes, count(*) AS parts
+SELECT p.session_id, nullif(s.title, 'New Chat'), sum(length(CAST(p.data_json AS BLOB))) AS bytes, count(*) AS parts
 FROM chat_parts p JOIN chat_sessions s ON s.id = p.session_id
 GROUP BY p.session_id ORDER BY bytes DESC LIMIT :limit;
 

@@ -138,13 +138,12 @@ CREATE TRIGGER tk_message_changed AFTER UPDATE ON chat_messages BEGIN
   DELETE FROM tk_hashes WHERE kind = 'message' AND id = old.id;
 END;
 -- A rewind of ours hides in two places; a program that knows only the column shows a message again
--- by clearing that, and the copy in the metadata has to follow. (With trusted_schema off, SQLite
--- 3.40 lets no trigger call a JSON function; this is the text that we wrote.)
+-- by clearing that, and the copy in the metadata has to follow.
 CREATE TRIGGER tk_message_shown AFTER UPDATE OF hidden_at ON chat_messages
-WHEN new.hidden_at IS NULL AND instr(new.metadata_json, '"hidden_at":' || old.hidden_at)
+WHEN new.hidden_at IS NULL AND old.hidden_at IS NOT NULL AND CASE WHEN
+  json_valid(new.metadata_json) THEN json_type(new.metadata_json, '$.hidden_at') IS NOT NULL END
 BEGIN
-  UPDATE chat_messages
-  SET metadata_json = replace(metadata_json, '"hidden_at":' || old.hidden_at, '"hidden_at":null')
+  UPDATE chat_messages SET metadata_json = json_remove(metadata_json, '$.hidden_at')
   WHERE id = new.id;
 END;
 CREATE TRIGGER tk_message_deleted AFTER DELETE ON chat_messages BEGIN
