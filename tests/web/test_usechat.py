@@ -25,12 +25,8 @@ from tests.web.site import Site
 Json = dict[str, Any]
 APP = Path(__file__).with_name("usechat") / "app.mjs"
 # @ai-sdk/react brings the version of ai that it was made for.
-PACKAGES = {
-    "@ai-sdk/react": "3.0.322",
-    "esbuild": "0.28.2",
-    "react": "19.3.1",
-    "react-dom": "19.3.1",
-}
+REACT = {6: "3.0.322", 7: "4.0.167"}
+PACKAGES = {"esbuild": "0.28.2", "react": "19.3.1", "react-dom": "19.3.1"}
 PATIENCE = 60_000  # only a test that is broken ever waits this long
 USAGE = {"inputTokens": {"total": 3}, "outputTokens": {"total": 5}}
 
@@ -72,8 +68,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 class App:
     """The application, its model, and a chat in a browser."""
 
-    def __init__(self, site: Site, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, site: Site, process: "subprocess.Popen[bytes]", protocol: int) -> None:
         assert process.stdout is not None
+        self.protocol = protocol
         self.url = f"http://127.0.0.1:{int(process.stdout.readline())}"
         self.site = site
         self.chat = secrets.token_urlsafe(12)  # as the SDK makes them: 16 characters
@@ -81,6 +78,10 @@ class App:
     def says(self, parts: list[Json]) -> None:
         """Let the model say something."""
         urlopen(Request(f"{self.url}/model", json.dumps(parts).encode())).close()
+
+    def steer(self, text: str) -> None:
+        """Let the user say something while the reply streams."""
+        urlopen(Request(f"{self.url}/api/chat/{self.chat}/steer", text.encode())).close()
 
     def recorded(self) -> Json:
         """Wait until everything that was streamed is recorded; give what came of the last."""
@@ -93,16 +94,18 @@ class App:
         return found
 
 
-@pytest.fixture(scope="module")
-def app(site: Site) -> Iterator[App]:
-    modules = installed_together("usechat", PACKAGES)
+@pytest.fixture(scope="module", params=[6, 7])
+def app(request: pytest.FixtureRequest, site: Site) -> Iterator[App]:
+    protocol: int = request.param
+    wanted = PACKAGES | {"@ai-sdk/react": REACT[protocol]}
+    modules = installed_together(f"usechat{protocol}", wanted)
     with subprocess.Popen(
         [need_tool("node"), str(APP), str(modules), site.url],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"KEEP_TOKEN": site.token},
     ) as process:
-        yield App(site, process)
+        yield App(site, process, protocol)
         assert process.stdin is not None
         process.stdin.close()
 
@@ -186,10 +189,43 @@ def test_a_chat_is_the_same_on_both_sides_through_reload_resume_and_stop(
     sees(page, "Rain tomorrow.")
     assert shown(page) == app.stored()
 
+    if app.protocol >= 7:
+        steered(page, app)
+
+
+def steered(page: Page, app: App) -> None:
+    """The user says something in the middle of the reply; the page is reloaded, then it is cut."""
+    ask(page, "And how warm is it?")
+    app.says(LOOK_UP[:-1])
+    sees(page, "I have to look.")
+    app.steer("In Kelvin, please.")
+    app.says([LOOK_UP[-1], *begin("294")])
+    sees(page, "In Kelvin, please.")
+    page.reload()
+    sees(page, "In Kelvin, please.")
+    sees(page, "294")
+    app.says(end(" K."))
+    sees(page, "294 K.")
+    rests(page)
+    assert app.recorded()["status"] == "finish"
+    kinds = [part["type"] for part in shown(page)[-1]["parts"]]
+    assert "steering-message" in kinds
+    assert shown(page) == app.stored()
+
+    ask(page, "Thanks.")
+    app.says(begin("You are"))
+    sees(page, "You are")
+    page.click("#stop")
+    rests(page)
+    assert app.recorded()["status"] == "abort"
+    page.reload()
+    sees(page, "You are")
+    assert shown(page) == app.stored()
+
 
 def test_the_code_of_the_documentation_is_the_code_that_runs_here() -> None:
     page = (REPO / "docs" / "usechat.md").read_text("utf-8")
     runs = "".join(file.read_text("utf-8") for file in APP.parent.iterdir())
     blocks = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     assert [block for block in blocks if block not in runs] == []

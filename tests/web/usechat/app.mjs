@@ -1,6 +1,7 @@
 // A small chat application with the real AI SDK: what it streams to the browser it also records.
 //   node app.mjs <node_modules> <address of threadkeep>        (its token comes by KEEP_TOKEN)
 // The model says what the test posts to /model, part by part, so nothing depends on time.
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, join } from "node:path";
 import { Readable } from "node:stream";
@@ -8,8 +9,10 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 
 const [modules, keep] = process.argv.slice(2);
 const load = (...path) => import(pathToFileURL(join(modules, ...path)).href);
-const sdk = await load("ai", "dist", "index.mjs");
-const { MockLanguageModelV3 } = await load("ai", "dist", "test", "index.mjs");
+const described = JSON.parse(readFileSync(join(modules, "ai", "package.json"), "utf8"));
+const protocol = Number.parseInt(described.version); // 6 or 7: of the AI SDK that streams
+const sdk = await load("ai", described.exports["."].import);
+const { MockLanguageModelV3 } = await load("ai", described.exports["./test"].import);
 const { buildSync } = await load("esbuild", "lib", "main.js").then((module) => module.default);
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -29,6 +32,7 @@ const PAGE = `<!doctype html><html lang="en"><meta charset="utf-8"><title>chat</
 
 let said = []; // what the model says next
 let listening; // the stream that it says it to
+let steering; // how the user reaches the reply that streams now
 const recordings = [];
 
 function speak() {
@@ -79,7 +83,8 @@ const ask = (method, path, body, more = {}) =>
 
 async function record(id, stream, stop) {
   const body = stream.pipeThrough(new TextEncoderStream());
-  const answer = await ask("POST", `/${id}/record`, body, { type: "text/event-stream" });
+  const path = `/${id}/record?protocol=${protocol}`;
+  const answer = await ask("POST", path, body, { type: "text/event-stream" });
   const told = await answer.json();
   if (told.status === "abort") stop.abort(); // it came before the end: somebody stopped the reply
   return { ...told, aborted: stop.signal.aborted };
@@ -91,12 +96,14 @@ async function reply(request, response) {
   const { id, messages } = await new Response(Readable.toWeb(request)).json();
   await ask("PUT", `/${id}/ui-messages`, JSON.stringify(messages));
   const stop = new AbortController();
+  steering = sdk.experimental_createSteering?.(); // since 7: what the user says meanwhile
   const result = sdk.streamText({
     model,
     messages: await sdk.convertToModelMessages(messages),
     tools: { weather },
     stopWhen: sdk.stepCountIs(3),
     abortSignal: stop.signal,
+    experimental_steering: steering,
   });
   sdk.pipeUIMessageStreamToResponse({
     response,
@@ -132,6 +139,10 @@ async function answer(request, response) {
   }
   if (pathname === "/api/chat") return reply(request, response);
   if (what === "stop") return pass(response, await ask("POST", `/${id}/stop`, await sent(request)));
+  if (what === "steer") {
+    steering.steer((await sent(request)).toString());
+    return give(response, "application/json", "{}");
+  }
   if (what === "messages") return pass(response, await ask("GET", `/${id}/ui-messages`));
   if (what === "stream") {
     const gone = new AbortController();
