@@ -79,6 +79,18 @@ def test_export_and_import_give_them_back(
         assert kept(other, session.id) == []
 
 
+def test_update_brings_in_those_of_new_messages(
+    store: ChatStore, session: Session, other: ChatStore
+) -> None:
+    record(store, session, text_chunks("first"))
+    assert other.import_sessions("".join(store.export(session))).ok
+    record(store, session, told())
+    later = "".join(store.export(session))
+    assert other.import_sessions(later, update=True).updated == [session.id]
+    assert kept(other, session.id) == BOTH
+    assert other.import_sessions(later, update=True).unchanged == [session.id]
+
+
 def test_each_follows_its_message_in_the_export(store: ChatStore, session: Session) -> None:
     record(store, session, told("reply"))
     lines = [json.loads(line) for line in store.export(session)]
