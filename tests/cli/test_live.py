@@ -91,7 +91,11 @@ def test_a_tool_call_shows_its_input_once() -> None:
         ({"type": "error", "errorText": "overloaded"}, "  — error: overloaded\n"),
         ({"type": "finish", "finishReason": "length"}, "  — finished: length\n"),
         ({"type": "start-step"}, ""),
-        ({"type": "of-tomorrow", "x": 1}, ""),
+        ({"type": "of-tomorrow", "x": 1}, '  [of-tomorrow] {"x":1}\n'),
+        (
+            {"type": "steering-message", "id": "u", "parts": [{"type": "text", "text": "Stop"}]},
+            "  user, meanwhile:\n  Stop\n",
+        ),
     ],
 )
 def test_every_kind_of_chunk(chunk: Json, text: str) -> None:

@@ -115,6 +115,28 @@ def test_chat_gives_every_kind_with_facts_and_usage(chat_path: Path) -> None:
     assert harvest.unknown == {}
 
 
+def test_what_the_user_said_in_the_middle_of_a_reply_is_the_users(chat_path: Path) -> None:
+    said: list[dict[str, Any]] = [
+        {"type": "text", "text": "rather in Kelvin"},
+        {"type": "file", "mediaType": "image", "url": "https://example.org/t.png"},
+    ]
+    steering = {"type": "steering-message", "id": "u", "parts": said}
+    with open_store(chat_path) as store:
+        session = new_session(store)
+        store.say(session, "how warm?")
+        chunks = text_chunks("294 K")
+        record(store, session, [*chunks[:2], steering, *chunks[2:]])
+    entries, harvest = read_all(ChatSource([chat_path]))
+    assert seen(entries) == [
+        ("user", "prompt", "how warm?"),
+        ("user", "prompt", "rather in Kelvin"),
+        ("user", "note", "[image]"),
+        ("assistant", "text", "294 K"),
+    ]
+    assert harvest.unknown == {}
+    assert harvest.facts[session.id].title == ""  # what the file says of an untitled session
+
+
 def test_a_failed_tool_and_a_picture_of_a_tool(chat_path: Path) -> None:
     picture = {"type": "content", "value": [{"type": "media", "data": "A" * 5000}]}
     with open_store(chat_path) as store:
