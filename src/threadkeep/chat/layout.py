@@ -23,14 +23,11 @@ _HEAD = load_text(PACKAGE, "head.sql")
 _SIDE = load_text(PACKAGE, "side.sql")
 
 _ADDED = {
-    "chat_sessions": {
-        "title": f"TEXT NOT NULL ON CONFLICT REPLACE DEFAULT '{UNTITLED}'",
-        "workspace_id": "TEXT",
-        "mode": "TEXT",
-    },
+    "chat_sessions": {"title": "TEXT", "workspace_id": "TEXT", "mode": "TEXT"},
     "chat_messages": {"hidden_at": "INTEGER"},
     "chat_parts": {"continuation_run_id": "TEXT"},
 }
+_TRIGGERS_OF_2 = ("tk_message_shown", "tk_session_untitled", "tk_session_title_gone")
 # The guide suggests this table by name, so another program may have it, with its own idea of it.
 _SHARED = {"system_prompts": {"body": "TEXT", "created_at": "INTEGER"}}
 
@@ -148,10 +145,7 @@ def _fill_usage(tx: Tx) -> None:
 
 
 def settle_titles(tx: Tx) -> None:
-    """Give untitled sessions the title that the guide author's store needs, and a better trigger.
-
-    The column stays as it is: a table is not written anew for a constraint that nobody violates.
-    """
+    """Give untitled sessions the title that the guide author's store needs, and keep it so."""
     for (session_id,) in tx.execute("SELECT id FROM chat_sessions WHERE title IS NULL").fetchall():
         row = tx.one("get_session", {"id": session_id})
         assert row is not None  # noqa: S101  (found just now)
@@ -162,9 +156,10 @@ def settle_titles(tx: Tx) -> None:
         sql = "UPDATE chat_sessions SET title = ? WHERE id = ?"
         tx.execute(sql, (UNTITLED, session_id))
         rehash(tx, SESSION, session_id)
-    tx.execute("DROP TRIGGER IF EXISTS tk_message_shown")
     for statement in split_statements(_SIDE):
-        if _created_name(statement) == "tk_message_shown":
+        name = _created_name(statement)
+        if name in _TRIGGERS_OF_2:
+            tx.execute(f"DROP TRIGGER IF EXISTS {name}")
             tx.execute(statement)
 
 

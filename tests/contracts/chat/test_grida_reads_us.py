@@ -440,13 +440,16 @@ def test_untitled_session_has_the_title_that_it_takes_for_none(
     assert {entry["title"] for entry in store.prune(keep=0, dry_run=True).sessions} == {
         *(None, "Newest"),
     }
-    # A program that writes no title at all gets one.
+    # A program that writes no title at all gets one, and so does one that takes it away.
     author.execute(
-        "INSERT INTO chat_sessions(id, title, agent, created_at, updated_at)"
-        " VALUES ('theirs', NULL, 'x', 1, 1)"
+        "INSERT INTO chat_sessions(id, agent, created_at, updated_at) VALUES ('theirs', 'x', 1, 1)"
     )
     (row,) = author.execute("SELECT title FROM chat_sessions WHERE id = 'theirs'")
     assert row["title"] == "New Chat"
+    for title in ("Theirs", None):
+        author.execute("UPDATE chat_sessions SET title = ? WHERE id = 'theirs'", (title,))
+        (row,) = author.execute("SELECT title FROM chat_sessions WHERE id = 'theirs'")
+        assert row["title"] == (title or "New Chat")
 
 
 def test_its_queue_and_ours_are_one(

@@ -52,7 +52,7 @@ INTEGERS = {
 }
 OPTIONAL = {
     *("workspace_root", "parent_id", "parent_message_id", "archived_at", "tool_call_id"),
-    *("tool_state", "workspace_id", "mode", "hidden_at", "continuation_run_id"),
+    *("tool_state", "title", "workspace_id", "mode", "hidden_at", "continuation_run_id"),
 }
 
 
@@ -567,18 +567,15 @@ END"""
 
 def of_version_1(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Make a file of ours as it was: untitled sessions without a title; give their ids."""
-    script = layout.create_script()
-    now = "title TEXT NOT NULL ON CONFLICT REPLACE DEFAULT 'New Chat'"
-    assert now in script
-    steps, head = layout.SCHEMA.steps[:1], script.replace(now, "title TEXT")
-    first = layout.SCHEMA._replace(version=1, head=head, steps=steps)
+    first = layout.SCHEMA._replace(version=1, steps=layout.SCHEMA.steps[:1])
     with monkeypatch.context() as patched:
         patched.setattr("threadkeep.chat.store.SCHEMA", first)
         with open_store(path) as store:
             made = [new_session(store).id for _ in range(3)]
             store.set_title(made[0], "Named")
     with plain(path) as connection:
-        connection.execute("DROP TRIGGER tk_message_shown")
+        for name in ("message_shown", "session_untitled", "session_title_gone"):
+            connection.execute(f"DROP TRIGGER tk_{name}")
         connection.execute(OLD_TRIGGER)
     with monkeypatch.context() as patched:
         patched.setattr("threadkeep.chat.store.SCHEMA", first)
@@ -605,8 +602,10 @@ def test_file_of_version_1_gets_titles_that_its_other_program_can_read(
         assert store.verify().problems == []
     titles = {row["title"] for row in rows(path, "SELECT title FROM chat_sessions")}
     assert titles == {"New Chat"}
-    (trigger,) = rows(path, "SELECT sql FROM sqlite_master WHERE name = 'tk_message_shown'")
-    assert "json_remove" in trigger["sql"]
+    with open_store(path.with_name("fresh.db")) as store:
+        own = "name NOT LIKE 'sqlite_stat%'"
+        schema = f"SELECT name, sql FROM sqlite_master WHERE {own} ORDER BY name"
+        assert rows(path, schema) == rows(store.path, schema)
     assert list((path.parent / "backups").iterdir())
 
 

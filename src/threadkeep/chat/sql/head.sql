@@ -23,8 +23,7 @@ CREATE TABLE chat_sessions (
   updated_at INTEGER NOT NULL,
   archived_at INTEGER,                            -- set: out of the default list, not deleted
 
-  -- 'New Chat' for a session without one: the guide author's store needs a text here
-  title TEXT NOT NULL ON CONFLICT REPLACE DEFAULT 'New Chat',
+  title TEXT,                                     -- never NULL: a trigger sees to it
   workspace_id TEXT,
   mode TEXT
 );
