@@ -120,7 +120,8 @@ class Recorder:
                 self._feed([checked])
             else:
                 self._feed_redacted(self._redactor, lambda redactor: redactor.push(checked))
-            self._set_timer()
+            if not self._timed:
+                self._set_timer()
 
     def _feed_redacted(
         self, redactor: StreamRedactor, release: Callable[[StreamRedactor], list[Json]]
@@ -172,8 +173,7 @@ class Recorder:
         write = durable = False
         for entry in taken:
             self._note_end(entry.chunk)
-            saves.took(len(entry.text), now)
-            write = saves.should_write(entry, now) or write
+            write = saves.took(entry, now) or write
             durable = saves.is_boundary(entry.chunk, now) or durable
         if write:
             try:
@@ -256,8 +256,8 @@ class Recorder:
 
     def _set_timer(self) -> None:
         recording = self._recording
-        if self._timed or recording is None or not recording.lags:
-            return  # as a rule: the look that was asked for comes, or the chunk wrote everything
+        if recording is None or not recording.lags:
+            return  # as a rule, while a part is short: the chunk wrote everything
         left = self._left()
         if left is not None:
             self._timed = True

@@ -22,15 +22,19 @@ class SavePolicy:
             msg = f"there is no save policy {save_on!r}"
             raise Invalid(msg, hint="use one of: " + ", ".join(POLICIES))
         self._save_on = save_on
+        self._at_once = save_on == "chunk" and not (buffer_size or buffer_ms)
         self._buffer_size, self._buffer_seconds = buffer_size, buffer_ms / 1000
         self._buffered, self._oldest = 0, 0.0
         self.last_durable = now
 
-    def took(self, size: int, now: float) -> None:
-        """Count what waits from now on."""
+    def took(self, entry: Entry, now: float) -> bool:
+        """Count a chunk that waits from now on; tell whether all that waits is to be written."""
+        if self._at_once:
+            return True
         if self._buffered == 0:
             self._oldest = now
-        self._buffered += size
+        self._buffered += len(entry.text)
+        return self._should_write(entry, now)
 
     def wrote(self, now: float, *, durable: bool) -> None:
         """Nothing waits any more."""
@@ -38,14 +42,13 @@ class SavePolicy:
         if durable:
             self.last_durable = now
 
-    def should_write(self, entry: Entry, now: float) -> bool:
-        """Tell whether everything that waits is written with this chunk."""
+    def _should_write(self, entry: Entry, now: float) -> bool:
         kind = entry.chunk["type"]
         if self._save_on == "turn":
             return kind in _TURN_ENDS
         if self._save_on == "step":
             return kind in _STEP_ENDS
-        if kind not in _DELTAS or not (self._buffer_size or self._buffer_seconds):
+        if kind not in _DELTAS:
             return True  # only deltas may wait, never a change of state
         aged = now - self._oldest >= self._buffer_seconds > 0
         return aged or 0 < self._buffer_size <= self._buffered or bool(entry.change.parts)
