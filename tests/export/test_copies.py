@@ -146,6 +146,19 @@ def go_on(world: World, copy: str, word: str) -> None:
     world.capture()
 
 
+def test_a_session_of_a_backup_can_be_handed_over_and_the_backup_stays(world: World) -> None:
+    with world.history() as history:
+        backup = history.store.backup()
+    before = backup.read_bytes()
+    with world.home.history(backup, read_only=True, user_home=world.user) as history:
+        found = history.find(CLAUDE)
+        assert handed_off(world.home, history, found, "codex", str(world.cwd)).path.exists()
+    assert backup.read_bytes() == before
+    sums = world.sums()
+    world.capture()
+    assert world.sums() == sums
+
+
 def test_a_copy_that_is_handed_on_at_once_counts_no_more_than_the_first(world: World) -> None:
     found, sums = world.found(), world.sums()
     copy = world.hand_over(CLAUDE, "codex")

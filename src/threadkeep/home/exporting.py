@@ -1,18 +1,21 @@
 """What surfaces need to hand captured sessions on, so that none imports a service."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from threadkeep.base.clock import now_ms
 from threadkeep.capture.history import History
+from threadkeep.errors import ReadOnly, SchemaMismatch
 from threadkeep.export.conversation import conversation
 from threadkeep.export.formats import WRITERS
 from threadkeep.export.handing import TARGETS, HandOff, hand_off, new_session_id, put
 from threadkeep.export.records import New
 from threadkeep.export.retold import retold_in
 from threadkeep.knowledge.copies import note_retold
+from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.reading import Session
 from threadkeep.sources.records import UserHome
 
@@ -54,13 +57,19 @@ def handed_off(
 
 
 def _note_retold(home: "Home", history: History, made: HandOff) -> None:
-    """Let the store know its own words when capture meets them in the other program's log."""
+    """Let the home know its own words when capture meets them in the other program's log.
+
+    The session itself may be read from elsewhere, such as a backup, which is not written to. A
+    home that cannot be written captures nothing either.
+    """
+    if not home.knowledge_path().exists():
+        return
     retold = retold_in(made, history.sources)
-    with home.knowledge(history.store.context.db.path, must_exist=True) as store:
-        if store.access.writable:  # else nothing is captured into it either
-            with store.context.db.write() as tx:
-                for origin, hashes in retold.items():
-                    note_retold(tx, origin, hashes)
+    with suppress(ReadOnly, SchemaMismatch), home.knowledge(must_exist=True) as store:
+        refuse_write(store.access)
+        with store.context.db.write() as tx:
+            for origin, hashes in retold.items():
+                note_retold(tx, origin, hashes)
 
 
 def _new(program: str, fallback: str = "") -> New:
