@@ -11,9 +11,11 @@ import pytest
 
 from tests.cli.mail_boxes import contents, make_theirs
 from tests.faults.old_files import make_old_file
+from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.faults.old_state_files import UNNUMBERED, WITHOUT_INDEX, make_old_state
 from tests.support.chats import new_session, turn
 from tests.support.hermes_v6 import HermesV6
+from tests.support.knowledge import do
 from threadkeep import Home
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
 from threadkeep.home.adopting import adopt
@@ -225,6 +227,26 @@ def test_a_damaged_original_leaves_nothing_behind(
         adopt(home, "hermes", environ=environ)
     assert not home.state_path().exists()
     assert leftovers(home.paths().data) == []
+
+
+@pytest.mark.parametrize("odd", ["VIEW later", "TRIGGER later AFTER UPDATE ON sessions"])
+@pytest.mark.parametrize("program", ["hermes", "hippo"])
+def test_what_may_never_end_does_not_become_a_part_of_our_store(
+    home: Home, tmp_path: Path, program: str, odd: str
+) -> None:
+    """The first write of ours would start a trigger, while the store is locked."""
+    path = tmp_path / "theirs.db"
+    if program == "hermes":
+        HermesV6(path).close()
+    else:
+        make_old_knowledge(path, 17)
+    endless = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    body = f"AS {endless}" if "VIEW" in odd else f"BEGIN SELECT max(i) FROM ({endless}); END"
+    do(path, f"CREATE {odd} {body}")
+    with untouched(path), pytest.raises(Damaged, match=r"'later' in .* may never end"):
+        adopt(home, program, path)
+    assert not home.state_path().exists()
+    assert not home.knowledge_path().exists()
 
 
 def test_what_a_killed_import_left_is_swept(

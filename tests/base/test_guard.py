@@ -35,6 +35,30 @@ def test_a_view_in_the_place_of_a_table_is_not_run(tmp_path: Path) -> None:
             tx.all("all")
 
 
+@pytest.mark.parametrize("by", ["trigger", "a view in a trigger"])
+def test_a_trigger_with_a_recursive_query_is_not_run(tmp_path: Path, by: str) -> None:
+    """A copy of another program's file may become a store: a row of ours would start it."""
+    some = ENDLESS.replace("FROM n)", "FROM n WHERE i < 3)")  # with an end, so that a test has one
+    path = make(
+        tmp_path / "a.db",
+        "CREATE TABLE items (id)",
+        "CREATE TABLE other (a)",
+        f"CREATE VIEW tk_some AS {some}" if by != "trigger" else "CREATE TABLE some (a)",
+        "CREATE TRIGGER t AFTER INSERT ON items BEGIN INSERT INTO other SELECT id FROM "
+        + (f"({some});" if by == "trigger" else "tk_some;")
+        + " END",
+        "CREATE TRIGGER u AFTER DELETE ON items BEGIN DELETE FROM other; END",
+    )
+    with Database(path, QUERIES) as database:
+        with pytest.raises(Damaged, match="trigger without an end"), database.write() as tx:
+            tx.execute("INSERT INTO items VALUES (1)")
+        with database.write() as tx:
+            tx.execute("DELETE FROM items")
+    plain = make(tmp_path / "b.db", "CREATE TABLE items (id)", "CREATE VIEW v AS SELECT 1")
+    with Database(plain, QUERIES) as database, database.read() as tx:
+        assert len(tx.execute(some).fetchall()) == 3  # of our own queries each has an end
+
+
 def test_the_content_of_an_index_may_be_a_view(tmp_path: Path) -> None:
     path = make(
         tmp_path / "a.db",

@@ -43,6 +43,12 @@ _ALLOWED: Final = frozenset(
 # SQLite writes the beginning of every table's text in the schema itself, in just these letters.
 _TABLE: Final = "CREATE TABLE "
 _COMPUTED: Final = re.compile(r"\bAS\b", re.IGNORECASE)
+# No view or trigger of ours, or of a program known here, has a WITH.
+_WITH: Final = re.compile(r"\bwith\b", re.IGNORECASE)
+_PROGRAMS: Final = """
+    SELECT name, type, sql FROM sqlite_master
+    WHERE type = 'view' OR type = 'table' AND rootpage = 0 OR type = 'trigger' AND sql LIKE '%with%'
+"""
 _GENERATED: Final = (2, 3)  # how table_xinfo marks columns that are computed, or were
 
 
@@ -224,24 +230,44 @@ def _program(name: str, wrong: str, path: Path) -> Damaged:
 def refuse_views(connection: sqlite3.Connection, queries: Mapping[str, str]) -> None:
     """Let a store be read through no view but those that are the content of its own indexes.
 
-    A store may be another program's file that is used where it is: a view in the place of a table
-    of the contract would be run by the first look at it. A store without one pays nothing later.
+    A store may be another program's file that is used where it is, or a copy of one: a view in the
+    place of a table of the contract would be run by the first look at it, and a trigger by the
+    first row, while the store is locked. If one of them holds a WITH, no recursive query is run,
+    the one kind without an end. A store without a view or such a trigger pays nothing later.
     """
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_OWN)
-    sql = "SELECT name, type, sql FROM sqlite_master WHERE type = 'view' OR rootpage = 0"
-    found = connection.execute(f"{sql} AND type = 'table'").fetchall()
+    found = connection.execute(_PROGRAMS).fetchall()
     views = {str(name).lower() for name, kind, _ in found if kind == "view"}
-    if not views:
+    if not views and all(kind != "trigger" for _, kind, _ in found):
         return
-    indexes = _words(str(text) for _, kind, text in found if kind != "view")
+    indexes = _words(str(text) for _, kind, text in found if kind == "table")
     ours = {name for name in views if name.startswith("tk_")}  # also while its index is missing
     odd = views - ((indexes | ours) - _words(queries.values()))
 
-    def permit(_action: int, _first: object, _second: object, _db: object, by: str | None) -> int:
-        refused = by is not None and by.lower() in odd
+    # SQLite tells of a recursive query by its own name alone, not by whose it is.
+    recursive = bool(_endless(found))
+
+    def permit(action: int, _first: object, _second: object, _db: object, by: str | None) -> int:
+        endless = recursive and action == sqlite3.SQLITE_RECURSIVE
+        refused = endless or (by is not None and by.lower() in odd)
         return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
 
     connection.set_authorizer(permit)
+
+
+def refuse_endless(execute: Callable[[str], Iterable[tuple[str, str, str]]], path: Path) -> None:
+    """Raise if a file that is to become a store has a view or a trigger that may never end."""
+    for name in _endless(execute(_PROGRAMS)):
+        msg = f"{name} in {path} holds a query that may never end"
+        raise Damaged(msg, hint="look who made it")
+
+
+def _endless(found: Iterable[tuple[str, str, str]]) -> list[str]:
+    return [
+        f"the {kind} {str(name)[:80]!r}"
+        for name, kind, text in found
+        if kind != "table" and _WITH.search(str(text))
+    ]
 
 
 def _words(texts: Iterable[str]) -> set[str]:

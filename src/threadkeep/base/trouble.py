@@ -86,7 +86,9 @@ _MEANINGS = {
         TooLarge, "does not take a value that large", "store it as a file and keep its URL"
     ),
     sqlite3.SQLITE_AUTH: _Meaning(
-        Damaged, "has a view in the place of a table, which was not read", "look who made it"
+        Damaged,
+        "has a view in the place of a table, or a view or trigger without an end; it was not run",
+        "look who made it",
     ),
     sqlite3.SQLITE_INTERRUPT: _Meaning(
         Closed, "was left in the middle of a query", "this process was asked to end"

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from threadkeep.base.backup import restore_backup
 from threadkeep.base.files import SIDECARS, make_private_dir, sync_dir
+from threadkeep.base.guard import refuse_endless
 from threadkeep.base.processes import is_running
 from threadkeep.base.snapshot import copy_untouched
+from threadkeep.base.sqlite import Database
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Conflict, Damaged
 
@@ -51,6 +53,8 @@ def throwaway(place: Path) -> Iterator[Path]:
 def _make(source: Path, copy: Path, bring_up: Callable[[Path], None]) -> None:
     try:
         restore_backup(source, copy)
+        with Database(copy, {}, read_only=True) as database, database.read() as tx:
+            refuse_endless(tx.execute, source)
         bring_up(copy)
     except Damaged as error:
         msg = f"{source} could not be imported, and nothing was: {error.message}"
