@@ -54,7 +54,7 @@ def test_every_command_of_the_contract_is_there() -> None:
     mail = "new ls send poll ack tail trace retry pause verify sweep serve next echo demo"
     chat, state, mail = f"{chat} check sizes", f"{state} verify size", f"{mail} check"
     groups = {"chat": chat, "state": state, "mail": mail, "mcp": "install uninstall"}
-    groups |= {"redact": "test rules rescan", "knowledge": "check migrate"}
+    groups |= {"redact": "test rules rescan undo", "knowledge": "check migrate"}
     groups |= {"browser": "install uninstall domains", "github": "poll watch pending runs"}
     groups |= {"send-event": "shell watchlist", "watchdog": "run"}
     groups |= {"alarms": "list ls ack prune", "service": "install status uninstall"}

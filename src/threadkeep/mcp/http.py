@@ -101,7 +101,6 @@ def serve_http(
     """Serve on loopback until a signal ends it; port 0 takes any that is free."""
     listener = _listen(port)
     app = http_app(home, path, write=write)
-    tell(f"http://127.0.0.1:{listener.getsockname()[1]}{PATH}")
     config = uvicorn.Config(
         app, access_log=False, server_header=False, log_level="warning", timeout_graceful_shutdown=1
     )
@@ -109,6 +108,7 @@ def serve_http(
     # It sends itself the signal that ended it once more, for whoever listened before: that is us.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, server.handle_exit)
+    tell(f"http://127.0.0.1:{listener.getsockname()[1]}{PATH}")
     server.run(sockets=[listener])
 
 
