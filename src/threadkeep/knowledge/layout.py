@@ -46,7 +46,7 @@ def refuse_newer_now(tx: Tx) -> None:
 
 
 # A line of a log that is watched changes a few bytes of some twenty pages: with pages of 8 KB that
-# wrote 180 KB, with those of 4 KB 93, in a file that is 5 % smaller and read as fast. One that may
+# wrote 168 KB, with those of 4 KB 93, in a file that is 5 % smaller and read as fast. One that may
 # shrink in small steps never has to be written anew. FTS5 is not on
 # SQLite 3.40's list of tables that a trigger of an untrusted schema may use; the contract's do.
 TUNING: Final = Tuning(
