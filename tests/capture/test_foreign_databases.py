@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
@@ -14,19 +14,21 @@ import pytest
 
 from tests.redact.formats import draw
 from tests.support.forgetting import masked_history
-from tests.support.hostile_databases import READERS, REFUSED, make_hostile
+from tests.support.hostile_databases import READERS, REFUSED, Reader, make_hostile
 from tests.support.toy_sources import ToyDocuments
 from tests.support.user_homes import assert_sound, open_history
 from tests.support.worlds import World, as_it_is
+from threadkeep.base import foreign
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.guard import Budget
 from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 from threadkeep.capture.places import Places
-from threadkeep.errors import Damaged
+from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.knowledge.health import health_name
 from threadkeep.knowledge.logs import LogRow
 from threadkeep.sources.records import Item, Log, UserHome
+from threadkeep.sources.shell_history import HistoryFile, Tally, read_past
 
 GOOD = "5e550000-0000-4000-8000-00000000000f"
 MOST_BYTES = 300 * 1024 * 1024
@@ -74,6 +76,73 @@ def test_it_is_told_and_all_others_come_in(tmp_path: Path, attack: str) -> None:
         assert any(path in where and why in said for where, said in told.items()), (name, told)
         assert why in (noted[path] or ""), name
         assert health_name(reader.harness) in failing
+
+
+_OF_ATUIN = ("id", "timestamp", "duration", "exit", "command", "cwd", "session", "hostname")
+ATUIN = Reader("", ".local/share/atuin/history.db", "history", _OF_ATUIN, "")
+
+
+# A value that is too large for a command is counted, not told: the other commands come in.
+@pytest.mark.parametrize("attack", sorted(REFUSED.keys() - {"large-value"}))
+def test_a_history_of_commands_is_no_way_in(tmp_path: Path, attack: str) -> None:
+    path = make_hostile(tmp_path, ATUIN, attack)
+    with pytest.raises(ThreadkeepError) as told:
+        list(read_past(HistoryFile("atuin", path), Tally()))
+    assert str(path) in told.value.message
+    assert REFUSED[attack][1] in told.value.message
+
+
+ODD = ("NULL", "x'00ff'", "-1", "9e999", "''", "'[1]'")
+
+
+@pytest.mark.parametrize("ending", ["", " WITHOUT ROWID"])
+@pytest.mark.parametrize("value", ODD)
+def test_rows_of_any_type_keep_nothing_out(tmp_path: Path, value: str, ending: str) -> None:
+    """A table of the right name may hold anything: it is read, or told, and the others come in."""
+    user = tmp_path / "user"
+    good_log(user)
+    good_database(user)
+    for reader in READERS.values():
+        odd_table(user / reader.path, reader, value, ending)
+    atuin = user / ATUIN.path
+    odd_table(atuin, ATUIN, value, ending)
+    with open_history(tmp_path / "home", user) as history:
+        history.capture()
+        assert {hit.session.session_id for hit in history.search("harmless")} == {GOOD, "good"}
+    with suppress(Damaged):
+        assert len(list(read_past(HistoryFile("atuin", atuin), Tally()))) <= 1
+    assert_sound(tmp_path / "home" / "knowledge.db")
+
+
+def odd_table(path: Path, reader: Reader, value: str, ending: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = ", ".join(reader.columns)
+    key = ", odd INTEGER PRIMARY KEY" if ending else ""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(reader.others)
+        connection.execute(f"CREATE TABLE {reader.target} ({names}{key}){ending}")
+        values = ", ".join([value] * len(reader.columns)) + (", 1" if ending else "")
+        connection.execute(f"INSERT INTO {reader.target} VALUES ({values})")
+
+
+def test_a_file_that_another_program_locks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "_PATIENCE_MS", 1)
+    user = tmp_path / "user"
+    good_log(user)
+    good_database(user)
+    path = user / READERS["opencode"].path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as owner:
+        owner.executescript(READERS["opencode"].others + "CREATE TABLE session (id, title)")
+        owner.execute("BEGIN EXCLUSIVE")
+        with open_history(tmp_path / "home", user) as history:
+            told = history.capture().of("opencode").errors
+            assert {hit.session.session_id for hit in history.search("harmless")} == {GOOD, "good"}
+            assert "locked" in told[str(path)]
+            owner.execute("COMMIT")
+            assert history.capture().of("opencode").errors == {}
 
 
 _CHILD = """

@@ -134,6 +134,9 @@ class Guard:
             size = self._budget.value // 1024**2
             msg = f"{self._path} has a value of more than {size} MiB, which was not read"
             return TooLarge(msg, hint="its program may be able to remove it")
+        if code == sqlite3.SQLITE_ERROR:  # a column is missing, or a table has no row numbers
+            msg = f"{self._path} is not made as expected: {error}"
+            return Damaged(msg, hint="did its program change, or somebody change its tables?")
         return translate(error, self._path)
 
     def _named_in(self, sql: str) -> tuple[str, str] | None:
