@@ -4,6 +4,7 @@ import gc
 import os
 import platform
 import shutil
+import signal
 import sqlite3
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +27,11 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("threadkeep")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program
+# that they start; xdist runs tests in the main thread of each worker, which imports this file.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

@@ -63,7 +63,7 @@ def test_status_of_a_store_in_use(run: Run, store: ChatStore) -> None:
         words = run("status").stdout
     chat = found["chat"]
     assert (chat["sessions"], chat["messages"]) == (1, 3)
-    assert (chat["schema_version"], chat["journal_mode"]) == (1, "wal")
+    assert (chat["schema_version"], chat["journal_mode"]) == (2, "wal")
     assert chat["bytes"] > 0
     assert chat["backups"] == 1
     assert chat["last_backup"]["reason"] == "manual"
