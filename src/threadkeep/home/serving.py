@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Bell", "Part", "PartState", "Service", "Serving", "hippo_folder", "serve", "who_serves"]
 
 _LOOK_SECONDS: Final = 5.0
+_MAIN_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 60.0
 _SLEEP_SECONDS: Final = 30.0  # a shorter gap may be a clock that was set
 _LEAVE_SECONDS: Final = 1.0  # for parts that are in the middle of something
@@ -114,7 +115,10 @@ def _run(around: Around, stop: threading.Event, clock: Clock) -> None:
         # it would wait for the lock that the main thread holds in that very moment.
         beating = threading.Thread(target=pulse.run, name="threadkeep-pulse", daemon=True)
         beating.start()
-        beating.join()
+        # Now and then it looks itself: a signal that comes right after SIGCONT may be given to
+        # another thread, and Python runs no handler before the main thread moves.
+        while beating.is_alive():
+            beating.join(_MAIN_SECONDS)
         _leave(threads)
         if pulse.trouble is not None:
             raise pulse.trouble
