@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.support.tickets import NOW, add_row, add_ticket
 from tests.support.work import calls_made, steps_taken
-from threadkeep.enrich.spans import Moment, Span, share_out
+from threadkeep.enrich.spans import EntryMoment, SegmentSpan, share_out
 from threadkeep.home import Home
 from threadkeep.home.learning import enrich
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
@@ -27,11 +27,11 @@ def test_where_segments_do_not_touch_the_time_alone_decides(
     moments, at = [], 0
     for number, (later, kind) in enumerate(entries):
         at += later
-        moments.append(Moment(number, at, kind))
+        moments.append(EntryMoment(number, at, kind))
     bounds = sorted(data.draw(st.sets(st.integers(0, at + 2), max_size=8)))
     some = st.integers(0, 3)
     spans = [
-        Span(1000 + start, start, end, data.draw(some), data.draw(some))
+        SegmentSpan(1000 + start, start, end, data.draw(some), data.draw(some))
         for start, end in zip(bounds[::2], bounds[1::2], strict=False)
     ]
     expected = {
@@ -42,23 +42,23 @@ def test_where_segments_do_not_touch_the_time_alone_decides(
 
 @given(st.lists(st.lists(KINDS, min_size=1, max_size=8), min_size=1, max_size=6))
 def test_of_one_moment_each_segment_gets_what_it_counts(pieces: list[list[str]]) -> None:
-    spans, moments, expected = list[Span](), list[Moment](), dict[int, list[int]]()
+    spans, moments, expected = list[SegmentSpan](), list[EntryMoment](), dict[int, list[int]]()
     for index, rest in enumerate(pieces):
         kinds = ["prompt", *rest]
         ids = [len(moments) + n for n in range(len(kinds))]
-        moments += [Moment(id_, 7, kind) for id_, kind in zip(ids, kinds, strict=True)]
-        spans.append(Span(index, 7, 7, kinds.count("prompt"), kinds.count("tool_call")))
+        moments += [EntryMoment(id_, 7, kind) for id_, kind in zip(ids, kinds, strict=True)]
+        spans.append(SegmentSpan(index, 7, 7, kinds.count("prompt"), kinds.count("tool_call")))
         expected[index] = ids
     assert share_out(spans, moments) == expected
 
 
 @given(
-    st.lists(st.builds(Span, st.just(0), *[st.integers(0, 9)] * 4), max_size=6),
-    st.lists(st.builds(Moment, st.integers(0, 99), st.integers(0, 12), KINDS), max_size=30),
+    st.lists(st.builds(SegmentSpan, st.just(0), *[st.integers(0, 9)] * 4), max_size=6),
+    st.lists(st.builds(EntryMoment, st.integers(0, 99), st.integers(0, 12), KINDS), max_size=30),
     st.integers(1, 5),
 )
 def test_nothing_is_given_twice_or_too_much(
-    spans: list[Span], moments: list[Moment], most: int
+    spans: list[SegmentSpan], moments: list[EntryMoment], most: int
 ) -> None:
     rows = sorted((one._replace(id=n) for n, one in enumerate(spans)), key=lambda one: one.start)
     sorted_ = sorted(moments, key=lambda one: one.at)

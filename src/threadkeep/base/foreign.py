@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from threadkeep.base.connect import connect_uri
 from threadkeep.base.files import SIDECARS
-from threadkeep.base.guard import Budget, Guard, Spent
+from threadkeep.base.guard import Budget, BudgetUsedUp, Guard
 from threadkeep.base.nofollow import refuse_links
 from threadkeep.base.trouble import translate
 from threadkeep.errors import Damaged, NotFound, ReadOnly, StorageFull
@@ -97,9 +97,11 @@ def open_foreign(
             yield ForeignDatabase(connection, guard, path)
         finally:
             connection.close()
-    except Spent as error:
+    except BudgetUsedUp as error:
         rest = _let_rest(path)
-        raise Spent(error.message, hint=f"{error.hint}; it is left alone for {rest:g} s") from error
+        raise BudgetUsedUp(
+            error.message, hint=f"{error.hint}; it is left alone for {rest:g} s"
+        ) from error
 
 
 def _unreadable(path: Path) -> Damaged:

@@ -60,7 +60,7 @@ class Budget(NamedTuple):
     value: int = LARGEST_VALUE  # in bytes; a row as a whole has the same limit
 
 
-class Spent(Damaged):
+class BudgetUsedUp(Damaged):
     """A file kept SQLite busy until the budget was used up."""
 
 
@@ -145,14 +145,14 @@ class Guard:
         odd = ((name, self._tables[name]) for name in sorted(words & self._tables.keys()))
         return next(((repr(name), wrong) for name, wrong in odd if wrong), None)
 
-    def _spent(self) -> Spent:
+    def _spent(self) -> BudgetUsedUp:
         if not self._known:
             msg = f"{self._path} has too large a schema, and was not read"
-            return Spent(msg, hint="look at its tables: somebody may have changed it")
+            return BudgetUsedUp(msg, hint="look at its tables: somebody may have changed it")
         steps, seconds = self._budget.steps, self._budget.seconds
         long = f"{steps:,} steps" if self._steps < 0 else f"{seconds:g} s"
         msg = f"{self._path} kept a query running for {long}"
-        return Spent(msg, hint="look at its schema: somebody may have changed it")
+        return BudgetUsedUp(msg, hint="look at its schema: somebody may have changed it")
 
     # ------------------------------------------------------------------ tables only
 

@@ -15,7 +15,7 @@ CONTEXT_BYTES: Final = 64 * 1024  # how much of a log before a piece may matter:
 MARKERS: Final = (MASK.encode(), PRIVATE.encode())
 
 
-class Lines(NamedTuple):
+class MaskedLines(NamedTuple):
     """The lines of a piece, masked; the masks of those that have one; which of them changed."""
 
     lines: Sequence[bytes]
@@ -34,19 +34,19 @@ def redactor_of(around: Surroundings) -> Redactor:
     return around.redactor or Redactor.default()
 
 
-def masked_lines(mask: Mask, data: bytes, before: bytes = b"", after: bytes = b"") -> Lines:
+def masked_lines(mask: Mask, data: bytes, before: bytes = b"", after: bytes = b"") -> MaskedLines:
     """Mask the lines of a piece; `before` and `after` are what stands beside it in the log."""
     masked = mask(data, before, after)
     lines = masked.data.split(b"\n")
     if not lines[-1]:
         lines.pop()
     if masked.data is data:
-        return Lines(lines, {}, ())
+        return MaskedLines(lines, {}, ())
     marks: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for note in masked.notes:
         marks[note.line].append((note.rule, note.place))
     before_and_after = enumerate(zip(data.split(b"\n"), lines, strict=False))
-    return Lines(lines, marks, [row for row, (old, new) in before_and_after if old != new])
+    return MaskedLines(lines, marks, [row for row, (old, new) in before_and_after if old != new])
 
 
 def tail_of(before: bytes, piece: bytes) -> bytes:

@@ -9,7 +9,7 @@ import msgspec
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.masks import (
-    Lines,
+    MaskedLines,
     mask_of,
     masked_lines,
     noted_again,
@@ -101,7 +101,7 @@ def _look(tx: Tx, around: Surroundings, log: LogRow, into: tuple[Rescanned, Coun
     return done.lines > before
 
 
-def _blocks(tx: Tx, around: Surroundings, log: LogRow) -> Iterator[tuple[int, Lines]]:
+def _blocks(tx: Tx, around: Surroundings, log: LogRow) -> Iterator[tuple[int, MaskedLines]]:
     """Mask a log block by block; give the number of the first line of each, and its lines."""
     mask = mask_of(tx, around, log.harness, log.session_id)
     tail = b""

@@ -21,7 +21,7 @@ _OVER: Final = 0  # no signal has this number
 _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
-class Ending:
+class SignalListener:
     """Sees to it that a signal ends the command within two seconds, whatever it is at.
 
     The system's own handler writes the number of a signal into a pipe at once, even while the main
@@ -95,7 +95,7 @@ def _interrupt() -> None:
         interrupt_all()
 
 
-_CURRENT: list[Ending] = []
+_CURRENT: list[SignalListener] = []
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def ending_in_time(*, to_the_last: bool) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or _CURRENT:
         yield
         return
-    ending = Ending()
+    ending = SignalListener()
     _CURRENT.append(ending)
     try:
         yield

@@ -12,7 +12,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.capture.transcripts import Sources, entries_in
 from threadkeep.enrich.evidence import Command, JobDone, Remark, RunDone, Said, Slice, Visit
-from threadkeep.enrich.spans import Span, Spans
+from threadkeep.enrich.spans import SegmentSpan, Spans
 from threadkeep.enrich.tools import does
 from threadkeep.enrich.wording import asked, plain
 from threadkeep.errors import Invalid
@@ -87,7 +87,7 @@ class SliceRow(msgspec.Struct, frozen=True):
 
     piece: Slice
     session_id: str
-    span: Span
+    span: SegmentSpan
     message_count: int
     tool_calls_json: str | None
     snapshot_diffs_json: str | None
@@ -111,7 +111,7 @@ def _slice_row(row: tuple[Any, ...]) -> SliceRow:
         commits=tuple(_texts(_list(commits))),
         changed=tuple(_changed(_json(diffs))),
     )
-    span = Span(number, start, end, *counts)
+    span = SegmentSpan(number, start, end, *counts)
     return SliceRow(piece, _text(session_id), span, messages, tools, diffs, commits)
 
 

@@ -16,7 +16,7 @@ MOST_ENTRIES: Final = 600  # of one segment
 _SESSIONS: Final = 64  # kept in mind: a session is looked through once, not for each segment
 
 
-class Span(NamedTuple):
+class SegmentSpan(NamedTuple):
     """A segment: from when to when, and what of it can be counted."""
 
     id: int
@@ -26,7 +26,7 @@ class Span(NamedTuple):
     tools: int
 
 
-class Moment(NamedTuple):
+class EntryMoment(NamedTuple):
     """An entry of a session: when it was, and what it is."""
 
     id: int
@@ -35,7 +35,7 @@ class Moment(NamedTuple):
 
 
 def share_out(
-    spans: Sequence[Span], moments: Iterable[Moment], most: int = MOST_ENTRIES
+    spans: Sequence[SegmentSpan], moments: Iterable[EntryMoment], most: int = MOST_ENTRIES
 ) -> dict[int, list[int]]:
     """Give each segment its entries, at most so many; both are in order, nothing is given twice."""
     shares: dict[int, list[int]] = {span.id: [] for span in spans}
@@ -52,7 +52,9 @@ def share_out(
     return shares
 
 
-def _is_next(span: Span, following: Span, one: Moment, taken: Mapping[str, int]) -> bool:
+def _is_next(
+    span: SegmentSpan, following: SegmentSpan, one: EntryMoment, taken: Mapping[str, int]
+) -> bool:
     """Tell whether an entry is no longer of a segment but of the following ones."""
     if one.at > span.end:
         return True
@@ -66,9 +68,9 @@ class Spans:
     """The entries of segments, looked up a session at a time."""
 
     def __init__(self) -> None:
-        self._known: dict[int, dict[Span, list[int]]] = {}
+        self._known: dict[int, dict[SegmentSpan, list[int]]] = {}
 
-    def entries(self, tx: Tx, session: int, span: Span, key: Mapping[str, str]) -> list[int]:
+    def entries(self, tx: Tx, session: int, span: SegmentSpan, key: Mapping[str, str]) -> list[int]:
         """Give the entries of a segment, by the row of its session and the names of that."""
         shares = self._known.get(session)
         if shares is None or span not in shares:  # it is new here, or has grown
@@ -78,14 +80,14 @@ class Spans:
         return shares.get(span, [])
 
 
-def _shares(tx: Tx, session: int, key: Mapping[str, str]) -> dict[Span, list[int]]:
+def _shares(tx: Tx, session: int, key: Mapping[str, str]) -> dict[SegmentSpan, list[int]]:
     """Share out a whole session, each of its logs for itself."""
-    rows = [(Span(*row[:-1]), row[-1]) for row in tx.all("evidence_spans", key)]
-    shares: dict[Span, list[int]] = {span: [] for span, _ in rows}
+    rows = [(SegmentSpan(*row[:-1]), row[-1]) for row in tx.all("evidence_spans", key)]
+    shares: dict[SegmentSpan, list[int]] = {span: [] for span, _ in rows}
     moments = tx.all("evidence_moments", {"session": session})
     for path, group in groupby(moments, itemgetter(-1)):
         own = [span for span, source in rows if source == path] or [span for span, _ in rows]
-        found = share_out(own, (Moment(*row[:-1]) for row in group))
+        found = share_out(own, (EntryMoment(*row[:-1]) for row in group))
         for span in own:
             shares[span] += found[span.id][: MOST_ENTRIES - len(shares[span])]
     return shares

@@ -4,7 +4,7 @@ A redactor finds over a hundred kinds of secrets in plain text and in raw lines 
 `[REDACTED]` in place of the value alone.
 """
 
-from threadkeep.redact.engine import Finding, Masked, Note, Redactor
+from threadkeep.redact.engine import Finding, Masked, MaskNote, Redactor
 from threadkeep.redact.markers import PRIVATE
 from threadkeep.redact.rules import MASK, Loaded, Refused, Rule, load_rules
 
@@ -13,8 +13,8 @@ __all__ = [
     "PRIVATE",
     "Finding",
     "Loaded",
+    "MaskNote",
     "Masked",
-    "Note",
     "Redactor",
     "Refused",
     "Rule",

@@ -6,7 +6,7 @@ So a key that a program printed line by line is one text, and its lines are mask
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from threadkeep.redact.spans import Mark, is_json
+from threadkeep.redact.spans import MaskPlace, is_json
 
 # How far a secret may go on from one piece to the next: more than the longest token, and for keys
 # in lines more than the longest of those.
@@ -15,7 +15,7 @@ _KEY: Final = 64 * 1024
 _BEGINNING: Final = b"PRIVATE KEY"
 
 
-class Text(NamedTuple):
+class TextBlock(NamedTuple):
     """A piece of a block that is masked as one."""
 
     start: int
@@ -26,16 +26,16 @@ class Text(NamedTuple):
         return self.end - self.start
 
 
-def texts_at(data: bytes, places: Sequence[int]) -> Iterator[Text]:
+def texts_at(data: bytes, places: Sequence[int]) -> Iterator[TextBlock]:
     """Give the texts in which these places lie, in their order, each once."""
     done = 0
     for place in places:
         if place >= done:
             start = data.rfind(b"\n", done, place) + 1 or done
             end = data.find(b"\n", place) + 1 or len(data)
-            text = Text(start, end, as_json=True)
+            text = TextBlock(start, end, as_json=True)
             if not is_json(data[start:end]):
-                text = Text(_back(data, start, done), _on(data, end), as_json=False)
+                text = TextBlock(_back(data, start, done), _on(data, end), as_json=False)
             yield text
             done = text.end
 
@@ -80,7 +80,7 @@ def beginning_of(before: bytes) -> bytes:
     return b"" if before.endswith(b"\n") else before[-_TOKEN:]
 
 
-def lines_of(data: bytes, marks: Sequence[Mark]) -> Iterator[tuple[str, int, int]]:
+def lines_of(data: bytes, marks: Sequence[MaskPlace]) -> Iterator[tuple[str, int, int]]:
     """Give the rule, the line and the place in the line of each mark."""
     line = start = done = 0
     for mark in marks:

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
 from threadkeep.redact.anchors import Plan, hits, make_plan
-from threadkeep.redact.blocks import Text, edges, lines_of, texts_at
+from threadkeep.redact.blocks import TextBlock, edges, lines_of, texts_at
 from threadkeep.redact.evidence import why
 from threadkeep.redact.markers import ENDINGS, PRIVATE, private_spans
 from threadkeep.redact.rules import MASK, Rule, own_rules
-from threadkeep.redact.search import Found, Search
+from threadkeep.redact.search import RuleMatch, Search
 from threadkeep.redact.spans import (
-    Mark,
+    MaskPlace,
     Span,
     apart,
     inside,
@@ -46,7 +46,7 @@ class Finding(NamedTuple):
     why: str = ""
 
 
-class Note(NamedTuple):
+class MaskNote(NamedTuple):
     """A mask in a block: its rule, its line, and where in the masked line it begins."""
 
     rule: str
@@ -58,7 +58,7 @@ class Masked(NamedTuple):
     """A block without its secrets, and where they were; without any, the same object."""
 
     data: bytes
-    notes: Sequence[Note] = ()
+    notes: Sequence[MaskNote] = ()
 
 
 class Redactor:
@@ -128,7 +128,7 @@ class Redactor:
     def scan(self, text: str) -> list[Finding]:
         """Find the secrets of a text, by place, without masking them."""
         data = text.encode("utf-8", "surrogatepass")
-        reasons: dict[str, tuple[Found, ...]] = {}
+        reasons: dict[str, tuple[RuleMatch, ...]] = {}
         for found in self._search(data, []):
             reasons[found.rule.id] = (*reasons.get(found.rule.id, ()), found)
         return [
@@ -146,10 +146,12 @@ class Redactor:
         data = text.encode("utf-8", "surrogatepass")
         return bool(self._everywhere) or any(hits(self._plan, data))
 
-    def _masked_texts(self, data: bytes, texts: Iterable[Text], spans: Sequence[Span]) -> Masked:
+    def _masked_texts(
+        self, data: bytes, texts: Iterable[TextBlock], spans: Sequence[Span]
+    ) -> Masked:
         """Mask the texts that have something to hide; the rest of the block stays."""
         pieces: list[bytes] = []
-        notes: list[Note] = []
+        notes: list[MaskNote] = []
         done = at = 0
         line = 0
         for text in texts:
@@ -159,7 +161,9 @@ class Redactor:
             whole = data[text.start : text.end]
             masked, marks = self._masked(whole, as_json=text.as_json, first=own, lines=True)
             line += data.count(b"\n", done, text.start)
-            notes += [Note(rule, line + row, place) for rule, row, place in lines_of(masked, marks)]
+            notes += [
+                MaskNote(rule, line + row, place) for rule, row, place in lines_of(masked, marks)
+            ]
             line += whole.count(b"\n")
             pieces += (data[done : text.start], masked)
             done = text.end
@@ -173,12 +177,12 @@ class Redactor:
         as_json: bool,
         first: Sequence[Span] | None = None,
         lines: bool = False,
-    ) -> tuple[bytes, Sequence[Mark]]:
+    ) -> tuple[bytes, Sequence[MaskPlace]]:
         """Mask until nothing is found any more, so that a second run changes nothing.
 
         `first` is what is known to be there; `lines`: no mask may go over the end of a line.
         """
-        marks: Sequence[Mark] = ()
+        marks: Sequence[MaskPlace] = ()
         again = False
         for turn in range(_ROUNDS):
             marked: Sequence[int] = ()
@@ -202,7 +206,7 @@ class Redactor:
             data, marks = replaced(data, spans), moved(marks, spans)
         return data, marks
 
-    def _search(self, data: bytes, marked: list[int]) -> Iterator[Found]:
+    def _search(self, data: bytes, marked: list[int]) -> Iterator[RuleMatch]:
         """Yield all that the rules find; `marked` gets where a private part may begin."""
         search = Search(data)
         for found in hits(self._plan, data):
@@ -232,7 +236,7 @@ class Redactor:
         return joined(apart(spans, self._spared) if self._spared else spans), marked
 
 
-def _inside(spans: Sequence[Span], at: int, text: Text) -> Iterator[Span]:
+def _inside(spans: Sequence[Span], at: int, text: TextBlock) -> Iterator[Span]:
     """Give the spans from one on that lie in a text, as the text sees them."""
     while at < len(spans) and spans[at].start < text.end:
         one = spans[at].within(text.start, len(text))

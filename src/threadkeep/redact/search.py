@@ -27,7 +27,7 @@ _EDGE: Final = re.compile(
 )
 
 
-class Found(NamedTuple):
+class RuleMatch(NamedTuple):
     """A match of a rule, and the group that is the secret."""
 
     match: re.Match[bytes]
@@ -46,10 +46,10 @@ class Search:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._seen: dict[str, int] = {}  # how far each rule has looked
-        self._found: list[Found] = []
+        self._found: list[RuleMatch] = []
         self._verdicts: dict[tuple[str, int, bytes], bool] = {}
 
-    def look(self, plan: Plan, hits: Sequence[Hit]) -> Sequence[Found]:
+    def look(self, plan: Plan, hits: Sequence[Hit]) -> Sequence[RuleMatch]:
         """Look at these places, which come behind those that were looked at before."""
         data, seen, together = self._data, self._seen, plan.rules
         self._found = []
@@ -69,7 +69,7 @@ class Search:
             self._verdicts.clear()
         return self._found
 
-    def look_everywhere(self, rules: Sequence[Rule]) -> Sequence[Found]:
+    def look_everywhere(self, rules: Sequence[Rule]) -> Sequence[RuleMatch]:
         """Look for rules that have no keyword."""
         self._found = []
         for rule in rules:
@@ -100,22 +100,22 @@ class Search:
         judged = (self._judged(rule, match) for match in matches)
         self._found.extend(found for found in judged if found is not None)
 
-    def _judged(self, rule: Rule, match: re.Match[bytes]) -> Found | None:
+    def _judged(self, rule: Rule, match: re.Match[bytes]) -> RuleMatch | None:
         start, end = match.span()
         if end - start > _WIDE:
-            found = Found(match, secret_group(match, rule), rule)
+            found = RuleMatch(match, secret_group(match, rule), rule)
             return found if is_secret(found) and not self._is_harmless(found) else None
         first = start - _SEEN_BEFORE if start > _SEEN_BEFORE else 0
         key = (rule.id, start - first, self._data[first : end + _SEEN_BEHIND])
         verdict = self._verdicts.get(key)
         if verdict is False:
             return None
-        found = Found(match, secret_group(match, rule), rule)
+        found = RuleMatch(match, secret_group(match, rule), rule)
         if verdict is None and not self._verdicts.setdefault(key, is_secret(found)):
             return None
         return None if self._is_harmless(found) else found
 
-    def _is_harmless(self, found: Found) -> bool:
+    def _is_harmless(self, found: RuleMatch) -> bool:
         """Tell whether the place of a value speaks against it: a picture, or an identifier."""
         rule, (start, end) = found.rule, found.match.span(found.group)
         if rule.judge is None:
@@ -144,7 +144,7 @@ def _group_of(regex: re.Pattern[bytes], wanted: int) -> int | str | None:
     return wanted if wanted or not regex.groups or "body" in regex.groupindex else None
 
 
-def is_secret(found: Found) -> bool:
+def is_secret(found: RuleMatch) -> bool:
     """Judge a match by what its rule asks of the value."""
     rule, value = found.rule, found.value
     if rule.entropy and entropy(value) < rule.entropy:

@@ -32,7 +32,7 @@ class Span(NamedTuple):
         return self.start <= match.start(group) and match.end(group) <= self.end
 
 
-class Mark(NamedTuple):
+class MaskPlace(NamedTuple):
     """Where a mask stands in a text, and the rule that put it there."""
 
     rule: str
@@ -76,9 +76,9 @@ def apart(spans: Sequence[Span], spared: Collection[str]) -> list[Span]:
     return result
 
 
-def moved(marks: Sequence[Mark], spans: Sequence[Span]) -> list[Mark]:
+def moved(marks: Sequence[MaskPlace], spans: Sequence[Span]) -> list[MaskPlace]:
     """Give the marks of a text after these spans of it were replaced, and theirs."""
-    result: list[Mark] = []
+    result: list[MaskPlace] = []
     shift = at = 0
     for span in [*spans, None]:
         while at < len(marks) and (span is None or marks[at].place < span.end):
@@ -86,7 +86,7 @@ def moved(marks: Sequence[Mark], spans: Sequence[Span]) -> list[Mark]:
                 result.append(marks[at]._replace(place=marks[at].place + shift))
             at += 1
         if span is not None:
-            result.append(Mark(span.rule, span.start + shift))
+            result.append(MaskPlace(span.rule, span.start + shift))
             shift += len(span.mask) - (span.end - span.start)
     return result
 

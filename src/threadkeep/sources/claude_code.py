@@ -18,7 +18,7 @@ from threadkeep.sources.claude_segments import NOT_COUNTED, ClaudeSegmenter, Ope
 from threadkeep.sources.claude_tools import Pending, ToolRuns
 from threadkeep.sources.claude_usage import is_spent, keep_larger, relayed_usage, usage_of
 from threadkeep.sources.common import iso_ms
-from threadkeep.sources.copy_marks import Mark, read_mark
+from threadkeep.sources.copy_marks import CopyMark, read_mark
 from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Parser, Usage, UserHome
 
 _CONVERSATION: Final = frozenset({"user", "assistant", "system", "attachment"})
@@ -104,7 +104,7 @@ class ClaudeParser:
         return _encoder.encode(self._state)
 
     def _copied(
-        self, kind: str, record: dict[str, Any], at: int | None, number: int, mark: Mark
+        self, kind: str, record: dict[str, Any], at: int | None, number: int, mark: CopyMark
     ) -> list[Entry]:
         """Take a record that another session has: it teaches nothing new.
 

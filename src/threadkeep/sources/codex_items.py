@@ -14,7 +14,7 @@ import msgspec
 
 from threadkeep.sources.codex_outputs import output_of
 from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
-from threadkeep.sources.copy_marks import Mark, marked, read_mark
+from threadkeep.sources.copy_marks import CopyMark, marked, read_mark
 from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import Entry, Image, Kind, Role
 
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
     at: int | None
     stamp: str = ""
     inherited: bool = False  # a subagent's copy of what its parent was asked
-    mark: Mark | None = None  # a hand-off wrote it
+    mark: CopyMark | None = None  # a hand-off wrote it
 
 
 def unwrap(record: Any) -> Seen:

@@ -17,7 +17,7 @@ _FIELD: Final = "threadkeep"
 _ANYWHERE: Final = b'"threadkeep"'
 
 
-class Mark(NamedTuple):
+class CopyMark(NamedTuple):
     """Both are names of sessions, as `harness:session_id`."""
 
     origin: str  # where it was said
@@ -30,13 +30,13 @@ def copy_mark(origin: str, continues: str) -> dict[str, Any]:
     return {_FIELD: told if continues == origin else {**told, "continues": continues}}
 
 
-def read_mark(record: dict[str, Any]) -> Mark | None:
+def read_mark(record: dict[str, Any]) -> CopyMark | None:
     """Read the mark of a record, or of a part's metadata; None if it has none."""
     told = record.get(_FIELD)
     if told is None:
         return None
     origin = text(table(told).get("origin"))
-    return Mark(origin, text(table(told).get("continues")) or origin) if origin else None
+    return CopyMark(origin, text(table(told).get("continues")) or origin) if origin else None
 
 
 def unmarked(record: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def unmarked(record: dict[str, Any]) -> dict[str, Any]:
     return bare
 
 
-def marks_in(record: dict[str, Any]) -> Iterator[Mark]:
+def marks_in(record: dict[str, Any]) -> Iterator[CopyMark]:
     """Give the marks of a record, wherever a hand-off puts them."""
     for place in (record, table(table(record.get("data")).get("metadata"))):
         mark = read_mark(place)
@@ -62,7 +62,7 @@ def may_be_marked(line: bytes) -> bool:
     return _ANYWHERE in line
 
 
-def marked(entries: list[Entry], mark: Mark | None) -> list[Entry]:
+def marked(entries: list[Entry], mark: CopyMark | None) -> list[Entry]:
     """Note in the entries of a record what its mark says."""
     if mark is not None:
         for entry in entries:

@@ -24,7 +24,7 @@ _UNKNOWN: Final = 401
 LOGIN: Final = "threadkeep.login"  # in the scope of a request: which login let it in
 
 
-class Asked(msgspec.Struct, frozen=True):
+class GateRequest(msgspec.Struct, frozen=True):
     """A request as the gate sees it."""
 
     scope: dict[str, Any]
@@ -68,10 +68,10 @@ class Gate:
         if scope["path"] not in guard.OPEN_PATHS:
             scope[LOGIN] = self._who(one)
             sending = _while(lambda: self._who(self._again(one)) is not None, sending)
-        with suppress(Ended):
+        with suppress(LoginEnded):
             await self._app(scope, _limited(receive, self._place.body_limit), sending)
 
-    def _looked_at(self, scope: dict[str, Any]) -> tuple[Asked, Response | None]:
+    def _looked_at(self, scope: dict[str, Any]) -> tuple[GateRequest, Response | None]:
         """Read a request, and answer it if it is not let in."""
         shape = guard.refuse_shape(scope)
         headers: Headers = {} if shape is not None else guard.headers_of(scope)
@@ -83,15 +83,15 @@ class Gate:
             return one, RedirectResponse(_moved(self._place, one), 307)
         return one, refusal(refused, headers)
 
-    def _asked(self, scope: dict[str, Any], headers: Headers) -> Asked:
+    def _asked(self, scope: dict[str, Any], headers: Headers) -> GateRequest:
         token = self._secret.current()
         own = frozenset() if token is None else guard.own_hosts(self._place, own_name(token))
-        return Asked(scope, headers, token, own)
+        return GateRequest(scope, headers, token, own)
 
-    def _again(self, one: Asked) -> Asked:
+    def _again(self, one: GateRequest) -> GateRequest:
         return self._asked(one.scope, one.headers)
 
-    def _judge(self, one: Asked) -> Refused | None:
+    def _judge(self, one: GateRequest) -> Refused | None:
         refused = guard.refuse_stranger(self._place, one.scope, one.headers, one.own)
         if refused is None and guard.token_in_address(one.scope):
             refused = Refused(400, "a token does not belong into an address")
@@ -99,7 +99,7 @@ class Gate:
             refused = self._unknown(one)
         return refused or guard.refuse_body(self._place, one.scope, one.headers)
 
-    def _unknown(self, one: Asked) -> Refused | None:
+    def _unknown(self, one: GateRequest) -> Refused | None:
         if self._who(one) is not None:
             return None if self._known.take() else Refused(429, "too many requests at once")
         if not self._strangers.take():
@@ -107,7 +107,7 @@ class Gate:
         hint = "`threadkeep up --link` gives a link; programs send `Authorization: Bearer TOKEN`"
         return Refused(_UNKNOWN, "a token or the cookie of a link is needed", hint)
 
-    def _who(self, one: Asked) -> str | None:
+    def _who(self, one: GateRequest) -> str | None:
         """Give the login of a request, "" for the token itself, None for nobody."""
         if one.token is None:
             return None
@@ -120,7 +120,7 @@ class Gate:
         found = (self._logins.find(one.token, cookie) for cookie in cookies)
         return next((login for login in found if login is not None), None)
 
-    def _belongs_elsewhere(self, one: Asked) -> bool:
+    def _belongs_elsewhere(self, one: GateRequest) -> bool:
         """Tell whether somebody wants to see the page who may know its own name.
 
         The name is no key, but whoever knows it could lure a browser to it at another port: it is
@@ -133,7 +133,7 @@ class Gate:
             and is_our_own(one.scope) is True
         )
 
-    def _stale_cookies(self, one: Asked) -> list[tuple[bytes, bytes]]:
+    def _stale_cookies(self, one: GateRequest) -> list[tuple[bytes, bytes]]:
         """Take back what an older version left with a host that other programs share."""
         if one.by_own_name:
             return []
@@ -146,7 +146,7 @@ def own_address(place: Place, token: str) -> str:
     return f"{place.scheme}://{own_name(token)}:{place.port}"
 
 
-def _moved(place: Place, one: Asked) -> str:
+def _moved(place: Place, one: GateRequest) -> str:
     """Give the same address under the page's own name."""
     path: str = one.scope["raw_path"].decode("latin-1")
     query: str = one.scope["query_string"].decode("latin-1")
@@ -176,13 +176,13 @@ def _while(still: Callable[[], bool], send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.body" and message.get("more_body") and not still():
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-            raise Ended
+            raise LoginEnded
         await send(message)
 
     return sending
 
 
-class Ended(Exception):
+class LoginEnded(Exception):
     """Whoever followed something is let in no longer: it has heard the last of it."""
 
 

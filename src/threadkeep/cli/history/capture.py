@@ -12,7 +12,7 @@ from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command
 from threadkeep.cli.complete import complete_folder, complete_harness
 from threadkeep.cli.ending import ended_by_signals, need_reader
 from threadkeep.cli.history.live import progress_bar, speed_text, without_log
-from threadkeep.cli.history.opening import Where, comparing, short_id
+from threadkeep.cli.history.opening import LogPlaces, comparing, short_id
 from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
 from threadkeep.cli.history.words import one_name, project_of
 from threadkeep.cli.memory.learning import learn_from_it, tell_learned
@@ -98,9 +98,9 @@ def capture(
     """
     first, _ = read_times(since, None)
     if or_demo and not dry_run:
-        return _with_a_look_around(call, sources, first, Where(user_home, roots))
+        return _with_a_look_around(call, sources, first, LogPlaces(user_home, roots))
     if dry_run:
-        with comparing(call, Where(user_home, roots)) as history, without_log():
+        with comparing(call, LogPlaces(user_home, roots)) as history, without_log():
             report = history.capture(_wanted(history, sources, first), dry_run=True)
     else:
         with call.home.history(call.db, user_home=user_home, roots=roots) as history:
@@ -137,17 +137,19 @@ def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "W
 
 
 def _with_a_look_around(
-    call: Call, sources: tuple[str, ...], since: int | None, where: Where
+    call: Call, sources: tuple[str, ...], since: int | None, where: LogPlaces
 ) -> int:
     """Capture, or capture the demo where there is nothing; then show what can be done with it."""
     if _anything_found(call, sources, since, where):
         return _captured_and_shown(call, sources, since, where)
     demo = without_history(call)
     with demo_folder() as folder:
-        return _captured_and_shown(demo, (), None, Where(str(folder)), demo=True)
+        return _captured_and_shown(demo, (), None, LogPlaces(str(folder)), demo=True)
 
 
-def _anything_found(call: Call, sources: tuple[str, ...], since: int | None, where: Where) -> bool:
+def _anything_found(
+    call: Call, sources: tuple[str, ...], since: int | None, where: LogPlaces
+) -> bool:
     with without_log(), comparing(call, where) as history:
         look = history.capture(_wanted(history, sources, since), dry_run=True)
     return any(part.found for part in look.harnesses.values())
@@ -155,7 +157,7 @@ def _anything_found(call: Call, sources: tuple[str, ...], since: int | None, whe
 
 def capture_or_demo(call: Call, user_home: str | None) -> Call:
     """Capture, or the demo where there is nothing; give the call that works on what came of it."""
-    found = _anything_found(call, (), None, Where(user_home))
+    found = _anything_found(call, (), None, LogPlaces(user_home))
     with demo_folder() as demo:
         call, user_home = (call, user_home) if found else (without_history(call), str(demo))
         with call.home.history(call.db, user_home=user_home) as history:
@@ -172,7 +174,7 @@ def _captured_and_shown(
     call: Call,
     sources: tuple[str, ...],
     since: int | None,
-    where: Where,
+    where: LogPlaces,
     *,
     demo: bool = False,
 ) -> int:

@@ -37,7 +37,7 @@ def looking(call: Call) -> Iterator["History"]:
         yield history
 
 
-class Where(NamedTuple):
+class LogPlaces(NamedTuple):
     """Where logs are looked for: below another home, and below further folders of projects."""
 
     user_home: str | None = None
@@ -45,7 +45,7 @@ class Where(NamedTuple):
 
 
 @contextmanager
-def comparing(call: Call, where: Where) -> Iterator["History"]:
+def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
     """Open the history to compare it with the disk; where there is none, an empty one for now."""
     from threadkeep.home.captured import need_captured
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.capture import roots_option, user_home_option
-from threadkeep.cli.history.opening import Where, comparing
+from threadkeep.cli.history.opening import LogPlaces, comparing
 from threadkeep.cli.history.words import when
 from threadkeep.cli.output import (
     counted,
@@ -40,7 +40,7 @@ def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> Non
     was read of a source's logs is known to be what is still there. What cannot be looked into is
     named, with what to do about it.
     """
-    with comparing(call, Where(user_home, roots)) as history:
+    with comparing(call, LogPlaces(user_home, roots)) as history:
         found = history.coverage()
     if call.as_json:
         call.answer("sources", **_as_json(found))
