@@ -56,18 +56,25 @@ class Running(NamedTuple):
 def run(place: Place) -> Result:
     """Ask for every page in turn, then let a browser scroll through the longest session."""
     now = time.time_ns() // 1_000_000
+    with served_store(place, now, SESSIONS) as running:
+        ways = {name: partial(_ask, running, way) for name, way in _ways(now).items()}
+        cold = {name: way() for name, way in ways.items()}
+        runs = in_turn(ways, place.either(7, 3))
+        seen = browse_long_session(running.link, _LONG)
+        kilobytes = _memory(running.process.pid)
+    return _result(cold, runs, seen, kilobytes / 1024)
+
+
+@contextmanager
+def served_store(place: Place, now: int, sessions: int) -> Iterator[Running]:
+    """Make a store with so many sessions, a tenth of them for a quick run, and serve it."""
     with place.fresh() as folder:
         home = Home(folder / "home")
         path = home.knowledge_path()
         path.parent.mkdir(parents=True)
-        make_store(folder / "user", path, now, place.either(SESSIONS, SESSIONS // 10))
+        make_store(folder / "user", path, now, place.either(sessions, sessions // 10))
         with serving(home, path) as running:
-            ways = {name: partial(_ask, running, way) for name, way in _ways(now).items()}
-            cold = {name: way() for name, way in ways.items()}
-            runs = in_turn(ways, place.either(7, 3))
-            seen = browse_long_session(running.link, _LONG)
-            kilobytes = _memory(running.process.pid)
-    return _result(cold, runs, seen, kilobytes / 1024)
+            yield running
 
 
 def _ways(now: int) -> dict[str, str]:

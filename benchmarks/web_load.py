@@ -9,11 +9,10 @@ from statistics import median
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from benchmarks.browse_made import BLOCKS, LONG, RECENT, make_store, recent
+from benchmarks.browse_made import BLOCKS, LONG, RECENT, recent
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure
-from benchmarks.web import Running, peak_memory, serving
-from threadkeep.home import Home
+from benchmarks.web import Running, peak_memory, served_store
 
 SESSIONS: Final = 100_000
 CLIENTS: Final = 50
@@ -34,15 +33,10 @@ class Answered(NamedTuple):
 def run(place: Place) -> Result:
     """Let fifty clients ask for all kinds of things at once."""
     now = time.time_ns() // 1_000_000
-    with place.fresh() as folder:
-        home = Home(folder / "home")
-        path = home.knowledge_path()
-        path.parent.mkdir(parents=True)
-        make_store(folder / "user", path, now, place.either(SESSIONS, SESSIONS // 10))
-        with serving(home, path) as running:
-            load(running, 1)  # what everybody waits for once: modules, prices, sums of all time
-            answered, seconds = load(running, place.either(40, 20))
-            megabytes = peak_memory(running.process.pid) / 1024
+    with served_store(place, now, SESSIONS) as running:
+        load(running, 1)  # what everybody waits for once: modules, prices, sums of all time
+        answered, seconds = load(running, place.either(40, 20))
+        megabytes = peak_memory(running.process.pid) / 1024
     return _result(answered, seconds, megabytes)
 
 
