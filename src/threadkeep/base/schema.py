@@ -6,7 +6,9 @@ never between. A verified backup is made first. A file newer than the program is
 What was read before the lock was taken is read again under it: another process may be faster.
 """
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 from threadkeep.base.sql import split_statements
@@ -136,6 +138,38 @@ def _tables(tx: Tx) -> list[str]:
 def columns_of(tx: Tx, table: str) -> list[str]:
     """Name the columns a table really has, in order."""
     return [row[1] for row in tx.execute(f'PRAGMA table_info("{table}")')]
+
+
+class Column(NamedTuple):
+    """A column as its table declares it: type and constraints, and its default as SQL."""
+
+    name: str
+    declared: str
+    default: str
+
+
+def declared_columns(script: str) -> dict[str, tuple[Column, ...]]:
+    """Give the columns of every table that a script of SQL creates."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in split_statements(script):
+            connection.execute(statement)
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+        ).fetchall()
+        return {
+            str(table): tuple(
+                _declared(*row[1:5])
+                for row in connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+            )
+            for (table,) in tables
+        }
+
+
+def _declared(name: str, kind: str, never_null: int, default: str | None) -> Column:
+    words = [kind, *(["NOT NULL"] if never_null else [])]
+    if default is not None:
+        words.append(f"DEFAULT {default}")
+    return Column(name, " ".join(words), "NULL" if default is None else default)
 
 
 def never_null(tx: Tx, table: str) -> list[str]:

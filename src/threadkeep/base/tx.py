@@ -77,6 +77,12 @@ class Tx:
         """Give every row of a named query."""
         return self.execute(self._queries[name], params).fetchall()
 
+    def dicts(self, name: str, params: Params = ()) -> list[dict[str, Any]]:
+        """Give every row of a named query by the names of its columns, known and unknown ones."""
+        cursor = self.execute(self._queries[name], params)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
     def value(self, name: str, params: Params = ()) -> Any:
         """Give the first column of the first row, None if there is no row."""
         row = self.one(name, params)

@@ -36,7 +36,7 @@ from threadkeep.home.originals import (
 )
 from threadkeep.home.places import environment, same_file
 from threadkeep.home.sessions import session_as_lines
-from threadkeep.state import layout as state_layout
+from threadkeep.state import layout as state_layout, versions as state_versions
 from threadkeep.state.context import reading
 from threadkeep.state.session_db import SessionDB
 from threadkeep.state.transfer import read_lines
@@ -216,7 +216,7 @@ def _of_total(work: Merge) -> Callable[[int], None] | None:
 
 
 def _state_notes(_: HomeLike, original: Original) -> list[str]:
-    ours = state_layout.SCHEMA_VERSION
+    ours = state_versions.SCHEMA_VERSION
     if (original.version or 0) <= ours:
         return []
     return [f"columns that came after schema version {ours} stay in the original"]
@@ -262,7 +262,7 @@ def _merge_chat(work: Merge) -> list[str]:
 _WAYS: Final = {
     "hermes": _Way(
         _state_place,
-        lambda original: (original.version or 1) <= state_layout.SCHEMA_VERSION,
+        lambda original: (original.version or 1) <= state_versions.SCHEMA_VERSION,
         _bring_up_state,
         "sessions",
         "started_at, id",

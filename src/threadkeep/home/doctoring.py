@@ -50,7 +50,7 @@ from threadkeep.knowledge.store import QUERIES
 from threadkeep.knowledge.versions import SCHEMA_VERSION
 from threadkeep.mailbox import index_layout
 from threadkeep.recall.memory import Memory
-from threadkeep.state import layout as state_layout
+from threadkeep.state import versions as state_versions
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -61,7 +61,7 @@ Show = Callable[[str, int, int], None]
 
 _NEWEST: Final = {
     "chat": chat_layout.VERSION,
-    "state": state_layout.SCHEMA_VERSION,
+    "state": state_versions.SCHEMA_VERSION,
     "mailbox": index_layout.VERSION,
     "knowledge": SCHEMA_VERSION,
 }

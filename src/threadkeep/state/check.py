@@ -21,9 +21,10 @@ from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, Context
 from threadkeep.state.exact import load, to_column
 from threadkeep.state.index import check_index
-from threadkeep.state.layout import HEAD, QUERIES, SCHEMA_VERSION, SIDE, read_version
+from threadkeep.state.layout import HEAD, QUERIES, SIDE, read_version
 from threadkeep.state.offload import FIELDS, checked_text, read_pieces
 from threadkeep.state.rows import refresh_session_hash
+from threadkeep.state.versions import SCHEMA_VERSION
 
 # Twenty sentences say what is wrong; two million would say no more.
 _FEW: Final = 20

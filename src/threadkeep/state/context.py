@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from threadkeep.base.redacting import Redact, redact_texts
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.base.trouble import NoText
+from threadkeep.state.form import Form, Forms, widen
+from threadkeep.state.versions import MESSAGES_OF_6, SESSIONS_OF_6
 
 log = logging.getLogger(__name__)
 
@@ -16,19 +18,8 @@ Json = dict[str, Any]
 # Unix seconds, as the contract keeps them.
 Seconds = Callable[[], float]
 
-SESSION_COLUMNS: Final = (
-    *("id", "source", "user_id", "model", "model_config", "system_prompt", "parent_session_id"),
-    *("started_at", "ended_at", "end_reason", "message_count", "tool_call_count"),
-    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
-    *("reasoning_tokens", "billing_provider", "billing_base_url", "billing_mode"),
-    *("estimated_cost_usd", "actual_cost_usd", "cost_status", "cost_source", "pricing_version"),
-    "title",
-)
-MESSAGE_COLUMNS: Final = (
-    *("id", "session_id", "role", "content", "tool_call_id", "tool_calls", "tool_name"),
-    *("timestamp", "token_count", "finish_reason", "reasoning", "reasoning_details"),
-    "codex_reasoning_items",
-)
+SESSION_COLUMNS: Final = SESSIONS_OF_6
+MESSAGE_COLUMNS: Final = MESSAGES_OF_6
 
 
 def now() -> float:
@@ -54,26 +45,39 @@ class Notices:
 
 
 class Context(NamedTuple):
-    """The surroundings of a verb; clock and redaction are arguments, never globals.
-
-    `side` tells whether the file has our side tables: a file that is only read may not.
-    """
+    """The surroundings of a verb; clock and redaction are arguments, never globals."""
 
     db: Database
     clock: Seconds
     notices: Notices
+    forms: Forms
     redact: Redact | None = None
-    side: bool = True
+
+    @property
+    def form(self) -> Form:
+        """What the file looks like."""
+        return self.forms.current
+
+    @property
+    def side(self) -> bool:
+        """Tell whether the file has our side tables: one that is Hermes's own has none."""
+        return self.forms.current.side
+
+    def widen(self, tx: Tx) -> None:
+        """Give the file every table and column that we know of."""
+        widen(self.forms, tx)
 
 
 def reading(ctx: Context, act: Callable[[Tx], R]) -> R:
     """Do something in one read transaction; one damaged text does not hide all others."""
     try:
         with ctx.db.read() as tx:
+            ctx.forms.look(tx)
             return act(tx)
     except NoText as error:
         ctx.notices.warn("text", "%s; where it is no text, U+FFFD is read", error)
     with ctx.db.read(lenient=True) as tx:
+        ctx.forms.look(tx)
         return act(tx)
 
 

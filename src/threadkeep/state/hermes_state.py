@@ -1,9 +1,9 @@
 """Stands in for Hermes Agent's module of this name: import SessionDB from here instead."""
 
-from threadkeep.state.layout import SCHEMA_VERSION
 from threadkeep.state.opening import default_path
 from threadkeep.state.session_db import SessionDB
 from threadkeep.state.titles import MAX_TITLE_LENGTH
+from threadkeep.state.versions import SCHEMA_VERSION
 
 _WRITE_MAX_RETRIES = SessionDB._WRITE_MAX_RETRIES  # noqa: SLF001
 _WRITE_RETRY_MIN_S = SessionDB._WRITE_RETRY_MIN_S  # noqa: SLF001

@@ -7,12 +7,10 @@ from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite import Database, Tx
-from threadkeep.errors import Damaged, SchemaMismatch
+from threadkeep.errors import Damaged
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
-
-PACKAGE: Final = "threadkeep.state"
-SCHEMA_VERSION: Final = 6
-SIDE_VERSION: Final = 1
+from threadkeep.state.form import SIDE_VERSION
+from threadkeep.state.versions import PACKAGE, SCHEMA_VERSION
 
 QUERIES: Final = load_queries(PACKAGE, "queries.sql", "search.sql", "upkeep.sql")
 HEAD: Final = load_text(PACKAGE, "head.sql")
@@ -23,22 +21,11 @@ SIDE: Final = load_text(PACKAGE, "side.sql")
 # Rows of one to four kilobytes waste a third of a page of 4 KB, a sixth of one of 8 KB; and a file
 # that may shrink in small steps never has to be written anew. FTS5 is not on SQLite 3.40's list of
 # tables that a trigger of an untrusted schema may use, and the contract's triggers use it.
-def refuse_newer_now(tx: Tx) -> None:
-    """Raise if another program brought the file to a newer version while we had it open."""
-    version, side = read_version(tx) or 0, read_side_version(tx)
-    if version > SCHEMA_VERSION or side > SIDE_VERSION:
-        msg = f"another program has brought the file to schema version {max(version, side)}"
-        raise SchemaMismatch(
-            msg, hint="open it again, which is read-only then; or upgrade threadkeep"
-        )
-
-
 TUNING: Final = Tuning(
     fresh=("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"),
     # 900 such pages stay just below the length from which a log is cut off; each copy into the file
     # then serves more commits: 3 % of an append's CPU against 500 pages.
     writer=("PRAGMA trusted_schema = ON", "PRAGMA wal_autocheckpoint = 900"),
-    guard=refuse_newer_now,
 )
 
 _BILLING: Final = {

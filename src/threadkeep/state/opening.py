@@ -1,4 +1,4 @@
-"""How a state file is opened: created, brought up to version 6, or only looked at."""
+"""How a state file is opened: made, brought up to version 6, used as it is, or only looked at."""
 
 import logging
 import os
@@ -10,18 +10,17 @@ from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Context, Notices, Seconds
+from threadkeep.state.form import Form, Forms, Queries, survey
 from threadkeep.state.layout import (
     QUERIES,
     SCHEMA,
-    SCHEMA_VERSION,
-    SIDE_VERSION,
     TUNING,
     finish_making,
     heal,
-    read_side_version,
     read_version,
     views_for,
 )
+from threadkeep.state.versions import V6
 
 log = logging.getLogger(__name__)
 
@@ -39,39 +38,46 @@ def open_context(
     if str(path) == ":memory:":
         msg = "a session store is a file: other connections of it could not see it in memory"
         raise Invalid(msg, hint="give a path in a temporary folder")
-    if path.exists() and (read_only or _is_newer(path)):
+    form = _form_of(path)
+    if path.exists() and (read_only or (form is not None and form.refusal is not None)):
+        if not read_only and form is not None:
+            log.warning("%s is opened read-only: %s", path, form.refusal)
         return _open_to_look(path, budget, redact, clock)
-    database = Database(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)
+    queries = Queries(QUERIES)
+    forms = Forms(queries)
+    tuning = TUNING._replace(guard=forms.refuse_unwritable)
+    database = Database(path, queries, budget=budget, read_only=read_only, tuning=tuning)
     try:
-        finish_making(database)
-        prepare(database, SCHEMA, lambda reason: make_backup(database, reason=reason))
-        heal(database)
+        # A file that Hermes has brought further is used as it is; nothing of ours goes into it.
+        if form is None or form.answers is V6 or form.side:
+            finish_making(database)
+            if form is None or form.answers is V6:
+                prepare(database, SCHEMA, lambda reason: make_backup(database, reason=reason))
+            heal(database)
+        with database.read() as tx:
+            forms.look_again(tx)
     except BaseException:
         database.close()
         raise
-    return Context(database, clock, Notices(), redact)
+    return Context(database, clock, Notices(), forms, redact)
 
 
-def _is_newer(path: Path) -> bool:
+def _form_of(path: Path) -> Form | None:
+    """Look at a file before it is opened; None if it is none yet, or no state file."""
     if not path.is_file() or path.stat().st_size == 0:
-        return False
+        return None
     with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
-        version, side = read_version(tx), read_side_version(tx)
-    if version is None or (version <= SCHEMA_VERSION and side <= SIDE_VERSION):
-        return False
-    known = (version, SCHEMA_VERSION) if version > SCHEMA_VERSION else (side, SIDE_VERSION)
-    log.warning(
-        "%s has schema version %d, this program writes %d: it is opened read-only", path, *known
-    )
-    return True
+        return None if read_version(tx) is None else survey(tx)
 
 
 def _open_to_look(path: Path, budget: float, redact: Redact | None, clock: Seconds) -> Context:
+    queries = Queries(QUERIES)
+    forms = Forms(queries)
     with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
         if read_version(tx) is None:
             msg = f"{path} is a SQLite database, but not a state store"
             raise Invalid(msg, hint="give another path; this file was not touched")
         tuning = TUNING._replace(reader=views_for(tx))
-        side = read_side_version(tx) > 0
-    looking = Database(path, QUERIES, budget=budget, read_only=True, tuning=tuning)
-    return Context(looking, clock, Notices(), redact, side)
+        forms.look_again(tx)
+    looking = Database(path, queries, budget=budget, read_only=True, tuning=tuning)
+    return Context(looking, clock, Notices(), forms, redact)

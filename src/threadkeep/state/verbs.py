@@ -39,12 +39,21 @@ def reads(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concat
     return verb
 
 
-def writes(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb that runs in one write transaction, durable when it returns."""
+def writes(
+    function: Callable[Concatenate[Context, Tx, P], R], *, newest: bool = False
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb that runs in one write transaction, durable when it returns.
+
+    With `newest` it needs tables or columns that came after version 6: the file gets them first.
+    """
+
+    def widened(ctx: Context, tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        ctx.widen(tx)
+        return function(ctx, tx, *args, **kwargs)
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return write(store.context, function, *args, **kwargs)
+        return write(store.context, widened if newest else function, *args, **kwargs)
 
     show_as_method(verb, function, given=2)
     return verb
@@ -80,6 +89,7 @@ def write(
         named = {name: _kept(value) for name, value in kwargs.items()}
     try:
         with ctx.db.write() as tx:
+            ctx.forms.look(tx)
             return function(ctx, tx, *given, **named)
     except ThreadkeepError as error:
         if not blames_index(error):

@@ -167,14 +167,14 @@ def test_a_store_in_memory_is_refused_and_no_file_of_that_name_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_becomes_newer_while_it_is_open_is_written_no_more(tmp_path: Path) -> None:
+def test_a_file_that_loses_a_column_while_it_is_open_is_written_no_more(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with open_state(path) as db:
         talk(db, "s", "hello")
         with closing(sqlite3.connect(path)) as newer:
-            newer.execute("ALTER TABLE messages ADD COLUMN reasoning_content TEXT")
-            newer.execute("UPDATE schema_version SET version = 7")
+            newer.execute("ALTER TABLE sessions RENAME COLUMN pricing_version TO pricing_edition")
+            newer.execute("UPDATE schema_version SET version = 99")
             newer.commit()
-        with pytest.raises(SchemaMismatch, match="version 7"):
+        with pytest.raises(SchemaMismatch, match="sessions has no column pricing_version"):
             db.append_message("s", "user", "too late")
         assert [message["content"] for message in db.get_messages("s")] == ["hello"]

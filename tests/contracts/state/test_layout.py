@@ -400,13 +400,14 @@ def test_a_rollback_journal_file_keeps_its_mode(path: Path, version: int) -> Non
 
 
 def make_newer(path: Path) -> None:
-    """Make a file as a Hermes after version 6 may leave it: more columns, another index."""
+    """Make a file as no Hermes left it yet: a column that we rely on is gone."""
     make_old_state(path, 6)
     do(
         path,
         "UPDATE schema_version SET version = 11",
         "ALTER TABLE sessions ADD COLUMN api_call_count INTEGER DEFAULT 0",
         "ALTER TABLE messages ADD COLUMN reasoning_content TEXT",
+        "ALTER TABLE messages DROP COLUMN codex_reasoning_items",
         *(f"DROP TRIGGER messages_fts_{name}" for name in ("insert", "delete", "update")),
         "DROP TABLE messages_fts",
         "CREATE VIRTUAL TABLE messages_words USING fts5(content)",
@@ -452,7 +453,7 @@ def assert_every_write_is_refused(db: SessionDB) -> None:
         assert caught.value.hint
 
 
-def test_a_newer_file_is_only_read_and_keeps_every_byte(
+def test_a_file_without_a_column_we_rely_on_is_only_read_and_keeps_every_byte(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_newer(path)
@@ -461,7 +462,7 @@ def test_a_newer_file_is_only_read_and_keeps_every_byte(
         look_around(db)
         assert_every_write_is_refused(db)
     assert path.read_bytes() == before
-    assert "schema version 11" in caplog.text
+    assert "messages has no column codex_reasoning_items" in caplog.text
     assert "read-only" in caplog.text
 
 

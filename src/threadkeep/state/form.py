@@ -1,0 +1,255 @@
+"""What a session file really looks like: its tables and columns, whatever its number says.
+
+Queries name a table as `full.sessions` where they want it in its newest form: columns that the file
+lacks are there with their defaults, a table that it lacks is empty, a system prompt is the text
+itself wherever it is kept, and columns that we do not know come along in `*`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from threadkeep.base.schema import Column, add_missing_columns
+from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import SchemaMismatch
+from threadkeep.state.versions import (
+    MESSAGES_OF_6,
+    PACKAGE,
+    SCHEMA_VERSION,
+    SESSIONS_OF_6,
+    TODAY,
+    V6,
+    Answers,
+    newest_columns,
+)
+
+SIDE_VERSION: Final = 1
+_RELIED_ON: Final = {"sessions": SESSIONS_OF_6, "messages": MESSAGES_OF_6}
+_FULL: Final = re.compile(r"\bfull\.(\w+)")
+_CREATED: Final = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX) (\w+)")
+# Where a file of ours has no column yet, our side tables know.
+_BESIDE: Final = {
+    "archived": "coalesce((SELECT f.archived_at IS NOT NULL FROM tk_flags f"
+    " WHERE f.session_id = t.id), 0)",
+    "pinned": "coalesce((SELECT f.pinned_at IS NOT NULL FROM tk_flags f"
+    " WHERE f.session_id = t.id), 0)",
+}
+_PROMPT: Final = (
+    "coalesce((SELECT p.prompt FROM system_prompts p WHERE p.hash = t.system_prompt_hash),"
+    " t.system_prompt)"
+)
+
+
+class Form(NamedTuple):
+    """The tables of a file; `refusal` says why it must not be written, if so."""
+
+    cookie: int
+    number: int
+    tables: Mapping[str, tuple[str, ...]]
+    side: bool
+    refusal: str | None
+    answers: Answers
+
+    @property
+    def is_newest(self) -> bool:
+        """Tell whether every table and column that we know by name is there."""
+        return not any(map(self.missing_columns, newest_columns()))
+
+    def missing_columns(self, table: str) -> list[Column]:
+        """Give the known columns of a table that the file lacks."""
+        present = self.tables.get(table, ())
+        return [column for column in newest_columns()[table] if column.name not in present]
+
+
+def survey(tx: Tx) -> Form:
+    """Look at a file: a few statements, none of which reads a row of the sessions."""
+    cookie = int(tx.execute("PRAGMA schema_version").fetchone()[0])
+    kinds = {
+        str(name): str(sql or "")
+        for name, sql in tx.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+        )
+    }
+    infos = {
+        table: tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+        for table in newest_columns()
+        if table in kinds
+    }
+    tables = {table: tuple(str(row[1]) for row in rows) for table, rows in infos.items()}
+    number = _number(tx) if "schema_version" in kinds else 1
+    side = _side_version(tx) if "tk_meta" in kinds else 0
+    # An older file lacks columns rightly, and gets them when it is opened for writing.
+    reasons = [*_lost(kinds, tables)] if number > SCHEMA_VERSION else []
+    reasons.extend(_demanding(infos))
+    if side > SIDE_VERSION:
+        reasons.append(f"a newer threadkeep keeps its own tables there (version {side})")
+    newer = number > SCHEMA_VERSION or "active" in tables.get("messages", ())
+    return Form(
+        cookie=cookie,
+        number=number,
+        tables=tables,
+        side=side > 0,
+        refusal="; ".join(reasons) or None,
+        answers=TODAY if newer else V6,
+    )
+
+
+def _number(tx: Tx) -> int:
+    value = tx.execute("SELECT max(version) FROM schema_version").fetchone()[0]
+    return value if isinstance(value, int) else 1
+
+
+def _side_version(tx: Tx) -> int:
+    row = tx.execute("SELECT value FROM tk_meta WHERE key = 'side_version'").fetchone()
+    return int(row[0]) if row is not None and str(row[0]).isdigit() else 0
+
+
+def _lost(kinds: Mapping[str, str], tables: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Tell what we rely on and the file has no longer."""
+    for table, columns in _RELIED_ON.items():
+        if not kinds.get(table, "").upper().startswith("CREATE TABLE"):
+            yield f"{table} is not an ordinary table"
+        gone = sorted(set(columns) - set(tables.get(table, ())))
+        if gone:
+            yield f"{table} has no column {', '.join(gone)}"
+
+
+def _demanding(infos: Mapping[str, list[tuple[object, ...]]]) -> Iterator[str]:
+    """Tell of columns that every writer must fill and we do not know."""
+    for table, rows in infos.items():
+        known = {column.name for column in newest_columns()[table]}
+        for _, name, _, never_null, default, key in rows:
+            if never_null and default is None and not key and name not in known:
+                yield f"{table} has a column {name} that must be filled, and we do not know how"
+
+
+class Queries(Mapping[str, str]):
+    """The named queries of a store, in the words of the file that is open."""
+
+    def __init__(self, plain: Mapping[str, str]) -> None:
+        self._plain = plain
+        self._written: dict[str, str] = {}
+        self._form: Form | None = None
+
+    def fit(self, form: Form) -> None:
+        """Write queries for a file of this form from now on."""
+        self._form = form
+        self._written = {}
+
+    def text(self, sql: str) -> str:
+        """Put in what `full.…` means in the file that is open."""
+        form = self._form
+        return _FULL.sub(lambda found: _source(form, found[1]), sql)
+
+    def __getitem__(self, name: str) -> str:
+        """Give the SQL of a query."""
+        written = self._written
+        sql = written.get(name)
+        if sql is None:
+            sql = written[name] = self.text(self._plain[name])
+        return sql
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the names of the queries."""
+        return iter(self._plain)
+
+    def __len__(self) -> int:
+        """Count the queries."""
+        return len(self._plain)
+
+
+def _source(form: Form | None, table: str) -> str:
+    """Write a table in its newest form, as something to select from."""
+    if form is None:
+        return table
+    present = form.tables.get(table)
+    if present is None:
+        columns = ", ".join(f"NULL AS {column.name}" for column in newest_columns()[table])
+        return f"(SELECT {columns} WHERE 0)"
+    added = [
+        f"{_otherwise(form, column.name, column.default)} AS {column.name}"
+        for column in form.missing_columns(table)
+    ]
+    prompt = table == "sessions" and "system_prompts" in form.tables
+    if not added and not prompt:
+        return table
+    shown = [
+        f"{_PROMPT} AS system_prompt" if prompt and name == "system_prompt" else f't."{name}"'
+        for name in present
+    ]
+    return f"(SELECT {', '.join([*shown, *added])} FROM {table} t)"  # noqa: S608
+
+
+def _otherwise(form: Form, column: str, default: str) -> str:
+    return _BESIDE[column] if form.side and column in _BESIDE else default
+
+
+class Forms:
+    """Knows the form of an open file, and looks again when anybody has changed its schema."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._current: Form | None = None
+
+    @property
+    def current(self) -> Form:
+        """The form as of the last look."""
+        if self._current is None:
+            msg = "nobody has looked at the file yet"
+            raise SchemaMismatch(msg, hint="open the store first")
+        return self._current
+
+    def look(self, tx: Tx) -> Form:
+        """Give the form of the file as this transaction sees it (2 µs if nothing changed)."""
+        cookie = tx.execute("PRAGMA schema_version").fetchone()[0]
+        if self._current is None or cookie != self._current.cookie:
+            self.look_again(tx)
+        return self.current
+
+    def look_again(self, tx: Tx) -> None:
+        """Survey the file, whatever was known of it."""
+        self._current = survey(tx)
+        self._queries.fit(self._current)
+
+    def refuse_unwritable(self, tx: Tx) -> None:
+        """Raise if the file must not be written as it is now."""
+        refusal = self.look(tx).refusal
+        if refusal is not None:
+            msg = f"this file can only be read: {refusal}"
+            raise SchemaMismatch(msg, hint="upgrade threadkeep; nothing was changed")
+
+
+# ---------------------------------------------------------------------- widening
+
+
+def widen(forms: Forms, tx: Tx) -> None:
+    """Add every known table, column and index that the file lacks, as Hermes does when it opens.
+
+    Only additions, each with its default: programs of any version go on with the file. The number
+    stays, so that a newer Hermes still moves older data in its own way when it comes.
+    """
+    form = forms.look(tx)
+    if form.is_newest:
+        return
+    present = {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
+    for table, columns in newest_columns().items():
+        if table in form.tables:
+            add_missing_columns(tx, table, {column.name: column.declared for column in columns})
+    for statement in split_statements(load_text(PACKAGE, "newest.sql")):
+        found = _CREATED.search(statement)
+        if found is not None and found[2] not in present:
+            tx.execute(statement)
+    if form.side:
+        _carry_over(tx, form)
+    forms.look_again(tx)
+
+
+def _carry_over(tx: Tx, form: Form) -> None:
+    """Write into the new columns what our side tables knew before there were any."""
+    missing = {column.name for column in form.missing_columns("sessions")}
+    for column, source in _BESIDE.items():
+        if column in missing:
+            tx.execute(
+                f"UPDATE sessions AS t SET {column} = 1 WHERE {source} = 1"  # noqa: S608
+            )

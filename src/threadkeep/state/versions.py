@@ -1,0 +1,54 @@
+"""What the versions of Hermes Agent's session file differ in, as data.
+
+A file is judged by its tables, not by its number: Hermes adds columns without a new number, and a
+program of any version writes a file of any other. So there are two sorts of answers only: those of
+the seed's version 6, for a file that has nothing newer, and those of today.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+from threadkeep.base.schema import Column, declared_columns
+from threadkeep.base.sql import load_text
+
+PACKAGE: Final = "threadkeep.state"
+SCHEMA_VERSION: Final = 6
+# The newest that was run beside ours; files of later numbers are judged by their tables as well.
+NEWEST_TRIED: Final = 26
+
+# The columns of version 6: from then on every file has them.
+SESSIONS_OF_6: Final = (
+    *("id", "source", "user_id", "model", "model_config", "system_prompt", "parent_session_id"),
+    *("started_at", "ended_at", "end_reason", "message_count", "tool_call_count"),
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+    *("reasoning_tokens", "billing_provider", "billing_base_url", "billing_mode"),
+    *("estimated_cost_usd", "actual_cost_usd", "cost_status", "cost_source", "pricing_version"),
+    "title",
+)
+MESSAGES_OF_6: Final = (
+    *("id", "session_id", "role", "content", "tool_call_id", "tool_calls", "tool_name"),
+    *("timestamp", "token_count", "finish_reason", "reasoning", "reasoning_details"),
+    "codex_reasoning_items",
+)
+
+
+class Answers(NamedTuple):
+    """How a store of a version answers where versions differ; one field for each difference."""
+
+    # Turns of a conversation carry their time and what else was stored with them.
+    whole_turns: bool
+    # A continuation is told from other children by marks, not by comparing times.
+    marked_lineage: bool
+    # A list or dict as content is stored in the column itself, behind a NUL.
+    content_in_column: bool
+
+
+V6: Final = Answers(whole_turns=False, marked_lineage=False, content_in_column=False)
+TODAY: Final = Answers(whole_turns=True, marked_lineage=True, content_in_column=True)
+
+
+@cache
+def newest_columns() -> Mapping[str, tuple[Column, ...]]:
+    """Give the columns of each known table in its newest form."""
+    return declared_columns(load_text(PACKAGE, "newest.sql"))

@@ -1,0 +1,60 @@
+"""A file is judged by its tables, and any file reads in the newest form."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.faults.old_state_files import make_old_state
+from threadkeep.state.form import survey
+from threadkeep.state.hermes_state import SessionDB
+from threadkeep.state.versions import TODAY, V6, newest_columns
+
+
+def columns(path: Path, table: str) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def test_a_new_file_answers_as_version_6_until_it_is_widened(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+        db.set_session_archived("s", archived=True)
+        assert db.context.form.answers is V6
+        with db.context.db.write() as tx:
+            db.context.widen(tx)
+        assert db.context.form.answers is TODAY
+        assert db.context.form.is_newest
+    for table, known in newest_columns().items():
+        assert {column.name for column in known} <= set(columns(path, table))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT archived FROM sessions").fetchone() == (1,)
+        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(6,)]
+
+
+def test_a_widening_that_is_rolled_back_is_forgotten(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+
+        def fail() -> None:
+            with db.context.db.write() as tx:
+                db.context.widen(tx)
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fail()
+        db.create_session("s", "cli")
+        assert db.context.form.answers is V6
+
+
+@pytest.mark.parametrize("version", [1, 4, 6])
+def test_any_file_reads_in_the_newest_form(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "state.db"
+    make_old_state(path, version)
+    with SessionDB(path, read_only=True) as db, db.context.db.read() as tx:
+        text = db.context.db.queries.text  # type: ignore[attr-defined]
+        for table, known in newest_columns().items():
+            cursor = tx.execute(text(f"SELECT * FROM full.{table} LIMIT 1"))
+            assert {column.name for column in known} <= {one[0] for one in cursor.description}
+        assert survey(tx).answers is V6
