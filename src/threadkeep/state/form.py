@@ -162,7 +162,7 @@ class Queries(Mapping[str, str]):
 def _source(form: Form | None, table: str) -> str:
     """Write a table in its newest form, as something to select from."""
     if form is None:
-        return table
+        return f"main.{table}"
     present = form.tables.get(table)
     if present is None:
         columns = ", ".join(f"NULL AS {column.name}" for column in newest_columns()[table])
@@ -173,12 +173,12 @@ def _source(form: Form | None, table: str) -> str:
     ]
     prompt = table == "sessions" and "system_prompts" in form.tables
     if not added and not prompt:
-        return table
+        return f"main.{table}"
     shown = [
         f"{_PROMPT} AS system_prompt" if prompt and name == "system_prompt" else f't."{name}"'
         for name in present
     ]
-    return f"(SELECT {', '.join([*shown, *added])} FROM {table} t)"  # noqa: S608
+    return f"(SELECT {', '.join([*shown, *added])} FROM main.{table} t)"  # noqa: S608
 
 
 def _otherwise(form: Form, column: str, default: str) -> str:

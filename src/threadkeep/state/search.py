@@ -8,14 +8,16 @@ no filter loses a message, and pages neither overlap nor skip while nothing is w
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError, snippet_of_match
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.candidates import LAST_ID, Finder, Found, Place
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.contract_index import ContractFinder
 from threadkeep.state.drain import drain, how_far, text_of
 from threadkeep.state.exact import readable_text
 from threadkeep.state.index_text import calls_text
@@ -26,6 +28,12 @@ from threadkeep.state.search_query import Group, counts, groups_of, scores
 log = logging.getLogger(__name__)
 
 SORTS: Final = ("rank", "newest", "oldest")
+FIELDS: Final = (
+    *("id", "session_id", "role", "snippet", "timestamp", "tool_name", "source", "model"),
+    *("session_started", "context"),
+)
+# Does something in a transaction: the one of the whole search, or one of its own.
+Run = Callable[[Callable[[Tx], Any]], Any]
 # Jobs that run by the clock say the same every day and would bury what people said.
 SOURCE_WEIGHTS: Final[Mapping[str, float]] = {"cron": 0.3}
 
@@ -58,10 +66,12 @@ def search_messages(
     role_filter: Sequence[str] | None = None,
     limit: int = 20,
     offset: int = 0,
+    sort: str | None = None,
+    include_inactive: bool = False,  # noqa: FBT001, FBT002
+    fields: Collection[str] | None = None,
     *,
     since: float | None = None,
     until: float | None = None,
-    sort: str | None = "rank",
     exclude_sessions: Sequence[str] | None = None,
     session_id: str | None = None,
     source_weights: Mapping[str, float] | None = None,
@@ -71,9 +81,12 @@ def search_messages(
     Words must all occur; `"a phrase"`, `OR`, `NOT` and `prefix*` work, and any punctuation may
     stand in it. `since` (inclusive) and `until` (exclusive) are Unix seconds; `sort` is rank,
     newest or oldest; `source_weights` multiplies scores by source, {"cron": 0.3} unless given.
+    Messages that were taken back are left out unless `include_inactive`; those that a compaction
+    summarised are found. `fields` picks some of a hit's keys.
     """
     _check(query, limit, offset, sort)
     _check_times(since, until)
+    shown = _fields(fields)
     groups = groups_of(query) if query else []
     if not groups or limit == 0 or (source_filter is not None and not source_filter):
         return []
@@ -85,18 +98,56 @@ def search_messages(
         "sources": _listed(source_filter),
         "not_sources": _listed(exclude_sources),
         "not_sessions": _listed(exclude_sessions),
+        "inactive": include_inactive,
     }
-    _catch_up(ctx)
     weights = SOURCE_WEIGHTS if source_weights is None else source_weights
-    with ctx.db.read() as tx:
-        place = _place(tx, session_id, newest=sort != "oldest")
-        if place is None:
-            return []
-        rounds = Finder(ctx, tx, groups, place).rounds()
-        wanted = LAST_ID if limit < 0 else offset + limit
-        tiers = _tiers(tx, rounds, filters, weights)
-        hits = _in_order(tx, tiers, groups, sort or "rank", weights, wanted)
-        return [_hit(ctx, tx, hit, query) for hit in hits[offset:wanted]]
+    asked = Asked(ctx, query, groups, filters, sort or "rank", weights)
+    wanted = LAST_ID if limit < 0 else offset + limit
+    newest = sort != "oldest"
+    if not ctx.side:  # each look is a transaction of its own: Hermes may want to write
+        place = reading(ctx, lambda tx: _place(tx, session_id, newest=newest))
+        tools = bool(role_filter) and "tool" in _several(role_filter or ())
+        found = () if place is None else ContractFinder(ctx, groups, place, tools=tools).rounds()
+        hits = _hits(asked, found, partial(reading, ctx), slice(offset, wanted))
+    else:
+        _catch_up(ctx)
+        with ctx.db.read() as tx:
+            place = _place(tx, session_id, newest=newest)
+            rounds = () if place is None else Finder(ctx, tx, groups, place).rounds()
+            hits = _hits(asked, rounds, lambda act: act(tx), slice(offset, wanted))
+    return hits if shown is None else [{key: hit[key] for key in shown} for hit in hits]
+
+
+class Asked(NamedTuple):
+    """One search: where, for what, with which filters, in which order."""
+
+    ctx: Context
+    query: str
+    groups: Sequence[Group]
+    filters: Json
+    sort: str
+    weights: Mapping[str, float]
+
+
+def _hits(asked: Asked, rounds: Iterable[Found], run: Run, page: slice) -> list[Json]:
+    """Filter and sort what was found, and show one page of it."""
+    tiers = _tiers(asked, rounds, run)
+    ordered = _in_order(asked, tiers, run, page.stop)[page]
+    return [run(partial(_hit, asked.ctx, hit=hit, query=asked.query)) for hit in ordered]
+
+
+def _fields(fields: Collection[str] | None) -> list[str] | None:
+    """Check which keys of a hit are wanted; they come in the order in which a hit has them."""
+    if fields is None:
+        return None
+    if isinstance(fields, str):
+        msg = "search fields must be a collection of names, not a string"
+        raise TypeError(msg)
+    unknown = sorted(set(fields) - set(FIELDS))
+    if unknown:
+        msg = f"a hit has no field {', '.join(unknown)}"
+        raise Invalid(msg, hint=f"the fields are {', '.join(FIELDS)}")
+    return [field for field in FIELDS if field in fields]
 
 
 def _check(query: object, limit: object, offset: object, sort: str | None) -> None:
@@ -120,7 +171,11 @@ def _check_times(*times: object) -> None:
 
 def _listed(values: Sequence[str] | None) -> str | None:
     """Make a list a parameter; nothing in it means no filter."""
-    return json.dumps([values] if isinstance(values, str) else list(values)) if values else None
+    return json.dumps(_several(values)) if values else None
+
+
+def _several(values: Sequence[str]) -> list[str]:
+    return [values] if isinstance(values, str) else list(values)
 
 
 def _catch_up(ctx: Context) -> None:
@@ -146,9 +201,7 @@ def _place(tx: Tx, session_id: str | None, *, newest: bool) -> Place | None:
 # ---------------------------------------------------------------------- tiers
 
 
-def _tiers(
-    tx: Tx, rounds: Iterable[Found], filters: Json, weights: Mapping[str, float]
-) -> Iterator[list[Hit]]:
+def _tiers(asked: Asked, rounds: Iterable[Found], run: Run) -> Iterator[list[Hit]]:
     """Give the hits of each round that the rounds before did not have; the first few as one."""
     seen: set[int] = set()
     tier: list[Hit] = []
@@ -156,8 +209,8 @@ def _tiers(
     for found in rounds:
         fresh = found.ids - seen
         seen |= fresh
-        tier += _filtered(tx, fresh, filters)
-        undemoted = sum(1 for hit in tier if weights.get(hit.source, 1.0) >= 1.0)
+        tier += run(partial(_filtered, ids=fresh, filters=asked.filters))
+        undemoted = sum(1 for hit in tier if asked.weights.get(hit.source, 1.0) >= 1.0)
         if first and found.cut and undemoted < _ENOUGH and len(seen) < _LARGEST_TIER:
             continue
         yield tier
@@ -175,21 +228,15 @@ def _seconds(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _in_order(
-    tx: Tx,
-    tiers: Iterable[list[Hit]],
-    groups: Sequence[Group],
-    sort: str,
-    weights: Mapping[str, float],
-    wanted: int,
-) -> list[Hit]:
+def _in_order(asked: Asked, tiers: Iterable[list[Hit]], run: Run, wanted: int) -> list[Hit]:
     """Sort tier after tier, until there are as many as wanted."""
     ordered: list[Hit] = []
     for tier in tiers:
-        if sort == "rank":
-            ordered += _ranked(tx, tier, groups, weights)
+        if asked.sort == "rank":
+            rank = partial(_ranked, tier=tier, groups=asked.groups, weights=asked.weights)
+            ordered += run(rank)
         else:
-            newest = sort == "newest"
+            newest = asked.sort == "newest"
             ordered += sorted(tier, key=lambda hit: (hit.timestamp, hit.id), reverse=newest)
         if len(ordered) >= wanted:
             break

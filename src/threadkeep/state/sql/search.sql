@@ -70,6 +70,9 @@ OR (EXISTS (SELECT 1 FROM tk_docs) AND NOT EXISTS (SELECT 1 FROM tk_search_docsi
 -- name: schema_entry
 SELECT type FROM sqlite_master WHERE name = :name;
 
+-- name: definition_of
+SELECT sql FROM sqlite_master WHERE name = :name;
+
 -- name: last_message_id
 SELECT seq FROM sqlite_sequence WHERE name = 'messages';
 
@@ -121,6 +124,20 @@ WHERE messages_fts MATCH :query AND rowid BETWEEN :first AND :last ORDER BY rowi
 SELECT rowid FROM messages_fts
 WHERE messages_fts MATCH :query AND rowid BETWEEN :first AND :last ORDER BY rowid LIMIT :limit;
 
+-- name: parts_newest
+SELECT rowid FROM messages_fts_trigram
+WHERE messages_fts_trigram MATCH :query AND rowid BETWEEN :first AND :last
+ORDER BY rowid DESC LIMIT :limit;
+
+-- name: parts_oldest
+SELECT rowid FROM messages_fts_trigram
+WHERE messages_fts_trigram MATCH :query AND rowid BETWEEN :first AND :last
+ORDER BY rowid LIMIT :limit;
+
+-- name: index_notes
+SELECT key, value FROM full.state_meta
+WHERE key IN ('fts_stale', 'fts_rebuild_progress', 'fts_rebuild_high_water');
+
 -- name: docs_newest
 SELECT d.message_id FROM tk_search JOIN tk_docs d ON d.doc = tk_search.rowid
 WHERE tk_search MATCH :query AND tk_search.rowid BETWEEN :first_doc AND :last_doc
@@ -154,8 +171,10 @@ FROM messages m WHERE m.id BETWEEN :first AND :last ORDER BY m.id LIMIT :limit;
 
 -- name: filter_candidates
 SELECT m.id, m.timestamp, CAST(s.source AS BLOB)
-FROM json_each(:ids) c JOIN messages m ON m.id = c.value JOIN sessions s ON s.id = m.session_id
-WHERE (CAST(:session_id AS TEXT) IS NULL OR m.session_id = :session_id)
+FROM json_each(:ids) c JOIN full.messages m ON m.id = c.value
+JOIN sessions s ON s.id = m.session_id
+WHERE (:inactive OR coalesce(m.active, 1) = 1 OR m.compacted = 1)
+  AND (CAST(:session_id AS TEXT) IS NULL OR m.session_id = :session_id)
   AND (CAST(:since AS REAL) IS NULL OR m.timestamp >= :since)
   AND (CAST(:until AS REAL) IS NULL OR m.timestamp < :until)
   AND (CAST(:roles AS TEXT) IS NULL OR m.role IN (SELECT value FROM json_each(:roles)))

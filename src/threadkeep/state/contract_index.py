@@ -1,0 +1,221 @@
+"""Which messages may be hits in a file that is Hermes's own: its indexes are asked, not ours.
+
+Words are looked up in `messages_fts`, parts of words and scripts without spaces in
+`messages_fts_trigram`; how far they reach is read from the tables themselves. What an index cannot
+answer is read from the messages, a few at a time: each look is a transaction of its own, because in
+a file without a write-ahead log an open one stops every writer.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from threadkeep.base.fts import FullTextError, contains_unspaced
+from threadkeep.base.sqlite import Row, Tx
+from threadkeep.state.candidates import LAST_ID, ROUNDS, Found, Place
+from threadkeep.state.context import Context, reading
+from threadkeep.state.drain import parts_of
+from threadkeep.state.index_text import whole_text
+from threadkeep.state.search_query import (
+    Group,
+    Term,
+    is_literal,
+    matches,
+    may_be_in,
+    raw_expression,
+)
+
+_WORDS: Final = "messages_fts"
+_PARTS: Final = "messages_fts_trigram"
+_BASE: Final = ("content", "tool_name", "tool_calls")
+# Rows that one transaction reads: some milliseconds.
+_CHUNK: Final = 2_000
+_MOST_ROWS: Final = 200_000
+_TRIGRAM: Final = 3
+
+
+class Reach(NamedTuple):
+    """What the indexes of a file cover: columns by table, and ids that no index has yet."""
+
+    words: tuple[str, ...]
+    parts: tuple[str, ...]
+    unindexed: tuple[int, int] | None
+    last: int
+
+
+class ContractFinder:
+    """Finds the messages of one search through the indexes that Hermes keeps."""
+
+    def __init__(self, ctx: Context, groups: Sequence[Group], place: Place, *, tools: bool) -> None:
+        """Ask for groups of terms; `tools` says that results of tools are wanted alone."""
+        self._ctx = ctx
+        self._groups = groups
+        self._place = place
+        self._tools = tools
+        self._order = "newest" if place.newest else "oldest"
+
+    def rounds(self) -> Iterator[Found]:
+        """Give more and more ids; what one round finds, the next finds as well."""
+        reach = reading(self._ctx, _reach)
+        read: set[int] = set()
+        asked: list[Group] = []
+        for group in self._groups:
+            if reach.words and not is_literal(group) and self._answerable(group, reach):
+                asked.append(group)
+            else:
+                read |= self._read([group], self._place, reach)
+        if asked and reach.unindexed is not None:
+            first, last = reach.unindexed
+            read |= self._read(asked, self._cut(first, last), reach)
+        yield from self._ask_all(asked, reach, read)
+
+    def _ask_all(self, asked: list[Group], reach: Reach, read: set[int]) -> Iterator[Found]:
+        for limit in ROUNDS:
+            try:
+                found = [self._ask(group, limit, reach) for group in asked]
+            except FullTextError as error:
+                self._ctx.notices.warn(
+                    "contract index",
+                    "the full-text index of %s does not answer (%s); messages are read instead",
+                    self._ctx.db.path,
+                    error,
+                )
+                yield Found(read | self._read(asked, self._place, reach), cut=False)
+                return
+            cut = any(each.cut for each in found)
+            ids = read.union(*(each.ids for each in found))
+            if not ids and not cut:
+                ids = self._within_words(asked, reach)
+            yield Found(ids, cut)
+            if not cut:
+                return
+
+    def _answerable(self, group: Group, reach: Reach) -> bool:
+        """A script without spaces needs the index of parts, and three characters a term."""
+        unspaced = [term for term in group.wanted if contains_unspaced(term.typed)]
+        if not unspaced:
+            return True
+        return bool(reach.parts) and not self._tools and all(map(_fits_trigrams, group.wanted))
+
+    def _ask(self, group: Group, limit: int, reach: Reach) -> Found:
+        if any(contains_unspaced(term.typed) for term in group.wanted):
+            ids = self._matching(_PARTS, _parts_expression(group), limit)
+            return Found(set(ids), limit == len(ids))
+        ids = self._matching(_WORDS, raw_expression(group.wanted, group.unwanted), limit)
+        found = set(ids)
+        if set(_BASE) - set(reach.words):  # an index of before version 11
+            found |= self._read([group], self._place, reach, columns=_BASE[1:])
+        return Found(found, limit == len(ids))
+
+    def _within_words(self, groups: list[Group], reach: Reach) -> set[int]:
+        """Look for parts of words where no whole word was found, as Hermes does."""
+        if not reach.parts or self._tools:
+            return set()
+        found: set[int] = set()
+        for group in groups:
+            if all(map(_fits_trigrams, group.wanted)):
+                found.update(self._matching(_PARTS, _parts_expression(group), ROUNDS[0]))
+        return found
+
+    def _matching(self, table: str, query: str, limit: int) -> list[int]:
+        if not query:
+            return []
+        params = {"query": query, "first": self._place.first, "last": self._place.last}
+        name = f"{'raw' if table == _WORDS else 'parts'}_{self._order}"
+
+        def ask(tx: Tx) -> list[Row] | FullTextError:
+            try:  # here: outside of the transaction it is an error like any other
+                return tx.all(name, {**params, "limit": limit})
+            except FullTextError as error:
+                return error
+
+        rows = reading(self._ctx, ask)
+        if isinstance(rows, FullTextError):
+            raise rows
+        return [int(row[0]) for row in rows]
+
+    # ------------------------------------------------------------------ reading
+
+    def _cut(self, first: int, last: int) -> Place:
+        place = self._place
+        return place._replace(first=max(first, place.first), last=min(last, place.last))
+
+    def _read(
+        self,
+        groups: Sequence[Group],
+        place: Place,
+        reach: Reach,
+        columns: Sequence[str] = _BASE,
+    ) -> set[int]:
+        """Read messages from one end, a few in each transaction; a bounded number in all."""
+        found: set[int] = set()
+        first, last = place.first, min(place.last, reach.last)
+        left = _MOST_ROWS
+        name = f"scan_{self._order}"
+        while first <= last and left > 0:
+            params = {"first": first, "last": last, "limit": min(_CHUNK, left)}
+
+            def look(tx: Tx, params: dict[str, int] = params) -> tuple[int, list[int], int | None]:
+                rows = tx.all(name, params)
+                hits = [row[0] for row in rows if self._has(tx, groups, row, columns)]
+                return len(rows), hits, rows[-1][0] if rows else None
+
+            count, hits, end = reading(self._ctx, look)
+            found.update(hits)
+            left -= count
+            if end is None or count < params["limit"]:
+                break
+            first, last = (first, end - 1) if place.newest else (end + 1, last)
+        if left <= 0:
+            self._ctx.notices.warn(
+                "scan", "a search in %s read %d messages at most", self._ctx.db.path, _MOST_ROWS
+            )
+        return found
+
+    def _has(self, tx: Tx, groups: Sequence[Group], row: Row, columns: Sequence[str]) -> bool:
+        shown = row if "content" in columns else (*row[:2], b"", *row[3:])
+        if not any(shown[2:5]):
+            return False
+        if not may_be_in(groups, b"\n".join(filter(None, shown[2:5]))):
+            return False
+        return matches(groups, whole_text(parts_of(self._ctx, tx, shown)))
+
+
+def _fits_trigrams(term: Term) -> bool:
+    return len(term.typed) >= _TRIGRAM
+
+
+def _parts_expression(group: Group) -> str:
+    wanted = [_quoted(term.typed) for term in group.wanted]
+    unwanted = [_quoted(term.typed) for term in group.unwanted if _fits_trigrams(term)]
+    return " NOT ".join([" AND ".join(wanted), *unwanted])
+
+
+def _quoted(text: str) -> str:
+    return '"{}"'.format(text.replace('"', '""'))
+
+
+def _reach(tx: Tx) -> Reach:
+    """Look which indexes there are, what they cover, and whether they can be trusted."""
+    words, parts = _indexed(tx, _WORDS), _indexed(tx, _PARTS)
+    notes = {str(key): value for key, value in tx.all("index_notes")}
+    last = int(tx.value("newest_message_id") or 0)
+    if notes.get("fts_stale") not in (None, "", "0"):
+        words = parts = ()
+    high = _number(notes.get("fts_rebuild_high_water"))
+    if high is None:
+        return Reach(words, parts, None, last)
+    done = _number(notes.get("fts_rebuild_progress"))
+    return Reach(words, parts, ((done or 0) + 1, high), last)
+
+
+def _indexed(tx: Tx, table: str) -> tuple[str, ...]:
+    """Name the columns that an index covers; none if it is missing or of another kind."""
+    if "fts5" not in str(tx.value("definition_of", {"name": table}) or "").lower():
+        return ()
+    rows = tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+    return tuple(str(row[1]) for row in rows)
+
+
+def _number(value: object) -> int | None:
+    text = str(value)
+    return min(int(text), LAST_ID) if text.isdigit() else None
