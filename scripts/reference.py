@@ -25,7 +25,11 @@ STORES = {
         "mailbox/sql/outbound_side.sql",
     ),
     "Mailbox, index (`mailbox.db`)": ("mailbox/sql/index.sql",),
-    "Knowledge (`knowledge.db`)": ("knowledge/sql/head.sql", "knowledge/sql/tk*.sql"),
+    "Knowledge (`knowledge.db`)": (
+        *("knowledge/sql/head.sql", "knowledge/sql/frozen.sql", "knowledge/sql/0019_memory.sql"),
+        *("knowledge/sql/0020_memory_links.sql", "knowledge/sql/0022_offsets.sql"),
+        "knowledge/sql/tk*.sql",
+    ),
 }
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)\n\)[^;]*;", re.DOTALL)
 _VIRTUAL = re.compile(r"CREATE VIRTUAL TABLE (?:IF NOT EXISTS )?(\w+) USING (\w+)")

@@ -14,7 +14,6 @@ from tests.contracts.knowledge.test_golden_rows import golden as golden  # noqa:
 from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, do, everything
 from threadkeep import Home
-from threadkeep.errors import SchemaMismatch
 from threadkeep.home.adopting import adopt
 from threadkeep.knowledge import merging
 from threadkeep.knowledge.layout import TABLES
@@ -464,21 +463,23 @@ def test_a_newer_file_is_merged_as_far_as_we_know_it(
     before = hippo.read_bytes()
     done = adopt(home, "hippo", hippo)
     assert hippo.read_bytes() == before
-    assert (done.copied, done.original.version) == (False, 23)
+    assert (done.copied, done.original.version) == (not begun, 23)
     for table in ("events", "agentic_sessions", "knowledge_nodes", "knowledge_node_events"):
         assert ask(done.target, f"SELECT count(*) FROM {table}") == ask(
             hippo, f"SELECT count(*) FROM {table}"
         )
-    assert ask(done.target, "PRAGMA user_version") == [(18,)]
+    assert ask(done.target, "PRAGMA user_version") == [(18 if begun else 23,)]
     assert_sound(done.target)
 
 
-def test_a_version_that_nobody_knows_is_refused(home: Home, hippo: Path) -> None:
+def test_of_a_version_that_nobody_knows_comes_what_is_known(home: Home, hippo: Path) -> None:
+    unlock(hippo)
     do(hippo, "PRAGMA user_version = 24")
     for dry_run in (True, False):
-        with pytest.raises(SchemaMismatch, match="24"):
-            adopt(home, "hippo", hippo, dry_run=dry_run)
-    assert not home.paths().data.exists()
+        done = adopt(home, "hippo", hippo, dry_run=dry_run)
+        assert (done.copied, done.original.version) == (False, 24)
+    assert ask(done.target, "PRAGMA user_version") == [(18,)]
+    assert_all_of(hippo, done.target)
 
 
 def test_an_agent_that_the_schema_does_not_know_is_left_out(

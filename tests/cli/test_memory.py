@@ -13,7 +13,7 @@ from tests.cli.histories import claude_log, said
 from tests.conftest import REPO
 from threadkeep.home import Home
 from threadkeep.home.learning import enrich, learn_all
-from threadkeep.knowledge.versions import NEWEST_READABLE
+from threadkeep.knowledge.versions import NEWEST
 
 DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
 BROKER = "which message broker did we choose"
@@ -257,7 +257,7 @@ def test_an_empty_store_has_an_answer_for_each(
 
 def test_a_store_that_can_only_be_read_answers_all_the_same(own: Run, home: Path) -> None:
     with closing(sqlite3.connect(home / "knowledge.db")) as database, database:
-        database.execute(f"PRAGMA user_version = {NEWEST_READABLE}")  # only read, never written
+        database.execute(f"PRAGMA user_version = {NEWEST + 1}")  # only read, never written
     for words in ASKING.values():
         own(*words)
     assert "mosquitto" in own("recall", "mosquitto").stdout

@@ -21,11 +21,12 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 
 
 class Stores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[stores]`: files that are not at their default place."""
+    """The table `[stores]`: files that are not at their default place, and their form."""
 
     chat: str | None = None
     state: str | None = None
     knowledge: str | None = None
+    knowledge_schema: Literal[18, 23] = 18
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,6 +22,10 @@ DEFAULT_TEXT: Final = f"""\
 # state = "state.db"
 # knowledge = "knowledge.db"
 
+# The schema version of the knowledge store: 18, or 23 for today's Hippo, which works on no other.
+# An older store is brought to it when it is next written, after a backup; there is no way back.
+# knowledge_schema = 18
+
 [capture]
 # Projects that stay out: a folder with everything below it, the name of a project, or a pattern
 # like "*-private". What was captured before stays until `threadkeep forget`.

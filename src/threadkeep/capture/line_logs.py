@@ -292,7 +292,7 @@ class LineCapture:
         values = {"session_id": row.session_id, "now": now}
         if row.harness == "claude-code":
             looks = {"size": row.size, "inode": row.inode, "device": row.device}
-            tx.run("put_claude_offset", {**values, **looks, "path": printable(row.path)})
+            tx.run("put_offset", {**values, **looks, "path": printable(row.path)})
         elif row.harness in {"codex", "cursor"}:
             prefix = {"codex": "codex", "cursor": "cursor-agent"}[row.harness]
             cursor = {"key": f"{prefix}-{row.inode}", "mtime": max(0, row.mtime_ns) // 1_000_000}

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from threadkeep.base.json import decode
 from threadkeep.errors import Invalid, SchemaMismatch
+from threadkeep.knowledge.versions import WRITTEN
 
 CONNECT_SECONDS: Final = 0.5
 TOTAL_SECONDS: Final = 1.5
@@ -44,9 +45,15 @@ def check_brain(
     except Invalid as error:
         return _unsure(port, error.message)
     if expected != ours:
+        up = ours < expected and expected in WRITTEN
+        way = (
+            f"bring the store up with `threadkeep knowledge migrate --to {expected}`"
+            if up
+            else "update it to a release with this version"
+        )
         raise SchemaMismatch(
             f"the brain at port {port} expects schema version {expected}, the store has {ours}",
-            hint="stop Hippo's brain, or update it to a release with this version, then try again",
+            hint=f"stop Hippo's brain, or {way}, then try again",
         )
     return None
 

@@ -42,6 +42,7 @@ class Known(NamedTuple):
     read_version: Callable[[Tx], int | None]
     newest: int
     unindexed: Callable[[Tx], int]
+    target: Callable[[int], int] | None = None  # which version one is brought to; else the newest
 
 
 def look_at_store(
@@ -89,7 +90,7 @@ def _look_inside(known: Known, file: Path, facts: StoreFacts, *, ours: bool) -> 
             return replace(
                 facts,
                 version=version,
-                older=ours and 0 < version < known.newest,
+                older=ours and 0 < version < _target(known, version),
                 problems=tuple(problems),
                 whole=facts.bytes <= _WHOLE_BYTES,
                 unindexed=0 if problems else known.unindexed(tx),
@@ -99,6 +100,10 @@ def _look_inside(known: Known, file: Path, facts: StoreFacts, *, ours: bool) -> 
         return replace(facts, trouble=_kind(error), said=error.message)
     except UnicodeDecodeError:  # SQLite quotes damaged bytes of the schema in its own message
         return replace(facts, trouble="damaged", said=f"the schema of {file} is damaged")
+
+
+def _target(known: Known, version: int) -> int:
+    return known.newest if known.target is None else known.target(version)
 
 
 def _strange(tx: Tx, known: Known, file: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from threadkeep.doctor.facts import Facts, QueueFacts, VectorFacts
 from threadkeep.doctor.findings import Finding, ok
 from threadkeep.doctor.store_checks import DAY_MS
 from threadkeep.knowledge.service_state import Service
-from threadkeep.knowledge.versions import SCHEMA_VERSION
 
 _GROUP: Final = "work"
 _DOC: Final = "docs/knowledge.md"
@@ -141,7 +140,7 @@ def _handshake(facts: Facts) -> Finding:
         said = f"the file has schema version {version}, the running service knows {service.schema}"
         cause = "a newer program brought the file up while the service was running"
         return Finding(_GROUP, "handshake", "fail", said, cause, _renewal(facts), _DOC)
-    if service.version != facts.version or service.schema != SCHEMA_VERSION:
+    if service.version != facts.version:
         said = f"the running service is version {service.version}, this program {facts.version}"
         cause = "the program was updated after the service was started"
         return Finding(_GROUP, "handshake", "warn", said, cause, _renewal(facts), _DOC)

@@ -16,7 +16,6 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.connect import Tuning
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.sqlite import Database, Tx
-from threadkeep.errors import SchemaMismatch
 from threadkeep.home.copying import copy_of, name_copy, no_backup, throwaway
 from threadkeep.home.originals import Adopted, HomeLike, Original, Progress
 from threadkeep.knowledge.forgetting import erase
@@ -33,11 +32,11 @@ from threadkeep.knowledge.opening import open_knowledge, refuse_write
 from threadkeep.knowledge.orphans import count_set_aside, set_aside_orphans
 from threadkeep.knowledge.store import QUERIES
 from threadkeep.knowledge.texts import TEXTS, Texts, is_json, is_there, put_texts, text_rows
-from threadkeep.knowledge.versions import NEWEST_READABLE, SCHEMA_VERSION, explain_version
+from threadkeep.knowledge.versions import NEWEST
 from threadkeep.redact.engine import Redactor
 
 _SESSIONS: Final = "agentic_sessions"
-# Versions 19 to 23 changed nothing that is merged, so a copy of one may be called version 18.
+# A copy of a version that we do not know is read as the newest one that we know.
 _UNGUARDED: Final = Tuning(writer=("PRAGMA trusted_schema = ON",))
 
 
@@ -55,7 +54,6 @@ def adopt_knowledge(
     home: HomeLike, original: Original, place: Path, *, dry_run: bool, progress: Progress | None
 ) -> Adopted:
     """Bring the rows of a Hippo file into a knowledge store, which is begun if there is none."""
-    _refuse_unknown(original)
     if not dry_run:
         return _adopt(home, original, place, progress)
     with throwaway(place) as spare:
@@ -63,16 +61,8 @@ def adopt_knowledge(
     return msgspec.structs.replace(done, target=place, dry_run=True)
 
 
-def _refuse_unknown(original: Original) -> None:
-    version = original.version or 0
-    if version > NEWEST_READABLE:
-        finding = explain_version(version)
-        msg = f"{original.path} cannot be imported: {finding.cause}"
-        raise SchemaMismatch(msg, hint=finding.fix)
-
-
 def _adopt(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
-    if place.exists() or (original.version or 0) > SCHEMA_VERSION:
+    if place.exists() or (original.version or 0) > NEWEST:
         return _merge(home, original, place, progress)
     with _prepared_copy(original, place, home.redactor(), []) as copy:
         with copy.database.read() as tx:
@@ -122,8 +112,8 @@ def _prepared_copy(
 
 def _bring_up(path: Path) -> None:
     with Database(path, {}, tuning=_UNGUARDED) as database, database.write() as tx:
-        if user_version(tx) > SCHEMA_VERSION:
-            write_version(tx, SCHEMA_VERSION)
+        if user_version(tx) > NEWEST:
+            write_version(tx, NEWEST)
     open_knowledge(path, QUERIES, backup=no_backup).database.close()
 
 

@@ -36,7 +36,7 @@ from threadkeep.errors import (
 )
 from threadkeep.home.places import free_name, need_file, same_file
 from threadkeep.knowledge import layout as knowledge_layout
-from threadkeep.knowledge.versions import NEWEST_READABLE
+from threadkeep.knowledge.versions import NEWEST
 from threadkeep.mailbox import index_layout
 from threadkeep.state import check as state_check, layout as state_layout
 
@@ -101,7 +101,7 @@ KINDS: Final = {
         ),
         Kind(
             *("knowledge", {}, knowledge_layout.read_version, _index_problems),
-            newest=NEWEST_READABLE,
+            newest=NEWEST,
         ),
     )
 }

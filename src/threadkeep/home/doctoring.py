@@ -47,7 +47,7 @@ from threadkeep.home.units import is_installed, unit_for
 from threadkeep.home.watchdog import look_once, place_of
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import QUERIES
-from threadkeep.knowledge.versions import SCHEMA_VERSION
+from threadkeep.knowledge.versions import NEWEST, target_of
 from threadkeep.mailbox import index_layout
 from threadkeep.recall.memory import Memory
 from threadkeep.state import versions as state_versions
@@ -63,7 +63,7 @@ _NEWEST: Final = {
     "chat": chat_layout.VERSION,
     "state": state_versions.SCHEMA_VERSION,
     "mailbox": index_layout.VERSION,
-    "knowledge": SCHEMA_VERSION,
+    "knowledge": NEWEST,
 }
 # The words of this many entries are compared with the entries in a tenth of a second.
 _COMPARED_BYTES: Final = 256 << 20
@@ -161,15 +161,17 @@ def _store(home: "Home", name: str, path: str | Path | None) -> StoreFacts:
         return StoreFacts(name, shown, exists=True, trouble="foreign", said=error.message)
     file = os.path.realpath(place)
     ours = Path(file).parent == Path(os.path.realpath(home.paths().data))
-    return look_at_store(_known(name, place), place, ours=ours)
+    schema = home.config.stores.knowledge_schema
+    return look_at_store(_known(name, place, schema), place, ours=ours)
 
 
-def _known(name: str, place: Path) -> Known:
+def _known(name: str, place: Path, schema: int) -> Known:
     kind = KINDS[name]
     queries = QUERIES if name == "knowledge" else kind.queries
     small = name == "knowledge" and place.exists() and place.stat().st_size < _COMPARED_BYTES
     return Known(
-        name, queries, kind.read_version, _NEWEST[name], unindexed if small else lambda _: 0
+        *(name, queries, kind.read_version, _NEWEST[name], unindexed if small else lambda _: 0),
+        target=(lambda version: target_of(version, schema)) if name == "knowledge" else None,
     )
 
 

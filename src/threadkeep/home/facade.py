@@ -222,7 +222,8 @@ class Home:
         target = self.knowledge_path(path)
         if read_only or must_exist:
             need_file(target, "knowledge")
-        return KnowledgeStore.open(target, read_only=read_only, timeout=budget)
+        schema = self.config.stores.knowledge_schema
+        return KnowledgeStore.open(target, read_only=read_only, schema=schema, timeout=budget)
 
     def history(
         self,

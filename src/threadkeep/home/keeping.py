@@ -20,8 +20,9 @@ from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.github.polling import Report
 from threadkeep.home.ci import make_ci
 from threadkeep.home.observing import socket_path
+from threadkeep.knowledge.layout import read_version
 from threadkeep.knowledge.service_state import the_service
-from threadkeep.knowledge.versions import SCHEMA_VERSION
+from threadkeep.knowledge.versions import target_of
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -69,12 +70,22 @@ def keeping(
             _collect_now(observations, tell)
 
 
-def shake_hands(home: "Home", tell: Tell) -> None:
+def shake_hands(home: "Home", tell: Tell, path: str | Path | None = None) -> None:
     """Refuse to go on beside a brain of Hippo that expects another schema; before a store opens."""
     port = home.config.socket.brain_port
-    warning = check_brain(port, SCHEMA_VERSION) if port else None
+    warning = check_brain(port, _schema_to_be(home, path)) if port else None
     if warning:
         tell(warning)
+
+
+def _schema_to_be(home: "Home", path: str | Path | None) -> int:
+    """Give the version that a store will have once it is open for writing."""
+    file = home.knowledge_path(path)
+    found: int | None = None
+    if file.exists():
+        with Database(file, {}, read_only=True) as database, database.read() as tx:
+            found = read_version(tx)
+    return target_of(found, home.config.stores.knowledge_schema)
 
 
 def serve_lock(database: Path) -> Path:

@@ -24,7 +24,7 @@ class KnowledgeCheck(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether the file has the version that this program writes, or none yet."""
+        """Whether the file has a version that this program writes, or none yet."""
         return self.finding.kind in ("current", "empty")
 
 
@@ -43,7 +43,7 @@ def _is_unborn(tx: Tx) -> bool:
     return not names(tx) or is_begun(tx)
 
 
-def migrate_knowledge(path: Path, *, dry_run: bool = False) -> Migration:
-    """Bring a knowledge file to the version of this program, or tell what that would do."""
+def migrate_knowledge(path: Path, *, to: int | None = None, dry_run: bool = False) -> Migration:
+    """Bring a knowledge file to version 18 or 23, or tell what that would do."""
     need_file(path, "knowledge")
-    return plan_migration(path) if dry_run else migrate_file(path)
+    return plan_migration(path, to=to) if dry_run else migrate_file(path, to=to)

@@ -43,7 +43,7 @@ from threadkeep.knowledge.service_state import (
     part_states,
     the_service,
 )
-from threadkeep.knowledge.versions import SCHEMA_VERSION
+from threadkeep.knowledge.versions import NEWEST
 
 if TYPE_CHECKING:
     from threadkeep.capture.history import History
@@ -90,7 +90,7 @@ def serve(
     With `hippo_dir` it also listens where Hippo's own programs expect their daemon, and takes
     what they could not deliver from there. `more` are parts of a surface that run beside ours.
     """
-    shake_hands(home, tell)
+    shake_hands(home, tell, path)
     share_one_arena()
     with ExitStack() as stack:
         file = Path(os.path.realpath(home.knowledge_path(path)))
@@ -149,6 +149,8 @@ class Pulse:
     ) -> None:
         self.trouble: ThreadkeepError | None = None
         self._database = database
+        with database.read() as tx:
+            self._schema = user_version(tx)
         self._bell = bell
         self._books = books
         self._tell = tell
@@ -168,7 +170,7 @@ class Pulse:
 
     def look(self) -> None:
         """Look once."""
-        self.trouble = _lost(self._database) or _outgrown(self._database)
+        self.trouble = _lost(self._database) or _outgrown(self._database, self._schema)
         if self.trouble is not None:
             self._bell.stop.set()
             return
@@ -198,14 +200,15 @@ def _lost(database: Database) -> ThreadkeepError | None:
     return None
 
 
-def _outgrown(database: Database) -> ThreadkeepError | None:
-    """A newer program brought the file up while this one has it open: it must not write on."""
+def _outgrown(database: Database, opened: int) -> ThreadkeepError | None:
+    """Somebody brought the file up while this process has it open: it must not write on."""
     with suppress(ThreadkeepError), database.read() as tx:
         version = user_version(tx)
-        if version > SCHEMA_VERSION:
-            told = f"a newer program brought {database.path} to schema version {version}"
-            msg = f"{told}; this one writes {SCHEMA_VERSION}"
-            return SchemaMismatch(msg, hint="pip install --upgrade threadkeep, then start it again")
+        if version > opened:
+            told = f"another program brought {database.path} to schema version {version}"
+            msg = f"{told}; this process has opened it at {opened}"
+            newer = "pip install --upgrade threadkeep, then " if version > NEWEST else ""
+            return SchemaMismatch(msg, hint=f"{newer}start it again")
     return None
 
 
@@ -230,7 +233,7 @@ def _announced(database: Database, version: str, clock: Clock) -> Iterator[None]
     """Say in the store who serves it, for as long as that is so."""
     mark, now = my_mark(), clock()
     with database.write() as tx:
-        note_start(tx, Service(os.getpid(), mark, version, SCHEMA_VERSION, now, now))
+        note_start(tx, Service(os.getpid(), mark, version, user_version(tx), now, now))
     try:
         yield
     finally:

@@ -7,19 +7,20 @@ from threadkeep.base.schema import add_missing_columns, columns_of
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.knowledge.layout import (
     FILL_INDEX,
-    HEAD,
     INDEX,
-    SEEDED,
     SIDE,
+    begun_version,
     create_missing,
     has_everything,
+    head_of,
     is_begun,
     run_script,
     seed_health,
+    seeded,
     unseeded,
+    user_version,
     write_version,
 )
-from threadkeep.knowledge.versions import SCHEMA_VERSION
 
 Health = dict[str, Any]
 
@@ -52,12 +53,12 @@ def finish_making(database: Database, clock: Clock) -> None:
             return
     with database.write() as tx:
         if is_begun(tx):
+            write_version(tx, begun_version(tx))
             mend(tx, clock())
-            write_version(tx, SCHEMA_VERSION)
 
 
 def heal(database: Database, clock: Clock) -> None:
-    """Bring what a version 18 file lacks, in one transaction; a whole file is not written."""
+    """Bring what a file lacks by its version, in one transaction; a whole file is not written."""
     with database.read() as tx:
         if is_whole(tx):
             return
@@ -78,10 +79,11 @@ def is_whole(tx: Tx) -> bool:
 def mend(tx: Tx, now: int) -> None:
     """Make what is missing: tables, indexes, columns, health rows, our own tables."""
     _add_late_columns(tx)
-    if INDEX in create_missing(tx, HEAD):
+    version = user_version(tx)
+    if INDEX in create_missing(tx, head_of(version)):
         run_script(tx, FILL_INDEX)
     _rename_source(tx, now)
-    seed_health(tx, SEEDED, now)
+    seed_health(tx, seeded(version), now)
     create_missing(tx, SIDE)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 
 from threadkeep.base.connect import Tuning
@@ -9,10 +10,16 @@ from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Damaged, SchemaMismatch
-from threadkeep.knowledge.versions import SCHEMA_VERSION, explain_version
+from threadkeep.knowledge.versions import (
+    CHANGES,
+    NEWEST,
+    SCHEMA_VERSION,
+    Change,
+    changes_until,
+    explain_version,
+)
 
 PACKAGE: Final = "threadkeep.knowledge"
-HEAD: Final = load_text(PACKAGE, "head.sql")
 # The archive first; then what recall, vectors, models and health keep of their own.
 SIDE: Final = "\n".join(
     load_text(PACKAGE, f"tk{part}.sql")
@@ -25,6 +32,27 @@ SEEDED: Final = (
     *("shell", "claude-tool", "browser", "brain-preflight"),
     *(f"agentic-session-{agent}" for agent in ("claude", "opencode", "codex", "cursor")),
 )
+
+
+def seeded(version: int) -> tuple[str, ...]:
+    """Name the health rows that a file of a version begins with."""
+    return (*SEEDED, *(source for change in changes_until(version) for source in change.health))
+
+
+def script_of(change: Change) -> str:
+    """Give the script of what a version adds; an empty one if it adds no table."""
+    return load_text(PACKAGE, f"{change.number:04d}_{change.name}.sql") if change.tables else ""
+
+
+@cache
+def head_of(version: int) -> str:
+    """Give the contract's part of a fresh file of a version."""
+    changes = tuple(changes_until(version))
+    frozen = "" if any(change.dropped for change in changes) else load_text(PACKAGE, "frozen.sql")
+    return "\n".join((load_text(PACKAGE, "head.sql"), frozen, *map(script_of, changes)))
+
+
+HEAD: Final = head_of(SCHEMA_VERSION)
 _CREATES: Final = re.compile(
     r"CREATE (?:UNIQUE |VIRTUAL |TEMP )?(TABLE|INDEX|TRIGGER|VIEW) (?:IF NOT EXISTS )?(\w+)"
 )
@@ -36,13 +64,13 @@ _MARKS: Final = {
 }
 
 
-def refuse_newer_now(tx: Tx) -> None:
-    """Raise if another program brought the file to a newer version while we had it open."""
+def refuse_newer_now(tx: Tx, opened: int = NEWEST) -> None:
+    """Raise if another program brought the file beyond the version that we opened."""
     version = user_version(tx)
-    if version > SCHEMA_VERSION:
-        finding = explain_version(version)
+    if version > opened:
+        fix = explain_version(version).fix or "open the store again"
         msg = f"another program has brought the file to schema version {version}"
-        raise SchemaMismatch(msg, hint=finding.fix)
+        raise SchemaMismatch(msg, hint=fix)
 
 
 # A line of a log that is watched changes a few bytes of some twenty pages: with pages of 8 KB that
@@ -83,11 +111,22 @@ def columns_by_table(script: str) -> dict[str, tuple[str, ...]]:
 
 
 TABLES: Final[Mapping[str, tuple[str, ...]]] = columns_by_table(HEAD)
+# The tables of every version that we know.
+ALL_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    **TABLES,
+    **columns_by_table("\n".join(map(script_of, CHANGES))),
+}
 INDEX: Final = "knowledge_fts"
 # What else a file may have: SQLite's and the index's own tables, vectors and their model, ours.
-_BESIDE: Final = ("sqlite_", INDEX, "knowledge_vectors", "embed_model_meta", "tk_")
-_HEAD_NAMES: Final = created_names(HEAD)
-_ALL_NAMES: Final = _HEAD_NAMES | created_names(SIDE)
+_BESIDE: Final = (
+    *("sqlite_", INDEX, "knowledge_vectors", "embed_model_meta", "tk_"),
+    "capture_alarm_lesson_cursor",
+)
+
+
+@cache
+def _names_of(version: int) -> frozenset[str]:
+    return created_names(head_of(version)) | created_names(SIDE)
 
 
 def run_script(tx: Tx, script: str) -> None:
@@ -118,20 +157,26 @@ def names(tx: Tx, kind: str = "") -> set[str]:
 
 
 def has_everything(tx: Tx) -> bool:
-    """Tell whether no object of the contract or of ours is missing."""
-    return names(tx) >= _ALL_NAMES
+    """Tell whether no object of the contract or of ours is missing, by the file's version."""
+    return names(tx) >= _names_of(user_version(tx))
 
 
 def present_tables(tx: Tx) -> list[str]:
     """Name the plain tables of the contract that a file has, in the contract's order."""
     present = names(tx, "table")
-    return [table for table in TABLES if table in present]
+    return [table for table in ALL_TABLES if table in present]
+
+
+def unknown_tables(tx: Tx) -> list[str]:
+    """Name the tables of a file that belong neither to a version that we know nor to us."""
+    found = (name for name in names(tx, "table") if not name.startswith(_BESIDE))
+    return sorted(name for name in found if name not in ALL_TABLES)
 
 
 def count_rows(tx: Tx) -> dict[str, int]:
-    """Count the rows of each table of the contract that a file has, its index included."""
-    counted = [*present_tables(tx), *({INDEX} & names(tx, "table"))]
-    sql = "SELECT count(*) FROM {}"
+    """Count the rows of each table that a file has, its index included, our own left out."""
+    counted = [*present_tables(tx), *({INDEX} & names(tx, "table")), *unknown_tables(tx)]
+    sql = 'SELECT count(*) FROM "{}"'
     return {table: int(tx.execute(sql.format(table)).fetchone()[0]) for table in counted}
 
 
@@ -144,9 +189,15 @@ def is_begun(tx: Tx) -> bool:
     return (
         user_version(tx) == 0
         and bool(plain)
-        and plain <= TABLES.keys()
-        and all(set(columns_of(tx, name)) == set(TABLES[name]) for name in plain)
+        and plain <= ALL_TABLES.keys()
+        and all(set(columns_of(tx, name)) == set(ALL_TABLES[name]) for name in plain)
     )
+
+
+def begun_version(tx: Tx) -> int:
+    """Give the version that a file without one was meant to get, by the tables it has."""
+    present = names(tx, "table")
+    return NEWEST if any(present & set(change.tables) for change in CHANGES) else SCHEMA_VERSION
 
 
 # ---------------------------------------------------------------------- versions
@@ -186,10 +237,11 @@ def seed_health(tx: Tx, sources: Iterable[str], now: int) -> None:
 def unseeded(tx: Tx) -> set[str]:
     """Name the sources without a health row."""
     rows = tx.execute("SELECT source FROM source_health")
-    return set(SEEDED) - {str(row[0]) for row in rows}
+    return set(seeded(user_version(tx))) - {str(row[0]) for row in rows}
 
 
-def head_with_rows(now: int) -> str:
+def head_with_rows(version: int, now: int) -> str:
     """Give the script of a fresh file: the contract, our tables, and the health rows."""
-    rows = ", ".join(f"('{source}', {now:d})" for source in SEEDED)
-    return f"{HEAD}\n{SIDE}\nINSERT INTO source_health (source, updated_at) VALUES {rows};\n"
+    rows = ", ".join(f"('{source}', {now:d})" for source in seeded(version))
+    put = f"INSERT INTO source_health (source, updated_at) VALUES {rows}"  # noqa: S608
+    return f"{head_of(version)}\n{SIDE}\n{put};\n"

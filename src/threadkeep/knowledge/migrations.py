@@ -1,4 +1,4 @@
-"""The way from every older version to 18, step by step.
+"""The way from every older version to 18 and on to 23, step by step.
 
 A step is one transaction with its version in it (see base/schema.py). Each also ends well on a file
 in which Hippo stopped half-way: it changes columns first and the version later.
@@ -9,22 +9,25 @@ from functools import partial
 from typing import Final
 
 from threadkeep.base.clock import Clock
-from threadkeep.base.schema import Schema, Step, add_missing_columns
+from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
 from threadkeep.base.sql import load_text, parse_queries, split_statements
 from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Conflict
 from threadkeep.knowledge.layout import (
     FILL_INDEX,
     PACKAGE,
+    create_missing,
     head_with_rows,
     names,
     read_version,
     run_script,
+    script_of,
     seed_health,
     write_version,
 )
 from threadkeep.knowledge.orphans import set_aside_orphans
-from threadkeep.knowledge.rebuilding import rebuild
-from threadkeep.knowledge.versions import SCHEMA_VERSION
+from threadkeep.knowledge.rebuilding import HIPPOS, rebuild
+from threadkeep.knowledge.versions import CHANGES, SCHEMA_VERSION, Change
 
 Columns = Mapping[str, Mapping[str, str]]
 Code = Callable[[Tx, int], None]
@@ -51,13 +54,13 @@ _NEWEST: Final = {
 }
 
 
-def knowledge_schema(clock: Clock) -> Schema:
+def knowledge_schema(clock: Clock, version: int = SCHEMA_VERSION) -> Schema:
     """Give the schema of a knowledge file; what it writes by itself bears the clock's time."""
     return Schema(
         name="knowledge",
-        version=SCHEMA_VERSION,
-        head=head_with_rows(clock()),
-        steps=tuple(_steps(clock)),
+        version=version,
+        head=head_with_rows(version, clock()),
+        steps=tuple(step for step in _steps(clock) if step.number <= version),
         read_version=read_version,
         write_version=write_version,
     )
@@ -81,6 +84,11 @@ def _steps(clock: Clock) -> Iterator[Step]:
     yield _timed(16, "cursor", partial(_seed, "agentic-session-cursor"), clock)
     yield _timed(17, "segments", _rebuild_agentic, clock, rebuilds=AGENTIC[:1])
     yield _timed(18, "one_family", _join_families, clock, rebuilds=AGENTIC[:1])
+    for change in CHANGES:
+        yield _timed(
+            *(change.number, change.name, partial(_change, change), clock),
+            rebuilds=change.dropped,  # nobody's reference may stop a drop
+        )
 
 
 def _step(number: int, name: str, columns: Columns | None = None) -> Step:
@@ -163,3 +171,37 @@ def _join_families(tx: Tx, now: int) -> None:
         queries = parse_queries(_sql("0018_one_family"))
         for name in ("copy_sessions", "copy_links", "copy_queue"):
             tx.execute(queries[name])
+
+
+# ---------------------------------------------------------------------- after 18
+
+
+def _change(change: Change, tx: Tx, now: int) -> None:
+    """Do what a version changed, as its row in the table of versions says."""
+    if change.dropped:
+        _refuse_uncopied(tx)
+    create_missing(tx, script_of(change))
+    for new, old in change.renamed.items():
+        if old in names(tx, "table"):
+            listed = ", ".join(f'"{c}"' for c in columns_of(tx, new) if c in columns_of(tx, old))
+            tx.execute(f'INSERT OR IGNORE INTO "{new}" ({listed}) SELECT {listed} FROM "{old}"')  # noqa: S608
+    seed_health(tx, change.health, now)
+    for table in change.dropped:
+        tx.execute(f'DROP TABLE IF EXISTS "{table}"')
+
+
+def _refuse_uncopied(tx: Tx) -> None:
+    """Stop if the frozen family may hold what step 18 did not copy: it would be lost."""
+    if not names(tx, "table") >= _LEGACY:
+        return
+    there = int(tx.execute("SELECT count(*) FROM claude_sessions").fetchone()[0])
+    known = ", ".join(f"'{name}'" for name in HIPPOS)
+    copied = f"SELECT count(*) FROM agentic_sessions WHERE harness IN ({known})"  # noqa: S608
+    kept = int(tx.execute(copied).fetchone()[0])
+    if there > kept:
+        msg = (
+            f"claude_sessions has {there:,} rows, agentic_sessions only {kept:,} of the programs"
+            " that it tells of: some were never copied, and would be lost"
+        )
+        hint = "nothing was dropped; go back with the backup that was made before the first step"
+        raise Conflict(msg, hint=hint)

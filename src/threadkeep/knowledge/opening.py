@@ -1,4 +1,4 @@
-"""How a knowledge file is opened: created, brought up to version 18, or only looked at."""
+"""How a knowledge file is opened: created, brought up to 18 or 23, or only looked at."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,14 +9,22 @@ import msgspec
 
 from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import prepare
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database, Tx
 from threadkeep.errors import Invalid, ReadOnly, SchemaMismatch
+from threadkeep.knowledge.fit import fit_queries
 from threadkeep.knowledge.healing import finish_making, heal
-from threadkeep.knowledge.layout import TUNING, read_version, user_version
+from threadkeep.knowledge.layout import TUNING, names, read_version, refuse_newer_now, user_version
 from threadkeep.knowledge.migrations import knowledge_schema
 from threadkeep.knowledge.orphans import SetAside, count_set_aside, list_set_aside
-from threadkeep.knowledge.versions import SCHEMA_VERSION, Finding, explain_version
+from threadkeep.knowledge.versions import (
+    NEWEST,
+    SCHEMA_VERSION,
+    Finding,
+    explain_version,
+    target_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -51,28 +59,31 @@ def open_knowledge(
     queries: Mapping[str, str],
     *,
     read_only: bool = False,
+    schema: int = SCHEMA_VERSION,
     budget: float = DEFAULT_BUDGET,
     backup: Backup | None = None,
     clock: Clock = now_ms,
 ) -> Opened:
     """Open a knowledge file for writing if its version allows that, else for reading.
 
-    An older file is brought up first, after a backup (`backup` is called with the database and a
-    reason). A newer one can be read up to version 23. Read-only, nothing is brought up.
+    A new file gets the version `schema`, 18 or 23. An older file is brought up to it first, after
+    a backup (`backup` is called with the database and a reason); one that is beyond it stays. One
+    of a version that we do not know is only read. Read-only, nothing is brought up.
     """
     if str(path) == ":memory:":
         msg = "a knowledge store is a file: other connections of it could not see it in memory"
         raise Invalid(msg, hint="give a path in a temporary folder")
     if read_only:
         return _open_to_look(Path(path), queries, budget)
-    database = Database(path, queries, budget=budget, tuning=TUNING)
+    fitting = _Fitting(queries)
+    database = Database(path, fitting.queries, budget=budget, tuning=fitting.tuning())
     try:
         with database.read() as tx:
             version = read_version(tx)
-        if version is None or version <= SCHEMA_VERSION:
-            done = bring_up(database, backup, clock)
-            _tell(database.path, done)
-            finding = explain_version(SCHEMA_VERSION)
+        if version is None or version <= NEWEST:
+            done = bring_up(database, backup, clock, schema)
+            finding = fitting.fit(database)
+            _tell(database.path, done, finding.version)
             return Opened(
                 database, Access(str(database.path), finding, writable=True, brought_up=done)
             )
@@ -83,8 +94,30 @@ def open_knowledge(
     return _open_to_look(Path(path), queries, budget)
 
 
-def bring_up(database: Database, backup: Backup | None, clock: Clock) -> BroughtUp:
-    """Create the schema in an empty file, or bring an older one to version 18; then heal it."""
+class _Fitting:
+    """The queries of an open file, which fit its version, and nobody writes another one by them."""
+
+    def __init__(self, queries: Mapping[str, str]) -> None:
+        self.queries = dict(queries)  # whoever runs queries has this very object
+        self._version = NEWEST
+
+    def tuning(self) -> Tuning:
+        return TUNING._replace(guard=self._refuse_newer)
+
+    def fit(self, database: Database) -> Finding:
+        with database.read() as tx:
+            self._version = user_version(tx)
+            self.queries |= fit_queries(self.queries, names(tx, "table"))
+        return explain_version(self._version)
+
+    def _refuse_newer(self, tx: Tx) -> None:
+        refuse_newer_now(tx, self._version)
+
+
+def bring_up(
+    database: Database, backup: Backup | None, clock: Clock, schema: int = SCHEMA_VERSION
+) -> BroughtUp:
+    """Create a schema in an empty file, or bring an older one up to it; then heal the file."""
 
     def save(reason: str) -> object:
         if backup is None:
@@ -94,26 +127,31 @@ def bring_up(database: Database, backup: Backup | None, clock: Clock) -> Brought
     with database.read() as tx:
         before = count_set_aside(tx)
     finish_making(database, clock)
-    steps = prepare(database, knowledge_schema(clock), save)
+    with database.read() as tx:
+        target = target_of(read_version(tx), schema)
+    steps = prepare(database, knowledge_schema(clock, target), save)
     heal(database, clock)
     with database.read() as tx:
         aside = list_set_aside(tx, before + 1)
     return BroughtUp(tuple(steps), tuple(aside))
 
 
-def _tell(path: Path, done: BroughtUp) -> None:
+def _tell(path: Path, done: BroughtUp, version: int) -> None:
     if done.steps:
-        log.info("%s was brought to schema version %d", path, SCHEMA_VERSION)
+        log.info("%s was brought to schema version %d", path, version)
     if done.set_aside:
         aside = len(done.set_aside)
         log.warning("%s: %d rows without their parent went to tk_orphans", path, aside)
 
 
 def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> Opened:
-    database = Database(path, queries, budget=budget, read_only=True, tuning=TUNING)
+    fitting = _Fitting(queries)
+    tuning = fitting.tuning()
+    database = Database(path, fitting.queries, budget=budget, read_only=True, tuning=tuning)
     try:
         finding = find_version(database)
         _refuse_unreadable(database, finding)
+        fitting.fit(database)
     except BaseException:
         database.close()
         raise

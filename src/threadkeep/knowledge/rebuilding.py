@@ -8,8 +8,9 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Damaged, Invalid
 
 # Which agents' conversations may be stored; as in head.sql, which a test compares.
+HIPPOS: Final = ("claude-code", "opencode", "codex", "cursor")  # those that Hippo reads itself
 HARNESSES: Final = (
-    *("claude-code", "opencode", "codex", "cursor"),  # Hippo's own
+    *HIPPOS,
     *("gemini-cli", "copilot-cli", "pi", "aider", "hermes", "nanoclaw", "chat", "state", "mailbox"),
 )
 _TABLE: Final = "agentic_sessions"

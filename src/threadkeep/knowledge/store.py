@@ -16,6 +16,7 @@ from threadkeep.knowledge import (
 )
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.opening import Access, open_knowledge
+from threadkeep.knowledge.versions import SCHEMA_VERSION
 
 QUERIES = load_queries(
     __package__,
@@ -41,11 +42,14 @@ class KnowledgeStore:
         path: str | Path,
         *,
         read_only: bool = False,
+        schema: int = SCHEMA_VERSION,
         timeout: float = DEFAULT_BUDGET,
         clock: Clock = now_ms,
     ) -> Self:
-        """Open a file, create it, or bring an older one up; a newer one is only looked at."""
-        opened = open_knowledge(path, QUERIES, read_only=read_only, budget=timeout, clock=clock)
+        """Open a file, create it, or bring an older one up to `schema`; look at a newer one."""
+        opened = open_knowledge(
+            path, QUERIES, read_only=read_only, schema=schema, budget=timeout, clock=clock
+        )
         return cls(Context(opened.database, opened.access, clock))
 
     @property

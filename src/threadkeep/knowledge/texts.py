@@ -16,7 +16,6 @@ class Texts(NamedTuple):
     table: str
     columns: tuple[str, ...]
     kind: Kind | None = None
-    optional: bool = False  # a file need not have this table
     names: tuple[str, ...] = ()  # columns that name the row: with a secret in one of them it goes
 
 
@@ -82,7 +81,7 @@ TEXTS: Final = (
     Texts(
         "tk_sessions", ("title", "slug", "agent", "first_prompt", "cwd", "project", "git_branch")
     ),
-    Texts("tk_orphans", ("row_json",), "orphan", optional=True),
+    Texts("tk_orphans", ("row_json",), "orphan"),
 )
 
 
@@ -94,7 +93,7 @@ def is_json(column: str) -> bool:
 def is_there(tx: Tx, texts: Texts) -> bool:
     """Tell whether the file has this table."""
     sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return not texts.optional or tx.execute(sql, (texts.table,)).fetchone() is not None
+    return tx.execute(sql, (texts.table,)).fetchone() is not None
 
 
 def text_rows(tx: Tx, texts: Texts) -> Iterator[tuple[int, dict[str, str]]]:

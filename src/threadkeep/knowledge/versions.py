@@ -1,15 +1,74 @@
-"""What a file's schema version means, and what to do about it."""
+"""What a file's schema version means, what each one changed since 18, and what to do about it.
 
-from typing import Final, Literal
+What differs between versions stands in `CHANGES` and nowhere else: fresh files, the steps between
+versions and the queries that fit a file are all made from it.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+# The version of new stores, and the first one that can be read.
 SCHEMA_VERSION: Final = 18
-# Versions up to this one renamed and dropped tables of the frozen family only: what we read stays.
-NEWEST_READABLE: Final = 23
+# The versions that are written; a file between them is brought to the next one.
+WRITTEN: Final = (SCHEMA_VERSION, 23)
+NEWEST: Final = WRITTEN[-1]
 
-Kind = Literal["empty", "older", "current", "newer", "unknown", "no version"]
+Kind = Literal["empty", "older", "between", "current", "unknown", "no version"]
 _BY_HAND = "do not set user_version by hand: it says that a step was made, and makes none"
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Change(NamedTuple):
+    """What one version changed in a file; its script is `NNNN_name.sql`, if it adds tables."""
+
+    number: int
+    name: str
+    tables: tuple[str, ...] = ()  # added
+    dropped: tuple[str, ...] = ()  # those that refer to others first
+    renamed: Mapping[str, str] = _NOTHING  # new table -> the one whose rows it took over
+    health: tuple[str, ...] = ()  # rows that source_health begins with
+
+
+CHANGES: Final = (
+    Change(
+        *(19, "memory"),
+        tables=(
+            *("memory_documents", "memory_revisions", "memory_chunks", "memory_enrichment_queue"),
+            "knowledge_node_memory_chunks",
+        ),
+        health=("claude-auto-memory",),
+    ),
+    Change(20, "memory_links", tables=("memory_document_categories", "memory_document_links")),
+    Change(21, "memory_watcher", health=("auto-memory-watcher",)),
+    Change(
+        *(22, "offsets", ("agentic_session_offsets",)),
+        renamed={"agentic_session_offsets": "claude_session_offsets"},
+    ),
+    Change(
+        *(23, "no_frozen_family"),
+        dropped=(
+            *("knowledge_node_claude_sessions", "claude_enrichment_queue", "claude_sessions"),
+            *("claude_session_parity", "claude_session_offsets"),
+        ),
+    ),
+)
+
+
+def changes_until(version: int) -> Iterator[Change]:
+    """Give what changed since 18 in a file of a version."""
+    return (change for change in CHANGES if change.number <= version)
+
+
+def target_of(version: int | None, wanted: int = SCHEMA_VERSION) -> int:
+    """Give the version that a file is brought to when it is written, if `wanted` is asked for.
+
+    There is no way back: a file beyond `wanted` stays, or goes on to the next that is written.
+    """
+    least = max(version or 0, wanted)
+    return next((written for written in WRITTEN if written >= least), NEWEST)
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -25,8 +84,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 def explain_version(version: int) -> Finding:
     """Say what a version means for this program, and how to go on."""
-    if version == SCHEMA_VERSION:
+    if version in WRITTEN:
         cause = "this is the version that we write"
+        if version != SCHEMA_VERSION:
+            cause = "this is a version that we write, and the one of today's Hippo"
         return Finding(version, "current", cause, "", readable=True, writable=True)
     if version == 0:
         return _empty()
@@ -34,7 +95,7 @@ def explain_version(version: int) -> Finding:
         return _no_version(version)
     if version < SCHEMA_VERSION:
         return _older(version)
-    return _newer(version) if version <= NEWEST_READABLE else _unknown(version)
+    return _between(version) if version < NEWEST else _unknown(version)
 
 
 def _empty() -> Finding:
@@ -61,25 +122,25 @@ def _older(version: int) -> Finding:
     return Finding(version, "older", cause, fix, writable=True)
 
 
-def _newer(version: int) -> Finding:
+def _between(version: int) -> Finding:
+    cause = (
+        f"schema version {version} lies between those that we write"
+        f" ({' and '.join(map(str, WRITTEN))}): nothing has brought the file up since"
+    )
+    fix = (
+        f"open it for writing or run `threadkeep knowledge migrate --to {NEWEST}` on it: a backup"
+        f" is made first. Until then it can be read; {_BY_HAND}"
+    )
+    return Finding(version, "between", cause, fix, readable=True, writable=True)
+
+
+def _unknown(version: int) -> Finding:
     cause = (
         f"a newer Hippo has brought the file to schema version {version};"
-        f" this program writes version {SCHEMA_VERSION}"
+        f" this program knows versions up to {NEWEST}, and reads of it what it knows"
     )
     fix = (
         "upgrade threadkeep; until then the file can be read. There is no way back but a backup"
         f" from before the upgrade; {_BY_HAND}"
     )
-    return Finding(version, "newer", cause, fix, readable=True)
-
-
-def _unknown(version: int) -> Finding:
-    cause = (
-        f"schema version {version} is newer than any this program knows"
-        f" (it writes {SCHEMA_VERSION} and reads up to {NEWEST_READABLE})"
-    )
-    fix = (
-        "upgrade threadkeep, or restore a backup from before the upgrade with"
-        f" `threadkeep restore`; {_BY_HAND}"
-    )
-    return Finding(version, "unknown", cause, fix)
+    return Finding(version, "unknown", cause, fix, readable=True)

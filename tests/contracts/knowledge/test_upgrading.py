@@ -126,7 +126,7 @@ def test_what_cannot_be_brought_up_is_refused(
         do_it(path)
     path.unlink()
     bring_up(path)
-    do(path, "PRAGMA user_version = 19")
+    do(path, "PRAGMA user_version = 24")
     with pytest.raises(SchemaMismatch, match="upgrade threadkeep"):
         do_it(path)
-    assert ask(path, "PRAGMA user_version") == [(19,)]
+    assert ask(path, "PRAGMA user_version") == [(24,)]

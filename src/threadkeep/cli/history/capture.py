@@ -298,7 +298,7 @@ def watch(
     """
     from threadkeep.home.keeping import shake_hands
 
-    shake_hands(call.home, warn)
+    shake_hands(call.home, warn, call.db)
     opened = call.home.history(call.db, user_home=user_home, roots=roots)
     with opened as history, ended_by_signals() as stop:
         follower = Follower(call, history)

@@ -65,18 +65,26 @@ def _tell_check(found: "KnowledgeCheck") -> None:
     "migrate",
     "threadkeep knowledge migrate ./hippo.db --dry-run",
     "threadkeep knowledge migrate ./hippo.db",
+    "threadkeep knowledge migrate --to 23",
 )
 @click.argument("file", required=False)
+@click.option(
+    "--to",
+    type=int,
+    metavar="VERSION",
+    help="The schema version: 18 unless given, 23 for today's Hippo. There is no way back.",
+)
 @click.option("--dry-run", is_flag=True, help="Try it on a private copy, leave the file alone.")
-def migrate(call: Call, *, file: str | None, dry_run: bool) -> int:
-    """Bring an older knowledge FILE to the version of this program, after a backup of it.
+def migrate(call: Call, *, file: str | None, to: int | None, dry_run: bool) -> int:
+    """Bring an older knowledge FILE to schema version 18 or 23, after a backup of it.
 
-    Without FILE it is the home's own. Rows that lack their parent are set aside, not deleted.
+    Without FILE it is the home's own. Rows that lack their parent are set aside, not deleted. Each
+    version of Hippo works on its own schema version alone: 23 is that of August 2026.
     """
     from threadkeep.home.knowledge_files import migrate_knowledge
 
     with progress("trying" if dry_run else "migrating"):
-        done = migrate_knowledge(_named(call, file), dry_run=dry_run)
+        done = migrate_knowledge(_named(call, file), to=to, dry_run=dry_run)
     if call.as_json:
         document(migration=done)
     else:
@@ -86,7 +94,7 @@ def migrate(call: Call, *, file: str | None, dry_run: bool) -> int:
 
 def _tell_migration(done: "Migration") -> None:
     rows = [
-        (name, "" if rows.before is None else f"{rows.before:,}", f"{rows.after:,}")
+        (name, _number(rows.before), _number(rows.after))
         for name, rows in done.rows.items()
         if rows.before != rows.after or rows.after
     ]
@@ -101,6 +109,10 @@ def _tell_migration(done: "Migration") -> None:
         note(f"{counted(len(done.set_aside), 'row')} without a parent set aside in tk_orphans")
     for problem in done.problems:
         warn(problem)
+
+
+def _number(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
 
 
 for _command in (check, migrate):

@@ -273,7 +273,7 @@ SELECT id FROM claude_sessions WHERE session_id = :session_id
 DELETE FROM sessions WHERE terminal = :terminal AND NOT EXISTS (SELECT 1 FROM events WHERE session_id = sessions.id)
 
 -- name: drop_offsets
-DELETE FROM claude_session_offsets WHERE session_id = :session_id OR path = :path
+DELETE FROM agentic_session_offsets WHERE session_id = :session_id OR path = :path
 
 -- name: drop_parity
 DELETE FROM claude_session_parity WHERE path = :path

@@ -430,8 +430,8 @@ INSERT INTO source_health (source, last_success_ts, last_heartbeat_ts, updated_a
 ON CONFLICT (source) DO UPDATE SET last_success_ts = excluded.last_success_ts, last_heartbeat_ts = excluded.last_heartbeat_ts,
   updated_at = excluded.updated_at
 
--- name: put_claude_offset
-INSERT INTO claude_session_offsets (path, session_id, byte_offset, inode, device, size_at_last_read, updated_at)
+-- name: put_offset
+INSERT INTO agentic_session_offsets (path, session_id, byte_offset, inode, device, size_at_last_read, updated_at)
 VALUES (:path, :session_id, :size, :inode, :device, :size, :now)
 ON CONFLICT (path) DO UPDATE SET session_id = excluded.session_id, byte_offset = excluded.byte_offset, inode = excluded.inode,
   device = excluded.device, size_at_last_read = excluded.size_at_last_read, updated_at = excluded.updated_at
