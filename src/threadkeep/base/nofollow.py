@@ -93,6 +93,42 @@ def read(
             raise Invalid(f"{path} may not be read", hint=hint) from error
 
 
+def append(
+    root: Path, parts: Sequence[str], name: str, data: bytes, *, unless_in_last: int = 0
+) -> None:
+    """Add bytes to the end of a plain file, which is made if it is missing; on the disk after.
+
+    Nothing is added if they stand among the last `unless_in_last` bytes already.
+    """
+    path = _path(root, parts, name)
+    with _told(path, "cannot append to"), _below(root, parts) as folder:
+        info = _look(folder, name)
+        if info is not None:  # looking comes first: see `_read_plain`
+            _check_plain(info, path, hard_links=False)
+        with _opened(name, os.O_RDWR | os.O_CREAT | os.O_APPEND, folder) as file:
+            found = os.fstat(file)
+            _check_plain(found, path, hard_links=False)
+            _give(file, root.stat())
+            start = max(found.st_size - unless_in_last, 0)
+            if unless_in_last and data in os.pread(file, unless_in_last, start):
+                return
+            _write_all(file, data)
+            os.fsync(file)
+        if info is None:
+            os.fsync(folder)
+
+
+def read_end(root: Path, parts: Sequence[str], name: str, most: int) -> bytes:
+    """Read the last bytes of a plain file, `most` of them at most."""
+    path = _path(root, parts, name)
+    with _told(path, "cannot read"), _below(root, parts) as folder:
+        _check_plain(os.lstat(name, dir_fd=folder), path, hard_links=False)
+        with _opened(name, os.O_RDONLY, folder) as file:
+            info = os.fstat(file)
+            _check_plain(info, path, hard_links=False)
+            return os.pread(file, most, max(info.st_size - most, 0))
+
+
 def open_plain(path: str, root: str = "") -> int:
     """Open a plain file below a root to read it, and give its descriptor.
 

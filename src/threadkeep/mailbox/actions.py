@@ -5,33 +5,55 @@ second effect then, and handlers that are registered must not have one either.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from threadkeep.errors import Invalid
-from threadkeep.mailbox import content as shapes, inbound, posting, tasks
-from threadkeep.mailbox.adapters import Outgoing, Refused
+from threadkeep.mailbox import commands, content as shapes, inbound, posting, tasks
+from threadkeep.mailbox.adapters import Answered, Outgoing, Refused
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.records import Json, Place
+from threadkeep.mailbox.task_commands import COMMANDS
 
 Handler = Callable[[Context, Outgoing], None]
+COMMAND: Final = "cli_request"
 _SHOWN: Final = 200
 
 
-def act(ctx: Context, mail: Outgoing, handlers: Mapping[str, Handler]) -> None:
-    """Do what a message asks for; what cannot be done is refused with the reason."""
+def act(
+    ctx: Context,
+    mail: Outgoing,
+    handlers: Mapping[str, Handler],
+    others: commands.Others = tuple,
+) -> None:
+    """Do what a message asks for; what cannot be done is refused with the reason.
+
+    `others` gives the agent's other sessions, in which its commands find tasks, too.
+    """
     action = mail.content.get("action")
     if not isinstance(action, str) or not action:
         raise Refused("it names no action", hint='send {"action": …}')
     handler = _OURS.get(action) or handlers.get(action)
+    if handler is None and action == COMMAND:
+        commands.answer(ctx, mail, COMMANDS, others)
+        return
     if handler is None:
-        known = ", ".join(sorted({*_OURS, *handlers}))
-        raise Refused(f"unknown action {action[:80]!r}", hint=f"this host knows {known}")
+        known = ", ".join(sorted({*_OURS, COMMAND, *handlers}))
+        _refuse_unknown(ctx, mail, f"unknown action {action[:80]!r}", f"this host knows {known}")
     try:
         handler(ctx, mail)
     except Refused:
         raise
     except Invalid as error:
         raise Refused(f"{action}: {error.message}", hint=error.hint) from error
+
+
+def _refuse_unknown(ctx: Context, mail: Outgoing, what: str, hint: str) -> NoReturn:
+    """Tell whoever waits for an answer in one; nobody else is told by it."""
+    refused = Refused(what, hint=hint)
+    if not mail.content.get("requestId"):
+        raise refused
+    commands.write_frame(ctx, mail, commands.refusal(mail, "unknown-command", str(refused)))
+    raise Answered(what, hint=hint)
 
 
 def _schedule(ctx: Context, mail: Outgoing) -> None:

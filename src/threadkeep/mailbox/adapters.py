@@ -34,6 +34,10 @@ class Refused(Invalid):
     """The message was not sent and never can be."""
 
 
+class Answered(Refused):
+    """The message never can be sent, and its sender was told so by an answer of its own."""
+
+
 class MaybeSent(ThreadkeepError):
     """Nobody can tell whether the message was sent."""
 

@@ -45,9 +45,17 @@ def note(text: str) -> Json:
     return {"text": text, "sender": "system", "senderId": "system"}
 
 
-def task(prompt: str, script: str | None = None) -> Json:
-    """Shape a task."""
-    return {"prompt": prompt, "script": script}
+def task(prompt: str, script: str | None = None, origin: str | None = None) -> Json:
+    """Shape a task; `origin` is the session of the agent that asked for it."""
+    said: Json = {"prompt": prompt, "script": script}
+    return said if origin is None else {**said, "originSessionId": origin}
+
+
+def task_of(content: Json) -> Json:
+    """Give the content of a task; a very old one is plain text, which is its prompt."""
+    if "prompt" in content or set(content) != {"text"}:
+        return content
+    return task(content["text"])
 
 
 def check_task(content: Json) -> None:

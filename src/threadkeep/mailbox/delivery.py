@@ -18,7 +18,7 @@ from threadkeep.base.presence import Alone
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Busy, Conflict, Invalid, StorageFull
 from threadkeep.mailbox import content as shapes
-from threadkeep.mailbox.adapters import File, MaybeSent, NotNow, Outgoing, Refused, Sent
+from threadkeep.mailbox.adapters import Answered, File, MaybeSent, NotNow, Outgoing, Refused, Sent
 from threadkeep.mailbox.attachments import clear_outbox, collect
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, route_of
@@ -242,7 +242,9 @@ class _Round:
             return Step(row, row.state, row.attempts, due, reason)
         row = replace(row, attempts=row.attempts + 1)
         if isinstance(error, Refused) or row.attempts >= self._ctx.policy.delivery_attempts:
-            return _given_up(row, mail, "failed" if row.state == "prepared" else "unknown", reason)
+            state: DeliveryState = "failed" if row.state == "prepared" else "unknown"
+            step = _given_up(row, mail, state, reason)
+            return replace(step, note=None) if isinstance(error, Answered) else step
         return self._later(row, reason)
 
     def _later(self, row: Delivery, reason: str) -> Step:

@@ -39,6 +39,11 @@ def question_row_id(question_id: str, ms: int) -> str:
     return f"qr-{question_id}-{ms}"
 
 
+def answer_row_id(request_id: str) -> str:
+    """Give the id of the mail that answers a command."""
+    return f"cli-resp-{request_id}"
+
+
 def channel_message_id(platform_id: str, agent_group_id: str) -> str:
     """Give the id of mail from a channel; the same post may go to several agent groups."""
     return f"{platform_id}:{agent_group_id}"

@@ -146,6 +146,12 @@ class Mailroom:
         self.refresh(session)
         return self.context(session)
 
+    def _siblings(self, session: Session) -> list[Context]:
+        """Give the surroundings of the agent's other sessions that are active and have a folder."""
+        group = self.index.sessions(agent_group_id=session.agent_group_id, status="active")
+        others = [one for one in group if one.id != session.id]
+        return [self.context(one) for one in others if self.folder(one).inbound_path.exists()]
+
     def _session(self, session: Which) -> Session:
         return session if isinstance(session, Session) else self.index.session(session)
 
@@ -275,6 +281,7 @@ class Mailroom:
             adapters=self._adapters,
             handlers=self._actions,
             open_session=self._ready,
+            siblings=self._siblings,
             wake=self.wake,
         )
         return drain(context, post)

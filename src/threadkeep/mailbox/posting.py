@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from threadkeep.base import json
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.attachments import stage
@@ -114,17 +115,36 @@ def insert_task(
     optional_str(script, "script")
     if place is not None:
         need_place(place)
+    with ctx.folder.inbound.write() as tx:
+        return put_task(
+            ctx, tx, prompt, process_after, recurrence, script, task_id=task_id, place=place
+        )
+
+
+def put_task(
+    ctx: Context,
+    tx: Tx,
+    prompt: str,
+    process_after: Moment | None,
+    recurrence: str | None,
+    script: str | None,
+    *,
+    task_id: str | None = None,
+    place: Place | None = None,
+    origin: str | None = None,
+) -> Mail:
+    """Write a task inside a transaction; `origin` is the session of the agent that asked."""
+    need_text(prompt, "prompt")
     row_id = ctx.new_id("task") if task_id is None else checked_id(task_id)
     cron = None if recurrence is None else check_recurrence(recurrence, ctx.zone)
     due = normal_moment(process_after, ctx.zone)
     if cron is not None and due is None:
         due = iso(round(next_due(cron, ctx.clock(), ctx.zone).timestamp() * 1000))
-    text = shapes.compact(shapes.task(prompt, script), ctx.policy.content_bytes)
-    with ctx.folder.inbound.write() as tx:
-        where = place or Place(*(tx.one("routing") or ()))
-        fields = {"process_after": due, "recurrence": cron}
-        new = NewMail(row_id, "task", text, ctx.now_sql(), where, **fields)
-        return inbound.put(tx, new)[0]
+    text = shapes.compact(shapes.task(prompt, script, origin), ctx.policy.content_bytes)
+    home = Place(*(tx.one("routing") or ()))
+    where = place or (home if home.known else Place())
+    fields = {"process_after": due, "recurrence": cron}
+    return inbound.put(tx, NewMail(row_id, "task", text, ctx.now_iso(), where, **fields))[0]
 
 
 def note(ctx: Context, text: str, *, trigger: bool) -> Mail:

@@ -1,6 +1,6 @@
 """The post office of a mailroom: what one session may send, to whom, and who is told of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from threadkeep.errors import Invalid
@@ -27,15 +27,20 @@ class RoomPost:
         adapters: Mapping[str, Adapter],
         handlers: Mapping[str, actions.Handler],
         open_session: passing.Opener,
+        siblings: Callable[[Session], Iterable[Context]],
         wake: Callable[[Session], object],
     ) -> None:
-        """Serve one session; `wake` is called for another one that got mail."""
+        """Serve one session; `wake` is called for another one that got mail.
+
+        `siblings` gives the other sessions of its agent, where tasks may be as well.
+        """
         self._session = session
         self._context = context
         self._index = index
         self._adapters = adapters
         self._handlers = handlers
         self._open = open_session
+        self._siblings = siblings
         self._wake = wake
 
     def adapter_for(self, channel_type: str) -> Adapter | None:
@@ -64,7 +69,7 @@ class RoomPost:
 
     def act(self, mail: Outgoing) -> None:
         """Do what the agent asks of the host."""
-        actions.act(self._context, mail, self._handlers)
+        actions.act(self._context, mail, self._handlers, lambda: self._siblings(self._session))
 
     def asked(self, mail: Outgoing) -> None:
         """Keep a question until somebody answers it; refuse one that nobody could answer."""

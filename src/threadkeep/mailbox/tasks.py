@@ -1,12 +1,12 @@
 """Tasks that are still to come, and series of them: each run is followed by the next."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.mailbox import clock_steps, content as shapes, inbound
+from threadkeep.mailbox import clock_steps, content as shapes, inbound, versions
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.records import Json, Mail
@@ -29,25 +29,60 @@ def live(ctx: Context) -> list[Mail]:
 
 def cancel(ctx: Context, task_id: str) -> int:
     """Drop a task by its id or its series, with all later runs; give how many rows that were."""
-    return _write(ctx, "cancel_task", task_id)
+    side = versions.look(ctx).container
+    word = versions.OLDEST.called_off if side is None else side.called_off
+    return _write(ctx, task_id, lambda tx: call_off(tx, task_id, word))
 
 
 def pause(ctx: Context, task_id: str) -> int:
     """Hold a task until it is resumed; give how many rows that were."""
-    return _write(ctx, "move_task", task_id, before="pending", status="paused")
+    return _write(ctx, task_id, lambda tx: hold(tx, task_id))
 
 
 def resume(ctx: Context, task_id: str) -> int:
     """Go on with a task that was held; one that is overdue by now runs once."""
-    return _write(ctx, "move_task", task_id, before="paused", status="pending")
+    return _write(ctx, task_id, lambda tx: go_on(tx, task_id))
 
 
-def _write(ctx: Context, query: str, task_id: str, **fields: str) -> int:
+def _write(ctx: Context, task_id: str, verb: Callable[[Tx], int]) -> int:
+    """Change live rows of a task; where there are none, nothing is written."""
     with ctx.folder.inbound.read() as tx:
         if not tx.all("live_tasks", {"id": task_id}):
             return 0
     with ctx.folder.inbound.write() as tx:
-        return tx.run(query, {"id": task_id, **fields})
+        return verb(tx)
+
+
+# ------------------------------------------------------------------ inside a transaction
+
+
+def call_off(tx: Tx, task_id: str, word: str) -> int:
+    """End the live rows of a task with the word of a version for it."""
+    return tx.run("cancel_task", {"id": task_id, "status": word})
+
+
+def hold(tx: Tx, task_id: str) -> int:
+    """Hold the pending rows of a task."""
+    return tx.run("move_task", {"id": task_id, "before": "pending", "status": "paused"})
+
+
+def go_on(tx: Tx, task_id: str) -> int:
+    """Let the held rows of a task go on."""
+    return tx.run("move_task", {"id": task_id, "before": "paused", "status": "pending"})
+
+
+def delete(tx: Tx, task_id: str) -> int:
+    """Remove all rows of a task, its history among them; give how many there were."""
+    ids = [row[0] for row in tx.all("task_ids", {"id": task_id})]
+    for row_id in ids:
+        for query in ("forget_hash", "forget_dead", "forget_hops", "delete_mail"):
+            tx.run(query, {"id": row_id})
+    return len(ids)
+
+
+def rows_of(tx: Tx, task_id: str) -> list[Mail]:
+    """Give all rows of a task by its id or its series, in the order of their numbers."""
+    return [mail_of(row) for row in tx.all("task_rows", {"id": task_id})]
 
 
 def update(ctx: Context, task_id: str, changes: Mapping[str, Any]) -> int:
@@ -56,21 +91,26 @@ def update(ctx: Context, task_id: str, changes: Mapping[str, Any]) -> int:
     None, or an empty text, takes script and recurrence away. Words change in every row that is
     still to come, the times only in the one that carries the series on.
     """
-    said, times = _checked(ctx, changes)
-    with ctx.folder.inbound.read() as tx:
-        if not tx.all("live_tasks", {"id": task_id}):
-            return 0
-    with ctx.folder.inbound.write() as tx:
-        rows = [mail_of(row) for row in tx.all("live_tasks", {"id": task_id})]
-        carrier = max(
-            rows, key=lambda row: (row.recurrence is not None, row.seq or 0), default=None
-        )
-        for row in rows:
-            _change(ctx, tx, row, said, times if row is carrier else {})
-        return len(rows)
+    said, times = checked_changes(ctx, changes)
+    return _write(ctx, task_id, lambda tx: change(ctx, tx, task_id, said, times))
 
 
-def _checked(ctx: Context, changes: Mapping[str, Any]) -> tuple[Json, dict[str, str | None]]:
+def change(ctx: Context, tx: Tx, task_id: str, said: Json, times: Mapping[str, str | None]) -> int:
+    """Change the live rows of a task, all of them: one that is due already as well."""
+    rows = [mail_of(row) for row in tx.all("live_tasks", {"id": task_id})]
+    carrier = carrier_of(rows)
+    for row in rows:
+        _change(ctx, tx, row, said, times if row is carrier else {})
+    return len(rows)
+
+
+def carrier_of(rows: Iterable[Mail]) -> Mail | None:
+    """Choose the row that carries a series on: one that recurs, and of those the newest."""
+    return max(rows, key=lambda row: (row.recurrence is not None, row.seq or 0), default=None)
+
+
+def checked_changes(ctx: Context, changes: Mapping[str, Any]) -> tuple[Json, dict[str, str | None]]:
+    """Give the words and the times that shall change; refuse what no task has."""
     odd = sorted(set(changes) - CHANGES)
     if odd or not changes:
         what = f"a task has no {odd[0][:40]!r}" if odd else "nothing is to change"
@@ -94,7 +134,8 @@ def _text(name: str, given: Any) -> str | None:
 
 
 def _change(ctx: Context, tx: Tx, row: Mail, said: Json, times: Mapping[str, str | None]) -> None:
-    raw = shapes.compact({**row.content, **said}, ctx.policy.content_bytes) if said else row.raw
+    known = shapes.task_of(row.content)
+    raw = shapes.compact({**known, **said}, ctx.policy.content_bytes) if said else row.raw
     kept = {"process_after": row.process_after, "recurrence": row.recurrence}
     tx.run("change_task", {"id": row.id, "content": raw, **kept, **times})
     keep_in_hash(tx, inbound.get(tx, row.id))

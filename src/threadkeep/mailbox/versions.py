@@ -67,6 +67,7 @@ VERSIONS: Final[Mapping[str, Version]] = {
     )
 }
 _ORDER: Final = tuple(VERSIONS)
+OLDEST: Final = VERSIONS[_ORDER[0]]
 
 
 class Sign(NamedTuple):

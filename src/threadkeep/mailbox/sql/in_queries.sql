@@ -130,8 +130,12 @@ SELECT {mail} FROM messages_in m WHERE m.kind = 'task' AND m.status = 'paused'
 ORDER BY 2
 
 -- name: cancel_task
-UPDATE messages_in SET status = 'completed', recurrence = NULL
+UPDATE messages_in SET status = :status, recurrence = NULL
 WHERE kind = 'task' AND status IN ('pending', 'paused') AND (id = :id OR series_id = :id)
+
+-- name: cancel_all_tasks
+UPDATE messages_in SET status = :status, recurrence = NULL
+WHERE kind = 'task' AND status IN ('pending', 'paused')
 
 -- name: move_task
 UPDATE messages_in SET status = :status
@@ -140,6 +144,33 @@ WHERE kind = 'task' AND status = :before AND (id = :id OR series_id = :id)
 -- name: change_task
 UPDATE messages_in SET content = :content, process_after = :process_after, recurrence = :recurrence
 WHERE id = :id
+
+-- name: task_rows
+SELECT {mail} FROM messages_in m WHERE m.id = :id AND m.kind = 'task'
+UNION ALL
+SELECT {mail} FROM messages_in m WHERE m.series_id = :id AND m.id <> :id AND m.kind = 'task'
+ORDER BY 2
+
+-- name: task_ids
+SELECT id FROM messages_in WHERE kind = 'task' AND (id = :id OR series_id = :id)
+
+-- name: delete_mail
+DELETE FROM messages_in WHERE id = :id
+
+-- name: forget_hash
+DELETE FROM tk_row_hash WHERE message_id = :id
+
+-- name: forget_dead
+DELETE FROM tk_dead WHERE message_id = :id
+
+-- name: forget_hops
+DELETE FROM tk_hops WHERE message_id = :id
+
+-- name: series_history
+-- How often the runs of a series came to an end, and when the last one was due that was completed.
+SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
+  max(process_after) FILTER (WHERE status = 'completed')
+FROM messages_in WHERE kind = 'task' AND (id = :id OR series_id = :id)
 
 -- name: to_rearm
 -- The plus keeps SQLite from going through all mail in order, only to save a small sort.

@@ -1,0 +1,346 @@
+"""`ncl tasks …`: the commands by which an agent looks after its tasks, as NanoClaw 2.1 has them.
+
+Tasks are made in the folder of whoever asks, and found in all of the agent's.
+"""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from threadkeep.base.tx import Tx
+from threadkeep.mailbox import posting, task_data, task_log, tasks, versions
+from threadkeep.mailbox.commands import Call, Command, CommandRefused, Flag, Reply
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import shown
+from threadkeep.mailbox.inbound import NewMail, put
+from threadkeep.mailbox.names import is_safe_name
+from threadkeep.mailbox.records import Json, Mail, Place
+from threadkeep.mailbox.recurrence import check_recurrence, next_due, next_times
+from threadkeep.mailbox.rows import mail_of
+from threadkeep.mailbox.times import iso, read_moment
+
+MOST_RUNS: Final = 4  # a day, of a task that wakes the agent each time
+_LOG_LINES: Final = 10
+_LIVE: Final = ("pending", "paused")
+_CLEARED: Final = frozenset(("", "null", "none"))
+# Who types `ncl tasks` is of a version that knows this word.
+_CALLED_OFF: Final = versions.VERSIONS["2.1"].called_off
+
+# ---------------------------------------------------------------------- looking
+
+
+def _list(call: Call, ctx: Context, tx: Tx) -> list[Json]:
+    wanted = call.text("status")
+    if wanted is not None and wanted not in _LIVE:
+        raise CommandRefused("invalid-args", "--status must be pending or paused")
+    series: dict[str, list[Mail]] = {}
+    for mail in map(mail_of, tx.all("all_live_tasks")):
+        if wanted is None or mail.status == wanted:
+            series.setdefault(mail.series_id or mail.id, []).append(mail)
+    found = [carrier for rows in series.values() if (carrier := tasks.carrier_of(rows))]
+    return [task_data.listed(ctx, tx, mail) for mail in found]
+
+
+def _list_reply(_: Call, found: list[list[Json]]) -> Reply:
+    rows = [row for folder in found for row in folder]
+    rows.sort(key=lambda row: (read_moment(row["next_run"]) or 0, row["series_id"]))
+    return Reply(rows, task_data.table(rows))
+
+
+def _get(call: Call, ctx: Context, tx: Tx) -> Json | None:
+    mail = _find(tx, call.need("id"))
+    return None if mail is None else task_data.whole(ctx, tx, mail, _LOG_LINES)
+
+
+def _find(tx: Tx, task_id: str) -> Mail | None:
+    """Give the row that stands for a task: what carries it on, else its newest."""
+    rows = tasks.rows_of(tx, task_id)
+    live = [row for row in rows if row.status in _LIVE]
+    return tasks.carrier_of(live) or (rows[-1] if rows else None)
+
+
+def _first(call: Call, found: list[Json | None]) -> Reply:
+    for one in found:
+        if one is not None:
+            return Reply(one)
+    raise CommandRefused("handler-error", f"task not found: {_shown_id(call)}")
+
+
+# ---------------------------------------------------------------------- making
+
+
+def _create(call: Call, ctx: Context, tx: Tx) -> Json:
+    cron, script = _clearable(call, "recurrence"), _clearable(call, "script")
+    when = call.text("process_after")
+    if cron is not None:
+        cron = _checked_cron(call, ctx, cron, script)
+    if cron is None and not when:
+        hint = "say when it shall run, or how often with --recurrence"
+        raise CommandRefused("handler-error", "--process-after is required", hint=hint)
+    mail = posting.put_task(
+        ctx,
+        tx,
+        call.need("prompt"),
+        when or None,
+        cron,
+        script,
+        task_id=_free_id(call, tx),
+        origin=ctx.session or None,
+    )
+    return task_data.row(ctx, mail)
+
+
+def _free_id(call: Call, tx: Tx) -> str:
+    """Make an id of the request: asked again after a crash, the task has the same one."""
+    number = 0
+    while True:
+        seed = f"{call.ctx.session}\0{call.request_id}\0{number}"
+        task_id = task_data.task_id(call.text("name"), seed)
+        if not tasks.rows_of(tx, task_id):
+            return task_id
+        number += 1
+
+
+def _checked_cron(call: Call, ctx: Context, cron: str, script: str | None) -> str:
+    """Refuse what would wake the agent all day long, unless a script decides or it is meant."""
+    cron = check_recurrence(cron, ctx.zone)
+    if script or call.is_on("dangerously_override_recurrence_limit"):
+        return cron
+    times = next_times(cron, ctx.clock(), ctx.zone, MOST_RUNS + 1)
+    day = timedelta(days=1).total_seconds() * 1000
+    if times[-1].timestamp() * 1000 - ctx.clock() < day:
+        msg = f"the recurrence {shown(cron)} means more than {MOST_RUNS} runs a day"
+        hint = (
+            "choose a longer interval, give a --script that decides whether to wake you, or, if "
+            "whoever wants it knows the cost, pass --dangerously-override-recurrence-limit"
+        )
+        raise CommandRefused("handler-error", msg, hint=hint)
+    return cron
+
+
+def _clearable(call: Call, name: str) -> str | None:
+    value = call.text(name)
+    return None if value is None or value.strip() in _CLEARED else value
+
+
+# ---------------------------------------------------------------------- changing
+
+
+def _update(call: Call, ctx: Context, tx: Tx) -> tuple[int, list[str]]:
+    task_id = call.need("id")
+    live = [row for row in tasks.rows_of(tx, task_id) if row.status in _LIVE]
+    carrier = tasks.carrier_of(live)
+    changes = {name: _change(call, name) for name in _CHANGES if name in call.flags}
+    if not changes:
+        hint = "give " + ", ".join(f"--{name.replace('_', '-')}" for name in _CHANGES)
+        raise CommandRefused("handler-error", "nothing to update", hint=hint)
+    if carrier is None:
+        return 0, []
+    cron = changes.get("recurrence")
+    if cron is not None:
+        script = changes.get("script", carrier.content.get("script"))
+        changes["recurrence"] = cron = _checked_cron(call, ctx, cron, script)
+        if "process_after" not in changes and not _is_due(ctx, carrier):
+            due = next_due(cron, ctx.clock(), ctx.zone)
+            changes["process_after"] = iso(round(due.timestamp() * 1000))
+    said, times = tasks.checked_changes(ctx, changes)
+    return tasks.change(ctx, tx, task_id, said, times), [n for n in _CHANGES if n in call.flags]
+
+
+def _change(call: Call, name: str) -> str | None:
+    value = call.text(name)
+    if name in ("recurrence", "script"):
+        return _clearable(call, name)
+    if not value or not value.strip():
+        raise CommandRefused("invalid-args", f"--{name.replace('_', '-')} cannot be empty")
+    return value
+
+
+def _is_due(ctx: Context, mail: Mail) -> bool:
+    due = read_moment(mail.process_after)
+    return due is None or due <= ctx.clock()
+
+
+def _update_reply(call: Call, found: list[tuple[int, list[str]]]) -> Reply:
+    touched = _touched(call, [count for count, _ in found]).data
+    return Reply({**touched, "fields": next(names for count, names in found if count)})
+
+
+def _touched(call: Call, counts: list[int]) -> Reply:
+    if not sum(counts):
+        raise CommandRefused("handler-error", f"no live task matched: {_shown_id(call)}")
+    return Reply({"series_id": call.need("id"), "touched": sum(counts)})
+
+
+def _pause(call: Call, _: Context, tx: Tx) -> int:
+    return tasks.hold(tx, call.need("id"))
+
+
+def _resume(call: Call, _: Context, tx: Tx) -> int:
+    return tasks.go_on(tx, call.need("id"))
+
+
+def _delete(call: Call, ctx: Context, tx: Tx) -> int:
+    removed = tasks.delete(tx, call.need("id"))
+    if removed:
+        task_log.remove(ctx, call.need("id"))
+    return removed
+
+
+def _cancel(call: Call, _: Context, tx: Tx) -> int:
+    if call.is_on("all"):
+        if call.text("id"):
+            raise CommandRefused("invalid-args", "give an id, or --all, not both")
+        return tx.run("cancel_all_tasks", {"status": _CALLED_OFF})
+    if not call.text("id"):
+        raise CommandRefused("invalid-args", "--id is required, or --all")
+    return tasks.call_off(tx, call.need("id"), _CALLED_OFF)
+
+
+def _cancel_reply(call: Call, counts: list[int]) -> Reply:
+    return Reply({"cancelled": sum(counts)}) if call.is_on("all") else _touched(call, counts)
+
+
+# ---------------------------------------------------------------------- running and logging
+
+
+def _run(call: Call, ctx: Context, tx: Tx) -> Json | None:
+    """Put a run of now beside the one that carries the series on, which stays as it is."""
+    mail = _find(tx, call.need("id"))
+    if mail is None:
+        return None
+    series = mail.series_id or mail.id
+    row_id = task_data.run_id(series, f"{call.ctx.session}\0{call.request_id}")
+    now = ctx.now_iso()
+    if not is_safe_name(row_id):
+        row_id = ctx.new_id("task")
+    new = NewMail(row_id, "task", mail.raw, now, mail.place, process_after=now, series_id=series)
+    written, _ = put(tx, new)
+    return {"series_id": series, "row_id": written.id, "status": written.status}
+
+
+def _append_log(call: Call, ctx: Context, tx: Tx) -> Json:
+    place = Place(*(tx.one("routing") or ()))
+    series = call.text("id") or task_log.series_of_thread(place.thread_id)
+    if not series:
+        msg = "--id is required: this is not the session of one task"
+        raise CommandRefused("handler-error", msg)
+    said_ms = read_moment(call.request.timestamp)  # not now: asked again, it is the same line
+    at = ctx.now_iso() if said_ms is None else iso(said_ms)
+    task_log.append(ctx, series, call.need("msg"), at)
+    return {"series": series, "timestamp": at, "path": task_log.path_of(series), "ok": True}
+
+
+def _only(_: Call, found: list[Any]) -> Reply:
+    return Reply(found[-1])
+
+
+def _shown_id(call: Call) -> str:
+    return call.need("id")[:80]
+
+
+# ---------------------------------------------------------------------- the table
+
+_ID: Final = Flag("id", "The task, by the id of its series.", required=True)
+_SESSION: Final = Flag("session", "Only in this session of yours.")
+_CRON: Final = Flag("recurrence", "How often: a cron expression in the zone of your group.")
+_WHEN: Final = Flag("process_after", "When: ISO 8601; without a zone, in that of your group.")
+_SCRIPT: Final = Flag(
+    "script", 'Bash before the run; its last line {"wakeAgent": true or false, "data": …} decides.'
+)
+_ALL: Final = Flag("all", "All of your group's; that is so anyway.", is_switch=True)
+_OVERRIDE: Final = Flag(
+    "dangerously_override_recurrence_limit",
+    f"Allow more than {MOST_RUNS} runs a day without a script.",
+    is_switch=True,
+)
+_CHANGES: Final = ("prompt", "process_after", "recurrence", "script")
+
+COMMANDS: Final = {
+    command.name: command
+    for command in (
+        Command(
+            "tasks-list",
+            "List the tasks that are still to come, and how their runs went so far.",
+            (Flag("status", "Only those that are pending, or paused."), _SESSION, _ALL),
+            _list,
+            _list_reply,
+            writes=False,
+        ),
+        Command(
+            "tasks-get",
+            "Show one task: prompt, script, history and the end of its log.",
+            (_ID, _SESSION),
+            _get,
+            _first,
+            writes=False,
+        ),
+        Command(
+            "tasks-create",
+            "Make a task, for once (--process-after) or again and again (--recurrence).",
+            (
+                Flag("prompt", "What you shall do when it runs.", required=True),
+                Flag("name", "A few words for its id."),
+                _CRON,
+                _WHEN,
+                _SCRIPT,
+                _OVERRIDE,
+            ),
+            _create,
+            _only,
+            everywhere=False,
+        ),
+        Command(
+            "tasks-update",
+            "Change a task that is still to come, also a run that is due already.",
+            (
+                _ID,
+                Flag("prompt", "What you shall do instead."),
+                _WHEN,
+                _CRON._replace(about="How often; `none` makes the next run the last."),
+                _SCRIPT._replace(about="Bash before the run; `none` takes it away."),
+                _OVERRIDE,
+                _SESSION,
+            ),
+            _update,
+            _update_reply,
+        ),
+        Command("tasks-pause", "Hold a task.", (_ID, _SESSION), _pause, _touched),
+        Command("tasks-resume", "Go on with a held task.", (_ID, _SESSION), _resume, _touched),
+        Command(
+            "tasks-cancel",
+            "Call off a task with all its later runs, or all tasks.",
+            (
+                _ID._replace(required=False),
+                _ALL._replace(about="Every task of your group."),
+                _SESSION,
+            ),
+            _cancel,
+            _cancel_reply,
+        ),
+        Command(
+            "tasks-delete",
+            "Remove a task with its history and its log.",
+            (_ID, _SESSION),
+            _delete,
+            _touched,
+        ),
+        Command(
+            "tasks-run",
+            "Run a task now, once more; its schedule stays as it is.",
+            (_ID, _SESSION),
+            _run,
+            _first,
+        ),
+        Command(
+            "tasks-append-log",
+            "Add a line to the log of a task; it goes to nobody.",
+            (
+                Flag("msg", "What was done.", required=True),
+                Flag("id", "The task; in a session of its own, that one."),
+            ),
+            _append_log,
+            _only,
+            everywhere=False,
+        ),
+    )
+}
