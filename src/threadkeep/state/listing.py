@@ -15,7 +15,7 @@ from threadkeep.errors import Invalid
 from threadkeep.state.activity import newest_first
 from threadkeep.state.context import SESSION_COLUMNS, Context, Json
 from threadkeep.state.lineage import compression_chain, compression_root
-from threadkeep.state.rows import complete_session, session_of
+from threadkeep.state.rows import read_session
 
 _PREVIEW: Final = 60
 _BATCH: Final = 32
@@ -210,7 +210,7 @@ def _listed(ctx: Context, tx: Tx, row: Row, tip: Row | None) -> Json:
 
 
 def _rich(ctx: Context, tx: Tx, row: Row) -> Json:
-    session = complete_session(ctx, tx, session_of(row[: len(SESSION_COLUMNS)]))
+    session = read_session(ctx, tx, row[0]) or {}
     session["preview"] = preview_of(tx, session["id"])
     last = tx.value("last_active", {"session_id": session["id"]})
     session["last_active"] = session["started_at"] if last is None else last

@@ -7,29 +7,26 @@ from typing import Any
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
-from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, Context, Json
+from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
 from threadkeep.state.exact import overlay_messages, overlay_session
 from threadkeep.state.offload import inline_messages
 
 log = logging.getLogger(__name__)
 
 
-def session_of(row: Row) -> Json:
-    """Make the dict of a session from a row of the twenty-six columns."""
-    return dict(zip(SESSION_COLUMNS, row, strict=True))
-
-
 def read_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
-    """Read a session with what is kept beside it, None if there is none."""
-    row = tx.one("get_session", {"id": session_id})
-    return None if row is None else complete_session(ctx, tx, session_of(row))
+    """Read a session with all its columns, known or not; None if there is none."""
+    found = read_sessions(ctx, tx, "get_session", {"id": session_id})
+    return found[0] if found else None
 
 
-def complete_session(ctx: Context, tx: Tx, session: Json) -> Json:
-    """Put in what the columns of a session could not hold."""
+def read_sessions(ctx: Context, tx: Tx, query: str, params: Json) -> list[Json]:
+    """Read the sessions that a query gives, with what their columns could not hold."""
+    sessions = tx.dicts(query, params)
     if ctx.side:
-        overlay_session(tx, session)
-    return session
+        for session in sessions:
+            overlay_session(tx, session)
+    return sessions
 
 
 def messages_of(ctx: Context, tx: Tx, rows: Sequence[Row]) -> list[Json]:

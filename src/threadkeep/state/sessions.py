@@ -6,12 +6,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.state.context import Context, Json, clean
 from threadkeep.state.exact import Stored, dump, keep, to_column
-from threadkeep.state.rows import (
-    complete_session,
-    read_session,
-    refresh_session_hash,
-    session_of,
-)
+from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
 
 RELATIONS = ("compression", "branch", "delegate")
 _LONGEST_PATTERN = 10_000  # SQLite refuses a LIKE of more than 50,000 bytes
@@ -132,8 +127,7 @@ def search_sessions(
 ) -> list[Json]:
     """Give sessions as they are stored, children too, the newest first."""
     name = "sessions_newest" if source is None else "sessions_newest_of_source"
-    rows = tx.all(name, {"source": source, "limit": limit, "offset": offset})
-    return [complete_session(ctx, tx, session_of(row)) for row in rows]
+    return read_sessions(ctx, tx, name, {"source": source, "limit": limit, "offset": offset})
 
 
 def session_count(_ctx: Context, tx: Tx, source: str | None = None) -> int:

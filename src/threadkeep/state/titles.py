@@ -7,7 +7,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, TooLarge
 from threadkeep.state.context import Context, Json, clean
 from threadkeep.state.exact import keep, to_column
-from threadkeep.state.rows import complete_session, refresh_session_hash, session_of
+from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
 from threadkeep.state.sessions import need_session
 
 MAX_TITLE_LENGTH: Final = 100
@@ -94,17 +94,15 @@ def _set(tx: Tx, session_id: str, title: str | None, source: str) -> bool:
 
 def get_session_title(ctx: Context, tx: Tx, session_id: str) -> str | None:
     """Give the title of a session, None if it has none or does not exist."""
-    row = tx.one("get_session", {"id": session_id})
-    if row is None:
-        return None
-    title: str | None = complete_session(ctx, tx, session_of(row))["title"]
+    title: str | None = (read_session(ctx, tx, session_id) or {}).get("title")
     return title
 
 
 def get_session_by_title(ctx: Context, tx: Tx, title: str) -> Json | None:
     """Give the session with exactly this title."""
-    row = tx.one("session_by_title", {"title": to_column(title, "title").column})
-    return None if row is None else complete_session(ctx, tx, session_of(row))
+    column = to_column(title, "title").column
+    found = read_sessions(ctx, tx, "session_by_title", {"title": column})
+    return found[0] if found else None
 
 
 def resolve_session_by_title(_ctx: Context, tx: Tx, title: str) -> str | None:

@@ -11,7 +11,7 @@ from threadkeep.state.exact import JsonText, Stored, dump, keep, to_column
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.messages import get_messages, insert, iter_messages
 from threadkeep.state.rewind import recount
-from threadkeep.state.rows import complete_session, read_session, refresh_session_hash, session_of
+from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
 from threadkeep.state.sessions import RELATIONS, check_id, comes_from
 from threadkeep.state.titles import (
     MAX_TITLE_LENGTH,
@@ -43,11 +43,8 @@ def export_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
 def export_all(ctx: Context, tx: Tx, source: str | None = None) -> list[Json]:
     """Give all sessions with their messages, the newest first, all in memory."""
     name = "sessions_newest" if source is None else "sessions_newest_of_source"
-    rows = tx.all(name, {"source": source, "limit": _MOST, "offset": 0})
-    return [
-        {**complete_session(ctx, tx, session), "messages": get_messages(ctx, tx, session["id"])}
-        for session in map(session_of, rows)
-    ]
+    sessions = read_sessions(ctx, tx, name, {"source": source, "limit": _MOST, "offset": 0})
+    return [{**one, "messages": get_messages(ctx, tx, one["id"])} for one in sessions]
 
 
 def export_session_lineage(ctx: Context, tx: Tx, session_id: str) -> list[Json]:
@@ -236,7 +233,7 @@ def _update(ctx: Context, tx: Tx, session: Json, origin: str) -> tuple[str, int]
     messages = [_message(ctx, session_id, one) for one in session["messages"]]
     update = plan_update(ctx, tx, {**session, "messages": messages}, origin)
     if update.columns:
-        here = session_of(tx.one("get_session", {"id": session_id}) or ())
+        here = tx.dicts("get_session", {"id": session_id})[0]
         columns, texts = _columns(ctx, tx, session_id, update.columns)
         _check_numbers(session_id, columns)
         taken = {name: columns[name] for name in update.columns}

@@ -35,9 +35,10 @@ def test_a_line_holds_any_value_exactly(value: Any) -> None:
 
 
 def exported(db: SessionDB) -> list[Any]:
-    """Everything but the ids of messages, which a store gives out itself."""
+    """Everything but the ids of messages, which a store gives out itself, and the user's pins."""
     sessions = db.export_all()
     for session in sessions:
+        del session["pinned"]
         for message in session["messages"]:
             del message["id"]
     return sessions

@@ -27,8 +27,7 @@ INSERT OR IGNORE INTO sessions(
 VALUES (:id, :source, :user_id, :model, :model_config, :system_prompt, :parent_session_id, :now);
 
 -- name: get_session
-SELECT {session}
-FROM sessions s WHERE id = :id;
+SELECT s.* FROM full.sessions s WHERE id = :id;
 
 -- name: session_exists
 SELECT 1 FROM sessions WHERE id = :id;
@@ -47,12 +46,10 @@ UPDATE sessions SET system_prompt = :system_prompt WHERE id = :id;
 SELECT id FROM sessions WHERE id LIKE :pattern ESCAPE '\' LIMIT 2;
 
 -- name: sessions_newest
-SELECT {session}
-FROM sessions s ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
+SELECT s.* FROM full.sessions s ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: sessions_newest_of_source
-SELECT {session}
-FROM sessions s WHERE source = :source ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
+SELECT s.* FROM full.sessions s WHERE source = :source ORDER BY started_at DESC LIMIT :limit OFFSET :offset;
 
 -- name: count_sessions
 SELECT count(*) FROM sessions WHERE CAST(:source AS TEXT) IS NULL OR source = :source;
@@ -193,8 +190,7 @@ INSERT INTO tk_flags(session_id, title_source) VALUES (:id, :source)
 ON CONFLICT(session_id) DO UPDATE SET title_source = excluded.title_source;
 
 -- name: session_by_title
-SELECT {session}
-FROM sessions s WHERE title = :title;
+SELECT s.* FROM full.sessions s WHERE title = :title;
 
 -- name: newest_variant
 SELECT id FROM sessions WHERE title LIKE :pattern ESCAPE '\' ORDER BY started_at DESC LIMIT 1;
