@@ -21,6 +21,7 @@ from threadkeep.state.versions import (
     TODAY,
     V6,
     Answers,
+    known_columns,
     newest_columns,
 )
 
@@ -59,7 +60,7 @@ class Form(NamedTuple):
     def missing_columns(self, table: str) -> list[Column]:
         """Give the known columns of a table that the file lacks."""
         present = self.tables.get(table, ())
-        return [column for column in newest_columns()[table] if column.name not in present]
+        return [column for column in known_columns()[table] if column.name not in present]
 
 
 def survey(tx: Tx) -> Form:
@@ -73,7 +74,7 @@ def survey(tx: Tx) -> Form:
     }
     infos = {
         table: tx.execute(f'PRAGMA table_info("{table}")').fetchall()
-        for table in newest_columns()
+        for table in known_columns()
         if table in kinds
     }
     tables = {table: tuple(str(row[1]) for row in rows) for table, rows in infos.items()}
@@ -118,7 +119,7 @@ def _lost(kinds: Mapping[str, str], tables: Mapping[str, tuple[str, ...]]) -> It
 def _demanding(infos: Mapping[str, list[tuple[object, ...]]]) -> Iterator[str]:
     """Tell of columns that every writer must fill and we do not know."""
     for table, rows in infos.items():
-        known = {column.name for column in newest_columns()[table]}
+        known = {column.name for column in known_columns()[table]}
         for _, name, _, never_null, default, key in rows:
             if never_null and default is None and not key and name not in known:
                 yield f"{table} has a column {name} that must be filled, and we do not know how"
@@ -165,7 +166,7 @@ def _source(form: Form | None, table: str) -> str:
         return f"main.{table}"
     present = form.tables.get(table)
     if present is None:
-        columns = ", ".join(f"NULL AS {column.name}" for column in newest_columns()[table])
+        columns = ", ".join(f"NULL AS {column.name}" for column in known_columns()[table])
         return f"(SELECT {columns} WHERE 0)"
     added = [
         f"{_otherwise(form, column.name, column.default)} AS {column.name}"

@@ -12,16 +12,21 @@ from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls
 from threadkeep.state import (
     check as check_,
+    gateway as gateway_,
+    handoff as handoff_,
     index as index_,
     lineage as lineage_,
     listing as listing_,
     messages as messages_,
+    meta as meta_,
     moving as moving_,
+    orphans as orphans_,
     retention as retention_,
     rewind as rewind_,
     search as search_,
     sessions as sessions_,
     sizes as sizes_,
+    telegram as telegram_,
     titles as titles_,
     transfer as transfer_,
     usage as usage_,
@@ -154,6 +159,47 @@ class SessionDB:
     # ------------------------------------------------------------------ usage
     update_token_counts = writes(usage_.update_token_counts)
     usage = reads(usage_.usage)
+
+    # ------------------------------------------------------------------ values by key
+    get_meta = reads(meta_.get_meta)
+    set_meta = calls(meta_.set_meta)
+    list_meta_prefix = reads(meta_.list_meta_prefix)
+
+    # ------------------------------------------------------------------ hand-over
+    request_handoff = writes(handoff_.request_handoff, newest=True)
+    get_handoff_state = reads(handoff_.get_handoff_state)
+    list_pending_handoffs = reads(handoff_.list_pending_handoffs)
+    claim_handoff = writes(handoff_.claim_handoff, newest=True)
+    complete_handoff = writes(handoff_.complete_handoff, newest=True)
+    fail_handoff = writes(handoff_.fail_handoff, newest=True)
+
+    # ------------------------------------------------------------------ messengers
+    record_gateway_session_peer = writes(gateway_.record_gateway_session_peer)
+    set_expiry_finalized = writes(gateway_.set_expiry_finalized, newest=True)
+    list_gateway_sessions = reads(gateway_.list_gateway_sessions)
+    find_session_by_origin = reads(gateway_.find_session_by_origin)
+    find_latest_gateway_session_for_peer = reads(gateway_.find_latest_gateway_session_for_peer)
+    save_gateway_routing_entry = writes(gateway_.save_gateway_routing_entry, newest=True)
+    replace_gateway_routing_entries = writes(gateway_.replace_gateway_routing_entries, newest=True)
+    load_gateway_routing_entries = reads(gateway_.load_gateway_routing_entries)
+    delete_gateway_routing_entries = writes(gateway_.delete_gateway_routing_entries)
+    find_orphaned_gateway_sessions = reads(orphans_.find_orphaned_gateway_sessions)
+    adopt_orphaned_gateway_session = writes(orphans_.adopt_orphaned_gateway_session, newest=True)
+
+    # ------------------------------------------------------------------ Telegram topics
+    apply_telegram_topic_migration = writes(telegram_.apply_telegram_topic_migration, newest=True)
+    enable_telegram_topic_mode = writes(telegram_.enable_telegram_topic_mode, newest=True)
+    disable_telegram_topic_mode = writes(telegram_.disable_telegram_topic_mode)
+    is_telegram_topic_mode_enabled = reads(telegram_.is_telegram_topic_mode_enabled)
+    bind_telegram_topic = writes(telegram_.bind_telegram_topic, newest=True)
+    get_telegram_topic_binding = reads(telegram_.get_telegram_topic_binding)
+    get_telegram_topic_binding_by_session = reads(telegram_.get_telegram_topic_binding_by_session)
+    list_telegram_topic_bindings_for_chat = reads(telegram_.list_telegram_topic_bindings_for_chat)
+    is_telegram_session_linked_to_topic = reads(telegram_.is_telegram_session_linked_to_topic)
+    delete_telegram_topic_binding = writes(telegram_.delete_telegram_topic_binding)
+    list_unlinked_telegram_sessions_for_user = reads(
+        telegram_.list_unlinked_telegram_sessions_for_user
+    )
 
     # ------------------------------------------------------------------ out and in
     export_session = reads(transfer_.export_session)

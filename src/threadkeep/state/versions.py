@@ -17,6 +17,12 @@ SCHEMA_VERSION: Final = 6
 # The newest that was run beside ours; files of later numbers are judged by their tables as well.
 NEWEST_TRIED: Final = 26
 
+# Ends by which a user or the clock puts a conversation behind him: nothing goes back past one.
+RESET_ENDS: Final = (
+    *("session_reset", "session_switch", "idle", "daily", "suspended"),
+    "resume_pending_expired",
+)
+
 # The columns of version 6: from then on every file has them.
 SESSIONS_OF_6: Final = (
     *("id", "source", "user_id", "model", "model_config", "system_prompt", "parent_session_id"),
@@ -52,3 +58,10 @@ TODAY: Final = Answers(whole_turns=True, marked_lineage=True, content_in_column=
 def newest_columns() -> Mapping[str, tuple[Column, ...]]:
     """Give the columns of each known table in its newest form."""
     return declared_columns(load_text(PACKAGE, "newest.sql"))
+
+
+@cache
+def known_columns() -> Mapping[str, tuple[Column, ...]]:
+    """Give the columns of each known table, also of those that a file has only on demand."""
+    scripts = (load_text(PACKAGE, name) for name in ("newest.sql", "telegram.sql"))
+    return declared_columns("\n".join(scripts))
