@@ -7,7 +7,7 @@ from typing import Any
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.columns import insert_row, update_rows
 from threadkeep.state.context import Context, Json
-from threadkeep.state.rows import complete_session, refresh_session_hash
+from threadkeep.state.rows import read_sessions, refresh_session_hash
 from threadkeep.state.versions import RESET_ENDS
 
 _RESETS = json.dumps(RESET_ENDS)
@@ -72,7 +72,7 @@ def list_gateway_sessions(
 ) -> list[Json]:
     """Give the newest session of each conversation, the last active first."""
     params = {"platform": platform or None, "active_only": bool(active_only)}
-    return [complete_session(ctx, tx, session) for session in tx.dicts("gateway_sessions", params)]
+    return read_sessions(ctx, tx, "gateway_sessions", params)
 
 
 def find_session_by_origin(
@@ -121,12 +121,12 @@ def find_latest_gateway_session_for_peer(
     if not session_key:
         return None
     params: Json = {"source": source, "session_key": session_key, "resets": _RESETS}
-    found = tx.dicts("latest_of_key", params)
+    found = read_sessions(ctx, tx, "latest_of_key", params)
     if not found and chat_id is not None and chat_type is not None:
         peer = {"user_id": user_id, "chat_id": chat_id, "chat_type": chat_type}
         params = {"source": source, **peer, "thread_id": thread_id, "resets": _RESETS}
-        found = tx.dicts("latest_of_peer", params)
-    return complete_session(ctx, tx, found[0]) if found else None
+        found = read_sessions(ctx, tx, "latest_of_peer", params)
+    return found[0] if found else None
 
 
 # ---------------------------------------------------------------------- routing

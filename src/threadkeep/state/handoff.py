@@ -2,7 +2,7 @@
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Context, Json
-from threadkeep.state.rows import complete_session
+from threadkeep.state.rows import read_sessions
 
 _LONGEST_REASON = 500
 
@@ -19,7 +19,7 @@ def get_handoff_state(_ctx: Context, tx: Tx, session_id: str) -> Json | None:
 
 def list_pending_handoffs(ctx: Context, tx: Tx) -> list[Json]:
     """Give the sessions that wait to be taken over, the oldest first."""
-    return [complete_session(ctx, tx, session) for session in tx.dicts("pending_handoffs")]
+    return read_sessions(ctx, tx, "pending_handoffs", {})
 
 
 def claim_handoff(_ctx: Context, tx: Tx, session_id: str) -> bool:

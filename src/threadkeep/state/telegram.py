@@ -8,7 +8,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Context, Json
 from threadkeep.state.listing import preview_of
 from threadkeep.state.meta import get_meta, put_meta
-from threadkeep.state.rows import complete_session
+from threadkeep.state.rows import read_sessions
 from threadkeep.state.versions import PACKAGE, known_columns
 
 _MODE: Final = "telegram_dm_topic_mode"
@@ -149,6 +149,6 @@ def list_unlinked_telegram_sessions_for_user(
     del chat_id  # the sessions of all chats are offered
     params = {"user_id": str(user_id), "limit": int(limit)}
     return [
-        {**complete_session(ctx, tx, session), "preview": preview_of(tx, session["id"])}
-        for session in tx.dicts("telegram_without_topic", params)
+        {**session, "preview": preview_of(tx, session["id"])}
+        for session in read_sessions(ctx, tx, "telegram_without_topic", params)
     ]

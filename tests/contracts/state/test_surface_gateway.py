@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def db(tmp_path: Path, clock: Clock, request: pytest.FixtureRequest) -> Iterator
         assert objects_of(path) == before
 
 
-def talked(db: SessionDB, session_id: str, source: str = "telegram", **peer: str) -> None:
+def talked(db: SessionDB, session_id: str, source: str = "telegram", **peer: Any) -> None:
     db.create_session(session_id, source)
     if peer:
         db.record_gateway_session_peer(session_id, source=source, **peer)
