@@ -4,6 +4,7 @@ import fcntl
 import os
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +15,7 @@ from threadkeep.errors import Conflict, Damaged
 # Whoever looks whether a lock is held has it for some microseconds.
 _LOOKS = 5
 _PAUSE = 0.02
+_MARK = b"."  # in the file of a lock while somebody holds it, and after a death
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -57,16 +59,24 @@ class Alone:
         self._descriptor = _open_lock(path)
         try:
             taken = _take(self._descriptor)
+            if taken:
+                os.pwrite(self._descriptor, _MARK, 0)
         except OSError as error:
-            self.close()
+            self._let_go()
             raise translate_os(error, path, "cannot lock") from error
         if not taken:
-            self.close()
+            self._let_go()
             msg = f"{who} is at work in {path.parent} already"
             raise Conflict(msg, hint="end the other one first; two would do the work twice")
 
     def close(self) -> None:
-        """Let go."""
+        """Let go, in peace: the file does not say any more that somebody works here."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
+        self._let_go()
+
+    def _let_go(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -81,6 +91,15 @@ class Alone:
         """Let go when nobody remembers the lock."""
         if getattr(self, "_descriptor", -1) >= 0:
             self.close()
+
+
+def was_left(path: Path) -> bool:
+    """Tell whether the last holder of a lock died with it in its hands."""
+    try:
+        marked = os.lstat(path).st_size > 0
+    except OSError:
+        return False
+    return marked and not is_held(path)
 
 
 def is_held(path: Path) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
-from threadkeep.mailbox import reading
+from threadkeep.mailbox import reading, versions
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.given import need_each, need_str
 from threadkeep.mailbox.policy import claims_allowed
@@ -13,12 +13,21 @@ from threadkeep.mailbox.records import Mail
 
 Which = str | Mail
 _LEGACY: Final = "sdk_session_id"
+_MOST_GONE: Final = 10_000  # of one start
 TOO_OFTEN: Final = "it was taken in hand {tries} times and never finished"
 
 
 def start(ctx: Context, provider: str) -> int:
-    """Release the claims of an earlier life, and adopt what it kept under an older name."""
+    """Release the claims of an earlier life, and adopt what it kept under an older name.
+
+    Ends of mail that is gone are dropped: they would hide mail that comes under the same id.
+    """
+    with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
+        gone = tx.all("ended_and_gone", {"limit": _MOST_GONE})
     with ctx.folder.outbound.write() as tx:
+        for (message_id,) in gone:
+            tx.run("drop_end", {"id": message_id})
+            tx.run("forget_claims", {"id": message_id})
         legacy = tx.value("state_value", {"key": _LEGACY})
         if legacy is not None:
             key = f"continuation:{provider.lower()}"
@@ -61,9 +70,24 @@ def finish(ctx: Context, mails: Iterable[Which], status: str, reason: str | None
         return
     _need(ctx, ids)
     now = ctx.now_sql()
+    words = _words(ctx, ids, status)
     with ctx.folder.outbound.write() as tx:
         for message_id in ids:
-            _finish(tx, message_id, status, reason, now)
+            _finish(tx, message_id, words[message_id], reason, now)
+
+
+def _words(ctx: Context, ids: list[str], status: str) -> dict[str, str]:
+    """Give the word for each end: a failed run of a task has one of its own with some hosts.
+
+    They call every other word completed, and the series would not wait longer. But a host that
+    does not know it would never take it over; so only one that surely does gets to see it.
+    """
+    side = versions.look(ctx) if status == "failed" else None
+    if side is None or side.host is None or side.our_host:
+        return dict.fromkeys(ids, status)
+    word = side.host.failed_run
+    tasks = {mail.id for mail in reading.there(ctx, ids) if mail.kind == "task"}
+    return {one: word if one in tasks else status for one in ids}
 
 
 def _finish(tx: Tx, message_id: str, status: str, reason: str | None, now: str) -> None:

@@ -6,7 +6,7 @@ The agent may change anything in that folder while we work in it, so every acces
 
 import binascii
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.base import nofollow
-from threadkeep.errors import Invalid, NotFound, ThreadkeepError, TooLarge
+from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError, TooLarge
 from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.names import attachment_name, free_name, is_safe_name
 from threadkeep.mailbox.records import Json
@@ -24,6 +24,8 @@ OUTBOX: Final = "outbox"
 
 log = logging.getLogger(__name__)
 
+# How attachments become files: folder, message, attachments and time give them without data.
+Stage = Callable[[Path, str, Sequence[Json], int], list[Json]]
 # A file to send: from its path under its own name, or under a name of its own.
 Outgoing = Path | tuple[str, bytes | Path]
 
@@ -72,6 +74,37 @@ def stage(
     if files:
         _place(folder, INBOX, message_id, files)
     return staged
+
+
+def stage_what_can_be(
+    folder: Path,
+    message_id: str,
+    attachments: Sequence[Json],
+    ms: int,
+    limits: Limits = DEFAULT_LIMITS,
+) -> list[Json]:
+    """Write what attachments can be written; the others say in their `error` why they were not.
+
+    For words that cannot be had again: they are worth more than a file.
+    """
+    try:
+        return stage(folder, message_id, attachments, ms, limits)
+    except Conflict:  # an id that was used before: the caller has another
+        raise
+    except ThreadkeepError as error:
+        log.warning("not all files of message %r can be kept: %s", message_id, error)
+    kept: list[Json] = []
+    for number, attachment in enumerate(attachments):
+        try:
+            kept += stage(folder, message_id, [attachment], ms + number, limits)
+        except ThreadkeepError as error:
+            kept.append(_without_data(attachment, error.message.removeprefix(f"{folder}/")))
+    return kept
+
+
+def _without_data(attachment: object, reason: str) -> Json:
+    told = attachment if isinstance(attachment, Mapping) else {"name": shown(attachment)}
+    return {**{key: value for key, value in told.items() if key != "data"}, "error": reason}
 
 
 def collect(

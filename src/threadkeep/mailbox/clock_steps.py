@@ -15,7 +15,7 @@ from threadkeep.mailbox.policy import backoff_seconds
 from threadkeep.mailbox.records import Mail
 from threadkeep.mailbox.recurrence import next_due
 from threadkeep.mailbox.rows import keep_in_hash, mail_of
-from threadkeep.mailbox.times import iso, read_moment, sqlite_form
+from threadkeep.mailbox.times import iso, read_moment, sqlite_form, whole_iso
 
 # Clocks of a host and a container may differ by some seconds.
 _SLACK_MS: Final = 60_000
@@ -59,7 +59,7 @@ def _try_due(ctx: Context, mail: Mail) -> str | None:
     pause = backoff_seconds(ctx.policy, mail.tries)
     if due is None or pause is None or not is_due(due, ctx.clock(), pause * 1000):
         return None
-    return sqlite_form(ctx.clock() + pause * 1000)
+    return whole_iso(ctx.clock() + pause * 1000)
 
 
 def _next(ctx: Context, cron: str, after: int) -> int:

@@ -61,6 +61,7 @@ class Container:
     def stop(self) -> None:
         """Let another container work in the folder."""
         if self._alone is not None:
+            self.context.folder.forget_heartbeat()  # or it would count as the life of another
             self._alone.close()
             self._alone = None
 

@@ -77,6 +77,8 @@ def retry(ctx: Context, which: str | int, *, force: bool = False) -> Mail | Deli
     """
     with ctx.folder.inbound.read() as tx:
         mail = _find_mail(tx, which)
+        if mail is not None and mail.status != "failed" and _is_delivery(tx, which):
+            mail = None  # both directions may use a number, and this one failed
         if mail is not None:
             _check_retry(tx, mail)
     if mail is not None:
@@ -89,6 +91,10 @@ def _find_mail(tx: Tx, which: str | int) -> Mail | None:
     query, column = ("mail", "id") if isinstance(which, str) else ("mail_by_seq", "seq")
     row = tx.one(query, {column: which})
     return None if row is None else mail_of(row)
+
+
+def _is_delivery(tx: Tx, which: str | int) -> bool:
+    return isinstance(which, int) and tx.one("dead_delivery_by_seq", {"seq": which}) is not None
 
 
 def _find_delivery(tx: Tx, which: str | int) -> Delivery:

@@ -21,7 +21,7 @@ from threadkeep.mailbox import content as shapes
 from threadkeep.mailbox.adapters import Answered, File, MaybeSent, NotNow, Outgoing, Refused, Sent
 from threadkeep.mailbox.attachments import clear_outbox, collect
 from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, route_of
+from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, is_record, route_of
 from threadkeep.mailbox.records import Delivery, DeliveryState, Json, OutMail
 from threadkeep.mailbox.rows import out_of
 from threadkeep.mailbox.sending import platform_name
@@ -382,6 +382,8 @@ def reason_of(error: Exception) -> str:
 
 def content_of(mail: OutMail, limit: int) -> Json:
     """Read what a message says; refuse one that nobody could deliver."""
+    if is_record(mail):
+        return mail.content
     if mail.deliver_after is not None and read_moment(mail.deliver_after) is None:
         hint = "write it like 2026-08-14 11:19:55"
         raise Refused(f"deliver_after is no time: {_short(mail.deliver_after)}", hint=hint)

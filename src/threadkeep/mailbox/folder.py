@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from threadkeep.base.files import PRIVATE_DIR, create_private_file, make_private_dir, sync_dir
-from threadkeep.base.presence import forget, touch, touched_ms
+from threadkeep.base.presence import forget, is_held, touch, touched_ms
 from threadkeep.base.shared_file import DEFAULT_BUDGET, SharedFile
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.trouble import translate_os
@@ -206,11 +206,25 @@ def bring_up_outbound(folder: Folder) -> None:
     _bring_up(folder.outbound, OUTBOUND)
 
 
+def take_checks_out(folder: Folder) -> None:
+    """Let an outbound.db of an earlier build take every number; a host may while no agent runs.
+
+    Such a file refuses what hosts of NanoClaw write among the agent's mail, without a word.
+    """
+    with folder.outbound.read() as tx:
+        if not _checked_tables(tx):
+            return
+    if not is_held(folder.agent_lock_path):
+        with folder.outbound.write() as tx:
+            _take_checks_out(tx)
+
+
 def _bring_up(file: SharedFile, shape: Side) -> None:
     with file.read() as tx:
-        if _is_complete(tx, shape):
+        if _is_complete(tx, shape) and not _checked_tables(tx):
             return
     with file.write() as tx:
+        _take_checks_out(tx)
         # The columns first: the head has an index over one of them.
         for (table, column), declared in _missing_columns(tx, shape).items():
             tx.execute(f"ALTER TABLE {table} ADD COLUMN {column} {declared}")
@@ -233,6 +247,48 @@ def _missing_columns(tx: Tx, shape: Side) -> dict[tuple[str, str], str]:
         for (table, column), declared in _ADDED.items()
         if present.get(table) and column not in present[table]
     }
+
+
+def _checked_tables(tx: Tx) -> list[tuple[str, str]]:
+    """Give the tables, with their SQL, that still have a rule about numbers which was ours."""
+    rows = tx.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+    # What another table refers to is left alone: to remake it would touch the rows of that one.
+    return [
+        (name, sql)
+        for name, sql in rows
+        if _CHECKS.get(name, "\0") in str(sql) and not tx.execute(_REFERRED, (name,)).fetchone()
+    ]
+
+
+def _take_checks_out(tx: Tx) -> None:
+    """Remake tables without their rule about numbers, with all rows, columns and indexes.
+
+    In one transaction: whoever else has the file open sees it before or after.
+    """
+    for name, sql in _checked_tables(tx):
+        columns = ", ".join(f'"{c}"' for c in ("rowid", *_columns_in_order(tx, name)))
+        made = sql.replace(_CHECKS[name], "", 1)
+        body = made[made.index("(") :]
+        around = tx.execute(_AROUND, (name,)).fetchall()
+        tx.execute("PRAGMA legacy_alter_table = ON")  # or triggers elsewhere would be looked at
+        tx.execute(f"CREATE TABLE tk_remade {body}")
+        tx.execute(f"INSERT INTO tk_remade ({columns}) SELECT {columns} FROM {name}")  # noqa: S608
+        tx.execute(f"DROP TABLE {name}")
+        tx.execute(f"ALTER TABLE tk_remade RENAME TO {name}")
+        for (statement,) in around:
+            tx.execute(statement)
+
+
+_CHECKS: Final = {"messages_out": " CHECK (seq % 2 = 1)"}
+_REFERRED: Final = """SELECT 1 FROM sqlite_master m, pragma_foreign_key_list(m.name) f
+                      WHERE m.type = 'table' AND lower(f."table") = ?"""
+_AROUND: Final = """SELECT sql FROM sqlite_master
+                    WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL"""
+
+
+def _columns_in_order(tx: Tx, table: str) -> list[str]:
+    rows = tx.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)).fetchall()
+    return [str(name).replace('"', '""') for (name,) in rows]
 
 
 def columns_of(tx: Tx, table: str) -> frozenset[str]:

@@ -1,7 +1,8 @@
 """What the host writes into inbound.db: mail, tasks, places; all inside one transaction given."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
+from itertools import count
 from typing import Any
 
 from threadkeep.base.tx import Tx
@@ -10,7 +11,9 @@ from threadkeep.mailbox.given import need_place, need_text, shown
 from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.records import Destination, Mail, Place
 from threadkeep.mailbox.rows import keep_in_hash, mail_of
+from threadkeep.mailbox.times import read_moment
 
+LIVE = frozenset(("pending", "paused"))
 KINDS = frozenset(("chat", "chat-sdk", "task", "webhook", "system"))
 _DERIVED = 8
 
@@ -37,7 +40,6 @@ class NewMail:
         **more: Any,
     ) -> None:
         """Shape a row; `more` may give process_after, recurrence, series_id, trigger and others."""
-        check_kind(kind)
         self.id = id
         self.content = content
         self.fields = {
@@ -48,28 +50,35 @@ class NewMail:
             "recurrence": more.get("recurrence"),
             "series_id": more.get("series_id"),
             "trigger": int(bool(more.get("trigger", True))),
-            "platform_id": place.platform_id,
-            "channel_type": place.channel_type,
-            "thread_id": place.thread_id,
             "source_session_id": more.get("source_session_id"),
             "on_wake": int(bool(more.get("on_wake", False))),
         }
+        self.at(place)
+
+    def at(self, place: Place) -> None:
+        """Say where it comes from."""
+        self.fields["platform_id"] = place.platform_id
+        self.fields["channel_type"] = place.channel_type
+        self.fields["thread_id"] = place.thread_id
 
 
-def put(tx: Tx, new: NewMail) -> tuple[Mail, bool]:
+def put(
+    tx: Tx, new: NewMail, *, ended: Collection[str] = (), same_mail_ms: int | None = None
+) -> tuple[Mail, bool]:
     """Write mail once; give it, and whether it is new.
 
     The same id with the same content is the same mail, told twice. The same id with other
     content is other mail whose platform reused the id: it is kept under an id derived from it.
+    So is mail under an id that is `ended`: the container has answered for one that is gone, and
+    would never show it. With `same_mail_ms` the same content is other mail, too, if it comes so
+    long after the first one, and that one is over: its platform counts from the start again.
     """
-    row_id = new.id
-    there = find(tx, row_id)
-    if there is not None and not _same(there, new):
-        digest = blake2b(f"{new.fields['kind']}\0{new.content}".encode(), digest_size=_DERIVED // 2)
-        row_id = f"{new.id}~{digest.hexdigest()}"
+    for row_id in names_for(new):
         there = find(tx, row_id)
-    if there is not None:
-        return there, False
+        if there is None and row_id not in ended:
+            break
+        if there is not None and _same(there, new) and not _outlived(there, new, same_mail_ms):
+            return there, False
     fields = {**new.fields, "id": row_id, "content": new.content}
     fields["series_id"] = fields["series_id"] or row_id
     tx.run("insert_mail", fields)
@@ -79,6 +88,22 @@ def put(tx: Tx, new: NewMail) -> tuple[Mail, bool]:
         raise Conflict(msg, hint="cancel or change that one")
     keep_in_hash(tx, mail)
     return mail, True
+
+
+def names_for(new: NewMail) -> Iterator[str]:
+    """Give the ids that mail may have: its own, then others that follow from its content."""
+    yield new.id
+    said = f"{new.fields['kind']}\0{new.content}"
+    for number in count():
+        text = f"{said}\0{number}" if number else said
+        yield f"{new.id}~{blake2b(text.encode(), digest_size=_DERIVED // 2).hexdigest()}"
+
+
+def _outlived(there: Mail, new: NewMail, after_ms: int | None) -> bool:
+    first, again = read_moment(there.timestamp), read_moment(new.fields["timestamp"])
+    if after_ms is None or first is None or again is None or there.status in LIVE:
+        return False
+    return again - first >= after_ms
 
 
 def _same(there: Mail, new: NewMail) -> bool:
@@ -128,8 +153,15 @@ def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
         if not need_place(row.place).known:
             msg = f"destination {shown(row.name)} does not say where it is"
             raise Invalid(msg, hint="give channel_type and platform_id, or agent_group_id")
-        tx.run("add_destination", {name: getattr(row, name) for name in row.__struct_fields__})
+        tx.run("add_destination", _destination(row))
     return len(rows)
+
+
+def _destination(row: Destination) -> dict[str, str | None]:
+    """Give a row without what its type does not have: newer containers then know no name at all."""
+    fields = {name: getattr(row, name) for name in row.__struct_fields__}
+    other = ("agent_group_id",) if row.type == "channel" else ("channel_type", "platform_id")
+    return {**fields, **dict.fromkeys(other)}
 
 
 def write_routing(tx: Tx, place: Place) -> None:

@@ -18,7 +18,7 @@ from threadkeep.mailbox.given import (
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, OutMail, Place
 from threadkeep.mailbox.rows import CAP, out_hash, out_of, text_of
-from threadkeep.mailbox.times import parse_moment, sqlite_form
+from threadkeep.mailbox.times import like, parse_moment, sqlite_form
 
 Moment = datetime | str | int
 KINDS = frozenset(("chat", "chat-sdk", "system"))
@@ -49,7 +49,6 @@ def put(
         "kind": kind,
         "content": text,
         "in_reply_to": in_reply_to,
-        "timestamp": ctx.now_sql(),
         "deliver_after": after,
         "platform_id": place.platform_id,
         "channel_type": place.channel_type,
@@ -58,6 +57,7 @@ def put(
     with ctx.folder.inbound.read() as tx:
         row["seq_in"] = tx.value("max_seq_in") or 0
     with ctx.folder.outbound.write() as tx:
+        row["timestamp"] = like(tx.value("newest_time"), ctx.clock())
         return _said(tx, row, since) or _there(tx, row) or _insert(tx, row)
 
 

@@ -35,6 +35,14 @@ class Policy(msgspec.Struct, frozen=True):
     """How many messages one poll gives."""
     drain: int = 100
     """How many messages one look at the outbox takes over at once."""
+    run_backoff_s: int = 120
+    """After a run that failed, the next one of its series comes no sooner; each one doubles."""
+    run_backoff_most_s: int = 3600
+    """The longest such pause: 2, 4, 8, 16, 32, 60, 60 minutes."""
+    runs_failed: int = 8
+    """After so many failed runs in a row the next one is put on hold."""
+    same_mail_ms: int = 60 * 60_000
+    """The same words under the same id are new mail, once the first is over for so long."""
     catch_up: CatchUp = "collapse"
     """What happens to runs that were missed: one run now, all of them, or none."""
     catch_up_runs: int = 100
@@ -47,6 +55,14 @@ DEFAULT: Final = Policy()
 def claims_allowed(policy: Policy) -> int:
     """Give how often one message may be claimed in all."""
     return policy.retries + 1
+
+
+def run_pause_ms(policy: Policy, failures: int) -> int:
+    """Give how long a series waits at least after so many failed runs in a row, 0 after none."""
+    if failures <= 0:
+        return 0
+    doubled = policy.run_backoff_s * 2 ** min(failures - 1, 30)
+    return int(min(doubled, policy.run_backoff_most_s)) * 1000
 
 
 def backoff_seconds(policy: Policy, claims: int) -> int | None:

@@ -10,6 +10,8 @@ from threadkeep.mailbox.records import OutMail
 
 SYSTEM = "system"
 AGENT = "agent"
+# What is meant for people; any other kind without a place is a record, and goes to nobody.
+_FOR_PEOPLE = frozenset(("chat", "chat-sdk"))
 
 
 class PostOffice(Protocol):
@@ -40,10 +42,17 @@ class Route(NamedTuple):
     is_channel: bool = False
 
 
+def is_record(mail: OutMail) -> bool:
+    """Tell whether mail goes to nobody: a `task_log`, or a later kind that names no place."""
+    return not mail.place.known and mail.kind != SYSTEM and mail.kind not in _FOR_PEOPLE
+
+
 def route_of(post: PostOffice, mail: OutMail) -> Route | None:
     """Find the way of a message, None if its channel is not there now."""
     if mail.kind == SYSTEM:
         return Route(post.act, repeatable=True)
+    if is_record(mail):
+        return Route(_keep, repeatable=True)
     if mail.place.channel_type == AGENT:
         return Route(post.pass_on, repeatable=True)
     adapter = post.adapter_for(mail.place.channel_type or "")
@@ -52,6 +61,10 @@ def route_of(post: PostOffice, mail: OutMail) -> Route | None:
     keeps_keys = getattr(adapter, "honours_key", False) is True
     ask = getattr(adapter, "was_sent", None)
     return Route(adapter.send, keeps_keys, ask if callable(ask) else None, is_channel=True)
+
+
+def _keep(_mail: Outgoing) -> None:
+    """Send a record to nobody: it lies in its row, for whoever looks."""
 
 
 class LocalPost:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Any, Final
 
 from threadkeep.base import json
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes, inbound
-from threadkeep.mailbox.attachments import stage
+from threadkeep.mailbox.attachments import Stage, stage, stage_what_can_be
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.given import need_place, need_str, need_text, optional_str, shown
 from threadkeep.mailbox.ids import question_row_id
@@ -33,9 +34,14 @@ def insert_message(
     timestamp: Moment | None = None,
     process_after: Moment | None = None,
     hops: int = 0,
+    from_platform: bool = False,
     **more: Any,
 ) -> Mail:
-    """Write mail of any kind, its attachments first."""
+    """Write mail of any kind, its attachments first.
+
+    A message `from_platform` is not to be had again: its words are kept when its files cannot be,
+    and its id may be one that the platform has used before.
+    """
     inbound.check_kind(kind)
     if place is not None:
         need_place(place)
@@ -44,13 +50,29 @@ def insert_message(
     more["process_after"] = normal_moment(process_after, ctx.zone)
     # Nameless files are called after the time. Told twice, mail must find its files again.
     named_ms = ctx.clock() if timestamp is None else parse_moment(timestamp, ctx.zone)
-    row_id, text = _with_files_kept(ctx, row_id, kind, content, named_ms)
+    stage_all = stage_what_can_be if from_platform else stage
+    row_id, text = _with_files_kept(ctx, row_id, kind, content, named_ms, stage_all)
+    new = NewMail(row_id, kind, text, said, place or Place(), **more)
+    ended = frozenset[str]() if message_id is None else _ended(ctx, new)
+    same_mail_ms = ctx.policy.same_mail_ms if from_platform else None
     with ctx.folder.inbound.write() as tx:
-        where = place or Place(*(tx.one("routing") or ()))
-        mail, new = inbound.put(tx, NewMail(row_id, kind, text, said, where, **more))
-        if new and hops:
+        if place is None:
+            new.at(Place(*(tx.one("routing") or ())))
+        mail, is_new = inbound.put(tx, new, ended=ended, same_mail_ms=same_mail_ms)
+        if is_new and hops:
             tx.run("set_hops", {"id": mail.id, "hops": hops})
         return mail
+
+
+def _ended(ctx: Context, new: NewMail) -> frozenset[str]:
+    """Give the first ids for mail that the container has answered for."""
+    with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
+        return frozenset(takewhile(lambda name: _has_end(tx, name), inbound.names_for(new)))
+
+
+def _has_end(tx: Tx, message_id: str) -> bool:
+    ack = tx.one("ack_of", {"id": message_id})
+    return ack is not None and ack[0] != "processing"
 
 
 def platform_id(message_id: str) -> str:
@@ -77,7 +99,7 @@ def checked_id(message_id: str) -> str:
 
 
 def _with_files_kept(
-    ctx: Context, row_id: str, kind: str, content: Json | str, named_ms: int
+    ctx: Context, row_id: str, kind: str, content: Json | str, named_ms: int, stage_all: Stage
 ) -> tuple[str, str]:
     """Make files of the attachments; give the id of the row and its text."""
     value = json.decode(content) if isinstance(content, str) else content
@@ -88,11 +110,11 @@ def _with_files_kept(
         return row_id, shapes.compact(value, ctx.policy.content_bytes)
     shapes.compact({**value, "attachments": []}, ctx.policy.content_bytes)
     try:
-        staged = stage(ctx.folder.path, folder_for(row_id), files, named_ms)
+        staged = stage_all(ctx.folder.path, folder_for(row_id), files, named_ms)
     except Conflict:  # the platform reused an id for other files
         digest = blake2b(f"{kind}\0{json.encode(value)}".encode(), digest_size=4).hexdigest()
         row_id = f"{row_id}~{digest}"
-        staged = stage(ctx.folder.path, folder_for(row_id), files, named_ms)
+        staged = stage_all(ctx.folder.path, folder_for(row_id), files, named_ms)
     return row_id, shapes.compact({**value, "attachments": staged}, ctx.policy.content_bytes)
 
 

@@ -99,13 +99,19 @@ def mail(ctx: Context, which: str | int) -> Mail | OutMail:
 
 def inbound_mail(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
     """Give inbound mail by its ids, or raise NotFound."""
-    with ctx.folder.inbound.read() as tx:
-        found = {i: _rows(ctx, tx, "mail", {"id": i}) for i in message_ids}
-    for message_id, mails in found.items():
-        if not mails:
+    wanted = list(message_ids)
+    found = there(ctx, wanted)
+    for message_id in wanted:
+        if not any(mail.id == message_id for mail in found):
             hint = "`poll` gives the mail there is"
             raise NotFound(f"there is no inbound message {message_id[:80]!r}", hint=hint)
-    return [mails[0] for mails in found.values()]
+    return found
+
+
+def there(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
+    """Give inbound mail by its ids, without those that are not there."""
+    with ctx.folder.inbound.read() as tx:
+        return [m for i in dict.fromkeys(message_ids) for m in _rows(ctx, tx, "mail", {"id": i})]
 
 
 def platform_id_of(ctx: Context, out_id: str) -> str | None:

@@ -1,10 +1,11 @@
 """What comes in from channels: mail of a chat for its agents, and answers to their questions."""
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from threadkeep.errors import NotFound
-from threadkeep.mailbox import content as shapes
+from threadkeep.mailbox import content as shapes, posting
 from threadkeep.mailbox.given import need_each
 from threadkeep.mailbox.ids import channel_message_id, new_id, question_row_id
 from threadkeep.mailbox.index_records import MessagingGroup, Session, Wiring
@@ -30,11 +31,15 @@ def receive(
     threaded: bool = False,
     trigger: bool = True,
     kind: str = "chat",
+    timestamp: datetime | str | int | None = None,
 ) -> list[Mail]:
     """Give mail from a chat, words or whole content, to every agent group that serves it.
 
-    The same `message_id` with the same content is taken once. `threaded` tells that the channel
-    knows threads. If one agent cannot be given the mail, the others are, and then it raises.
+    The same `message_id` with the same content is taken once, unless the first is long over: a
+    platform may count from the start again. A file that cannot be kept does not hold up the
+    words; its attachment then has an `error`. `threaded` tells that the channel knows threads,
+    `timestamp` when it was said. If one agent cannot be given the mail, the others are, and then
+    it raises.
     """
     chat = _chat(room, channel_type, platform_id, is_group=is_group)
     name = message_id or new_id("msg", room.clock())
@@ -44,8 +49,16 @@ def receive(
     def give(wiring: Wiring) -> Mail:
         session = _session_for(room, chat, wiring, thread_id, threaded=threaded)
         row_id = channel_message_id(name, wiring.agent_group_id)
-        host = room.host(session)
-        mail = host.insert_message(kind, content, id=row_id, place=place, trigger=trigger)
+        mail = posting.insert_message(
+            room.host(session).context,
+            kind,
+            content,
+            message_id=row_id,
+            place=place,
+            timestamp=timestamp,
+            trigger=trigger,
+            from_platform=True,
+        )
         if trigger:
             room.wake(session)
         return mail

@@ -10,6 +10,8 @@ from threadkeep.errors import Invalid
 MailStatus = Literal["pending", "completed", "failed", "paused"]
 DeliveryState = Literal["prepared", "sending", "sent", "failed", "unknown"]
 Json = dict[str, Any]
+# The channel of copies of what was said in a sibling session: to be read, never to be answered.
+ECHO = "session-echo"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -21,8 +23,8 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> bool:
-        """Tell whether mail can be sent there at all."""
-        return bool(self.channel_type and self.platform_id)
+        """Tell whether mail can be sent there at all: a copy from a sibling session is no place."""
+        return bool(self.channel_type and self.platform_id) and self.channel_type != ECHO
 
     def same_chat(self, other: "Place") -> bool:
         """Tell whether both are one chat, whatever the thread."""

@@ -14,7 +14,7 @@ from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.policy import backoff_seconds
 from threadkeep.mailbox.records import Claim, Mail
 from threadkeep.mailbox.telling import tell_failed
-from threadkeep.mailbox.times import read_moment, sqlite_form
+from threadkeep.mailbox.times import read_moment, whole_iso
 
 NO_REASON: Final = "the agent gave no reason"
 _MOST_CLAIMS: Final = 10_000
@@ -39,10 +39,11 @@ class Reset(msgspec.Struct, frozen=True):
 
 
 class _Answer(NamedTuple):
+    """An end by the container's word; `reason` is None if the mail was dealt with."""
+
     message_id: str
-    status: str
     tries: int
-    reason: str
+    reason: str | None
 
 
 # ------------------------------------------------------------------ answers
@@ -59,10 +60,10 @@ def sync(ctx: Context) -> Settled:
         return Settled()
     with ctx.folder.inbound.write() as tx:
         settled = [(mail, one) for one in answers if (mail := _settle(ctx, tx, one)) is not None]
-        failures = [(mail, one.reason) for mail, one in settled if one.status == "failed"]
+        failures = [(mail, one.reason) for mail, one in settled if one.reason is not None]
         tell_failed(ctx, tx, failures)
         return Settled(
-            completed=tuple(mail.id for mail, one in settled if one.status == "completed"),
+            completed=tuple(mail.id for mail, one in settled if one.reason is None),
             failed=tuple(mail.id for mail, _ in failures),
             rearmed=_rearm(ctx, tx, [mail for mail, _ in settled]),
         )
@@ -75,9 +76,16 @@ def _answers(ctx: Context) -> list[_Answer]:
         found = tx.all("answered")
         words = [_word(ctx, tx, message_id, counts=counts) for message_id, _ in found]
     return [
-        _Answer(message_id, status, tries or 0, reason or NO_REASON)
-        for (message_id, status), (tries, reason) in zip(found, words, strict=True)
+        _Answer(message_id, tries or 0, _reason(status, told))
+        for (message_id, status), (tries, told) in zip(found, words, strict=True)
     ]
+
+
+def _reason(status: str, told: str | None) -> str | None:
+    """Give why mail failed, None if it did not; a word that is not known here is itself why."""
+    if status == "completed":
+        return None
+    return told or (NO_REASON if status == "failed" else status)
 
 
 def _settle(ctx: Context, tx: Tx, answer: _Answer) -> Mail | None:
@@ -85,10 +93,10 @@ def _settle(ctx: Context, tx: Tx, answer: _Answer) -> Mail | None:
     mail = inbound.find(tx, answer.message_id)
     if mail is None or mail.status not in ("pending", "paused"):
         return None
-    if answer.status == "failed":
-        inbound.bury(tx, mail, answer.reason, answer.tries, ctx.now_sql())
-    else:
+    if answer.reason is None:
         tx.run("settle", {"id": mail.id, "status": "completed", "tries": answer.tries})
+    else:
+        inbound.bury(tx, mail, answer.reason, answer.tries, ctx.now_sql())
     return mail
 
 
@@ -131,6 +139,19 @@ def claims(ctx: Context) -> list[Claim]:
         sql = folder.outbound.queries["claims"]
         rows = tx.execute(sql, {"limit": _MOST_CLAIMS}).fetchall()
         return [Claim(id_, at, _word(ctx, tx, id_, counts=counts)[0]) for id_, at in rows]
+
+
+def claims_are_ours(ctx: Context) -> bool:
+    """Tell whether a container of ours made all the claims there are, and there are any.
+
+    It counts each claim as it makes it; another one that claims the same mail does not.
+    """
+    folder = ctx.folder
+    with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
+        if "tk_claim" not in tables_beside(ctx, tx):
+            return False
+        made, counted = tx.one("claims_by_us") or (0, 0)
+    return bool(made == counted > 0)
 
 
 def reset_claims(ctx: Context) -> Reset:
@@ -221,6 +242,6 @@ def _try_later(ctx: Context, tx: Tx, mail: Mail, claim: Claim) -> str | None:
         reason = TOO_OFTEN.format(tries=tries)
         inbound.bury(tx, mail, reason, tries, ctx.now_sql())
         return reason
-    due = sqlite_form(ctx.clock() + pause * 1000)
+    due = whole_iso(ctx.clock() + pause * 1000)
     tx.run("retry_later", {"id": mail.id, "tries": tries, "due": due})
     return None

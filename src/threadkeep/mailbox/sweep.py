@@ -1,17 +1,21 @@
 """The host's regular look at a session: take over answers, end what is stuck, wake who has mail."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from threadkeep.base.clock import is_due
-from threadkeep.base.presence import is_held
+from threadkeep.base.presence import is_held, was_left
 from threadkeep.errors import Conflict
 from threadkeep.mailbox import settling, tasks
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.folder import take_checks_out
 from threadkeep.mailbox.records import ToolState
 from threadkeep.mailbox.settling import Reset, Settled
-from threadkeep.mailbox.stuck import stuck_reason
+from threadkeep.mailbox.stuck import declared_ms, stuck_reason
+from threadkeep.mailbox.times import read_moment
+
+_LONGEST_TOOL_MS: Final = 24 * 60 * 60_000  # nobody can be asked, and no word holds for ever
 
 
 class SessionRunner(Protocol):
@@ -56,6 +60,8 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
         running = is_running(ctx, runner)
         settled = _both(settled, settling.sync(ctx))  # what it said last, before it ended
     reset = None if running else _reset(ctx)
+    if not running:
+        take_checks_out(ctx.folder)
     rearmed = tuple(mail.id for mail in tasks.rearm(ctx))
     due = _due(ctx)
     started = None if runner is None or running or due == 0 else _start(ctx, runner)
@@ -72,8 +78,10 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
 def is_running(ctx: Context, runner: SessionRunner | None = None) -> bool:
     """Tell whether a container works in the folder, as far as anybody here knows.
 
-    One of ours holds the lock of the folder, whoever started it. If nobody can tell of another
-    kind, which leaves no lock file, a recent sign of life counts.
+    One of ours holds the lock of the folder, whoever started it; a lock file that nobody holds says
+    nothing about a container of another kind. If nobody can tell of that one, a recent sign of life
+    counts, and a tool that may still take its time; but not if one of ours died here, and all mail
+    that is in anybody's hands was in its.
     """
     if is_held(ctx.folder.agent_lock_path):
         return True
@@ -81,7 +89,9 @@ def is_running(ctx: Context, runner: SessionRunner | None = None) -> bool:
         return runner.is_running()
     if ctx.running is not None:
         return ctx.running()
-    return not ctx.folder.agent_lock_path.exists() and _beat_lately(ctx)
+    if was_left(ctx.folder.agent_lock_path) and settling.claims_are_ours(ctx):
+        return False
+    return _beat_lately(ctx) or _has_tool_in_hand(ctx)
 
 
 def _reset(ctx: Context) -> Reset | None:
@@ -96,6 +106,16 @@ def _beat_lately(ctx: Context) -> bool:
     heartbeat = ctx.folder.heartbeat_ms()
     patience = ctx.policy.claim_ms
     return heartbeat is not None and not is_due(heartbeat + patience + 1, ctx.clock(), patience)
+
+
+def _has_tool_in_hand(ctx: Context) -> bool:
+    """Tell whether a tool runs that was announced to take this long; it shows no sign of life."""
+    tool = tool_state(ctx)
+    started, declared = read_moment(tool.started_at if tool else None), declared_ms(tool)
+    if started is None or declared <= 0:
+        return False
+    patience = int(min(declared, _LONGEST_TOOL_MS))
+    return not is_due(started + patience, ctx.clock(), patience)
 
 
 def tool_state(ctx: Context) -> ToolState | None:

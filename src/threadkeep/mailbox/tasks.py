@@ -9,6 +9,7 @@ from threadkeep.errors import Invalid
 from threadkeep.mailbox import clock_steps, content as shapes, inbound, versions
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.inbound import NewMail
+from threadkeep.mailbox.policy import run_pause_ms
 from threadkeep.mailbox.records import Json, Mail
 from threadkeep.mailbox.recurrence import check_recurrence, missed_times, next_due, zone_name
 from threadkeep.mailbox.rows import keep_in_hash, mail_of
@@ -197,24 +198,34 @@ def rearm_one(ctx: Context, tx: Tx, mail: Mail) -> Mail | None:
     tx.run("clear_recurrence", {"id": mail.id})
     if tx.one("live_row_of_series", {"series_id": series}) is not None:
         return None
+    failures = int(tx.value("failed_in_a_row", {"series_id": series}))
     try:
-        runs = _next_runs(ctx, mail, series)
+        runs = _next_runs(ctx, mail, series, failures)
     except Invalid as error:
         _end_series(ctx, tx, mail, error.message)
         return None
+    if failures >= ctx.policy.runs_failed:
+        worn = f"Task {called(mail)} failed {failures} times in a row and is on hold now."
+        tell(ctx, tx, f"{worn} Resume it when it can work again.", [mail.id])
     return [inbound.put(tx, run)[0] for run in runs][-1]
 
 
-def _next_runs(ctx: Context, mail: Mail, series: str) -> list[NewMail]:
-    """Shape the runs that follow: missed ones if all are wanted, then the one to come."""
-    cron, now, held = mail.recurrence or "", ctx.clock(), mail.status == "paused"
+def _next_runs(ctx: Context, mail: Mail, series: str, failures: int) -> list[NewMail]:
+    """Shape the runs that follow: missed ones if all are wanted, then the one to come.
+
+    After failures the series waits longer and longer, and after too many it is put on hold: else
+    what cannot work would wake its agent for ever.
+    """
+    worn = failures >= ctx.policy.runs_failed
+    cron, now, held = mail.recurrence or "", ctx.clock(), mail.status == "paused" or worn
     due = read_moment(mail.process_after)
     # By a clock that is ahead of ours a run may be over before its time: it is not due again then.
     # But no more than one time is passed over, however far ahead that clock was.
-    soonest = next_due(cron, now, ctx.zone)
+    rest = 0 if worn else run_pause_ms(ctx.policy, failures)
+    soonest = next_due(cron, now + rest, ctx.zone)
     following = soonest if due is None or due < _ms(soonest) else next_due(cron, soonest, ctx.zone)
     missed: list[datetime] = []
-    if ctx.policy.catch_up == "all" and due is not None and due < now and not held:
+    if ctx.policy.catch_up == "all" and due is not None and due < now and not held and not rest:
         most = ctx.policy.catch_up_runs
         missed = missed_times(cron, _moment(due), _moment(now), ctx.zone, most)
     status = "paused" if held else "pending"
@@ -229,7 +240,7 @@ def _run(ctx: Context, mail: Mail, series: str, at: datetime, **fields: str | No
         ctx.new_id("task" if mail.kind == "task" else "msg"),
         mail.kind,
         mail.raw,
-        ctx.now_sql(),
+        ctx.now_iso(),
         mail.place,
         process_after=iso(_ms(at)),
         series_id=series,

@@ -1,7 +1,8 @@
 """The two ways a mailbox writes time, and one way to read both.
 
-Messages and schedules carry ISO text with a zone (`2026-08-14T11:19:55.136Z`); what the database
-writes by itself is SQLite's form (`2026-08-14 11:19:55`), always UTC, whole seconds.
+Rows carry ISO text with a zone (`2026-08-14T11:19:55.136Z`); what older programs let the database
+write is SQLite's form (`2026-08-14 11:19:55`), always UTC, whole seconds. As text the two do not
+sort together: of one day all of SQLite's form come first.
 """
 
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -11,7 +12,8 @@ from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.given import need_str
 
-__all__ = ["find_zone", "iso", "normal_moment", "parse_moment", "read_moment", "sqlite_form"]
+__all__ = ["find_zone", "iso", "like", "normal_moment", "parse_moment", "read_moment"]
+__all__ += ["sqlite_form", "whole_iso"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years that both forms can write.
@@ -26,6 +28,17 @@ def sqlite_form(ms: int) -> str:
     except OverflowError:
         raise Invalid(f"{ms} ms since 1970 is no date", hint=_HINT) from None
     return moment.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+
+
+def whole_iso(ms: int) -> str:
+    """Write a time as ISO in whole seconds: a pause, which nobody wished for by itself."""
+    return sqlite_form(ms).replace(" ", "T") + "Z"
+
+
+def like(written: str | None, ms: int) -> str:
+    """Write a time in the form of another one, ISO if there is none, so that both sort as text."""
+    is_sqlite = written is not None and written[10:11] == " "
+    return sqlite_form(ms) if is_sqlite else iso(ms)
 
 
 def read_moment(text: str | None) -> int | None:

@@ -21,13 +21,13 @@ from threadkeep.mailbox.records import Mail, OutMail
 from threadkeep.mailbox.recurrence import next_due
 from threadkeep.mailbox.rows import MAIL_COLUMNS, in_hash, mail_of, out_hash, out_of
 from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.versions import STATUSES
 
 Check = Callable[[Context, Running | None], Iterator[Problem]]
 
 _PAGE: Final = 100  # rows per look: a container that wants to write never waits for long
 _OUT_COLUMNS: Final = 10
 _LIVE: Final = ("pending", "paused")
-_STATUSES: Final = frozenset(("pending", "completed", "failed", "paused"))
 _CHANGED: Final = "the row was changed or damaged; compare it with a backup"
 _NUMBER: Final = "another program wrote it; the agent cannot be told of it by a number of its own"
 
@@ -78,7 +78,7 @@ def check_mail(ctx: Context, runs: Running | None) -> Iterator[Problem]:
         where = f"messages_in {shown(row[0])}"
         mail = mail_of(row)
         kind, tries, never_due, hashed = row[MAIL_COLUMNS:]
-        yield from _number(row[1], 0, where)
+        yield from _number(row[1], where)
         yield from _mail_fields(mail, kind, tries, where)
         yield from _mail_times(ctx, mail, where, never_due=bool(never_due))
         yield from _inbox_files(ctx, mail, where)
@@ -90,9 +90,9 @@ _HASH_IN: Final = "(SELECT hash FROM main.tk_row_hash WHERE message_id = m.id)"
 
 
 def _mail_fields(mail: Mail, kind: str, tries: str, where: str) -> Iterator[Problem]:
-    if mail.status not in _STATUSES:
-        hint = "neither side knows that word: set it to pending, or to completed"
-        yield error(where, f"has the status {shown(mail.status)}", hint)
+    if mail.status not in STATUSES:
+        hint = "nobody works on it; if it should be worked on, set it to pending"
+        yield warning(where, f"has the status {shown(mail.status)}", hint)
     if mail.kind not in KINDS:
         hint = "agents do not see such mail"
         yield warning(where, f"is of the kind {shown(mail.kind)}", hint)
@@ -110,14 +110,12 @@ def _not_json(mail: Mail, where: str) -> Problem:
     return warning(where, "has content that is not JSON", "the agent sees it as plain text")
 
 
-def _number(seq: Any, parity: int, where: str) -> Iterator[Problem]:
+def _number(seq: Any, where: str) -> Iterator[Problem]:
+    """Any whole number will do: hosts write among the agent's mail as well, and count on there."""
     if seq is None:
         yield error(where, "has no number", _NUMBER)
     elif not isinstance(seq, int):
         yield error(where, f"has the number {shown(seq)}", _NUMBER)
-    elif seq % 2 != parity:
-        side = "odd, but the host's are even" if parity == 0 else "even, but the agent's are odd"
-        yield error(where, f"has the number {seq}: {side}", _NUMBER)
 
 
 def _mail_times(ctx: Context, mail: Mail, where: str, *, never_due: bool) -> Iterator[Problem]:
@@ -174,7 +172,7 @@ def check_out(ctx: Context, runs: Running | None) -> Iterator[Problem]:
         where = f"messages_out {shown(row[0])}"
         mail = out_of(row)
         delivered, hashed = row[_OUT_COLUMNS:]
-        yield from _number(row[1], 1, where)
+        yield from _number(row[1], where)
         yield from _out_fields(mail, where)
         if not delivered:
             yield from _outbox_files(ctx, mail, where)
@@ -230,22 +228,17 @@ def check_answers(ctx: Context, runs: Running | None) -> Iterator[Problem]:
     with _reading(ctx, runs) as tx:
         tables = _tables(tx, "main")
         stray = tx.all("verify_stray_acks")
-        odd = tx.all("verify_odd_acks")
         ghosts = tx.all("verify_ghosts")
-        shared = tx.all("verify_shared_seq")
         known = {"tk_delivery", "tk_cursor"} <= tables
         left = tx.all("verify_stragglers") if known else []
     yield from _each(stray, "processing_ack", "answers for mail that does not exist", warning)
-    yield from _each(odd, "processing_ack", "has a word that hides its message for ever", error)
     yield from _each(ghosts, "delivered", "is of a message that does not exist", warning)
-    yield from _each(shared, "number", "is used by both sides", error)
     yield from _each(left, "messages_out", "was passed over and never delivered", error)
 
 
 _HINTS: Final = {
     "processing_ack": "the container wrote it; delete the row if the message shall come again",
     "delivered": "the agent's file was replaced, or rows of it are gone",
-    "number": _NUMBER,
     "messages_out": "no delivery comes by it again; ask the agent to send it once more",
 }
 

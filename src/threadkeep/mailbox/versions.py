@@ -68,6 +68,10 @@ VERSIONS: Final[Mapping[str, Version]] = {
 }
 _ORDER: Final = tuple(VERSIONS)
 OLDEST: Final = VERSIONS[_ORDER[0]]
+# The words for mail that some version writes; any other is final, too, and shown as it is.
+STATUSES: Final = frozenset(("pending", "paused", "completed", "failed")) | frozenset(
+    version.called_off for version in VERSIONS.values()
+)
 
 
 class Sign(NamedTuple):

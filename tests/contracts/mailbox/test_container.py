@@ -405,7 +405,7 @@ def test_a_sent_row_has_every_column_that_nanoclaw_reads(pair: Pair) -> None:
     columns += " channel_type, thread_id, content"
     assert pair.rows(f"SELECT {columns} FROM outbound.messages_out") == [
         (
-            *(mail.id, 3, asked.id, "2025-10-09 12:00:00", "2025-10-09 13:00:00", None),
+            *(mail.id, 3, asked.id, "2025-10-09T12:00:00.000Z", "2025-10-09 13:00:00", None),
             *("chat", "C1", "slack", "T1", '{"text":"hello"}'),
         )
     ]

@@ -10,7 +10,7 @@ from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.errors import Conflict, Damaged
 from threadkeep.mailbox.records import Claim, Mail, Place
 from threadkeep.mailbox.settling import NO_REASON, Reset, Settled, is_counted
-from threadkeep.mailbox.times import read_moment, sqlite_form
+from threadkeep.mailbox.times import read_moment, sqlite_form, whole_iso
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_what_the_container_counted_is_taken_over(pair: Pair) -> None:
         pair.agent.stop()
     pair.host.reset_claims()
     found = pair.host.mail(mail.id)
-    assert (found.tries, found.process_after) == (3, sqlite_form(START + 20_000))
+    assert (found.tries, found.process_after) == (3, whole_iso(START + 20_000))
 
 
 def test_claims_of_a_living_container_are_its_own(pair: Pair) -> None:

@@ -95,7 +95,11 @@ def test_an_older_folder_lacks_columns(pair: Pair) -> None:
 # ------------------------------------------------------------------ rows
 
 BAD_MAIL = [
-    ("UPDATE messages_in SET status = 'processing' WHERE seq = 2", "error", "status 'processing'"),
+    (
+        "UPDATE messages_in SET status = 'processing' WHERE seq = 2",
+        "warning",
+        "status 'processing'",
+    ),
     ("UPDATE messages_in SET kind = 'telepathy' WHERE seq = 2", "warning", "kind 'telepathy'"),
     ("UPDATE messages_in SET tries = NULL WHERE seq = 2", "warning", "no count of tries"),
     ("UPDATE messages_in SET seq = NULL WHERE seq = 2", "error", "has no number"),
@@ -166,13 +170,17 @@ def test_mail_that_is_never_due_is_found_and_no_other(pair: Pair, time: str, due
     )
 
 
-@pytest.mark.parametrize("name, table", [("in", "messages_in"), ("out", "messages_out")])
-def test_wrong_parity_and_numbers_of_both_sides_are_found(
-    pair: Pair, name: str, table: str
-) -> None:
-    without_rules(pair, name, table)
-    pair.sql(name, f"UPDATE {table} SET seq = seq + 1 WHERE seq = (SELECT min(seq) FROM {table})")
-    assert any("odd, but" in p.what or "even, but" in p.what for p in found(pair))
+def test_words_and_numbers_of_other_versions_are_no_damage(pair: Pair) -> None:
+    mail = pair.host.send("x")
+    pair.sql("in", "UPDATE messages_in SET status = 'cancelled' WHERE id = ?", mail.id)
+    pair.sql("out", "DELETE FROM tk_row_hash")
+    pair.sql(
+        "out", "UPDATE messages_out SET seq = 2 WHERE seq = (SELECT min(seq) FROM messages_out)"
+    )
+    pair.sql(
+        "out", "INSERT INTO processing_ack VALUES (?, 'script-skip:why', '2026-01-01')", mail.id
+    )
+    assert found(pair) == []
 
 
 def test_a_number_given_twice_is_found(pair: Pair) -> None:
@@ -229,12 +237,6 @@ def test_a_series_that_runs_twice_is_found(pair: Pair) -> None:
 def test_answers_that_belong_to_nothing_are_found(pair: Pair) -> None:
     pair.sql("out", "INSERT INTO processing_ack VALUES ('ghost', 'completed', '2026-01-01')")
     assert only(pair, "warning") == "processing_ack 'ghost' answers for mail that does not exist"
-
-
-def test_a_word_that_hides_mail_for_ever_is_found(pair: Pair) -> None:
-    mail = pair.host.send("x")
-    pair.sql("out", "INSERT INTO processing_ack VALUES (?, 'released', '2026-01-01')", mail.id)
-    assert "hides its message for ever" in only(pair)
 
 
 def test_deliveries_of_nothing_are_found(pair: Pair) -> None:

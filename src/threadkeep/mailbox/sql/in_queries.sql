@@ -99,11 +99,20 @@ SELECT max(seq) FROM messages_in
 
 -- name: answered
 -- Open rows that the container is done with; costs what is open, not what was ever answered.
-SELECT m.id, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
-WHERE m.status = 'pending' AND a.status IN ('completed', 'failed') AND typeof(m.id) = 'text'
+-- Any word but `processing` is an end, also one that a later version made up.
+SELECT m.id, substr(CAST(a.status AS TEXT), 1, 200)
+FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
+WHERE m.status = 'pending' AND a.status <> 'processing' AND typeof(m.id) = 'text'
 UNION ALL
-SELECT m.id, a.status FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
-WHERE m.status = 'paused' AND a.status IN ('completed', 'failed') AND typeof(m.id) = 'text'
+SELECT m.id, substr(CAST(a.status AS TEXT), 1, 200)
+FROM messages_in m CROSS JOIN outbound.processing_ack a ON a.message_id = m.id
+WHERE m.status = 'paused' AND a.status <> 'processing' AND typeof(m.id) = 'text'
+
+-- name: ended_and_gone
+-- Acks whose message was deleted; claims among them go with all others.
+SELECT a.message_id FROM outbound.processing_ack a
+WHERE a.status <> 'processing' AND typeof(a.message_id) = 'text'
+  AND NOT EXISTS (SELECT 1 FROM messages_in m WHERE m.id = a.message_id) LIMIT :limit
 
 -- name: settle
 UPDATE messages_in SET status = :status, tries = max(COALESCE(tries, 0), :tries)
@@ -183,12 +192,19 @@ SELECT {mail} FROM messages_in m
 WHERE m.recurrence IS NOT NULL AND +m.status IN ('pending', 'paused') AND datetime(m.timestamp) > :ahead
 
 -- name: tries_put_off
--- A time in SQLite's own form is a pause after a try: what people and agents want is written with a T.
+-- A time in whole seconds is a pause after a try: what people and agents want has milliseconds.
 SELECT {mail} FROM messages_in m
-WHERE m.status = 'pending' AND m.tries > 0 AND m.process_after > :ahead AND m.process_after NOT LIKE '%T%'
+WHERE m.status = 'pending' AND m.tries > 0 AND datetime(m.process_after) > :ahead
+  AND m.process_after NOT LIKE '%.%'
 
 -- name: clear_recurrence
 UPDATE messages_in SET recurrence = NULL WHERE id = :id
+
+-- name: failed_in_a_row
+-- The runs of a series that failed since one went well; what was called off does not count.
+SELECT count(*) FROM messages_in m
+WHERE m.series_id = :series_id AND m.status = 'failed' AND m.seq > COALESCE(
+  (SELECT max(seq) FROM messages_in WHERE series_id = :series_id AND status = 'completed'), 0)
 
 -- name: live_row_of_series
 SELECT m.id FROM messages_in m
@@ -315,6 +331,11 @@ SELECT count(*) FROM delivered WHERE status = 'failed'
 -- name: tables_beside
 SELECT name FROM outbound.sqlite_master WHERE type = 'table' AND name IN ('processing_ack', 'tk_claim', 'messages_out')
 
+-- name: claims_by_us
+SELECT count(*), count(t.message_id) FROM outbound.processing_ack a
+LEFT JOIN outbound.tk_claim t ON t.message_id = a.message_id AND t.claimed_at = a.status_changed
+WHERE a.status = 'processing'
+
 -- name: overdue_unclaimed
 -- Runs of a series that nobody has touched; with the policy that lets late ones go.
 SELECT m.id FROM messages_in m
@@ -382,16 +403,9 @@ SELECT COALESCE(m.series_id, m.id), count(*) FROM messages_in m
 WHERE m.recurrence IS NOT NULL AND m.status IN ('pending', 'paused')
 GROUP BY 1 HAVING count(*) > 1 LIMIT 100
 
--- name: verify_shared_seq
-SELECT m.seq FROM messages_in m JOIN outbound.messages_out o ON o.seq = m.seq LIMIT 100
-
 -- name: verify_stray_acks
 SELECT substr(a.message_id, 1, 200) FROM outbound.processing_ack a
 WHERE NOT EXISTS (SELECT 1 FROM messages_in m WHERE m.id = a.message_id) LIMIT 100
-
--- name: verify_odd_acks
-SELECT substr(a.message_id, 1, 200) FROM outbound.processing_ack a
-WHERE a.status NOT IN ('processing', 'completed', 'failed') LIMIT 100
 
 -- name: verify_ghosts
 SELECT d.message_out_id FROM delivered d

@@ -5,8 +5,8 @@ CREATE TABLE IF NOT EXISTS messages_in (
   id                TEXT PRIMARY KEY,                      -- `<platform id>:<agent group>`, or minted here
   seq               INTEGER UNIQUE CHECK (seq % 2 = 0),    -- even; the number the agent knows it by
   kind              TEXT NOT NULL,                         -- chat | chat-sdk | task | webhook | system
-  timestamp         TEXT NOT NULL,                         -- when it was said (ISO), or entered (SQLite form)
-  status            TEXT DEFAULT 'pending',                -- pending | completed | failed | paused
+  timestamp         TEXT NOT NULL,                         -- when it was said or entered (ISO)
+  status            TEXT DEFAULT 'pending',                -- pending | paused; any other word is final
   process_after     TEXT,                                  -- not before this time; NULL is at once
   recurrence        TEXT,                                  -- cron; on the one live row of a series only
   series_id         TEXT,                                  -- the runs of one recurring task share it

@@ -17,13 +17,17 @@ INSERT INTO messages_out (id, seq, in_reply_to, timestamp, deliver_after, kind, 
 SELECT :id, (max(COALESCE((SELECT max(seq) FROM messages_out), 0), :seq_in, 0) + 1) / 2 * 2 + 1,
   :in_reply_to, :timestamp, :deliver_after, :kind, :platform_id, :channel_type, :thread_id, :content
 
+-- name: newest_time
+-- What was written last: what follows is written in the same form, as hosts sort it as text.
+SELECT substr(CAST(timestamp AS TEXT), 1, 64) FROM messages_out ORDER BY seq DESC LIMIT 1
+
 -- name: keep_hash
 INSERT OR REPLACE INTO tk_row_hash (message_id, hash) VALUES (:id, :hash)
 
 -- name: said_lately
 -- In answer to the same message: two who ask may well get the same words.
 SELECT o.seq FROM messages_out o
-WHERE o.seq > (SELECT max(seq) FROM messages_out) - 200 AND o.timestamp >= :since AND o.kind = :kind
+WHERE o.seq > (SELECT max(seq) FROM messages_out) - 200 AND datetime(o.timestamp) >= :since AND o.kind = :kind
   AND o.channel_type IS :channel_type AND o.platform_id IS :platform_id AND o.content = :content
   AND o.in_reply_to IS :in_reply_to AND (:in_reply_to IS NOT NULL OR o.thread_id IS :thread_id)
 ORDER BY o.seq DESC LIMIT 1
@@ -61,6 +65,12 @@ UPDATE tk_claim SET tries = max(tries - 1, 0) WHERE message_id = :id
 
 -- name: release_all
 DELETE FROM processing_ack WHERE status = 'processing'
+
+-- name: drop_end
+DELETE FROM processing_ack WHERE message_id = :id AND status <> 'processing'
+
+-- name: forget_claims
+DELETE FROM tk_claim WHERE message_id = :id
 
 -- name: state_value
 SELECT value FROM session_state WHERE key = :key

@@ -3,12 +3,12 @@
 
 CREATE TABLE IF NOT EXISTS messages_out (
   id            TEXT PRIMARY KEY,
-  seq           INTEGER UNIQUE CHECK (seq % 2 = 1),  -- odd; the number the agent knows it by
+  seq           INTEGER UNIQUE,                      -- the number the agent knows it by; its own are odd
   in_reply_to   TEXT,                                -- messages_in.id
-  timestamp     TEXT NOT NULL,                       -- SQLite form, UTC
+  timestamp     TEXT NOT NULL,                       -- ISO, or the form of the row before: hosts sort it as text
   deliver_after TEXT,                                -- SQLite form, UTC: hosts compare it as text
   recurrence    TEXT,                                -- NanoClaw's column; nobody sets it
-  kind          TEXT NOT NULL,                       -- chat | chat-sdk | system
+  kind          TEXT NOT NULL,                       -- chat | chat-sdk | system | task_log, or a later word
   platform_id   TEXT,
   channel_type  TEXT,
   thread_id     TEXT,
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS messages_out (
 -- The container's word on each inbound message it has touched.
 CREATE TABLE IF NOT EXISTS processing_ack (
   message_id     TEXT PRIMARY KEY,
-  status         TEXT NOT NULL,                      -- processing | completed | failed
+  status         TEXT NOT NULL,                      -- processing; any other word is an end
   status_changed TEXT NOT NULL                       -- SQLite form, UTC
 );
 
