@@ -1,10 +1,11 @@
-"""The regular work of a mailroom: all sessions, again and again, none held up by another."""
+"""The regular work of a mailroom: all sessions side by side, none held up by another."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -17,15 +18,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
+Timer = Callable[[], float]
 _REST: Final = 10
+SIDE_BY_SIDE: Final = 32
+_DRAIN, _SWEEP = "drain", "sweep_one"  # verbs of the room
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one turn of `serve` did, by session; `errors` are what stopped it there."""
+    """What one turn of `serve` did, by session; `errors` are what stopped it there.
+
+    `busy` are the sessions that took longer; a later turn tells what became of them.
+    """
 
     delivered: dict[str, Drained]
     swept: dict[str, Swept]
     errors: dict[str, str]
+    busy: tuple[str, ...] = ()
 
 
 class Rest(NamedTuple):
@@ -39,34 +47,52 @@ class Rest(NamedTuple):
     trouble: str
 
 
+class Done(NamedTuple):
+    """What became of one look at a session: a result, or what stopped it and for how long."""
+
+    result: Any = None
+    rest: Rest | None = None
+
+
 def serve(
     room: "Mailroom",
     stop: threading.Event,
     *,
     every: float = 1.0,
     sweep_every: float = 60.0,
+    side_by_side: int = SIDE_BY_SIDE,
+    patience: float = 1.0,
     on_report: Callable[[Report], None] | None = None,
 ) -> None:
     """Deliver and sweep, each at its pace in seconds, until `stop` is set.
 
-    Trouble with one session does not keep the others from being served; it is logged when it
-    begins and when it changes. A session that took its time to fail rests ten times as long.
+    Up to `side_by_side` sessions are served at once, each by one thread for its deliveries and one
+    for its sweeps; with 1 there is one for all. A turn waits `patience` seconds for them: a channel
+    that takes longer delays nobody else. Trouble with a session is logged when it begins and when
+    it changes. A session that took its time to fail rests ten times as long.
     """
     known: dict[str, str] = {}
-    resting: dict[str, Rest] = {}
     next_sweep = time.monotonic()
-    while not stop.is_set():
-        is_due = time.monotonic() >= next_sweep
-        if is_due:
-            next_sweep = time.monotonic() + sweep_every
-        report = turn(room, sweeping=is_due, resting=resting)
+
+    def tell(report: Report) -> None:
         for session_id, trouble in report.errors.items():
             if known.get(session_id) != trouble:
                 log.error("session %s: %s", session_id, trouble)
-        known = report.errors
+        known.clear()
+        known.update(report.errors)
         if on_report is not None:
             on_report(report)
-        stop.wait(every)
+
+    with _Crew(room, side_by_side) as crew:
+        while not stop.is_set():
+            is_due = time.monotonic() >= next_sweep
+            if is_due:
+                next_sweep = time.monotonic() + sweep_every
+            tell(crew.turn(sweeping=is_due, patience=patience))
+            stop.wait(every)
+        last = crew.finish()
+    if last.delivered or last.swept or last.errors:
+        tell(last)
 
 
 def turn(
@@ -74,42 +100,100 @@ def turn(
     *,
     sweeping: bool,
     resting: dict[str, Rest] | None = None,
-    timer: Callable[[], float] = time.monotonic,
+    timer: Timer = time.monotonic,
 ) -> Report:
     """Serve every active session once, but for those that are `resting`."""
-    errors: dict[str, str] = {}
-    rests = {} if resting is None else resting
-    swept = _for_each(room, room.sweep_one, errors, rests, timer) if sweeping else {}
-    return Report(_for_each(room, room.drain, errors, rests, timer), swept, errors)
+    with _Crew(room, SIDE_BY_SIDE, resting, timer) as crew:
+        return crew.turn(sweeping=sweeping, patience=None)
+
+
+class _Crew:
+    """The threads that serve; the same is never done twice at once for one session."""
+
+    def __init__(
+        self,
+        room: "Mailroom",
+        side_by_side: int,
+        resting: dict[str, Rest] | None = None,
+        timer: Timer = time.monotonic,
+    ) -> None:
+        self._room = room
+        self._timer = timer
+        self._resting = {} if resting is None else resting
+        self._running: dict[tuple[str, str], Future[Done]] = {}
+        self._threads = ThreadPoolExecutor(side_by_side, thread_name_prefix="threadkeep-mail")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown()
+
+    def turn(self, *, sweeping: bool, patience: float | None) -> Report:
+        """Begin to serve who is not being served; tell what is done when patience ends."""
+        sessions = self._room.index.sessions(status="active")
+        resting = self._who_rests(sessions)
+        begun = [
+            future
+            for verb in ((_SWEEP, _DRAIN) if sweeping else (_DRAIN,))
+            for session in sessions
+            if session.id not in resting and (future := self._begin(verb, session)) is not None
+        ]
+        wait(begun, patience)
+        return self._collect(resting)
+
+    def finish(self) -> Report:
+        """Wait for all that has begun, and tell what became of it."""
+        self._threads.shutdown()
+        return self._collect({})
+
+    def _who_rests(self, sessions: Iterable[Session]) -> dict[str, str]:
+        now = self._timer()
+        rests = {one.id: rest for one in sessions if (rest := self._resting.get(one.id))}
+        return {one: rest.trouble for one, rest in rests.items() if now < rest.until}
+
+    def _begin(self, verb: str, session: Session) -> Future[Done] | None:
+        key = (verb, session.id)
+        if key in self._running:
+            return None
+        job = getattr(self._room, verb)
+        future = self._running[key] = self._threads.submit(attempt, job, session, self._timer)
+        return future
+
+    def _collect(self, errors: dict[str, str]) -> Report:
+        done: dict[str, dict[str, Any]] = {_DRAIN: {}, _SWEEP: {}}
+        for key, future in list(self._running.items()):
+            if not future.done():
+                continue
+            del self._running[key]
+            verb, session_id = key
+            found = future.result()
+            if found.rest is None:
+                done[verb][session_id] = found.result
+            else:
+                self._resting[session_id] = found.rest
+                errors[session_id] = found.rest.trouble
+        busy = tuple(dict.fromkeys(session_id for _, session_id in self._running))
+        return Report(done[_DRAIN], done[_SWEEP], errors, busy)
+
+
+def attempt(verb: Callable[[Session], R], session: Session, timer: Timer) -> Done:
+    """Do something for a session; what fails is told, with how long the session shall rest."""
+    began = timer()
+    try:
+        return Done(verb(session))
+    except Exception as error:  # noqa: BLE001  (one session must not stop the others)
+        now = timer()
+        return Done(rest=Rest(now + (now - began) * _REST, f"{type(error).__name__}: {error}"))
 
 
 def for_each(room: "Mailroom", verb: Callable[[Session], R]) -> dict[str, R]:
-    """Do something for every active session; what fails is logged and the others go on."""
-    errors: dict[str, str] = {}
-    done = _for_each(room, verb, errors, {}, time.monotonic)
-    for session_id, trouble in errors.items():
-        log.error("session %s: %s", session_id, trouble)
-    return done
-
-
-def _for_each(
-    room: "Mailroom",
-    verb: Callable[[Session], R],
-    errors: dict[str, str],
-    resting: dict[str, Rest],
-    timer: Callable[[], float],
-) -> dict[str, R]:
+    """Do something for every active session in turn; what fails is logged and the others go on."""
     done: dict[str, R] = {}
     for session in room.index.sessions(status="active"):
-        began = timer()
-        rest = resting.get(session.id)
-        if rest is not None and began < rest.until:
-            errors[session.id] = rest.trouble
-            continue
-        try:
-            done[session.id] = verb(session)
-        except Exception as error:  # noqa: BLE001  (one session must not stop the others)
-            trouble = errors[session.id] = f"{type(error).__name__}: {error}"
-            now = timer()
-            resting[session.id] = Rest(now + (now - began) * _REST, trouble)
+        found = attempt(verb, session, time.monotonic)
+        if found.rest is None:
+            done[session.id] = found.result
+        else:
+            log.error("session %s: %s", session.id, found.rest.trouble)
     return done

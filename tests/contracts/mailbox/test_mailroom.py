@@ -447,12 +447,73 @@ def test_serving_delivers_and_sweeps_until_told_to_stop(setup: Setup) -> None:
         if len(reports) == 3:
             stop.set()
 
-    setup.room.serve(stop, every=0, sweep_every=3600, on_report=look)
+    setup.room.serve(stop, every=0, sweep_every=3600, patience=30, on_report=look)
     assert setup.channel.texts == ["one"]
     assert setup.agents.started == [session.id]
     assert [session.id in report.swept for report in reports] == [True, False, False]
     assert [len(report.delivered[session.id].sent) for report in reports] == [1, 0, 0]
     assert all(set(report.errors) == {broken.id} for report in reports)
+
+
+class SlowFor(Channel):
+    """A channel that is slow for some chats: nothing comes back until it is told to go on."""
+
+    def __init__(self, *chats: str) -> None:
+        super().__init__()
+        self.chats = chats
+        self.go_on = threading.Event()
+
+    def send(self, mail: Outgoing) -> str | None:
+        if mail.place.platform_id in self.chats:
+            assert self.go_on.wait(60)
+        return super().send(mail)
+
+
+def test_a_slow_channel_delays_no_other_session(setup: Setup) -> None:
+    setup.channel = channel = SlowFor("slow-1", "slow-2", "slow-3")
+    slow = [setup.room.new_session("ann", "test", chat) for chat in channel.chats]
+    quick = setup.room.new_session("ann", "test", "quick")
+    for session in (*slow, quick):
+        setup.container(session).send("one")
+    stop = threading.Event()
+    reports: list[Report] = []
+
+    def look(report: Report) -> None:
+        reports.append(report)
+        if any(done.sent for done in report.delivered.values()):
+            if channel.texts == ["one"]:
+                setup.container(quick).send("two")  # while the slow ones are still at work
+            else:
+                channel.go_on.set()
+                stop.set()
+
+    with setup.open() as room:
+        room.serve(stop, every=0, sweep_every=3600, patience=0.05, on_report=look)
+    assert channel.texts[:2] == ["one", "two"]
+    assert channel.sent[1].place.platform_id == "quick"
+    assert set(reports[0].busy) >= {session.id for session in slow}
+    sent = [done.sent for report in reports for done in report.delivered.values() if done.sent]
+    assert len(sent) == 5  # what ended after `stop` is told of as well
+    assert len(channel.texts) == 5
+
+
+def test_sessions_are_served_one_by_one_where_that_is_wanted(setup: Setup) -> None:
+    for chat in ("a", "b", "c"):
+        setup.container(setup.room.new_session("ann", "test", chat)).send(chat)
+    stop = threading.Event()
+    threads: set[str] = set()
+    real = setup.channel.send
+
+    def send(mail: Outgoing) -> str | None:
+        threads.add(threading.current_thread().name)
+        if len(setup.channel.sent) == 2:
+            stop.set()
+        return real(mail)
+
+    setup.channel.send = send  # type: ignore[method-assign]
+    setup.room.serve(stop, every=0, side_by_side=1)
+    assert len(threads) == 1
+    assert setup.channel.texts == ["a", "b", "c"]
 
 
 def test_a_new_mailroom_goes_on_where_the_old_one_stopped(setup: Setup) -> None:

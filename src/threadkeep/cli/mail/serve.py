@@ -97,12 +97,16 @@ class Turns:
 def left_to_do(turn: Report, *, has_agent: bool) -> bool:
     """Tell whether another turn may find something, after what this one found."""
     moved = any(done.sent or done.failed or done.unknown for done in turn.delivered.values())
-    return moved or any(
-        swept.settled.completed
-        or swept.settled.failed
-        or swept.rearmed
-        or (has_agent and swept.due)
-        for swept in turn.swept.values()
+    return (
+        bool(turn.busy)
+        or moved
+        or any(
+            swept.settled.completed
+            or swept.settled.failed
+            or swept.rearmed
+            or (has_agent and swept.due)
+            for swept in turn.swept.values()
+        )
     )
 
 
