@@ -197,6 +197,26 @@ def run_patiently(connection: sqlite3.Connection, sql: str, budget: float) -> No
         pause = min(pause * 2, _POLL_LAST)
 
 
+def wait_to_read(connection: sqlite3.Connection, budget: float) -> None:
+    """Take the shared lock of a file without a write-ahead log, between two commits of others.
+
+    A busy writer leaves gaps of a millisecond in twenty; SQLite's own waiting looks every 100 ms.
+    """
+    connection.execute("PRAGMA busy_timeout = 0")
+    deadline = time.monotonic() + budget
+    try:
+        while True:
+            try:
+                connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_POLL_FIRST)
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {pragmas.BUSY_MS}")
+
+
 def outside_users(file: Path) -> list[str]:
     """Name the programs that may write a file with a write-ahead log and do not know our lock.
 

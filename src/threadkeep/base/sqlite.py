@@ -14,10 +14,12 @@ from threadkeep.base.connect import (
     PLAIN,
     Opened,
     Tuning,
+    journal_mode,
     load_extension,
     open_reader,
     outside_writer,
     shape_new_file,
+    wait_to_read,
 )
 from threadkeep.base.files import (
     create_private_file,
@@ -95,6 +97,8 @@ class Database:
         self._pid = os.getpid()
         self._closed = False
         self._lock: WriterLock | None = None
+        # Without a write-ahead log a reader waits for writers, and they for it.
+        self.readers_wait = False
         self._follows = 0
         self._follows_guard = threading.Lock()
         self._readers = Readers(self._connect_reader)
@@ -321,7 +325,16 @@ class Database:
     def _connect_reader(self) -> Opened:
         self._check_alive()
         opened = open_reader(self.file, read_only=self.read_only, tuning=self.tuning)
-        refuse_views(opened.connection, self.queries)
+        connection = opened.connection
+        try:
+            connection.execute("BEGIN")
+            wait_to_read(connection, self.budget)
+            refuse_views(connection, self.queries)
+            self.readers_wait = journal_mode(connection) != "wal"
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
         return opened
 
     def live(self) -> LiveConnection:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from threadkeep.base.connect import wait_to_read
 from threadkeep.base.lock import Turn, WriterLock
 from threadkeep.base.text import to_sql
 from threadkeep.errors import Closed, Conflict, Invalid, TooLarge
@@ -135,9 +136,11 @@ class ReadTransaction:
         connection = self._connection = self._database.take_reader()
         try:
             connection.execute("BEGIN")
+            if self._database.readers_wait:
+                wait_to_read(connection, self._database.budget)
         except sqlite3.Error as error:
             self._finish()
-            raise self._database.trouble(error) from error
+            raise self._database.trouble(error, self._database.budget) from error
         if self._lenient:
             connection.text_factory = _decoded
         self._tx = tx = Tx(connection, self._database.queries)

@@ -6,14 +6,19 @@ answer is read from the messages, a few at a time: each look is a transaction of
 a file without a write-ahead log an open one stops every writer.
 """
 
+import json
+import logging
+import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError, contains_unspaced
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.state.candidates import LAST_ID, ROUNDS, Found, Place
 from threadkeep.state.context import Context, reading
 from threadkeep.state.drain import parts_of
+from threadkeep.state.exact import readable_text
 from threadkeep.state.index_text import whole_text
 from threadkeep.state.search_query import (
     Group,
@@ -24,6 +29,8 @@ from threadkeep.state.search_query import (
     raw_expression,
 )
 
+log = logging.getLogger(__name__)
+
 _WORDS: Final = "messages_fts"
 _PARTS: Final = "messages_fts_trigram"
 _BASE: Final = ("content", "tool_name", "tool_calls")
@@ -31,6 +38,9 @@ _BASE: Final = ("content", "tool_name", "tool_calls")
 _CHUNK: Final = 2_000
 _MOST_ROWS: Final = 200_000
 _TRIGRAM: Final = 3
+_PARTED: Final = b"\0json:"
+# Chinese, Japanese and Korean without their marks of combination: found as it was typed.
+_UNSPACED: Final = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff\uac00-\ud7a3]+")
 
 
 class Reach(NamedTuple):
@@ -149,35 +159,60 @@ class ContractFinder:
         """Read messages from one end, a few in each transaction; a bounded number in all."""
         found: set[int] = set()
         first, last = place.first, min(place.last, reach.last)
-        left = _MOST_ROWS
-        name = f"scan_{self._order}"
-        while first <= last and left > 0:
-            params = {"first": first, "last": last, "limit": min(_CHUNK, left)}
-
-            def look(tx: Tx, params: dict[str, int] = params) -> tuple[int, list[int], int | None]:
-                rows = tx.all(name, params)
-                hits = [row[0] for row in rows if self._has(tx, groups, row, columns)]
-                return len(rows), hits, rows[-1][0] if rows else None
-
-            count, hits, end = reading(self._ctx, look)
-            found.update(hits)
-            left -= count
-            if end is None or count < params["limit"]:
-                break
-            first, last = (first, end - 1) if place.newest else (end + 1, last)
-        if left <= 0:
+        steps = _steps(max(first, 1), last, newest=place.newest)
+        needle = _needle(groups)
+        for low, high in steps[: _MOST_ROWS // _CHUNK]:
+            params = {"first": low, "last": high, "limit": -1, **needle}
+            look = partial(self._look, params=params, groups=groups, columns=columns)
+            found.update(reading(self._ctx, look))
+        if len(steps) > _MOST_ROWS // _CHUNK:
             self._ctx.notices.warn(
                 "scan", "a search in %s read %d messages at most", self._ctx.db.path, _MOST_ROWS
             )
         return found
 
+    def _look(
+        self, tx: Tx, params: dict[str, Any], groups: Sequence[Group], columns: Sequence[str]
+    ) -> list[int]:
+        rows = tx.all("scan_for" if "needle" in params else "scan_newest", params)
+        return [row[0] for row in rows if self._has(tx, groups, row, columns)]
+
     def _has(self, tx: Tx, groups: Sequence[Group], row: Row, columns: Sequence[str]) -> bool:
-        shown = row if "content" in columns else (*row[:2], b"", *row[3:])
+        content = _as_read(row[2]) if "content" in columns else b""
+        shown = (*row[:2], content, *row[3:])
         if not any(shown[2:5]):
             return False
         if not may_be_in(groups, b"\n".join(filter(None, shown[2:5]))):
             return False
         return matches(groups, whole_text(parts_of(self._ctx, tx, shown)))
+
+
+def _as_read(content: bytes | None) -> bytes | None:
+    """Give the text of a content that is a list of parts in the column."""
+    if content is None or not content.startswith(_PARTED):
+        return content
+    try:
+        return readable_text(json.loads(content[len(_PARTED) :])).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return content
+
+
+def _steps(first: int, last: int, *, newest: bool) -> list[tuple[int, int]]:
+    """Cut a range of ids into small ones, from the end where reading begins."""
+    starts = range(first, last + 1, _CHUNK)
+    steps = [(start, min(start + _CHUNK - 1, last)) for start in starts]
+    return steps[::-1] if newest else steps
+
+
+def _needle(groups: Sequence[Group]) -> dict[str, str]:
+    """Name a text that SQLite itself can look for, as it is and as JSON has it, if there is one."""
+    if len(groups) != 1:
+        return {}
+    runs = [run for term in groups[0].wanted for run in _UNSPACED.findall(term.typed)]
+    if not runs:
+        return {}
+    longest = max(runs, key=len)
+    return {"needle": longest, "escaped": json.dumps(longest)[1:-1]}
 
 
 def _fits_trigrams(term: Term) -> bool:
@@ -212,7 +247,11 @@ def _indexed(tx: Tx, table: str) -> tuple[str, ...]:
     """Name the columns that an index covers; none if it is missing or of another kind."""
     if "fts5" not in str(tx.value("definition_of", {"name": table}) or "").lower():
         return ()
-    rows = tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+    try:
+        rows = tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+    except FullTextError as error:  # it has lost a part of itself
+        log.debug("the index %s cannot be opened: %s", table, error)
+        return ()
     return tuple(str(row[1]) for row in rows)
 
 

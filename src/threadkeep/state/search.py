@@ -133,7 +133,8 @@ def _hits(asked: Asked, rounds: Iterable[Found], run: Run, page: slice) -> list[
     """Filter and sort what was found, and show one page of it."""
     tiers = _tiers(asked, rounds, run)
     ordered = _in_order(asked, tiers, run, page.stop)[page]
-    return [run(partial(_hit, asked.ctx, hit=hit, query=asked.query)) for hit in ordered]
+    shown: list[Json] = run(lambda tx: [_hit(asked.ctx, tx, hit, asked.query) for hit in ordered])
+    return shown
 
 
 def _fields(fields: Collection[str] | None) -> list[str] | None:

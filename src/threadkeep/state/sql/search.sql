@@ -167,6 +167,15 @@ SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS
   CAST(m.tool_name AS BLOB), 0
 FROM messages m WHERE m.id BETWEEN :first AND :last ORDER BY m.id LIMIT :limit;
 
+-- name: scan_for
+SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
+  CAST(m.tool_name AS BLOB), 0
+FROM messages m WHERE m.id BETWEEN :first AND :last
+  AND (instr(m.content, :needle) OR instr(m.tool_calls, :needle) OR instr(m.tool_name, :needle)
+       OR instr(m.tool_calls, :escaped)
+       OR (substr(CAST(m.content AS BLOB), 1, 1) = x'00' AND instr(m.content, :escaped)))
+ORDER BY m.id DESC LIMIT :limit;
+
 -- ---------------------------------------------------------------- from candidates to hits
 
 -- name: filter_candidates
