@@ -3,12 +3,27 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from threadkeep.base.connect import Opened
+from threadkeep.base.connect import Opened, journal_mode, wait_to_read
+from threadkeep.base.guard import refuse_views
 
 # Each costs three file descriptors; opening one takes 0.2 ms.
 _MOST_IDLE = 8
+
+
+def look_first(connection: sqlite3.Connection, queries: Mapping[str, str], budget: float) -> bool:
+    """Check what a new connection may be read through; tell whether it waits for writers."""
+    try:
+        connection.execute("BEGIN")
+        wait_to_read(connection, budget)
+        refuse_views(connection, queries)
+        waits = journal_mode(connection) != "wal"
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return waits
 
 
 class Readers:

@@ -14,12 +14,10 @@ from threadkeep.base.connect import (
     PLAIN,
     Opened,
     Tuning,
-    journal_mode,
     load_extension,
     open_reader,
     outside_writer,
     shape_new_file,
-    wait_to_read,
 )
 from threadkeep.base.files import (
     create_private_file,
@@ -27,10 +25,9 @@ from threadkeep.base.files import (
     make_private_dir,
     set_aside,
 )
-from threadkeep.base.guard import refuse_views
 from threadkeep.base.live import LiveConnection, LiveConnections
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
-from threadkeep.base.readers import Readers
+from threadkeep.base.readers import Readers, look_first
 from threadkeep.base.trouble import is_busy, translate
 from threadkeep.base.tx import ReadTransaction, Row, Tx, WriteTransaction, roll_back
 from threadkeep.base.wakeup import Wakeup
@@ -325,16 +322,7 @@ class Database:
     def _connect_reader(self) -> Opened:
         self._check_alive()
         opened = open_reader(self.file, read_only=self.read_only, tuning=self.tuning)
-        connection = opened.connection
-        try:
-            connection.execute("BEGIN")
-            wait_to_read(connection, self.budget)
-            refuse_views(connection, self.queries)
-            self.readers_wait = journal_mode(connection) != "wal"
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.close()
-            raise
+        self.readers_wait = look_first(opened.connection, self.queries, self.budget)
         return opened
 
     def live(self) -> LiveConnection:
