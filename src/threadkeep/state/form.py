@@ -241,13 +241,18 @@ def widen(forms: Forms, tx: Tx) -> None:
         found = _CREATED.search(statement)
         if found is not None and found[2] not in present:
             tx.execute(statement)
-    if form.side:
-        _carry_over(tx, form)
+    _carry_over(tx, form)
     forms.look_again(tx)
 
 
 def _carry_over(tx: Tx, form: Form) -> None:
-    """Write into the new columns what our side tables knew before there were any."""
+    """Write into new tables and columns what was known before there were any."""
+    if "session_model_usage" not in form.tables:
+        if form.side:
+            tx.run("seed_noted_usage")
+        tx.run("seed_model_usage")
+    if not form.side:
+        return
     missing = {column.name for column in form.missing_columns("sessions")}
     for column, source in _BESIDE.items():
         if column in missing:

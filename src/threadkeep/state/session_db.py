@@ -3,7 +3,7 @@
 import os
 import threading
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from threadkeep.base.backup import Kept, Progress, make_backup
 from threadkeep.base.live import LiveConnection
@@ -30,10 +30,12 @@ from threadkeep.state import (
     titles as titles_,
     transfer as transfer_,
     usage as usage_,
+    usage_sums as usage_sums_,
 )
 from threadkeep.state.context import Seconds, now
 from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
 from threadkeep.state.opening import open_context
+from threadkeep.state.usage_queue import PATIENCE, UsageQueue
 from threadkeep.state.verbs import appends, reads, writes
 
 
@@ -72,6 +74,7 @@ class SessionDB:
         self.context = open_context(
             self.db_path, read_only=read_only, budget=timeout, redact=redact, clock=clock
         )
+        self.usage_queue = UsageQueue(self.update_token_counts)
         self._lock = threading.RLock()
         self._live: tuple[int, LiveConnection] | None = None
 
@@ -88,7 +91,8 @@ class SessionDB:
             return live
 
     def close(self) -> None:
-        """Close the store; twice is fine."""
+        """Write what is queued, and close the store; twice is fine."""
+        self.usage_queue.close()
         live, self._live = self._live, None
         if live is not None:
             live[1].close()
@@ -113,7 +117,7 @@ class SessionDB:
     end_session = writes(sessions_.end_session)
     reopen_session = writes(sessions_.reopen_session)
     update_system_prompt = writes(sessions_.update_system_prompt)
-    get_session = reads(sessions_.get_session)
+    get_session = reads(sessions_.get_session, counted=True)
     resolve_session_id = reads(sessions_.resolve_session_id)
     search_sessions = reads(sessions_.search_sessions)
     session_count = reads(sessions_.session_count)
@@ -148,7 +152,7 @@ class SessionDB:
     get_next_title_in_lineage = reads(titles_.get_next_title_in_lineage)
 
     # ------------------------------------------------------------------ lists and lineage
-    list_sessions_rich = reads(listing_.list_sessions_rich)
+    list_sessions_rich = reads(listing_.list_sessions_rich, counted=True)
     get_compression_tip = reads(lineage_.get_compression_tip)
     get_compression_lineage = reads(lineage_.get_compression_lineage)
     get_lineage = reads(lineage_.get_lineage)
@@ -158,7 +162,18 @@ class SessionDB:
 
     # ------------------------------------------------------------------ usage
     update_token_counts = writes(usage_.update_token_counts)
-    usage = reads(usage_.usage)
+    record_auxiliary_usage = writes(usage_.record_auxiliary_usage)
+    get_dominant_session_model_route = reads(usage_.get_dominant_session_model_route, counted=True)
+    usage = reads(usage_sums_.usage, counted=True)
+    usage_totals = reads(usage_sums_.usage_totals, counted=True)
+
+    def queue_token_counts(self, session_id: str, **kwargs: Any) -> None:
+        """Count usage as `update_token_counts` does, in the background and in order."""
+        self.usage_queue.put(session_id, **kwargs)
+
+    def flush_token_counts(self, timeout: float = PATIENCE) -> bool:
+        """Wait until all queued usage is written; False if it takes longer than `timeout`."""
+        return self.usage_queue.flush(timeout)
 
     # ------------------------------------------------------------------ values by key
     get_meta = reads(meta_.get_meta)
@@ -176,7 +191,7 @@ class SessionDB:
     # ------------------------------------------------------------------ messengers
     record_gateway_session_peer = writes(gateway_.record_gateway_session_peer)
     set_expiry_finalized = writes(gateway_.set_expiry_finalized, newest=True)
-    list_gateway_sessions = reads(gateway_.list_gateway_sessions)
+    list_gateway_sessions = reads(gateway_.list_gateway_sessions, counted=True)
     find_session_by_origin = reads(gateway_.find_session_by_origin)
     find_latest_gateway_session_for_peer = reads(gateway_.find_latest_gateway_session_for_peer)
     save_gateway_routing_entry = writes(gateway_.save_gateway_routing_entry, newest=True)
@@ -202,9 +217,9 @@ class SessionDB:
     )
 
     # ------------------------------------------------------------------ out and in
-    export_session = reads(transfer_.export_session)
-    export_all = reads(transfer_.export_all)
-    export_session_lineage = reads(transfer_.export_session_lineage)
+    export_session = reads(transfer_.export_session, counted=True)
+    export_all = reads(transfer_.export_all, counted=True)
+    export_session_lineage = reads(transfer_.export_session_lineage, counted=True)
     iter_export = calls(transfer_.iter_export)
     import_sessions = calls(transfer_.import_sessions)
 

@@ -1,20 +1,23 @@
-"""Tokens and money: added up per session as the contract has it, and by day and model beside."""
+"""Tokens and money as they are spent: added to the session, and to the model that was asked."""
 
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from threadkeep.base.sqlite import Row, Tx
-from threadkeep.errors import Invalid
+from threadkeep.state.columns import insert_row, update_rows
 from threadkeep.state.context import Context, Json
 from threadkeep.state.exact import keep, to_column
 from threadkeep.state.messages import find_key, remember_key
+from threadkeep.state.rows import refresh_session_hash
 
-COUNTERS: Final = (
+TOKENS: Final = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
     "reasoning_tokens",
 )
 COSTS: Final = ("estimated_cost_usd", "actual_cost_usd")
-GROUPS: Final = ("model", "source", "day", "session")
+_ROUTE: Final = ("model", "billing_provider", "billing_base_url", "billing_mode")
+_BY_MODEL: Final = "session_model_usage"
 
 
 def update_token_counts(
@@ -35,22 +38,26 @@ def update_token_counts(
     billing_provider: str | None = None,
     billing_base_url: str | None = None,
     billing_mode: str | None = None,
+    api_call_count: int = 0,
     absolute: bool = False,  # noqa: FBT001, FBT002
     *,
     idempotency_key: str | None = None,
 ) -> None:
-    """Add tokens and costs to a session, or with `absolute` set its totals.
+    """Add tokens and costs to a session and its model, or with `absolute` set the session's sums.
 
     A second call with the same `idempotency_key` in the session counts nothing.
     """
-    if idempotency_key is not None:
-        if find_key(tx, session_id, "usage", idempotency_key) is not None:
-            return
-        if tx.one("session_exists", {"id": session_id}) is not None:
-            remember_key(tx, session_id, "usage", idempotency_key, None)
-    before = tx.one("usage_of", {"id": session_id})
-    if before is None:
-        return
+    if api_call_count:
+        ctx.widen(tx)
+    amounts: Json = {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "cache_read_tokens": cache_read_tokens,
+        "cache_write_tokens": cache_write_tokens,
+        "reasoning_tokens": reasoning_tokens,
+        "estimated_cost_usd": estimated_cost_usd,
+        "actual_cost_usd": actual_cost_usd,
+    }
     texts = {
         "cost_status": to_column(cost_status, "cost_status"),
         "cost_source": to_column(cost_source, "cost_source"),
@@ -60,97 +67,168 @@ def update_token_counts(
         "billing_mode": to_column(billing_mode, "billing_mode"),
         "model": to_column(model, "model"),
     }
-    values: Json = {
-        **{field: stored.column for field, stored in texts.items()},
-        "id": session_id,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "cache_read_tokens": cache_read_tokens,
-        "cache_write_tokens": cache_write_tokens,
-        "reasoning_tokens": reasoning_tokens,
-        "estimated_cost_usd": estimated_cost_usd,
-        "actual_cost_usd": actual_cost_usd,
-    }
-    tx.run("set_usage" if absolute else "add_usage", values)
-    keep(tx, "session", session_id, texts)
-    after = tx.one("usage_of", {"id": session_id}) or before
-    _note_change(ctx, tx, session_id, values["model"], before, after)
+    values = {name: stored.column for name, stored in texts.items()}
+    if ctx.form.answers.usage_makes_session:
+        _make_session(ctx, tx, session_id, values["model"])
+    if idempotency_key is not None and not _is_first(tx, session_id, idempotency_key):
+        return
+    before = tx.one("usage_of", {"id": session_id})
+    if before is None:
+        return
+    counts = any(amounts.values()) or bool(api_call_count)
+    if ctx.form.answers.usage_makes_session:
+        _choose_route(tx, session_id, values, counts=counts)
+    tx.run("set_usage" if absolute else "add_usage", {"id": session_id, **amounts, **values})
+    calls = 0 if absolute else int(tx.value("calls_of", {"id": session_id}) or 0)
+    update_rows(ctx, tx, "sessions", {"id": session_id}, {"api_call_count": calls + api_call_count})
+    if ctx.side:
+        keep(tx, "session", session_id, texts)
+        after = tx.one("usage_of", {"id": session_id}) or before
+        _note_change(ctx, tx, session_id, values["model"], before, after)
+    if counts and not absolute and _BY_MODEL in ctx.form.tables:
+        row = tx.one("route_of", {"id": session_id}) or ()
+        own = dict(zip(_ROUTE, row, strict=False))
+        route = {name: values[name] or own.get(name) for name in _ROUTE}
+        told = {name: values[name] for name in ("cost_status", "cost_source")}
+        _add(ctx, tx, session_id, "", route, {**amounts, "api_call_count": api_call_count}, told)
+
+
+def _make_session(ctx: Context, tx: Tx, session_id: str, model: str | None) -> None:
+    """Begin the session of a usage that came before it; an existing one gets the model it lacks."""
+    values = {"id": session_id, "source": "unknown", "model": model, "started_at": ctx.clock()}
+    if not insert_row(ctx, tx, "sessions", values, or_ignore=True):
+        tx.run("fill_model", {"id": session_id, "model": model})
+    elif ctx.side:
+        refresh_session_hash(tx, session_id)
+
+
+def _is_first(tx: Tx, session_id: str, key: str) -> bool:
+    if find_key(tx, session_id, "usage", key) is not None:
+        return False
+    if tx.one("session_exists", {"id": session_id}) is not None:
+        remember_key(tx, session_id, "usage", key, None)
+    return True
+
+
+def _choose_route(tx: Tx, session_id: str, values: dict[str, Any], *, counts: bool) -> None:
+    """The first usage that counts tells the route: the one that was asked for may have failed."""
+    if not counts:
+        values.update(dict.fromkeys(_ROUTE))
+    elif values["model"] and values["billing_provider"]:
+        route = {name: values[name] for name in _ROUTE}
+        tx.run("set_first_route", {"id": session_id, **route})
 
 
 def _note_change(
     ctx: Context, tx: Tx, session_id: str, model: str | None, before: Row, after: Row
 ) -> None:
     """Write the difference to the day's account of the model that made it."""
-    width = len(COUNTERS) + len(COSTS)
+    width = len(TOKENS) + len(COSTS)
     pairs = zip(before[:width], after[:width], strict=True)
     change = [new - old for old, new in pairs]
     if not any(change):
         return
-    values: Json = dict(zip((*COUNTERS, *COSTS), change, strict=True))
+    values: Json = dict(zip((*TOKENS, *COSTS), change, strict=True))
     values |= {
         "session_id": session_id,
-        "day": _day(ctx.clock()),
+        "day": day_of(ctx.clock()),
         "model": model or after[width] or "",
         "source": after[width + 1],
     }
     tx.run("note_usage", values)
 
 
-def usage(
-    ctx: Context,
-    tx: Tx,
-    by: str = "model",
-    *,
-    since: float | None = None,
-    until: float | None = None,
-    source: str | None = None,
-) -> list[Json]:
-    """Sum tokens and costs by model, source, day or session; the costliest first, days in order.
-
-    What another program counted has no day of its own: it counts on the day its session began.
-    Deleted sessions stay counted. `since` and `until` are Unix seconds; whole local days count.
-    """
-    if by not in GROUPS:
-        msg = f"usage cannot be summed by {by!r}"
-        raise Invalid(msg, hint=f"use one of {', '.join(GROUPS)}")
-    params = {
-        "first": None if since is None else _day(since),
-        "last": None if until is None else _day(until),
-        "source": source,
-    }
-    rows = tx.all("usage_rows" if ctx.side else "usage_rows_plain", params)
-    sums: dict[str, Json] = {}
-    for session_id, day, model, row_source, *amounts in rows:
-        keys = {"model": model or "unknown", "source": row_source, "day": day or "unknown"}
-        key = str(keys.get(by, session_id))
-        total = sums.setdefault(key, _nothing(by, key))
-        total["ids"].add(session_id)
-        for name, amount in zip((*COUNTERS, *COSTS), amounts, strict=True):
-            total[name] += amount
-    return _ordered(sums, by)
-
-
-def _day(at: float) -> str:
+def day_of(at: float) -> str:
+    """Give the local day of a time."""
     return time.strftime("%Y-%m-%d", time.localtime(at))
 
 
-def _nothing(by: str, key: str) -> Json:
-    counters = dict.fromkeys(COUNTERS, 0)
-    return {by: key, "ids": set(), **counters, **dict.fromkeys(COSTS, 0.0)}
+# ---------------------------------------------------------------------- by model and task
 
 
-def _ordered(sums: dict[str, Json], by: str) -> list[Json]:
-    totals = []
-    for total in sums.values():
-        ids = total.pop("ids")
-        total["sessions"] = len(ids)
-        total["total_tokens"] = total["input_tokens"] + total["output_tokens"]
-        totals.append(total)
-    if by == "day":
-        return sorted(totals, key=lambda total: str(total["day"]))
+def record_auxiliary_usage(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    task: str,
+    *,
+    model: str | None = None,
+    billing_provider: str | None = None,
+    billing_base_url: str | None = None,
+    input_tokens: int = 0,
+    output_tokens: int = 0,
+    cache_read_tokens: int = 0,
+    cache_write_tokens: int = 0,
+    reasoning_tokens: int = 0,
+    estimated_cost_usd: float | None = None,
+    api_call_count: int | None = 1,
+) -> None:
+    """Count what a side task spent (vision, titles, …), apart from the sums of its session."""
+    if not session_id or not task:
+        return
+    ctx.widen(tx)
+    if not _has_tasks(tx):
+        ctx.notices.warn(
+            "task", "%s counts by model, not by task: side tasks are not counted", ctx.db.path
+        )
+        return
+    _make_session(ctx, tx, session_id, None)
+    route = {
+        "model": model,
+        "billing_provider": billing_provider,
+        "billing_base_url": billing_base_url,
+    }
+    amounts = {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "cache_read_tokens": cache_read_tokens,
+        "cache_write_tokens": cache_write_tokens,
+        "reasoning_tokens": reasoning_tokens,
+        "estimated_cost_usd": estimated_cost_usd,
+        "api_call_count": 1 if api_call_count is None else int(api_call_count),
+    }
+    _add(ctx, tx, session_id, task, route, amounts, {})
 
-    def weight(total: Json) -> tuple[float, int, str]:
-        cost = total["actual_cost_usd"] or total["estimated_cost_usd"]
-        return (-cost, -total["total_tokens"], str(total[by]))
 
-    return sorted(totals, key=weight)
+def _has_tasks(tx: Tx) -> bool:
+    """The key of versions 20 and 21 has no task: a side task would fall on the model's own row."""
+    return any(row[1] == "task" and row[5] for row in tx.execute(f"PRAGMA table_info({_BY_MODEL})"))
+
+
+def _add(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    task: str,
+    route: Mapping[str, Any],
+    amounts: Mapping[str, Any],
+    told: Mapping[str, Any],
+) -> None:
+    """Add amounts to the row of a session, model, route and task, and make it if it is missing."""
+    now = ctx.clock()
+    key = {
+        "session_id": session_id,
+        **{name: route.get(name) or "" for name in _ROUTE},
+        "model": route.get("model") or "unknown",
+        "task": task,
+    }
+    numbers = {name: amount or 0 for name, amount in amounts.items()}
+    present = ctx.form.tables[_BY_MODEL]
+    key = {name: value for name, value in key.items() if name in present}
+    new = {name: value for name, value in told.items() if value is not None}
+    sets = [
+        *(f"{name} = {name} + ?" for name in numbers),
+        *(f"{name} = ?" for name in (*new, "last_seen")),
+    ]
+    where = " AND ".join(f"{name} = ?" for name in key)
+    sql = f"UPDATE {_BY_MODEL} SET {', '.join(sets)} WHERE {where}"  # noqa: S608
+    values = (*numbers.values(), *new.values(), now, *key.values())
+    if not tx.execute(sql, values).rowcount:
+        insert_row(
+            ctx, tx, _BY_MODEL, {**key, **numbers, **new, "first_seen": now, "last_seen": now}
+        )
+
+
+def get_dominant_session_model_route(_ctx: Context, tx: Tx, session_id: str) -> Json | None:
+    """Give the model and route that a session asked most often, None if that is not known."""
+    return next(iter(tx.dicts("dominant_route", {"id": session_id})), None)

@@ -27,12 +27,19 @@ log = logging.getLogger(__name__)
 _PLAIN = frozenset({str, int, float, bool, list, dict, type(None)})
 
 
-def reads(function: Callable[Concatenate[Context, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb that runs in one read transaction."""
+def reads(
+    function: Callable[Concatenate[Context, Tx, P], R], *, counted: bool = False
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb that runs in one read transaction.
+
+    With `counted` it shows sums: usage that is still queued is written first.
+    """
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         ctx: Context = store.context
+        if counted:
+            store.flush_token_counts()
         return reading(ctx, lambda tx: function(ctx, tx, *args, **kwargs))
 
     show_as_method(verb, function, given=2)

@@ -48,10 +48,12 @@ class Answers(NamedTuple):
     marked_lineage: bool
     # A list or dict as content is stored in the column itself, behind a NUL.
     content_in_column: bool
+    # Usage of a session that is missing makes it, and the first usage that counts tells its route.
+    usage_makes_session: bool
 
 
-V6: Final = Answers(whole_turns=False, marked_lineage=False, content_in_column=False)
-TODAY: Final = Answers(whole_turns=True, marked_lineage=True, content_in_column=True)
+V6: Final = Answers(*[False] * len(Answers._fields))
+TODAY: Final = Answers(*[True] * len(Answers._fields))
 
 
 @cache

@@ -391,46 +391,92 @@ ON CONFLICT(session_id, day, model) DO UPDATE SET
 -- name: has_usage
 SELECT 1 FROM tk_usage WHERE session_id = :id LIMIT 1;
 
--- name: usage_rows
--- What we noted by day, then what a session has beyond that: another program counted it.
-WITH noted AS (
-  SELECT session_id, sum(input_tokens) AS i, sum(output_tokens) AS o, sum(cache_read_tokens) AS cr,
-    sum(cache_write_tokens) AS cw, sum(reasoning_tokens) AS r, sum(estimated_cost_usd) AS e,
-    sum(actual_cost_usd) AS a
-  FROM tk_usage GROUP BY session_id
-), pieces AS (
-  SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
-    cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd FROM tk_usage
-  UNION ALL
-  SELECT s.id, date(s.started_at, 'unixepoch', 'localtime'), s.model, s.source,
-    coalesce(s.input_tokens, 0) - coalesce(n.i, 0), coalesce(s.output_tokens, 0) - coalesce(n.o, 0),
-    coalesce(s.cache_read_tokens, 0) - coalesce(n.cr, 0),
-    coalesce(s.cache_write_tokens, 0) - coalesce(n.cw, 0),
-    coalesce(s.reasoning_tokens, 0) - coalesce(n.r, 0),
-    coalesce(s.estimated_cost_usd, 0) - coalesce(n.e, 0),
-    coalesce(s.actual_cost_usd, 0) - coalesce(n.a, 0)
-  FROM sessions s LEFT JOIN noted n ON n.session_id = s.id
-)
-SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
-  cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd
-FROM pieces
-WHERE (CAST(:first AS TEXT) IS NULL OR day >= :first) AND (CAST(:last AS TEXT) IS NULL OR day <= :last)
-  AND (CAST(:source AS TEXT) IS NULL OR source = :source)
-  AND (input_tokens <> 0 OR output_tokens <> 0 OR cache_read_tokens <> 0 OR cache_write_tokens <> 0
-       OR reasoning_tokens <> 0 OR abs(estimated_cost_usd) > 1e-9 OR abs(actual_cost_usd) > 1e-9);
+-- name: seed_noted_usage
+-- Models that we noted beside the session's own: they come first, what is left is the session's.
+INSERT OR IGNORE INTO session_model_usage(
+  session_id, model, billing_provider, billing_base_url, billing_mode, input_tokens, output_tokens,
+  cache_read_tokens, cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd,
+  first_seen, last_seen)
+SELECT s.id, u.model, coalesce(s.billing_provider, ''), coalesce(s.billing_base_url, ''),
+  coalesce(s.billing_mode, ''), sum(u.input_tokens), sum(u.output_tokens),
+  sum(u.cache_read_tokens), sum(u.cache_write_tokens), sum(u.reasoning_tokens),
+  sum(u.estimated_cost_usd), sum(u.actual_cost_usd), s.started_at,
+  coalesce(s.ended_at, s.started_at)
+FROM tk_usage u JOIN sessions s ON s.id = u.session_id
+WHERE u.model <> '' AND u.model IS NOT s.model
+GROUP BY s.id, u.model;
 
--- name: usage_rows_plain
-SELECT id, date(started_at, 'unixepoch', 'localtime') AS day, model, source,
-  coalesce(input_tokens, 0), coalesce(output_tokens, 0), coalesce(cache_read_tokens, 0),
-  coalesce(cache_write_tokens, 0), coalesce(reasoning_tokens, 0), coalesce(estimated_cost_usd, 0),
-  coalesce(actual_cost_usd, 0)
-FROM sessions
-WHERE (CAST(:first AS TEXT) IS NULL OR day >= :first) AND (CAST(:last AS TEXT) IS NULL OR day <= :last)
-  AND (CAST(:source AS TEXT) IS NULL OR source = :source)
-  AND (coalesce(input_tokens, 0) <> 0 OR coalesce(output_tokens, 0) <> 0
-       OR coalesce(cache_read_tokens, 0) <> 0 OR coalesce(cache_write_tokens, 0) <> 0
-       OR coalesce(reasoning_tokens, 0) <> 0 OR coalesce(estimated_cost_usd, 0) <> 0
-       OR coalesce(actual_cost_usd, 0) <> 0);
+-- name: seed_model_usage
+-- One row for each session with tokens, as Hermes makes it; what other models have is not in it.
+INSERT OR IGNORE INTO session_model_usage(
+  session_id, model, billing_provider, billing_base_url, billing_mode, input_tokens, output_tokens,
+  cache_read_tokens, cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd,
+  cost_status, cost_source, first_seen, last_seen)
+SELECT s.id, coalesce(s.model, 'unknown'), coalesce(s.billing_provider, ''),
+  coalesce(s.billing_base_url, ''), coalesce(s.billing_mode, ''),
+  max(coalesce(s.input_tokens, 0) - coalesce(sum(u.input_tokens), 0), 0),
+  max(coalesce(s.output_tokens, 0) - coalesce(sum(u.output_tokens), 0), 0),
+  max(coalesce(s.cache_read_tokens, 0) - coalesce(sum(u.cache_read_tokens), 0), 0),
+  max(coalesce(s.cache_write_tokens, 0) - coalesce(sum(u.cache_write_tokens), 0), 0),
+  max(coalesce(s.reasoning_tokens, 0) - coalesce(sum(u.reasoning_tokens), 0), 0),
+  max(coalesce(s.estimated_cost_usd, 0) - coalesce(sum(u.estimated_cost_usd), 0), 0),
+  max(coalesce(s.actual_cost_usd, 0) - coalesce(sum(u.actual_cost_usd), 0), 0),
+  s.cost_status, s.cost_source, s.started_at, coalesce(s.ended_at, s.started_at)
+FROM sessions s LEFT JOIN session_model_usage u ON u.session_id = s.id
+WHERE coalesce(s.input_tokens, 0) + coalesce(s.output_tokens, 0) + coalesce(s.cache_read_tokens, 0)
+  + coalesce(s.cache_write_tokens, 0) + coalesce(s.reasoning_tokens, 0) > 0
+GROUP BY s.id;
+
+-- name: noted_usage
+SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd FROM tk_usage;
+
+-- name: model_usage
+SELECT u.session_id, date(coalesce(u.first_seen, s.started_at), 'unixepoch', 'localtime'), u.model,
+  s.source, u.task, sum(u.input_tokens), sum(u.output_tokens), sum(u.cache_read_tokens),
+  sum(u.cache_write_tokens), sum(u.reasoning_tokens), sum(u.estimated_cost_usd),
+  sum(u.actual_cost_usd)
+FROM full.session_model_usage u JOIN sessions s ON s.id = u.session_id
+GROUP BY u.session_id, u.model, u.task;
+
+-- name: session_usage
+SELECT id, date(started_at, 'unixepoch', 'localtime'), model, source,
+  coalesce(CAST(input_tokens AS NUMERIC), 0), coalesce(CAST(output_tokens AS NUMERIC), 0),
+  coalesce(CAST(cache_read_tokens AS NUMERIC), 0), coalesce(CAST(cache_write_tokens AS NUMERIC), 0),
+  coalesce(CAST(reasoning_tokens AS NUMERIC), 0), coalesce(CAST(estimated_cost_usd AS NUMERIC), 0),
+  coalesce(CAST(actual_cost_usd AS NUMERIC), 0)
+FROM sessions;
+
+-- name: usage_totals
+SELECT coalesce(sum(coalesce(s.input_tokens, 0) + coalesce(s.output_tokens, 0)), 0),
+  coalesce(sum(coalesce(s.actual_cost_usd, s.estimated_cost_usd, 0)), 0)
+FROM full.sessions s
+WHERE s.parent_session_id IS NULL AND s.message_count >= :least
+  AND (:archived OR coalesce(s.archived, 0) = 0);
+
+-- name: calls_of
+SELECT s.api_call_count FROM full.sessions s WHERE s.id = :id;
+
+-- name: route_of
+SELECT model, billing_provider, billing_base_url, billing_mode FROM sessions WHERE id = :id;
+
+-- name: fill_model
+UPDATE sessions SET model = :model WHERE id = :id AND model IS NULL;
+
+-- name: set_first_route
+UPDATE sessions SET model = :model, billing_provider = :billing_provider,
+  billing_base_url = :billing_base_url, billing_mode = :billing_mode
+WHERE id = :id AND NOT EXISTS (
+    SELECT 1 FROM full.sessions s WHERE s.id = :id AND s.api_call_count > 0)
+  AND (model IS NOT :model OR billing_provider IS NOT :billing_provider);
+
+-- name: dominant_route
+SELECT u.model, u.billing_provider, u.billing_base_url, u.billing_mode, u.api_call_count
+FROM full.session_model_usage u
+WHERE u.session_id = :id AND u.task = '' AND u.model <> 'unknown' AND u.billing_provider <> ''
+ORDER BY u.api_call_count DESC, u.input_tokens + u.output_tokens + u.cache_read_tokens
+  + u.cache_write_tokens + u.reasoning_tokens DESC, u.last_seen DESC
+LIMIT 1;
 
 -- ---------------------------------------------------------------- listing
 
