@@ -12,7 +12,7 @@ from threadkeep.chat import context
 from threadkeep.errors import Conflict, Invalid, ReadOnly
 
 SETTINGS = {
-    "stores": {"chat", "state", "knowledge"},
+    "stores": {"chat", "state", "knowledge", "knowledge_schema"},
     "capture": {"exclude", "disable", "roots"},
     "redact": {"rules"},
     "chat": {"save_on", "event_log", "part_limit"},
