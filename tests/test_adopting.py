@@ -21,6 +21,8 @@ from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismat
 from threadkeep.home.adopting import adopt
 from threadkeep.home.originals import PROGRAMS, find_original
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.looking import letters
 
 
 @pytest.fixture
@@ -369,6 +371,101 @@ def test_nanoclaw_sessions_come_into_the_mailroom(home: Home, nanoclaw: Path) ->
     assert (again.added, again.skipped) == (0, 3)
     assert adopt(home, "nanoclaw", nanoclaw, dry_run=True).skipped == 3
     assert leftovers(home.paths().data) == []
+
+
+def tell(folder: Path, name: str, sql: str) -> None:
+    with closing(sqlite3.connect(folder / f"{name}bound.db")) as file, file:
+        file.execute(sql)
+
+
+def test_new_mail_of_known_folders_comes_with_the_next_import(home: Home, nanoclaw: Path) -> None:
+    adopt(home, "nanoclaw", nanoclaw)
+    name = "sess-1700000000002-b"
+    theirs = nanoclaw / "data" / "v2-sessions" / "ag-1" / name
+    with home.mailroom() as room:
+        host = room.host(name)
+        ours = host.send("said here")
+        before = {mail.id for mail in host.inbox(limit=1000)}
+        waiting = next(m.id for m in host.inbox("pending", limit=1000) if m.id != ours.id)
+    into_in = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES"
+    into_out = (
+        "INSERT INTO messages_out (id, seq, kind, timestamp, channel_type, platform_id, content)"
+        " VALUES"
+    )
+    number = ours.seq  # which they have given as well
+    tell(
+        theirs,
+        "in",
+        f"""{into_in} ('new-1', {number}, 'chat', '2026-11-18 03:00:00',
+         '{{"text":"said there","attachments":[{{"localPath":"inbox/new-1/a.txt"}}]}}')""",
+    )
+    tell(theirs, "in", f"UPDATE messages_in SET status = 'completed' WHERE id = '{waiting}'")
+    tell(
+        theirs,
+        "out",
+        f"""{into_out} ('went-1', 9001, 'chat', '2026-11-18 03:00:01',
+         'slack', 'C1', '{{"text":"sent there"}}')""",
+    )
+    tell(
+        theirs,
+        "out",
+        f"""{into_out} ('went-2', 9003, 'chat', '2026-11-18 03:00:02',
+         'slack', 'C1', '{{"text":"not sent yet"}}')""",
+    )
+    tell(
+        theirs,
+        "in",
+        """INSERT INTO delivered (message_out_id, delivered_at)
+         VALUES ('went-1', '2026-11-18 03:00:03')""",
+    )
+    (theirs / "inbox" / "new-1").mkdir()
+    (theirs / "inbox" / "new-1" / "a.txt").write_text("file")
+    planned = adopt(home, "nanoclaw", nanoclaw, dry_run=True)
+    assert (planned.added, planned.updated, planned.skipped) == (0, 1, 2)
+    done = adopt(home, "nanoclaw", nanoclaw)
+    assert (done.added, done.updated, done.skipped, done.problems) == (0, 1, 2, [])
+    again = adopt(home, "nanoclaw", nanoclaw)
+    assert (again.added, again.updated, again.skipped) == (0, 0, 3)
+    with home.mailroom() as room:
+        host = room.host(name)
+        assert {mail.id for mail in host.inbox(limit=1000)} - before == {"new-1"}
+        assert host.mail(ours.id).seq == ours.seq != host.mail("new-1").seq
+        assert host.mail(waiting).status == "completed"
+        assert {m.id for m in host.outbox(limit=1000)} >= {"went-1", "went-2"}
+        states = {letter.id: letter.state for letter in letters(host.context, direction="out")}
+        assert (states["went-1"], states["went-2"]) == ("delivered", "waiting")
+        assert [one for one in host.verify() if one.severity == "error"] == []
+        assert (room.folder(name).path / "inbox" / "new-1" / "a.txt").read_text() == "file"
+
+
+def test_what_was_removed_here_does_not_come_again(home: Home, nanoclaw: Path) -> None:
+    adopt(home, "nanoclaw", nanoclaw)
+    with home.mailroom() as room:
+        host = room.host("sess-1700000000002-b")
+        gone = host.inbox(limit=1000)[0].id
+        with host.context.folder.inbound.write() as tx:
+            tx.execute("DELETE FROM messages_in WHERE id = ?", (gone,))
+    assert adopt(home, "nanoclaw", nanoclaw).updated == 0
+
+
+def test_an_agent_at_work_keeps_its_file(home: Home, nanoclaw: Path) -> None:
+    adopt(home, "nanoclaw", nanoclaw)
+    name = "sess-1700000000002-b"
+    theirs = nanoclaw / "data" / "v2-sessions" / "ag-1" / name
+    tell(
+        theirs,
+        "in",
+        """INSERT INTO messages_in (id, seq, kind, timestamp, content)
+         VALUES ('new-1', 9000, 'chat', '2026-11-18 03:00:00', '{"text":"x"}')""",
+    )
+    with home.mailroom() as room:
+        path = room.folder(name).path
+    with Container(path) as container:
+        container.start()
+        done = adopt(home, "nanoclaw", nanoclaw)
+        assert (done.updated, len(done.problems)) == (0, 1)
+        assert "at work" in done.problems[0]
+    assert adopt(home, "nanoclaw", nanoclaw).updated == 1
 
 
 def test_mailboxes_do_not_go_into_a_file(home: Home, nanoclaw: Path, tmp_path: Path) -> None:

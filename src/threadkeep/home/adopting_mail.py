@@ -5,7 +5,7 @@ any file of a sandboxed agent gets. A folder gets its name when it is complete.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
@@ -25,10 +25,13 @@ from threadkeep.home.originals import (
     mail_count,
     mail_folders,
 )
-from threadkeep.mailbox.folder import session_dir
+from threadkeep.mailbox.folder import Folder, session_dir
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import SessionMode
+from threadkeep.mailbox.looking import look_at
 from threadkeep.mailbox.mailroom import Mailroom
+from threadkeep.mailbox.merge import Unmerged, merge, news, remember
+from threadkeep.mailbox.names import folder_for
 
 Row = dict[str, Any]
 _FILE_LIMIT: Final = 1 << 30
@@ -49,33 +52,52 @@ class Central(NamedTuple):
 def adopt_mail(
     home: HomeLike, original: Original, *, dry_run: bool, progress: Progress | None
 ) -> Adopted:
-    """Copy the session folders that we do not know yet, and enter them into the index."""
+    """Copy the session folders that we do not know yet, and enter them into the index.
+
+    Of the others comes what is new in them.
+    """
     folders, unseen = mail_folders(original.path)
     central = _read_central(original.path.parent / _CENTRAL)
     target = home.paths().data / "mailbox"
+    known = _known(home)
+    # The newest first: of several sessions at one place only one can be active.
+    new = sorted((f for f in folders if f.name not in known), key=_made, reverse=True)
+    rest = [folder for folder in folders if folder.name in known]
     if dry_run:
-        known = _known(home)
-        new = [folder for folder in folders if folder.name not in known]
-        skipped = len(folders) - len(new)
-        return Adopted(original, target, added=len(new), skipped=skipped, dry_run=True)
+        fresh = [folder for folder in rest if _news(target, folder)]
+        updated, skipped = len(fresh), len(rest) - len(fresh)
+        return Adopted(
+            original, target, added=len(new), updated=updated, skipped=skipped, dry_run=True
+        )
+    work = _Round(len(folders), progress)
     with home.mailroom() as room:
-        known = {session.id for session in room.index.sessions()}
-        # The newest first: of several sessions at one place only one can be active.
-        new = sorted((f for f in folders if f.name not in known), key=_made, reverse=True)
-        problems = [f"{one.path}: {one.why}; {one.fix}" for one in unseen]
-        failed = 0
-        for count, folder in enumerate(new, 1):
-            try:
-                _adopt_folder(room, folder, central)
-            except ThreadkeepError as error:  # one bad folder does not keep out the others
-                problems.append(f"{folder}: {error}")
-                failed += 1
-            if progress is not None:
-                progress(count, len(new))
-    added = len(new) - failed
+        added = sum(work.did(folder, lambda one: _adopt(room, one, central)) for folder in new)
+        updated = sum(work.did(folder, lambda one: _update(target, one)) for folder in rest)
+    problems = [f"{one.path}: {one.why}; {one.fix}" for one in unseen] + work.problems
+    skipped = len(rest) - updated
     return Adopted(
-        original, target, added=added, skipped=len(folders) - len(new), problems=problems
+        original, target, added=added, updated=updated, skipped=skipped, problems=problems
     )
+
+
+class _Round:
+    """Goes through folders; a bad one does not keep out the others."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total, self._count, self._progress = total, 0, progress
+        self.problems: list[str] = []
+
+    def did(self, folder: Path, verb: Callable[[Path], bool]) -> bool:
+        """Do something with a folder; tell whether it was done."""
+        try:
+            done = verb(folder)
+        except ThreadkeepError as error:
+            self.problems.append(f"{folder}: {error}")
+            done = False
+        self._count += 1
+        if self._progress is not None:
+            self._progress(self._count, self._total)
+        return done
 
 
 def _known(home: HomeLike) -> set[str]:
@@ -95,13 +117,34 @@ def _made(folder: Path) -> int:
 # ---------------------------------------------------------------------- copying
 
 
-def _adopt_folder(room: Mailroom, folder: Path, central: Central) -> None:
+def _adopt(room: Mailroom, folder: Path, central: Central) -> bool:
     group = folder.parent.name
     target = session_dir(room.root / "mailbox", group, folder.name)
     if not target.exists():  # else an import was cut off before it entered the folder
         _copy_folder(folder, target)
     chat = _enter_places(room.index, group, folder.name, central)
     _enter_session(room.index, folder, chat, central)
+    return True
+
+
+def _update(root: Path, folder: Path) -> bool:
+    """Bring what is new in a folder into our copy of it; tell whether there was anything."""
+    found = _news(root, folder)
+    if not found:
+        return False
+    ours = look_at(session_dir(root, folder.parent.name, folder.name))
+    for box in _BOXES:
+        _copy_files(folder, ours.folder.path, box, found.ids)
+    merge(ours, found)
+    return True
+
+
+def _news(root: Path, folder: Path) -> Unmerged:
+    target = session_dir(root, folder.parent.name, folder.name)
+    if not target.exists():  # it was removed here
+        return Unmerged()
+    mail_count(folder)  # refuses links and views
+    return news(look_at(target), Folder(folder))
 
 
 def _copy_folder(folder: Path, target: Path) -> None:
@@ -113,6 +156,7 @@ def _copy_folder(folder: Path, target: Path) -> None:
     make_private_dir(copy)
     try:
         _fill(folder, copy)
+        remember(look_at(copy))
         copy.rename(target)
         sync_dir(above)
     except OSError as error:
@@ -131,10 +175,13 @@ def _fill(folder: Path, copy: Path) -> None:
         _copy_files(folder, copy, box)
 
 
-def _copy_files(folder: Path, copy: Path, box: str) -> None:
-    """Copy the attachments of one direction, `<box>/<message>/<file>`."""
+def _copy_files(folder: Path, copy: Path, box: str, messages: Iterable[str] | None = None) -> None:
+    """Copy the attachments of one direction, `<box>/<message>/<file>`; of some messages, or all."""
     nofollow.make_dir(copy, box)
+    wanted = None if messages is None else {folder_for(message) for message in messages}
     for message in _names(folder, box):
+        if wanted is not None and message not in wanted:
+            continue
         files = {
             name: nofollow.read(folder, (box, message), name, _FILE_LIMIT)
             for name in _names(folder, box, message)
