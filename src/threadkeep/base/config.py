@@ -37,6 +37,36 @@ class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     roots: tuple[str, ...] = ()
 
 
+class MemoryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of `[[auto_memory.sources]]`: a file of notes, and what it is called."""
+
+    path: str
+    repository: str | None = None
+    logical_path: str | None = None
+
+
+class DiscoverySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[auto_memory.discovery]`."""
+
+    enabled: bool = True
+    claude_projects: bool = True
+    read_claude_settings: bool = True
+    include_patterns: tuple[str, ...] = ()
+    exclude_patterns: tuple[str, ...] = ()
+
+
+class AutoMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[auto_memory]`: the notes that Claude keeps, in stores of schema 23."""
+
+    enabled: bool = True
+    poll_interval_secs: Positive = 60
+    absence_confirm_polls: Positive = 2
+    max_revision_count: Positive = 20
+    max_revision_age_days: Positive = 90
+    discovery: DiscoverySettings = DiscoverySettings()
+    sources: tuple[MemoryFile, ...] = ()
+
+
 class ShellSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[shell]`."""
 
@@ -184,6 +214,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     stores: Stores = Stores()
     capture: CaptureSettings = CaptureSettings()
+    auto_memory: AutoMemorySettings = AutoMemorySettings()
     shell: ShellSettings = ShellSettings()
     socket: SocketSettings = SocketSettings()
     browser: BrowserSettings = BrowserSettings()

@@ -38,6 +38,34 @@ DEFAULT_TEXT: Final = f"""\
 # them, beside the usual places and the projects in which other agents worked.
 # roots = []
 
+[auto_memory]
+# The notes that Claude keeps for each project (memory/*.md), in stores of schema version 23.
+# Nothing is written to them, and nothing leaves this machine.
+# enabled = true
+
+# A file that is missing for so many looks, so many seconds apart, counts as deleted.
+# poll_interval_secs = 60
+# absence_confirm_polls = 2
+
+# Older revisions of a note go when there are more, or when they are older.
+# max_revision_count = 20
+# max_revision_age_days = 90
+
+# Notes elsewhere: [{{ path = "~/notes/kiln.md", repository = "ada/kiln" }}], each with a
+# logical_path if it is not to be called as the file is.
+# sources = []
+
+[auto_memory.discovery]
+# Where notes are looked for by themselves: Claude's folders of projects, and the folders that its
+# settings name (autoMemoryDirectory).
+# enabled = true
+# claude_projects = true
+# read_claude_settings = true
+
+# Patterns of folders, or of the names that Claude gives to projects. Empty: all of them.
+# include_patterns = []
+# exclude_patterns = []
+
 [shell]
 # Commands that are not kept: patterns like "pass *" or "*secret*"; [capture] exclude keeps out
 # whole folders. A command typed with a space in front is never kept.

@@ -22,8 +22,17 @@ from threadkeep.capture.context import Surroundings
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.exclusion import ENOUGH_LINES
 from threadkeep.capture.line_logs import CHECKED_AT_ONCE, LineCapture, is_due, note_stamp
+from threadkeep.capture.memories import (
+    absent_from,
+    is_excluded,
+    is_settled,
+    note_trouble,
+    read_memory,
+    retention_of,
+    store_memory,
+)
 from threadkeep.capture.report import Progress, Report, Watcher, silent
-from threadkeep.capture.sight import is_below, rooted, see
+from threadkeep.capture.sight import Sight, is_below, rooted, see
 from threadkeep.capture.troubles import TROUBLES, has_vanished, tell, tell_unseen
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
@@ -38,6 +47,7 @@ from threadkeep.knowledge.logs import (
     load_marks,
     save_log,
 )
+from threadkeep.knowledge.memory_intake import Retention, miss_memory
 from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
 from threadkeep.sources.files import TAIL_BYTES, LogFile
 from threadkeep.sources.records import Log, Source
@@ -76,20 +86,23 @@ def capture(
     report = Report(dry_run=dry_run)
     work: list[_Work] = []
     gone: list[int] = []
+    absent: list[tuple[int, Retention]] = []
     for reader, source in sources.items():
         if not wanted.covers(source.harness):
             continue
         with around.db.read() as tx:
             known = all_looks(tx, reader)
         try:
-            found, missing = _look(around, (reader, source), known, wanted, report)
+            found, missing, sight = _look(around, (reader, source), known, wanted, report)
         except TROUBLES as error:
             tell(f"source {reader}", error, report.of(source.harness))
         else:
             work += found
             gone += missing
+            if source.kind == "memory":
+                absent += absent_from(around, source, sight)
     if not dry_run:
-        _read(around, work, gone, report, show)
+        _read(around, work, (gone, absent), report, show)
     report.seconds = time.monotonic() - started
     return report
 
@@ -103,8 +116,8 @@ def _look(
     known: dict[str, Looks],
     wanted: Wanted,
     report: Report,
-) -> tuple[list[_Work], list[int]]:
-    """Find the logs of a source that changed, and the numbers of those that are gone."""
+) -> tuple[list[_Work], list[int], Sight]:
+    """Find the logs of a source that changed, and those that are gone; give all there is, too."""
     reader, source = named
     part = report.of(source.harness)
     seen = see(source, around.user)
@@ -124,7 +137,7 @@ def _look(
     work = [_Work(reader, source, log, moved.get(log.path), live) for log in changed]
     lost = {looks.id for looks in missing.values() if not looks.gone}
     gone = sorted(lost.difference(moved.values()))
-    return work, gone
+    return work, gone, seen
 
 
 def _changed(
@@ -203,9 +216,15 @@ def _holding(log: Log, perhaps: list[Looks]) -> int | None:
 
 
 def _read(
-    around: Surroundings, work: list[_Work], gone: list[int], report: Report, show: Watcher
+    around: Surroundings,
+    work: list[_Work],
+    lost: tuple[list[int], list[tuple[int, Retention]]],
+    report: Report,
+    show: Watcher,
 ) -> None:
-    if not work and not gone and not report.errors:
+    """Read the logs that changed; `lost` are the numbers of logs and of memories that are gone."""
+    gone, absent = lost
+    if not work and not gone and not absent and not report.errors:
         return
     _make_room(around, {one.source.harness for one in work})
     progress = Progress(logs_total=len(work), bytes_total=sum(one.log.stamp.size for one in work))
@@ -225,6 +244,10 @@ def _read(
         for one in (one for one in work if one.source.kind == "lines"):
             reading = (around, one, batches, report, progress, show)
             advance(one, partial(_read_lines, *reading))
+        for one in (one for one in work if one.source.kind == "memory"):
+            advance(one, partial(_read_memory, around, one, batches, report))
+        for number, keep in absent:  # after those that came: one may be a file that moved
+            miss_memory(batches.tx(), number, now=around.clock(), keep=keep)
         # Documents last: they may be large, and hold what line logs hold better.
         backlog = Backlog(batches)
         for one in (one for one in work if one.source.kind == "document"):
@@ -265,6 +288,26 @@ def _read_lines(
             lines.run(file, batches, progress, show)
     except TROUBLES as error:
         batches.take_back()
+        _note_trouble(around, batches, one, error, report)()
+
+
+def _read_memory(around: Surroundings, one: _Work, batches: Batches, report: Report) -> None:
+    batches.next_log()
+    part, now = report.of(one.source.harness), around.clock()
+    if is_excluded(around.exclusion, one.log):
+        _keep_out(around, batches.tx(), one, report)
+        return
+    try:
+        seen = read_memory(around, one.log) if is_settled(one.log, now) or not one.live else None
+        if seen is None:
+            return  # somebody writes it: it is taken at the next look
+        store_memory(batches.tx(), seen, now, part, retention_of(one.source))
+        row = _row(batches.tx(), one)
+        row.error, row.excluded, row.fingerprint, row.captured_at = None, False, "", now
+        _note_looks(batches.tx(), one, row)
+    except TROUBLES as error:
+        batches.take_back()
+        note_trouble(batches.tx(), one.log.path, str(error), now)
         _note_trouble(around, batches, one, error, report)()
 
 

@@ -15,6 +15,7 @@ class HarnessReport(msgspec.Struct):
     source_bytes: int = 0
     entries: int = 0
     segments: int = 0
+    memories: int = 0  # notes that came or changed
     bad_lines: int = 0
     masked_lines: int = 0
     unknown: dict[str, int] = {}

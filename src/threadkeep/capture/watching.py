@@ -18,6 +18,7 @@ from threadkeep.capture.context import Surroundings
 from threadkeep.capture.engine import Wanted, capture
 from threadkeep.capture.report import Report
 from threadkeep.knowledge.health import heartbeat
+from threadkeep.knowledge.memory_names import WATCHER
 from threadkeep.knowledge.segments import settle
 from threadkeep.sources.records import Source
 
@@ -52,7 +53,7 @@ def watch(
 
     def look(among: Mapping[str, Source], wanted: Wanted = Wanted()) -> None:  # noqa: B008
         report = capture(around, among, wanted, show=lambda _: _end_if(stop))
-        if report.errors or any(part.lines for part in report.harnesses.values()):
+        if report.errors or any(part.lines or part.memories for part in report.harnesses.values()):
             show(report)
 
     with suppress(_Ended):
@@ -88,7 +89,7 @@ def _watch(
             return
         if clock() - last >= _FULL_LOOK_SECONDS:
             last = clock()
-            _beat(around)
+            _beat(around, sources)
             look(sources)
         elif changed is None:
             look(sources, Wanted(again=False))
@@ -96,11 +97,13 @@ def _watch(
             look(touched, Wanted(again=False))
 
 
-def _beat(around: Surroundings) -> None:
+def _beat(around: Surroundings, sources: Mapping[str, Source]) -> None:
     """Say that somebody is watching, and give tickets to segments that came to rest unseen."""
     now = around.clock()
     with around.db.write() as tx:
         heartbeat(tx, "claude-session-watcher", now)
+        if any(source.kind == "memory" for source in sources.values()):
+            heartbeat(tx, WATCHER, now)
         settle(tx, now)
 
 

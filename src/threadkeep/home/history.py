@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.config import Config, read_settings, store_path
+from threadkeep.base.config import AutoMemorySettings, Config, read_settings, store_path
 from threadkeep.base.paths import expand
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.exclusion import Exclusion
@@ -15,9 +15,17 @@ from threadkeep.capture.history import History
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.all_sources import all_sources
 from threadkeep.knowledge.logs import known_projects
+from threadkeep.knowledge.memory_documents import has_memories
+from threadkeep.knowledge.memory_intake import Retention
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.redact.engine import Redactor
 from threadkeep.redact.rules import load_rules
+from threadkeep.sources.claude_memory import (
+    READER as MEMORIES,
+    ClaudeMemory,
+    Discovery,
+    NamedMemory,
+)
 from threadkeep.sources.records import Source, UserHome
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ def open_history(
         config = home.config
         chats, states = [home.chat_path()], [home.paths().data / "state.db"]
         sources = all_sources(chats, states, [home.paths().data / "mailbox"])
+        sources[MEMORIES] = _memories(config.auto_memory, environ)
         redactor = home.redactor()
         around = Surroundings(
             db=store.context.db,
@@ -54,7 +63,10 @@ def open_history(
             exclusion=Exclusion(excluded_places(config, environ)),
             redactor=redactor,
         )
-        return History(store, around, _enabled(sources, config.capture.disable))
+        enabled = _enabled(sources, config.capture.disable)
+        if not config.auto_memory.enabled or not _holds_memories(store):
+            enabled.pop(MEMORIES, None)
+        return History(store, around, enabled)
     except BaseException:
         store.close()
         raise
@@ -97,6 +109,30 @@ def _folder(given: str | Path, hint: str) -> Path:
     if not named.is_dir():
         raise NotFound(f"there is no folder {named}", hint=hint)
     return named
+
+
+def _memories(settings: AutoMemorySettings, environ: Mapping[str, str]) -> ClaudeMemory:
+    """Make the source of Claude's notes as the settings say."""
+    found = settings.discovery
+    discovery = Discovery(
+        projects=found.enabled and found.claude_projects,
+        settings=found.enabled and found.read_claude_settings,
+        include=found.include_patterns,
+        exclude=found.exclude_patterns,
+    )
+    named = [
+        NamedMemory(expand(one.path, environ), one.repository or "", one.logical_path or "")
+        for one in settings.sources
+    ]
+    absence = (settings.absence_confirm_polls - 1) * settings.poll_interval_secs * 1000
+    keep = Retention(settings.max_revision_count, settings.max_revision_age_days, absence)
+    return ClaudeMemory(discovery, named, keep)
+
+
+def _holds_memories(store: KnowledgeStore) -> bool:
+    """Tell whether a file has a place for notes: those before version 20 have none."""
+    with store.context.db.read() as tx:
+        return has_memories(tx)
 
 
 def _enabled(sources: dict[str, Source], disabled: tuple[str, ...]) -> dict[str, Source]:

@@ -27,6 +27,7 @@ QUERIES = load_queries(
     "browse.sql",
     "agent_views.sql",
     "tail.sql",
+    "memory.sql",
 )
 
 

@@ -3,6 +3,7 @@
 A source is read in one of two ways. A *line log* only grows: each new line is one record, fed to a
 parser whose small state is kept between two looks. A *document* (a database, a file that is
 rewritten whole) is turned into records with lasting keys; only new and changed ones are archived.
+(Beside these there are *memories*: notes in which nobody speaks, taken whole and never archived.)
 Either way a record is one line of bytes, masked before anything here sees it, and the archive
 keeps exactly these lines: whatever is shown later is read from them again by `Source.entries`.
 """
@@ -121,7 +122,7 @@ class Source(Protocol):
         ...
 
     @property
-    def kind(self) -> Literal["lines", "document"]:
+    def kind(self) -> Literal["lines", "document", "memory"]:
         """How it is read."""
         ...
 

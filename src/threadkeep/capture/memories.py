@@ -1,0 +1,107 @@
+"""Memories: files of notes that are taken whole, and missed when they are gone."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.capture.context import Surroundings
+from threadkeep.capture.exclusion import Exclusion, kept_out
+from threadkeep.capture.report import HarnessReport
+from threadkeep.capture.sight import Sight, is_below
+from threadkeep.knowledge.health import note_failure, note_success
+from threadkeep.knowledge.memory_intake import (
+    KEPT,
+    Retention,
+    SeenMemory,
+    absent_memories,
+    put_memory,
+)
+from threadkeep.knowledge.memory_names import SOURCE_KIND, hash_of
+from threadkeep.sources.claude_memory import ClaudeMemory
+from threadkeep.sources.files import LogFile
+from threadkeep.sources.records import Log, Source
+
+# A file that was written a moment ago may be half of itself: it is taken at the next look.
+_SETTLED_NS: Final = 250_000_000
+
+
+def retention_of(source: Source) -> Retention:
+    """Tell how long a source's memories are kept."""
+    return source.keep if isinstance(source, ClaudeMemory) else KEPT
+
+
+def read_memory(around: Surroundings, log: Log) -> SeenMemory | None:
+    """Read a file and mask its secrets; None while somebody writes it."""
+    with LogFile(log.path, log.root) as file:
+        data = file.whole()
+        if os.stat(log.path).st_mtime_ns != file.stamp.mtime_ns:
+            return None
+        stamp = file.stamp
+    plain = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    plain = plain.replace("\0", " ")
+    masked = around.mask(plain.encode(), b"", b"").data.decode("utf-8", "replace")
+    return SeenMemory(
+        repository=log.project_dir,
+        logical_path=log.session_id,
+        source_path=os.path.realpath(log.path),
+        text=masked,
+        mtime_ms=stamp.mtime_ns // 1_000_000,
+        size=stamp.size,
+        source_hash=hash_of(plain),
+    )
+
+
+def is_settled(log: Log, now: int) -> bool:
+    """Tell whether nobody has written a file just now."""
+    return now * 1_000_000 - log.stamp.mtime_ns >= _SETTLED_NS
+
+
+def store_memory(
+    tx: Tx, seen: SeenMemory, now: int, report: HarnessReport, keep: Retention
+) -> None:
+    """Store a file; one that was forgotten in these very words stays out."""
+    if kept_out(tx)(seen.text.encode()):
+        report.excluded += 1
+        return
+    put = put_memory(tx, seen, now=now, is_there=os.path.isfile, keep=keep)
+    if put.is_new:
+        report.memories += 1
+        report.source_bytes += seen.size
+    note_success(tx, SOURCE_KIND, last_event=now, count=int(put.is_new), now=now)
+
+
+def note_trouble(tx: Tx, path: str, said: str, now: int) -> None:
+    """Count a file that could not be read as a failure of the capture of memories."""
+    note_failure(tx, SOURCE_KIND, f"{path}: {said}", now)
+
+
+def is_excluded(exclusion: Exclusion, log: Log) -> bool:
+    """Tell whether a memory belongs to a project that the user keeps out.
+
+    Claude names the folder of a project after its path, in a way that cannot be undone: patterns of
+    folders are named in the same way.
+    """
+    if exclusion.of_log(log):
+        return True
+    slug = Path(log.path).parent.parent.name
+    folders = (one.rstrip("/") for one in exclusion.patterns if one.startswith("/"))
+    return any(slug == name or slug.startswith(f"{name}-") for name in map(_slug, folders))
+
+
+def _slug(folder: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in folder)
+
+
+def absent_from(around: Surroundings, source: Source, sight: Sight) -> list[tuple[int, Retention]]:
+    """Give the documents whose file a look should have found and did not."""
+    found = {os.path.realpath(log.path) for log in sight.logs}
+    roots = {place for root in sight.roots for place in (root, os.path.realpath(root))}
+
+    def is_missing(path: str) -> bool:
+        return path not in found and is_below(path, roots) and not sight.hides(path)
+
+    keep = retention_of(source)
+    with around.db.read() as tx:
+        numbers = absent_memories(tx, is_missing, now=around.clock(), keep=keep)
+    return [(number, keep) for number in numbers]

@@ -1,0 +1,29 @@
+"""Which nodes are shown by default: those without evidence, and those with some that is good.
+
+Evidence is good when it is real and settled: no probe, no session that goes on, no run of CI that
+is not over, no memory whose file is gone or whose newer text has taken its place.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from threadkeep.base.json import encode
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.memory_names import PROBE_REPOSITORY
+
+_SETTLED_MS: Final = 90_000
+
+
+def hides(tx: Tx) -> bool:
+    """Tell whether the contract's programs of a file's version hide any node."""
+    return "knowledge_node_memory_chunks" in names(tx, "table")
+
+
+def eligible_nodes(tx: Tx, ids: Iterable[int], now: int) -> set[int]:
+    """Give those of some nodes that are shown by default."""
+    wanted = list(ids)
+    if not hides(tx):
+        return set(wanted)
+    values = {"ids": encode(wanted), "settled": now - _SETTLED_MS, "probe": PROBE_REPOSITORY}
+    return {row[0] for row in tx.all("eligible_nodes", values)}

@@ -1,0 +1,286 @@
+"""Memories become rows: documents, their revisions, their sections, and what is to be learned.
+
+A document keeps two revisions in view: `current` is the newest that was seen, `active` the one
+whose node is published. Until the newest is published the one before it stays in use.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.knowledge.forgetting import erase_nodes
+from threadkeep.knowledge.markdown import sections
+from threadkeep.knowledge.memory_diff import change_between
+from threadkeep.knowledge.memory_links import put_links, retry_links
+from threadkeep.knowledge.memory_names import (
+    INDEX_NAME,
+    PROBE_REPOSITORY,
+    SOURCE_KIND,
+    category_of,
+    document_uuid,
+    hash_of,
+)
+
+_CHUNKER: Final = {
+    "chunker": "markdown-headings",
+    "chunker_version": 1,
+    # What stands before the first heading is a section of its own, and code has no headings.
+    "chunker_config": json.dumps(
+        {"boundary": "heading", "fences": "text", "preamble": True, "retain_heading": True}
+    ),
+}
+_DAY_MS: Final = 86_400_000
+_NEWER: Final = "a newer revision came before this one was learned from"
+
+
+class SeenMemory(NamedTuple):
+    """A file of memory as it was found, its secrets masked."""
+
+    repository: str
+    logical_path: str
+    source_path: str
+    text: str
+    mtime_ms: int
+    size: int
+    source_hash: str = ""  # of the text before it was masked: compared, never stored
+
+
+class Document(NamedTuple):
+    """A row of `memory_documents`, as far as taking in needs it."""
+
+    id: int
+    uuid: str
+    repository: str
+    logical_path: str
+    source_path: str
+    current: int | None
+    active: int | None
+    state: str
+
+
+class Retention(NamedTuple):
+    """How many revisions are kept, for how long, and when a missing file counts as deleted."""
+
+    most: int = 20
+    days: int = 90
+    absence_ms: int = 60_000
+
+
+KEPT: Final = Retention()
+
+
+class Put(NamedTuple):
+    """What became of a file: its document, the revision that is current, whether that is new."""
+
+    document: int
+    revision: int
+    is_new: bool
+
+
+def put_memory(
+    tx: Tx,
+    seen: SeenMemory,
+    *,
+    now: int,
+    is_there: Callable[[str], bool],
+    keep: Retention = KEPT,
+) -> Put:
+    """Store a file if it says something new; `is_there` tells whether another file still exists."""
+    hashed = hash_of(seen.text)
+    document = _document(tx, seen) or _renamed(tx, seen, hashed, now, is_there)
+    if document is None:
+        document = _added(tx, seen, now)
+    else:
+        tx.run("memory_is_seen", {**_place(seen), "id": document.id, "now": now})
+    _name_category(tx, document.id, seen.logical_path, now)
+    known = _same_revision(tx, document, seen, hashed)
+    if known is None:
+        known = _revise(tx, document, seen, hashed, now)
+        is_new = True
+        _prune(tx, document.id, keep, now)
+    else:
+        is_new = False
+    retry_links(tx, seen.repository, seen.logical_path, now)
+    return Put(document.id, known, is_new)
+
+
+def absent_memories(
+    tx: Tx, is_missing: Callable[[str], bool], *, now: int, keep: Retention = KEPT
+) -> list[int]:
+    """Give the documents whose file is gone and that are to be told so."""
+    rows = tx.all("memories_looked_for", {"kind": SOURCE_KIND, "probe": PROBE_REPOSITORY})
+    return [
+        number
+        for number, path, state, since in rows
+        if (state == "active" or now - since >= keep.absence_ms) and is_missing(path)
+    ]
+
+
+def miss_memory(tx: Tx, number: int, *, now: int, keep: Retention = KEPT) -> None:
+    """Note that the file of a document is gone: unavailable at first, then deleted.
+
+    A document that is unavailable keeps its node, which is no longer shown.
+    """
+    row = tx.one("memory_document_by_id", {"id": number})
+    if row is None:
+        return
+    document = Document(*row)
+    if document.state == "active" and keep.absence_ms > 0:
+        tx.run("memory_is_missed", {"id": number, "now": now})
+    elif document.state in {"active", "unavailable"}:
+        _bury(tx, document, now)
+        _prune(tx, number, keep, now)
+
+
+# ---------------------------------------------------------------------- documents
+
+
+def _place(seen: SeenMemory) -> dict[str, str]:
+    return {
+        "kind": SOURCE_KIND,
+        "repository": seen.repository,
+        "logical_path": seen.logical_path,
+        "source_path": seen.source_path,
+    }
+
+
+def _document(tx: Tx, seen: SeenMemory) -> Document | None:
+    row = tx.one("memory_document", _place(seen))
+    return None if row is None else Document(*row)
+
+
+def _added(tx: Tx, seen: SeenMemory, now: int) -> Document:
+    uuid = document_uuid(seen.repository, seen.logical_path)
+    number = tx.insert("add_memory", {**_place(seen), "uuid": uuid, "now": now})
+    return Document(
+        *(number, uuid, seen.repository, seen.logical_path, seen.source_path),
+        *(None, None, "active"),
+    )
+
+
+def _renamed(
+    tx: Tx, seen: SeenMemory, hashed: str, now: int, is_there: Callable[[str], bool]
+) -> Document | None:
+    """Find the one document that says the same and whose file is gone, and give it the new name."""
+    found = [
+        Document(*row) for row in tx.all("memories_with_text", {**_place(seen), "hash": hashed})
+    ]
+    if len(found) != 1 or not seen.text.strip() or is_there(found[0].source_path):
+        return None
+    old = found[0]
+    tx.run("memory_is_renamed", {**_place(seen), "id": old.id, "now": now})
+    said = f"Renamed from {old.logical_path!r} to {seen.logical_path!r}"
+    _note(tx, old.id, "rename", hashed, said, now)
+    return old._replace(logical_path=seen.logical_path, source_path=seen.source_path)
+
+
+def _name_category(tx: Tx, document: int, logical_path: str, now: int) -> None:
+    category = category_of(logical_path)
+    values = {"document": document, "category": category, "now": now}
+    tx.run("drop_categories_by_name", values)
+    if category is not None:
+        told = {"source": "filename", "confidence": 1.0, "model": None, "version": None}
+        tx.run("put_category", values | told)
+
+
+# ---------------------------------------------------------------------- revisions
+
+
+def _same_revision(tx: Tx, document: Document, seen: SeenMemory, hashed: str) -> int | None:
+    """Give the current revision if it says the same.
+
+    Another program may have masked it otherwise: then the hash of the file as it is tells.
+    """
+    row = None if document.current is None else tx.one("memory_revision", {"id": document.current})
+    if row is None:
+        return None
+    number, _, content_hash, source_hash, _ = row
+    same = content_hash == hashed or (source_hash and source_hash == seen.source_hash)
+    return int(number) if same else None
+
+
+def _revise(tx: Tx, document: Document, seen: SeenMemory, hashed: str, now: int) -> int:
+    """Store what a document says now, in the contract's order; what it said before is summed up."""
+    number = int(tx.value("next_memory_revision", {"document": document.id}))
+    revision = tx.insert(
+        "add_memory_revision",
+        {
+            **_CHUNKER,
+            "document": document.id,
+            "number": number,
+            "hash": hashed,
+            "text": seen.text,
+            "mtime_ms": seen.mtime_ms,
+            "size": seen.size,
+            "change": "create" if number == 1 else "update",
+            "summary": None,
+            "now": now,
+        },
+    )
+    count = _cut(tx, revision, seen.text, now)
+    waits = count > 0 and seen.repository != PROBE_REPOSITORY
+    if waits:
+        tx.run("add_memory_ticket", {"revision": revision, "now": now})
+    status = "pending" if waits else "ready"
+    values = {"id": document.id, "revision": revision, "status": status, "now": now}
+    tx.run("memory_has_revision", values)
+    if not count:  # nothing is left to be told
+        erase_nodes(tx, _nodes(tx, document.id))
+        tx.run("memory_is_published", values)
+    _supersede(tx, document, seen.text, revision, now)
+    if seen.logical_path == INDEX_NAME:
+        put_links(tx, document.id, revision, seen.repository, seen.text, now)
+    return revision
+
+
+def _cut(tx: Tx, revision: int, text: str, now: int) -> int:
+    rows = [
+        (
+            *(revision, ordinal, part.heading_path, part.start, part.end, part.text),
+            *(hash_of(part.text), len(part.text.split()), now),
+        )
+        for ordinal, part in enumerate(sections(text))
+    ]
+    tx.run_bulk("add_memory_chunk", rows)
+    return len(rows)
+
+
+def _supersede(tx: Tx, document: Document, text: str, revision: int, now: int) -> None:
+    values = {"document": document.id, "revision": revision, "reason": _NEWER, "now": now}
+    tx.run("skip_memory_tickets", values)
+    row = None if document.current is None else tx.one("memory_revision", {"id": document.current})
+    if row is not None and row[4] is not None:
+        change = change_between(row[4], text)
+        told = {"id": row[0], "summary": change.summary, "diff": change.diff}
+        tx.run("memory_is_superseded", told)
+
+
+def _note(tx: Tx, document: int, change: str, hashed: str, summary: str, now: int) -> int:
+    """Add a revision without a body, which only tells what happened to the file."""
+    number = int(tx.value("next_memory_revision", {"document": document}))
+    about = {"document": document, "number": number, "change": change, "summary": summary}
+    body = {"hash": hashed, "text": None, "mtime_ms": now, "size": 0, "now": now}
+    return tx.insert("add_memory_revision", {**_CHUNKER, **about, **body})
+
+
+def _prune(tx: Tx, document: int, keep: Retention, now: int) -> None:
+    before = now - keep.days * _DAY_MS
+    tx.run("prune_memory_revisions", {"document": document, "before": before, "most": keep.most})
+
+
+# ---------------------------------------------------------------------- what is gone
+
+
+def _bury(tx: Tx, document: Document, now: int) -> None:
+    number = document.id
+    erase_nodes(tx, _nodes(tx, number))
+    said = f"{document.logical_path!r} is no longer in {document.repository!r}"
+    revision = _note(tx, number, "delete", "", said, now)
+    tx.run("memory_is_gone", {"id": number, "revision": revision, "now": now})
+    values = {"document": number, "revision": revision, "reason": "its file is gone", "now": now}
+    tx.run("skip_memory_tickets", values)
+
+
+def _nodes(tx: Tx, document: int) -> Iterable[int]:
+    return [row[0] for row in tx.all("nodes_of_memory", {"document": document})]
