@@ -124,6 +124,7 @@ class _Browser(msgspec.Struct):
 class _Heartbeat(msgspec.Struct):
     source: str
     at: _Int
+    error: str | None = None
 
 
 class _Watch(msgspec.Struct):
@@ -153,7 +154,7 @@ def read_line(line: bytes, origin: str) -> Observed:
     match value.get("type"):
         case "heartbeat":
             beat = convert(value, _Heartbeat, "the heartbeat")
-            return Heartbeat(source=cut(beat.source, NAME_LIMIT), at=beat.at)
+            return Heartbeat(cut(beat.source, NAME_LIMIT), beat.at, beat.error)
         case "watch":
             watch = convert(value, _Watch, "the watch")
             sha, repo = cut(watch.sha, NAME_LIMIT), cut(watch.repo, NAME_LIMIT)

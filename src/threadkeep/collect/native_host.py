@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from threadkeep.base.clock import Clock
 from threadkeep.base.frames import NATIVE_LIMIT, FrameDecoder, encode_frame
 from threadkeep.base.json import decode, encode
+from threadkeep.collect.protocol import error_of
 from threadkeep.collect.visits import Filtered, VisitRules, time_in, visit_of
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 from threadkeep.knowledge.observed import Heartbeat, Observed
@@ -102,7 +103,9 @@ def _understood(
         raise Invalid("a message must be a JSON object", hint="send one object per message")
     match value.get("type"):
         case "heartbeat":
-            return Heartbeat("browser", time_in(value, "sent_at_ms", now_ms))
+            said = value.get("last_error_msg")
+            error = error_of(said if isinstance(said, str) else None)
+            return Heartbeat("browser", time_in(value, "sent_at_ms", now_ms), error)
         case "config":
             return _configuration(rules)
         case _:  # older extensions name visits in other ways, or not at all

@@ -23,6 +23,7 @@ HEARTBEAT_SOURCES: Final = (
     "shell",
     "watchdog",
 )
+_LONGEST_ERROR: Final = 512  # characters
 _SHA: Final = re.compile(r"[0-9A-Fa-f]{4,64}", re.ASCII)
 _REPO: Final = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}", re.ASCII)
 _HINT: Final = 'send {"type": NAME, "data": ...}'
@@ -84,6 +85,7 @@ class UpdateSourceHealthHeartbeat(msgspec.Struct, frozen=True):
 
     source: str
     ts: _Int
+    last_error_msg: str | None = None  # what went wrong with it last; None: all is well
 
 
 class Shutdown(msgspec.Struct, frozen=True):
@@ -238,7 +240,10 @@ def encode_request(request: Request) -> bytes:
     """Write a request."""
     if isinstance(request, IngestEvent):
         return _write("IngestEvent", request.envelope)
-    return _write(type(request).__name__, msgspec.structs.asdict(request) or None)
+    fields = msgspec.structs.asdict(request)
+    if isinstance(request, UpdateSourceHealthHeartbeat) and request.last_error_msg is None:
+        del fields["last_error_msg"]  # older daemons do not know it
+    return _write(type(request).__name__, fields or None)
 
 
 def decode_response(raw: bytes) -> Response:
@@ -293,7 +298,12 @@ def heartbeat_of(request: UpdateSourceHealthHeartbeat) -> Heartbeat:
     if request.source not in HEARTBEAT_SOURCES:
         msg = f"{cut(request.source, 80)!a} gives no heartbeat"
         raise Invalid(msg, hint="known: " + ", ".join(HEARTBEAT_SOURCES))
-    return Heartbeat(source=request.source, at=request.ts)
+    return Heartbeat(source=request.source, at=request.ts, error=error_of(request.last_error_msg))
+
+
+def error_of(said: str | None) -> str | None:
+    """Give as much of a producer's error as is kept."""
+    return said[:_LONGEST_ERROR] if said else None
 
 
 def _write(name: str, data: Any) -> bytes:

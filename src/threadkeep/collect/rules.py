@@ -11,7 +11,7 @@ import msgspec
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.collect.domains import is_listed
 from threadkeep.collect.visits import split_address, stripped
-from threadkeep.knowledge.observed import Command, GitState, Observed, Output, Visit
+from threadkeep.knowledge.observed import Command, GitState, Heartbeat, Observed, Output, Visit
 
 # Where one command of a line ends and the next begins, as far as patterns are concerned.
 _SLASHES: Final = re.compile(r"^/+")
@@ -37,6 +37,8 @@ def prepare(thing: Observed, rules: Rules) -> Observed | None:
             return None if is_excluded(thing, rules) else masked_command(thing, rules)
         case Visit():
             return None if is_excluded(thing, rules) else masked_visit(thing, rules)
+        case Heartbeat():
+            return msgspec.structs.replace(thing, error=_maybe(thing.error, rules.clean))
         case _:
             return thing
 

@@ -186,7 +186,7 @@ def _write(tx: Tx, thing: Observed | _Environment, shell: Shell | None, now: int
         case Visit():
             return write_visit(tx, thing, now)
         case Heartbeat():
-            heard(tx, thing.source, min(thing.at, now), now)
+            heard(tx, thing.source, min(thing.at, now), now, thing.error)
         case Watch():
             register(tx, thing)
     return None

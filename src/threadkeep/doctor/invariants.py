@@ -1,4 +1,4 @@
-"""The rules about capture, I-1 to I-16, judged by what is on the disk and in the store.
+"""The rules about capture, I-1 to I-20, judged by what is on the disk and in the store.
 
 Silence alone breaks no rule: a machine that is idle, asleep, or does not use a source has nothing
 to report. Every rule needs evidence that something happened which the store does not have. Times
@@ -10,6 +10,7 @@ from typing import Final
 
 from threadkeep.doctor.snapshot import Behind, Snapshot
 from threadkeep.knowledge.alarms import Key, Violation
+from threadkeep.knowledge.memory_names import SOURCE_KIND, WATCHER
 
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
@@ -34,6 +35,12 @@ UNATTENDED_PATIENCE: Final = 24 * 60 * MINUTE
 DROP_RATE: Final = 0.001
 FEWEST_UNCLEAR: Final = 3
 PREFLIGHT_FAILURES: Final = 3
+MEMORY_FAILURES: Final = 3
+MEMORY_PATIENCE: Final = 15 * MINUTE
+MEMORY_ACTIVE: Final = 60 * MINUTE
+# A machine at which nobody types may well be asleep, probes and all; but not for days.
+TYPING: Final = 10 * MINUTE
+LONGEST_SILENCE: Final = 24 * 60 * MINUTE
 VECTORS_MISSING: Final = 25
 
 _OF_HARNESS: Final = {"opencode": "I-11", "codex": "I-13", "cursor": "I-15"}
@@ -55,6 +62,10 @@ INVARIANTS: Final = {
     "I-14": "every node has a vector, where vectors are in use",
     "I-15": "every session of Cursor that changed is in the store within a minute",
     "I-16": "no node is there twice",
+    "I-17": "Claude's notes are watched while they change",
+    "I-18": "Claude's notes can be read",
+    "I-19": "what changed in Claude's notes is learned within half an hour",
+    "I-20": "every part of a published note has its node",
 }
 
 Rule = Callable[[Snapshot], Iterator[Violation]]
@@ -171,11 +182,45 @@ def _probes(seen: Snapshot) -> Iterator[Violation]:
             said = "the last synthetic event did not arrive"
             yield Violation("I-8", probe.source, probe.since, said)
         elif seen.resident and age(seen, probe.ran_at) >= PROBE_PATIENCE:
+            if probe.source == "shell" and _is_idle(seen, probe.ran_at):
+                continue
             said = "no synthetic event was sent for a quarter of an hour"
             yield Violation("I-8", probe.source, probe.ran_at, said)
 
 
+def _is_idle(seen: Snapshot, since: int) -> bool:
+    """Tell whether nobody was at a shell lately, and the silence is none of days."""
+    typing = seen.typed_at is not None and seen.now - seen.typed_at < TYPING
+    return not typing and seen.now - since < LONGEST_SILENCE
+
+
+# ---------------------------------------------------------------------- Claude's notes
+
+
+def _memories(seen: Snapshot) -> Iterator[Violation]:
+    found = seen.memories
+    if found is None:
+        return
+    active = found.taken_at is not None and seen.now - found.taken_at <= MEMORY_ACTIVE
+    if active and found.watched_at is not None and age(seen, found.watched_at) > MEMORY_PATIENCE:
+        said = "Claude's notes change, and nobody watches them any more"
+        yield Violation("I-17", WATCHER, found.watched_at, said)
+    if found.failures > MEMORY_FAILURES:
+        said = f"Claude's notes could not be read {found.failures} times in a row: {found.message}"
+        yield Violation("I-18", SOURCE_KIND, found.failed_at or seen.now, said)
+
+
 # ---------------------------------------------------------------------- enrichment
+
+
+def _unlearned(seen: Snapshot) -> Iterator[Violation]:
+    found = seen.memories
+    if found is not None and found.waiting:
+        said = f"{found.waiting} of Claude's notes wait to be learned from for half an hour"
+        yield Violation("I-19", SOURCE_KIND, found.waiting_since or seen.now, said)
+    if found is not None and found.bare:
+        said = f"{found.bare} parts of Claude's notes are published without a node"
+        yield Violation("I-20", SOURCE_KIND, found.bare_since or seen.now, said)
 
 
 def _model(seen: Snapshot) -> Iterator[Violation]:
@@ -201,5 +246,6 @@ def _duplicates(seen: Snapshot) -> Iterator[Violation]:
 # that is I-10.
 CAPTURE_RULES: Final[tuple[Rule, ...]] = (
     *(_shell, _logs, _tools, _browser, _drops, _drop_rate, _waiting, _watchdog, _probes),
+    _memories,
 )
-_RULES: Final[tuple[Rule, ...]] = (*CAPTURE_RULES, _model, _vectors, _duplicates)
+_RULES: Final[tuple[Rule, ...]] = (*CAPTURE_RULES, _model, _vectors, _duplicates, _unlearned)

@@ -19,6 +19,7 @@ from threadkeep.doctor.memory import (
 )
 from threadkeep.doctor.snapshot import (
     Browsing,
+    Memories,
     Preflight,
     Probe,
     Snapshot,
@@ -28,6 +29,8 @@ from threadkeep.doctor.snapshot import (
 )
 from threadkeep.knowledge.health import Drop, Health
 from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.memory_documents import memory_health
+from threadkeep.knowledge.memory_names import SOURCE_KIND
 from threadkeep.knowledge.service_state import the_service
 from threadkeep.sources.records import Source, UserHome
 from threadkeep.sources.shell_history import find_histories
@@ -56,6 +59,7 @@ class Place(msgspec.Struct, frozen=True):
     model: bool = False
     embeddings: bool = True
     watchdog: bool = True
+    memories: bool = False  # Claude's notes are captured
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -117,6 +121,8 @@ def observe(tx: Tx, place: Place, moment: Moment, before: Memory) -> Observed:
         preflight=_preflight(health) if place.model else None,
         vectors_missing=vectors[1],
         duplicates=nodes[2],
+        memories=_memories(tx, health, now) if place.memories else None,
+        typed_at=tx.value("last_typed"),
     )
     return Observed(snapshot, memory, ground)
 
@@ -185,6 +191,23 @@ def _preflight(health: Mapping[str, Health]) -> Preflight | None:
         return None
     since = one.last_success_ts or one.last_error_ts or 0
     return Preflight(one.consecutive_failures, since, one.last_error_msg or "no message")
+
+
+def _memories(tx: Tx, health: Mapping[str, Health], now: int) -> Memories | None:
+    found, taken = memory_health(tx, now), health.get(SOURCE_KIND)
+    if found is None:
+        return None
+    return Memories(
+        watched_at=found.watcher_last_heartbeat_ms,
+        taken_at=found.ingest_last_event_ms,
+        failures=found.ingest_consecutive_failures,
+        failed_at=None if taken is None else taken.last_error_ts,
+        message=(taken.last_error_msg if taken is not None else None) or "no message",
+        waiting=found.stale_projection_count,
+        waiting_since=found.stale_since,
+        bare=found.orphan_chunk_links,
+        bare_since=found.orphans_since,
+    )
 
 
 def _duplicates(tx: Tx, before: Memory, tables: set[str]) -> tuple[int, int, int]:

@@ -73,6 +73,20 @@ class ToolCalls(msgspec.Struct, frozen=True):
     stored_at: int | None
 
 
+class Memories(msgspec.Struct, frozen=True):
+    """How the capture of Claude's notes fares, where it is in use."""
+
+    watched_at: int | None  # when somebody last said that they are watched
+    taken_at: int | None  # when one was last taken in
+    failures: int = 0  # in a row
+    failed_at: int | None = None
+    message: str = ""
+    waiting: int = 0  # documents that wait for their node too long
+    waiting_since: int | None = None
+    bare: int = 0  # published sections without a node
+    bare_since: int | None = None
+
+
 class Preflight(msgspec.Struct, frozen=True):
     """How the configured model answered, when it was last asked."""
 
@@ -101,3 +115,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     preflight: Preflight | None = None
     vectors_missing: int = 0
     duplicates: int = 0
+    memories: Memories | None = None
+    typed_at: int | None = None  # when the last command of a person was stored

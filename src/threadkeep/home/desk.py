@@ -71,7 +71,7 @@ class Desk:
         """The same without a comparison by meaning."""
         whole = self.memory
         parts = (whole.store, whole.sources, whole.settings, whole.clock)
-        return Memory(*parts, zone=whole.zone)
+        return Memory(*parts, zone=whole.zone, include_excluded=whole.include_excluded)
 
     @property
     def browse(self) -> Browse:

@@ -1,7 +1,7 @@
 """How a home's memory is opened: its store, its sources, and what it may use of models."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from threadkeep.home.all_sources import all_sources
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 
+# What Hippo's programs hear as well: nothing that was learned is left out.
+_EVERYTHING: Final = "HIPPO_RETRIEVAL_INCLUDE_EXCLUDED"
+
 
 def open_memory(home: "Home", store: KnowledgeStore) -> Memory:
     """Put a store, its sources and the model of its vectors together; on failure it is closed."""
@@ -24,7 +27,13 @@ def open_memory(home: "Home", store: KnowledgeStore) -> Memory:
         sources = all_sources([home.chat_path()], [data / "state.db"], [data / "mailbox"])
         zone = ZoneInfo(home.zone)
         meaning = _meaning(home, store)
-        return Memory(store, sources, home.config.recall, meaning=meaning, zone=zone)
+        everything = home.environ.get(_EVERYTHING, "").lower() in {"1", "true", "yes"}
+        return Memory(
+            *(store, sources, home.config.recall),
+            meaning=meaning,
+            zone=zone,
+            include_excluded=everything,
+        )
     except BaseException:
         store.close()
         raise

@@ -124,6 +124,7 @@ def place_of(home: "Home", history: History) -> Place:
         model=config.model.url is not None,
         embeddings=config.embeddings.provider != "off",
         watchdog=config.serve.watchdog,
+        memories=any(source.kind == "memory" for source in history.sources.values()),
     )
 
 

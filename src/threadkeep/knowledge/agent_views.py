@@ -14,7 +14,7 @@ _MOST_LINKS: Final = 200
 _MOST_NAMES: Final = 20
 _NAME_LENGTH: Final = 200
 # The names under which the contract's own programs know the sources.
-_SOURCES: Final = {"event": "shell", "visit": "browser", "run": "workflow"}
+_SOURCES: Final = {"event": "shell", "visit": "browser", "run": "workflow", "memory": "memory"}
 _HARNESSES: Final = {"claude-code": "claude"}
 
 
@@ -31,7 +31,7 @@ class NodeView(msgspec.Struct, frozen=True):
     events: tuple[int, ...]
     segments: tuple[int, ...]
     visits: tuple[int, ...]
-    sources: tuple[str, ...]  # shell-1, claude-5, browser-2, workflow-9
+    sources: tuple[str, ...]  # shell-1, claude-5, browser-2, workflow-9, memory-3
     entities: tuple[str, ...]
 
 

@@ -20,7 +20,7 @@ class Scope(NamedTuple):
     """What candidates are limited to; None means anything."""
 
     project: str | None = None
-    source: str | None = None  # shell, agent, browser, ci
+    source: str | None = None  # shell, agent, browser, ci, memory
     harness: str | None = None
     since: int | None = None
     until: int | None = None
@@ -29,6 +29,7 @@ class Scope(NamedTuple):
     role: str | None = None
     outcome: str | None = None
     kinds: tuple[str, ...] | None = None
+    category: str | None = None  # of memories
     sessions: tuple[int, ...] | None = None  # rows of tk_sessions, found by the fields above
     archived: bool = True  # the file has messages
     placed: bool = True  # the file says where messages stand, and knows of other things
@@ -83,6 +84,7 @@ def sides(scope: Scope) -> list[Side]:
         and scope.source in {None, "agent"}
         and scope.outcome in {None, "success", "failure"}
         and scope.sessions != ()
+        and scope.category is None
         and scope.archived
     )
     things = scope.role is None and kinds != ("message",) and scope.placed

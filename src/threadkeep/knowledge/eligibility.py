@@ -15,15 +15,17 @@ from threadkeep.knowledge.memory_names import PROBE_REPOSITORY
 _SETTLED_MS: Final = 90_000
 
 
-def hides(tx: Tx) -> bool:
-    """Tell whether the contract's programs of a file's version hide any node."""
+def is_strict(tx: Tx) -> bool:
+    """Tell whether the contract's programs of a file's version hide more than probes."""
     return "knowledge_node_memory_chunks" in names(tx, "table")
 
 
 def eligible_nodes(tx: Tx, ids: Iterable[int], now: int) -> set[int]:
     """Give those of some nodes that are shown by default."""
-    wanted = list(ids)
-    if not hides(tx):
-        return set(wanted)
-    values = {"ids": encode(wanted), "settled": now - _SETTLED_MS, "probe": PROBE_REPOSITORY}
+    values = {
+        "ids": encode(list(ids)),
+        "strict": is_strict(tx),
+        "settled": now - _SETTLED_MS,
+        "probe": PROBE_REPOSITORY,
+    }
     return {row[0] for row in tx.all("eligible_nodes", values)}

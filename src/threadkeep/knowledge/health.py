@@ -57,9 +57,10 @@ def heartbeat(tx: Tx, source: str, now: int) -> None:
     tx.run("health_heartbeat", {"source": source, "now": now})
 
 
-def heard(tx: Tx, source: str, at: int, now: int) -> None:
-    """Write down a producer's own sign of life."""
-    tx.run("heartbeat_at", {"source": source, "at": at, "now": now})
+def heard(tx: Tx, source: str, at: int, now: int, error: str | None = None) -> None:
+    """Write down a producer's own sign of life, and what it says is wrong: nothing, if None."""
+    told = None if error is None else error[:_LONGEST_MESSAGE]
+    tx.run("heartbeat_at", {"source": source, "at": at, "error": told, "now": now})
 
 
 def note_probe(tx: Tx, source: str, *, lag_ms: int | None, now: int) -> None:

@@ -63,6 +63,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     source: str  # the row of `source_health`
     at: int
+    error: str | None = None  # what went wrong with it last; None takes back what it said before
 
 
 class Watch(msgspec.Struct, frozen=True):

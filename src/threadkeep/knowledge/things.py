@@ -221,9 +221,8 @@ def _node(tx: Tx, row: Row) -> Thing:
     source, at, harness, cwd, repo, branch, _probe = (
         real[0] if real else ("agent", created, *[None] * 5)
     )
-    texts = () if grounds and not real else told  # a node of nothing but probes
     return Thing(
-        *(number, at or created, source, texts, harness),
+        *(number, at or created, source, told, harness),
         *(_some(cwd), _some(repo), _some(branch), _some(outcome)),
     )
 

@@ -17,6 +17,8 @@ _TITLE: Final = 120
 # Of a node's content, beside its summary: what was written as sentences.
 _SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
 _ENTRY_WIDTH: Final = len(EntryRow.__struct_fields__)
+# What is opened by a name of its own and found as something else.
+_SHOWN_AS: Final = {"segment": "message", "memory": "node"}
 # The names under which the contract's own programs know the agents.
 _SHORT: Final = {"claude-code": "claude"}
 
@@ -138,7 +140,7 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
     place = (decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
     return Hit(
         ref=f"{kind}:{number}",
-        kind=cast("Kind", "message" if kind == "segment" else kind),
+        kind=cast("Kind", _SHOWN_AS.get(kind, kind)),
         score=0.0,
         at=at,
         title=one_line(title),
@@ -150,7 +152,7 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         branch=decoded(branch) or None,
         session_id=session,
         outcome=decoded(outcome) or None,
-        uuid=own if kind == "node" else None,
+        uuid=own if kind in {"node", "memory"} else None,
         url=decoded(url) or None,
     )
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import msgspec
+
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.config import RecallSettings
 from threadkeep.errors import Busy, StorageFull
@@ -38,6 +40,8 @@ class Memory:
         clock: Clock = now_ms,
         meaning: Meaning | None = None,
         zone: tzinfo = UTC,
+        *,
+        include_excluded: bool = False,
     ) -> None:
         self.store = store
         self.sources = sources
@@ -45,6 +49,7 @@ class Memory:
         self.clock = clock
         self.meaning = meaning
         self.zone = zone
+        self.include_excluded = include_excluded  # whatever a question says
 
     def recall(
         self,
@@ -61,6 +66,8 @@ class Memory:
         self._catch_up()
         now = self.clock()
         most = min(max(0, limit), _MOST)
+        if self.include_excluded:
+            filters = msgspec.structs.replace(filters, include_excluded=True)
         asked = Asked(text, filters, most, explain, self.settings, now, self.zone)
         compared = meant(self.meaning, text)
         with self.store.context.db.read() as tx:

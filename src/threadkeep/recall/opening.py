@@ -20,10 +20,16 @@ from threadkeep.recall.hits import (
 )
 from threadkeep.recall.records import Hit, Opened
 
-_THINGS: Final = ("node", "command", "page", "ci", "lesson", "segment")
+_THINGS: Final = ("node", "command", "page", "ci", "lesson", "segment", "memory")
 _MOST_AROUND: Final = 100
 # What the contract calls a source -> what it is here.
-_BY_SOURCE: Final = {"shell": "command", "browser": "page", "workflow": "ci", "lesson": "lesson"}
+_BY_SOURCE: Final = {
+    "shell": "command",
+    "browser": "page",
+    "workflow": "ci",
+    "lesson": "lesson",
+    "memory": "memory",
+}
 _AGENTS: Final = "segment"
 
 
@@ -158,6 +164,14 @@ def _facts_of_run(tx: Tx, number: int) -> dict[str, Any]:
     return _named(columns, tx.one("facts_of_run", {"id": number}))
 
 
+def _facts_of_memory(tx: Tx, number: int) -> dict[str, Any]:
+    columns = (
+        *("repository", "logical_path", "document", "state", "revision", "ordinal"),
+        *("heading_path", "published"),
+    )
+    return _named(columns, tx.one("facts_of_memory", {"id": number}))
+
+
 def _named(columns: tuple[str, ...], row: tuple[Any, ...] | None) -> dict[str, Any]:
     values = (decoded(value) if isinstance(value, bytes) else value for value in row or ())
     return dict(zip(columns, values, strict=False))
@@ -173,4 +187,5 @@ _FACTS: Final[dict[str, Callable[[Tx, int], dict[str, Any]]]] = {
     "page": _facts_of_page,
     "lesson": _facts_of_lesson,
     "ci": _facts_of_run,
+    "memory": _facts_of_memory,
 }

@@ -1,6 +1,6 @@
 """One question, answered: candidates by words and by meaning, put in order, shown once each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from itertools import islice
 from typing import Final, NamedTuple
@@ -11,8 +11,10 @@ from threadkeep.base.config import RecallSettings
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.candidates import Scope, narrowed
+from threadkeep.knowledge.eligibility import eligible_nodes
+from threadkeep.knowledge.memory_names import CATEGORIES, SOURCE_KIND
 from threadkeep.knowledge.reading import EntryRow
 from threadkeep.recall.collapsing import MOST, Kept, collapse
 from threadkeep.recall.dates import times_in
@@ -33,9 +35,9 @@ from threadkeep.recall.records import Filters, Found, Hit
 from threadkeep.recall.snippets import Marks, marks_of
 from threadkeep.recall.terms import Question, read_question
 
-_SOURCES: Final = frozenset(("shell", "agent", "browser", "ci"))
+_SOURCES: Final = frozenset(("shell", "agent", "browser", "ci", "memory"))
 _MEANT: Final = 8_000  # characters of a question that its vector is made of
-_HARNESSES: Final = {"claude": "claude-code", "workflow": "ci"}
+_HARNESSES: Final = {"claude": "claude-code", "workflow": "ci", SOURCE_KIND: "memory"}
 
 
 class Asked(NamedTuple):
@@ -66,7 +68,21 @@ def scope_of(filters: Filters) -> Scope:
         role=filters.role,
         outcome=filters.outcome,
         kinds=tuple(filters.kinds) or None,
+        category=filters.category or None,
     )
+
+
+def _check(tx: Tx, sources: Sources, filters: Filters) -> None:
+    """Refuse a source or a category that there is not: it would leave out everything."""
+    scope = scope_of(filters)
+    agents = {source.harness for source in sources.values()}
+    is_named = filters.source and scope.source is None and scope.harness not in agents
+    if is_named and tx.value("is_agent", {"harness": scope.harness}) is None:
+        known = ", ".join((*sorted(_SOURCES), *sorted(agents)))
+        raise Invalid(f"there is no source {filters.source!r}", hint=f"known: {known}")
+    if filters.category and filters.category not in CATEGORIES:
+        msg = f"there is no category {filters.category!r} of memories"
+        raise Invalid(msg, hint="known: " + ", ".join(CATEGORIES))
 
 
 class Meant(NamedTuple):
@@ -94,13 +110,15 @@ def meant(meaning: Meaning | None, text: str) -> Meant:
 def recall_in(tx: Tx, sources: Sources, asked: Asked, meant: Meant) -> Found:
     """Answer a question inside one transaction."""
     question = read_question(asked.text)
+    _check(tx, sources, asked.filters)
     scope = narrowed(tx, scope_of(asked.filters))
     pool = find(tx, question, scope) if question.clues else _without_words(tx, asked, scope)
     candidates = by_words(tx, pool, scope)
     if meant.by is not None:
         candidates = add_meaning(tx, meant.by, candidates, scope)
     ranked = _ordered(candidates, question, asked)
-    shower = _Shower(tx, sources, marks_of(question))
+    settled_at = None if asked.filters.include_excluded else asked.now
+    shower = _Shower(tx, sources, marks_of(question), settled_at)
     kept = collapse(shower.seen(ranked, asked.limit), asked.limit, shower.text_of)
     hits = _shown(shower, kept, (asked, pool, question))
     compared = max(pool.compared, len(candidates))
@@ -150,9 +168,10 @@ def _shown(
 class _Shower:
     """Reads what stands behind candidates, each once."""
 
-    def __init__(self, tx: Tx, sources: Sources, marks: Marks) -> None:
+    def __init__(self, tx: Tx, sources: Sources, marks: Marks, settled_at: int | None) -> None:
         self._tx = tx
         self._marks = marks
+        self._settled_at = settled_at  # None: nothing is left out
         self.archive = ArchivedEntries(tx, sources)
         self._texts: dict[int, str] = {}
         self._messages: dict[int, Message] = {}
@@ -187,7 +206,20 @@ class _Shower:
             some = ranked[at : at + MOST]
             ids = [one.candidate.id for one in some if one.candidate.side == "entry"]
             self._messages |= load_messages(self._tx, ids) if ids else {}
-            yield from (one for one in some if self._is_visible(one.candidate))
+            hidden = self._hidden(one.candidate.row for one in some if one.candidate.kind == "node")
+            yield from (
+                one
+                for one in some
+                if not (one.candidate.kind == "node" and one.candidate.row in hidden)
+                and self._is_visible(one.candidate)
+            )
+
+    def _hidden(self, nodes: Iterable[int]) -> set[int]:
+        """Give the nodes that are left out: they rest on nothing that is real and settled."""
+        wanted = set(nodes)
+        if not wanted or self._settled_at is None:
+            return set()
+        return wanted - eligible_nodes(self._tx, wanted, self._settled_at)
 
     def _is_visible(self, one: Candidate) -> bool:
         if one.side == "entry":

@@ -11,7 +11,7 @@ class Filters(msgspec.Struct, frozen=True):
     """What a hit must be; None means anything."""
 
     project: str | None = None  # a folder with all below it, its last component, or owner/name
-    source: str | None = None  # shell, agent, browser, ci, or a program by its harness name
+    source: str | None = None  # shell, agent, browser, ci, memory, or a program by its harness name
     harness: str | None = None
     since: int | None = None  # epoch milliseconds
     until: int | None = None
@@ -20,6 +20,8 @@ class Filters(msgspec.Struct, frozen=True):
     role: str | None = None  # user, assistant, tool, system: messages alone have one
     outcome: str | None = None  # success, partial, failure, unknown
     kinds: tuple[Kind, ...] = ()  # empty: all
+    category: str | None = None  # of memories: user, feedback, project, reference, index
+    include_excluded: bool = False  # also nodes that rest on nothing real or settled
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class Hit(msgspec.Struct, frozen=True):
     at: int | None  # epoch milliseconds
     title: str  # the session, the command, the page, the summary
     snippet: str  # the words with their neighbours, marked >>> and <<<
-    source: str  # in the contract's form: shell-1, claude-5, codex-6, browser-2, workflow-9
+    source: str  # in the contract's form: shell-1, claude-5, browser-2, workflow-9, memory-3
     harness: str | None = None
     project: str | None = None
     cwd: str | None = None

@@ -55,7 +55,9 @@ def filter_options(function: Function) -> Function:
     options: list[Callable[[Function], Function]] = [
         project_option(),
         click.option(
-            "--source", metavar="S", help="Only from: shell, agent, browser, ci, or a program."
+            "--source",
+            metavar="S",
+            help="Only from: shell, agent, browser, ci, memory, or a program.",
         ),
         harness_option(),
         since_option(),
@@ -74,6 +76,10 @@ def filter_options(function: Function) -> Function:
             multiple=True,
             type=click.Choice(get_args(HitKind)),
             help="Only these.",
+        ),
+        click.option("--category", metavar="C", help="Only memories: user, feedback, project, …"),
+        click.option(
+            "--include-excluded", is_flag=True, help="Also what rests on nothing real or settled."
         ),
     ]
     for option in reversed(options):

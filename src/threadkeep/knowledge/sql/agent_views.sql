@@ -21,6 +21,8 @@ UNION ALL
 SELECT 'visit', '', browser_event_id FROM knowledge_node_browser_events WHERE knowledge_node_id = :id
 UNION ALL
 SELECT 'run', '', run_id FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
+UNION ALL
+SELECT 'memory', '', memory_chunk_id FROM knowledge_node_memory_chunks WHERE knowledge_node_id = :id
 ORDER BY 1, 3 LIMIT :limit
 
 -- name: viewed_entities

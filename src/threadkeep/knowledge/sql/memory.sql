@@ -219,12 +219,12 @@ WHERE EXISTS (SELECT 1 FROM knowledge_node_events AS l JOIN events AS e ON e.id 
   OR EXISTS (SELECT 1 FROM knowledge_node_browser_events AS l JOIN browser_events AS b ON b.id = l.browser_event_id
     WHERE l.knowledge_node_id = n.value AND b.probe_tag IS NULL)
   OR EXISTS (SELECT 1 FROM knowledge_node_agentic_sessions AS l JOIN agentic_sessions AS a ON a.id = l.agentic_session_id
-    WHERE l.knowledge_node_id = n.value AND a.probe_tag IS NULL AND a.end_time <= :settled
+    WHERE l.knowledge_node_id = n.value AND a.probe_tag IS NULL AND (NOT :strict OR (a.end_time <= :settled
       AND (a.message_count > 0 OR length(trim(a.summary_text)) > 0)
       -- the journal of a workflow, in which subagents are counted and nobody speaks
-      AND NOT (a.source_file LIKE '%journal.jsonl' AND a.source_file LIKE '%/subagents/%' AND a.source_file LIKE '%/workflows/%'))
+      AND NOT (a.source_file LIKE '%journal.jsonl' AND a.source_file LIKE '%/subagents/%' AND a.source_file LIKE '%/workflows/%'))))
   OR EXISTS (SELECT 1 FROM knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id
-    WHERE l.knowledge_node_id = n.value AND (r.conclusion IS NOT NULL OR lower(r.status) = 'completed'))
+    WHERE l.knowledge_node_id = n.value AND (NOT :strict OR r.conclusion IS NOT NULL OR lower(r.status) = 'completed'))
   OR EXISTS (SELECT 1 FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
     JOIN memory_documents AS d ON d.active_revision_id = c.revision_id
     WHERE l.knowledge_node_id = n.value AND d.state = 'active' AND d.repository != :probe)

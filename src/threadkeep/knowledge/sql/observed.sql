@@ -160,9 +160,10 @@ UPDATE source_health SET updated_at = :now,
 WHERE source = 'browser'
 
 -- name: heartbeat_at
-INSERT INTO source_health (source, last_heartbeat_ts, updated_at) VALUES (:source, :at, :now)
+INSERT INTO source_health (source, last_heartbeat_ts, last_error_msg, last_error_ts, updated_at)
+VALUES (:source, :at, :error, CASE WHEN CAST(:error AS TEXT) IS NOT NULL THEN :now END, :now)
 ON CONFLICT (source) DO UPDATE SET last_heartbeat_ts = max(coalesce(last_heartbeat_ts, 0), excluded.last_heartbeat_ts),
-  updated_at = excluded.updated_at
+  last_error_msg = excluded.last_error_msg, last_error_ts = excluded.last_error_ts, updated_at = excluded.updated_at
 
 -- name: all_health
 SELECT source, last_event_ts, last_success_ts, last_error_ts, last_error_msg, consecutive_failures, events_last_1h, events_last_24h,

@@ -93,6 +93,16 @@ FROM agentic_sessions AS a WHERE a.id > :after AND a.id <= :through ORDER BY a.i
 SELECT id, created_at, CAST(content AS BLOB), CAST(embed_text AS BLOB), CAST(tags AS BLOB), CAST(outcome AS BLOB)
 FROM knowledge_nodes WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
 
+-- A memory of no repository lies beside the transcripts of its project: these say where the work was.
+-- piece: memory_repo
+CASE WHEN d.repository LIKE 'local:%' THEN NULL WHEN d.repository LIKE 'local-git:%' THEN substr(d.repository, 11) ELSE d.repository END
+
+-- piece: memory_folder
+CASE WHEN d.repository LIKE 'local:%/memory' THEN (
+  SELECT a.cwd FROM agentic_sessions AS a
+  WHERE a.source_file > substr(d.repository, 7, length(d.repository) - 12) AND a.source_file < substr(d.repository, 7, length(d.repository) - 13) || '0'
+    AND a.cwd != '' LIMIT 1) END
+
 -- What a node rests on: the latest of each kind; a probe is told apart.
 -- A node about a run of CI is about the run, whatever sessions were at work then.
 -- name: grounds_of_node
@@ -112,6 +122,10 @@ SELECT source, at, harness, CAST(cwd AS BLOB), CAST(repo AS BLOB), CAST(branch A
   UNION ALL
   SELECT 'ci', coalesce(r.completed_at, r.started_at, r.first_seen_at), NULL, NULL, r.repo, r.head_branch, 0
   FROM knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id WHERE l.knowledge_node_id = :id
+  UNION ALL
+  SELECT 'memory', r.source_mtime_ms, 'claude-code', {memory_folder}, {memory_repo}, NULL, d.repository = 'hippo/__hippo_probe__'
+  FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
+  JOIN memory_revisions AS r ON r.id = c.revision_id JOIN memory_documents AS d ON d.id = r.document_id WHERE l.knowledge_node_id = :id
 ) ORDER BY source = 'ci' DESC, at DESC LIMIT 50
 
 -- name: things_ci
@@ -199,6 +213,10 @@ WHERE {entry_within} AND e.kind IN ('prompt', 'text') ORDER BY e.id DESC LIMIT :
   AND (CAST(:outcome AS TEXT) IS NULL OR t.outcome = :outcome)
   AND (CAST(:since AS INTEGER) IS NULL OR t.at >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR t.at < :until)
+  AND (CAST(:category AS TEXT) IS NULL OR (t.kind = 'node' AND EXISTS (
+      SELECT 1 FROM knowledge_node_memory_chunks AS k JOIN memory_chunks AS c ON c.id = k.memory_chunk_id
+      JOIN memory_documents AS d ON d.active_revision_id = c.revision_id JOIN memory_document_categories AS g ON g.document_id = d.id
+      WHERE k.knowledge_node_id = t.row AND g.category = :category)))
   AND (CAST(:project AS TEXT) IS NULL OR t.repo = :project OR t.repo LIKE :project_named ESCAPE '\' OR t.cwd = :project
     OR t.cwd LIKE :project_below ESCAPE '\' OR t.cwd LIKE :project_named ESCAPE '\' OR t.cwd LIKE :project_in ESCAPE '\')
   AND (CAST(:entity AS TEXT) IS NULL OR (t.kind = 'node' AND EXISTS (
@@ -296,6 +314,22 @@ SELECT id, coalesce(completed_at, started_at, first_seen_at), CAST(raw_json AS B
   CAST(head_branch AS BLOB), NULL, coalesce(conclusion, status), head_sha, CAST(html_url AS BLOB), CAST(repo AS BLOB)
 FROM workflow_runs WHERE id = :id
 
+-- name: shown_memory
+SELECT c.id, r.source_mtime_ms, CAST(coalesce(nullif(c.heading_path, ''), d.logical_path) AS BLOB), CAST(c.content AS BLOB),
+  'memory-' || c.id, 'claude-code', CAST({memory_folder} AS BLOB), NULL, NULL, NULL,
+  (SELECT n.uuid FROM knowledge_node_memory_chunks AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
+    WHERE l.memory_chunk_id = c.id LIMIT 1), NULL, CAST({memory_repo} AS BLOB)
+FROM memory_chunks AS c JOIN memory_revisions AS r ON r.id = c.revision_id JOIN memory_documents AS d ON d.id = r.document_id
+WHERE c.id = :id AND d.repository != 'hippo/__hippo_probe__'
+
+-- name: facts_of_memory
+SELECT CAST(d.repository AS BLOB), CAST(d.logical_path AS BLOB), d.uuid, d.state, r.revision_number, c.ordinal, CAST(c.heading_path AS BLOB),
+  d.active_revision_id = r.id
+FROM memory_chunks AS c JOIN memory_revisions AS r ON r.id = c.revision_id JOIN memory_documents AS d ON d.id = r.document_id WHERE c.id = :id
+
+-- name: is_agent
+SELECT 1 FROM agentic_sessions WHERE harness = :harness LIMIT 1
+
 -- name: node_number
 SELECT id FROM knowledge_nodes WHERE uuid = :uuid
 
@@ -311,6 +345,8 @@ SELECT name, number, harness FROM (
   SELECT 'workflow', run_id, NULL FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
   UNION ALL
   SELECT 'lesson', lesson_id, NULL FROM knowledge_node_lessons WHERE knowledge_node_id = :id
+  UNION ALL
+  SELECT 'memory', memory_chunk_id, NULL FROM knowledge_node_memory_chunks WHERE knowledge_node_id = :id
 ) LIMIT :limit
 
 -- name: entities_of_node_named
