@@ -11,6 +11,7 @@ from threadkeep.doctor.snapshot import (
     Behind,
     Browsing,
     Lost,
+    Memories,
     Preflight,
     Probe,
     Snapshot,
@@ -88,6 +89,18 @@ BROKEN: dict[str, tuple[str, Snapshot, Snapshot]] = {
     "I-14": ("vectors", seen(vectors_missing=26), seen(vectors_missing=25)),
     "I-15": ("agentic-session-cursor", seen(behind=(behind("cursor"),)), seen()),
     "I-16": ("nodes", seen(duplicates=1), seen(duplicates=0)),
+    "I-17": (
+        "auto-memory-watcher",
+        seen(memories=Memories(NOW - 16 * MINUTE, NOW - 59 * MINUTE)),
+        seen(memories=Memories(NOW - 16 * MINUTE, NOW - 61 * MINUTE)),
+    ),
+    "I-18": (
+        "claude-auto-memory",
+        seen(memories=Memories(NOW, NOW, failures=4)),
+        seen(memories=Memories(NOW, NOW, failures=3)),
+    ),
+    "I-19": ("claude-auto-memory", seen(memories=Memories(NOW, NOW, waiting=1)), seen()),
+    "I-20": ("claude-auto-memory", seen(memories=Memories(NOW, NOW, bare=1)), seen()),
 }
 
 
@@ -100,7 +113,7 @@ def test_evidence_breaks_a_rule_and_less_does_not(invariant: str) -> None:
 
 def test_every_rule_has_a_name_and_a_case_but_the_one_that_holds_by_shape() -> None:
     assert set(INVARIANTS) - set(BROKEN) == {"I-10"}
-    assert list(INVARIANTS) == [f"I-{number}" for number in range(1, 17)]
+    assert list(INVARIANTS) == [f"I-{number}" for number in range(1, 21)]
 
 
 def test_three_sources_that_fail_are_three_violations() -> None:
@@ -121,6 +134,21 @@ def test_every_other_harness_has_the_same_rule_by_its_own_source() -> None:
 def test_trouble_with_enrichment_breaks_no_rule_of_capture() -> None:
     sick = seen(preflight=Preflight(99, NOW, "gone"), vectors_missing=999, duplicates=9)
     assert {one.invariant for one in check(sick)} == {"I-12", "I-14", "I-16"}
+
+
+def test_a_probe_of_the_shell_may_be_late_while_nobody_types() -> None:
+    late = seen(
+        resident=True, probes=(Probe("shell", ok=True, ran_at=NOW - HOUR, since=NOW - HOUR),)
+    )
+    assert check(late) == []
+    assert keys(replace(late, typed_at=NOW - 9 * MINUTE)) == [("I-8", "shell")]
+    assert check(replace(late, typed_at=NOW - 10 * MINUTE)) == []
+    silent = Probe("shell", ok=True, ran_at=NOW - 24 * HOUR, since=NOW - 24 * HOUR)
+    assert keys(replace(late, probes=(silent,))) == [("I-8", "shell")]
+    failing = Probe("shell", ok=False, ran_at=NOW, since=NOW)
+    assert keys(replace(late, probes=(failing,))) == [("I-8", "shell")]
+    other = Probe("claude-tool", ok=True, ran_at=NOW - HOUR, since=NOW - HOUR)
+    assert keys(replace(late, probes=(other,))) == [("I-8", "claude-tool")]
 
 
 # ---------------------------------------------------------------------- time

@@ -79,6 +79,23 @@ def add_run(tx: Tx, run: int = 900, *, at: int = LONG_AGO, **values: Any) -> int
     return insert(tx, "workflow_runs", id=run, first_seen_at=at, last_seen_at=at, **given)
 
 
+def add_revision(tx: Tx, *, at: int = LONG_AGO, **values: Any) -> int:
+    """Add the only revision of a document."""
+    number = int(tx.execute("SELECT count(*) FROM memory_documents").fetchone()[0])
+    repository = "hippo/__hippo_probe__" if values.pop("probe_tag", None) else "me/app"
+    names = {"logical_path": f"note_{number}.md", "source_path": f"/m/note_{number}.md"}
+    times = {"observed_at": at, "created_at": at, "updated_at": at}
+    document = insert(
+        tx, "memory_documents", uuid=f"u{number}", repository=repository, **names, **times
+    )
+    given = {"revision_number": 1, "content_hash": "h", "source_hash": "h", "created_at": at}
+    file = {"source_mtime_ms": at, "source_size": 1, "chunker_name": "markdown-headings"}
+    revision = insert(tx, "memory_revisions", document_id=document, **given, **file, **values)
+    sql = "UPDATE memory_documents SET current_revision_id = ? WHERE id = ?"
+    tx.execute(sql, (revision, document))
+    return revision
+
+
 def add_row(tx: Tx, queue: Queue, **values: Any) -> int:
     """Add a row of the kind that a queue is for."""
     if queue == "shell":
@@ -87,6 +104,8 @@ def add_row(tx: Tx, queue: Queue, **values: Any) -> int:
         return add_segment(tx, **values)
     if queue == "browser":
         return add_visit(tx, **values)
+    if queue == "memory":
+        return add_revision(tx, **values)
     runs = int(tx.execute("SELECT count(*) FROM workflow_runs").fetchone()[0])
     return add_run(tx, 900 + runs, **values)
 

@@ -61,6 +61,7 @@ def parse(answer: str) -> Draft:
         key_decisions=_texts(value.get("key_decisions")),
         problems_encountered=_texts(value.get("problems_encountered")),
         design_decisions=tuple(_decisions(value.get("design_decisions"))),
+        memory_categories=_texts(value.get("memory_categories"), parted=True),
     )
 
 

@@ -65,6 +65,17 @@ class Slice(msgspec.Struct, frozen=True):
     said: tuple[Said, ...] = ()
 
 
+class Note(msgspec.Struct, frozen=True):
+    """A revision of a memory."""
+
+    revision: int
+    repository: str
+    logical_path: str
+    category: str  # that its name tells, empty if none
+    is_current: bool  # no newer one has come
+    sections: tuple[tuple[str, str], ...]  # the headings above each, and what it says
+
+
 class Remark(msgspec.Struct, frozen=True):
     """What a job of CI said about a line of code."""
 

@@ -11,7 +11,7 @@ from threadkeep.base.json import decode, encode
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.capture.transcripts import Sources, entries_in
-from threadkeep.enrich.evidence import Command, JobDone, Remark, RunDone, Said, Slice, Visit
+from threadkeep.enrich.evidence import Command, JobDone, Note, Remark, RunDone, Said, Slice, Visit
 from threadkeep.enrich.spans import SegmentSpan, Spans
 from threadkeep.enrich.tools import does
 from threadkeep.enrich.wording import asked, plain
@@ -19,6 +19,7 @@ from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import read_lines
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.logs import load_log_by_id
+from threadkeep.knowledge.memory_names import category_of
 from threadkeep.knowledge.reading import EntryRow, to_entry
 
 AROUND_MS: Final = 5 * 60_000
@@ -184,6 +185,21 @@ def _of_use(said: Iterable[Said]) -> Iterator[Said]:
 
 
 # ---------------------------------------------------------------------- runs of CI
+
+
+def read_note(tx: Tx, revision: int) -> Note | None:
+    """Read a revision of a memory with its sections; None if it is gone."""
+    row = tx.one("memory_to_publish", {"id": revision})
+    if row is None:
+        return None
+    _, _, _, _, _, repository, logical_path, _, current, _ = row
+    parts = tx.all("chunks_of_revision", {"id": revision})
+    return Note(
+        *(revision, _text(repository), _text(logical_path)),
+        category=category_of(_text(logical_path)) or "",
+        is_current=current == revision,
+        sections=tuple((_text(path), _text(text)) for _, path, text in parts),
+    )
 
 
 def read_run(tx: Tx, number: int) -> RunDone | None:

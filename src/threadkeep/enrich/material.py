@@ -7,7 +7,7 @@ import msgspec
 
 from threadkeep.knowledge.drafts import Draft
 
-Kind = Literal["shell", "agentic", "browser", "workflow"]
+Kind = Literal["shell", "agentic", "browser", "workflow", "memory"]
 
 
 class Material(msgspec.Struct, frozen=True):

@@ -36,6 +36,12 @@ _SUBJECTS: Final[Mapping[Kind, str]] = {
         " the annotations of what failed. Say what ran and what broke where. The conclusion success"
         " is the outcome success; failure, timed_out and startup_failure are the outcome failure."
     ),
+    "memory": (
+        "one note that a coding agent keeps about a project or its user. Say what it wants to be"
+        " remembered. The outcome is unknown unless the note tells of one. Add a key"
+        ' "memory_categories": a list of those of user, feedback, project and reference that the'
+        " note is about; empty if none fits."
+    ),
 }
 
 _TASK: Final = """\

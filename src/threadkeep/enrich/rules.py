@@ -14,21 +14,17 @@ from threadkeep.enrich.browsing import (
     visits_draft,
 )
 from threadkeep.enrich.composing import project_of
-from threadkeep.enrich.evidence import Command, RunDone, Slice, Visit
+from threadkeep.enrich.evidence import Command, Note, RunDone, Slice, Visit
 from threadkeep.enrich.material import Material
+from threadkeep.enrich.memories import describe_note, note_draft, note_project
 from threadkeep.enrich.prompts import is_own
 from threadkeep.enrich.shell import chunks_of, cleaned, describe, shell_draft, shell_project
 from threadkeep.enrich.spans import Spans
 from threadkeep.enrich.work import work_of
 from threadkeep.enrich.workflow import describe_run, run_draft
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.tickets import (
-    Queue,
-    Ticket,
-    why_skip_agentic,
-    why_skip_browser,
-    why_skip_shell,
-)
+from threadkeep.knowledge.tickets import Queue, Ticket
+from threadkeep.knowledge.why_skip import why_skip_agentic, why_skip_browser, why_skip_shell
 
 
 class Chunk(NamedTuple):
@@ -44,7 +40,7 @@ class Pages(NamedTuple):
     visits: list[Visit]
 
 
-Subject = Chunk | Slice | Pages | RunDone
+Subject = Chunk | Slice | Pages | RunDone | Note
 
 
 class Piece(NamedTuple):
@@ -66,6 +62,7 @@ _GONE: Final = "its row is not there any more"
 _OWN: Final = "it was written by enrichment itself"
 # Of all nodes 45 % were such, and each said again what the node of its session says.
 _TOLD: Final = "the node of its session tells of it"
+_NEWER: Final = "a newer revision of it came"
 _NOTHING: Final = "nothing was asked, said or done in it"
 # Other programs that let an agent write summaries of sessions: what these say was said before.
 _SUMMARISERS: Final = (
@@ -90,6 +87,9 @@ def read_pieces(
     elif queue == "agentic":
         for ticket in tickets:
             _read_slice(tx, sources, spans, ticket, found)
+    elif queue == "memory":
+        for ticket in tickets:
+            _read_note(tx, ticket, found)
     else:
         for ticket in tickets:
             _read_run(tx, ticket, found)
@@ -155,6 +155,14 @@ def _read_run(tx: Tx, ticket: Ticket, found: Read) -> None:
         found.pieces.append(Piece((ticket,), run))
 
 
+def _read_note(tx: Tx, ticket: Ticket, found: Read) -> None:
+    note = read.read_note(tx, ticket.target)
+    if note is not None and not note.is_current:
+        found.skipped.append((ticket, _NEWER))
+    elif note is not None:
+        found.pieces.append(Piece((ticket,), note))
+
+
 def _skip_missing(tickets: Iterable[Ticket], found: Read) -> None:
     known = {ticket.id for piece in found.pieces for ticket in piece.tickets}
     known |= {ticket.id for ticket, _ in (*found.skipped, *found.failed)}
@@ -182,6 +190,10 @@ def make_material(subject: Subject, roots: tuple[str, ...] = ()) -> Material | S
         source = describe_visits(subject.visits)
         draft = visits_draft(subject.visits, source)
         return Material("browser", "browser", source, "", roots, draft)
+    if isinstance(subject, Note):
+        source = describe_note(subject)
+        draft = note_draft(subject, source)
+        return Material("memory", "memory", source, note_project(subject), roots, draft)
     source = describe_run(subject)
     draft = run_draft(subject, source)
     return Material("workflow", "workflow", source, project_of(subject.repo), roots, draft)

@@ -13,7 +13,7 @@ import msgspec
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.trouble import is_of_file
 from threadkeep.capture.transcripts import Sources
-from threadkeep.enrich.evidence import RunDone
+from threadkeep.enrich.evidence import Note, RunDone
 from threadkeep.enrich.material import Author, Material
 from threadkeep.enrich.rules import Piece, Read, Silent, make_material, read_pieces
 from threadkeep.enrich.spans import Spans
@@ -21,6 +21,7 @@ from threadkeep.errors import NotFound
 from threadkeep.knowledge.context import Context
 from threadkeep.knowledge.drafts import BY_RULES, Draft, Evidence
 from threadkeep.knowledge.linking import evidence_of_run
+from threadkeep.knowledge.memory_publication import publish_memory
 from threadkeep.knowledge.nodes import forget_tries, nodes_by_rules, note_tried, write_node
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.tickets import (
@@ -31,6 +32,7 @@ from threadkeep.knowledge.tickets import (
     give_back,
     held,
     put_back,
+    queues_of,
     reap,
     release,
     requeue,
@@ -41,9 +43,21 @@ from threadkeep.knowledge.vectors import unlock
 
 # Commands of one session belong together, so that more of them are taken at once. A model may take
 # minutes for each piece, and a lock is good for ten.
-BATCH: Final[dict[Queue, int]] = {"agentic": 10, "shell": 100, "workflow": 10, "browser": 50}
-BATCH_OF_AUTHOR: Final[dict[Queue, int]] = {"agentic": 2, "shell": 25, "workflow": 2, "browser": 25}
-_FIELD: Final[dict[Queue, str]] = {
+BATCH: Final[dict[Queue, int]] = {
+    "agentic": 10,
+    "shell": 100,
+    "workflow": 10,
+    "browser": 50,
+    "memory": 20,
+}
+BATCH_OF_AUTHOR: Final[dict[Queue, int]] = {
+    "agentic": 2,
+    "shell": 25,
+    "workflow": 2,
+    "browser": 25,
+    "memory": 2,
+}
+_FIELD: Final[dict[Queue, str]] = {  # of evidence
     "agentic": "segments",
     "shell": "events",
     "workflow": "runs",
@@ -144,12 +158,14 @@ class Enricher:
         """
         refuse_write(self._context.access)
         unlock(self._context.db)  # what a new node replaces takes its vector along
-        report = Enriched({queue: Counts() for queue in BATCH})
+        with self._context.db.read() as tx:
+            there = queues_of(tx)
+        report = Enriched({queue: Counts() for queue in BATCH if queue in there})
         course = _Course(limit, at_once, report, [], set(), Spans())
         try:
             with self._context.db.write() as tx:
                 reap(tx, self._context.clock())
-            for queue in BATCH:
+            for queue in report.queues:
                 while not stop() and self._batch(queue, course):
                     show(course.report)
         finally:
@@ -263,6 +279,10 @@ class Enricher:
     def _put_node(self, tx: Tx, queue: Queue, one: _Written, now: int) -> None:
         tickets, subject = one.piece
         targets = tuple(ticket.target for ticket in tickets)
+        if isinstance(subject, Note):
+            what = (tx, one.draft, subject.revision)
+            publish_memory(*what, model=one.model, now=now, roots=self._roots)
+            return
         is_run = isinstance(subject, RunDone)
         write_node(
             *(tx, queue, one.draft),

@@ -44,6 +44,7 @@ class Draft(msgspec.Struct, frozen=True):
     problems_encountered: tuple[str, ...] = ()
     design_decisions: tuple[Decision, ...] = ()
     embed_text: str = ""  # a column of its own, not a part of the content
+    memory_categories: tuple[str, ...] = ()  # of a memory, as a model names them: rows of their own
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -54,3 +55,4 @@ class Evidence(msgspec.Struct, frozen=True):
     visits: tuple[int, ...] = ()
     runs: tuple[int, ...] = ()
     lessons: tuple[int, ...] = ()
+    revisions: tuple[int, ...] = ()  # of memories; what is linked are their sections

@@ -9,22 +9,18 @@ from typing import Final
 
 from threadkeep.base.json import encode
 from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.memory_names import PROBE_REPOSITORY
+from threadkeep.knowledge.versions import changes_until
 
 _SETTLED_MS: Final = 90_000
-
-
-def is_strict(tx: Tx) -> bool:
-    """Tell whether the contract's programs of a file's version hide more than probes."""
-    return "knowledge_node_memory_chunks" in names(tx, "table")
 
 
 def eligible_nodes(tx: Tx, ids: Iterable[int], now: int) -> set[int]:
     """Give those of some nodes that are shown by default."""
     values = {
         "ids": encode(list(ids)),
-        "strict": is_strict(tx),
+        "strict": any(change.hides for change in changes_until(user_version(tx))),
         "settled": now - _SETTLED_MS,
         "probe": PROBE_REPOSITORY,
     }

@@ -31,7 +31,6 @@ _CHUNKER: Final = {
     ),
 }
 _DAY_MS: Final = 86_400_000
-_NEWER: Final = "a newer revision came before this one was learned from"
 
 
 class SeenMemory(NamedTuple):
@@ -247,8 +246,7 @@ def _cut(tx: Tx, revision: int, text: str, now: int) -> int:
 
 
 def _supersede(tx: Tx, document: Document, text: str, revision: int, now: int) -> None:
-    values = {"document": document.id, "revision": revision, "reason": _NEWER, "now": now}
-    tx.run("skip_memory_tickets", values)
+    tx.run("end_memory_tickets", {"document": document.id, "revision": revision, "now": now})
     row = None if document.current is None else tx.one("memory_revision", {"id": document.current})
     if row is not None and row[4] is not None:
         change = change_between(row[4], text)
@@ -278,8 +276,7 @@ def _bury(tx: Tx, document: Document, now: int) -> None:
     said = f"{document.logical_path!r} is no longer in {document.repository!r}"
     revision = _note(tx, number, "delete", "", said, now)
     tx.run("memory_is_gone", {"id": number, "revision": revision, "now": now})
-    values = {"document": number, "revision": revision, "reason": "its file is gone", "now": now}
-    tx.run("skip_memory_tickets", values)
+    tx.run("end_memory_tickets", {"document": number, "revision": revision, "now": now})
 
 
 def _nodes(tx: Tx, document: int) -> Iterable[int]:

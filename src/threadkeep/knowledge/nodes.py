@@ -5,8 +5,9 @@ same rows:
 
 - a segment has one node: earlier ones that rest on no other segment are replaced;
 - commands, visits and runs leave the node that told of them, which goes when it has none left;
+- a memory has one node: `publish_memory` takes out the one before it;
 - words that are already there, byte for byte, are linked to and not stored twice (of segments only
-  among their own nodes: two segments may well say the same).
+  among their own nodes: two segments may well say the same; of memories never).
 
 The rows of the node's own queue are marked as enriched and their tickets as done; evidence of other
 kinds is linked and keeps its tickets. A caller has nothing left to finish.
@@ -50,6 +51,7 @@ _ABOUT: Final[Mapping[Queue, str]] = {
     "agentic": "segment",
     "browser": "visit",
     "shell": "event",
+    "memory": "revision",
 }
 _LINKED: Final = (*_ABOUT.values(), "lesson")
 _REQUIRED: Final = ("summary", "intent", "embed_text")
@@ -68,11 +70,16 @@ class ToUpgrade(NamedTuple):
 # ---------------------------------------------------------------------- content
 
 
-def content_of(draft: Draft) -> str:
-    """Write the content of a node as the contract's other writers do, byte for byte."""
+def content_of(draft: Draft, source: Mapping[str, Any] | None = None) -> str:
+    """Write the content of a node as the contract's other writers do, byte for byte.
+
+    `source` says where a memory came from, which is a part of what its node tells.
+    """
     fields: dict[str, Any] = msgspec.to_builtins(draft)
-    del fields["embed_text"]
-    return json.dumps(fields)
+    del fields["embed_text"], fields["memory_categories"]
+    if source is None:
+        return json.dumps(fields)
+    return json.dumps({**fields, "source": dict(source)}, sort_keys=True)
 
 
 def _checked(draft: Draft) -> Draft:
@@ -111,6 +118,7 @@ def write_node(
     outcome_column: str | None = None,
     roots: Sequence[str] = (),
     hashes: Mapping[int, str | None] | None = None,
+    source: Mapping[str, Any] | None = None,
 ) -> int:
     """Store what a draft says about evidence in place of what was said before; give its number.
 
@@ -124,7 +132,7 @@ def write_node(
     row = {
         "uuid": uuid,
         "summary": draft.summary,
-        "content": content_of(draft),
+        "content": content_of(draft, source),
         "embed_text": draft.embed_text,
         "node_type": kind,
         "outcome": outcome_column or draft.outcome,
@@ -160,7 +168,9 @@ def _targets(tx: Tx, queue: Queue, evidence: Evidence) -> list[int]:
 
 def _put(tx: Tx, queue: Queue, row: Mapping[str, Any], before: Iterable[int]) -> int:
     """Store a node, or find the one that says the same in the same words."""
-    if queue == "agentic":
+    if queue == "memory":
+        same = None  # each has a node of its own, whatever others say
+    elif queue == "agentic":
         same = next((n for n in sorted(before) if tx.value("is_that_node", {**row, "id": n})), None)
     else:
         same = next((n for n in _same_words(tx, row) if _home(tx, n)[0] == queue), None)

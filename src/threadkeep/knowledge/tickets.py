@@ -6,17 +6,16 @@ too old: `reap` gives the ticket back and counts a try. A worker that reaps befo
 never tries one for ever.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from threadkeep.base.json import decode, encode
+from threadkeep.base.json import encode
 from threadkeep.base.processes import has_ended, my_place
 from threadkeep.base.tx import Row, Tx
-from threadkeep.errors import Invalid
 from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.memory_names import PROBE_REPOSITORY
 
-Queue = Literal["shell", "agentic", "browser", "workflow"]
+Queue = Literal["shell", "agentic", "browser", "workflow", "memory"]
 
 LOCK_TIMEOUT_MS: Final = 600_000
 # How long a row must be older than now: a session that still grows is not cut into pieces.
@@ -25,6 +24,7 @@ QUIET_MS: Final[Mapping[Queue, int]] = {
     "agentic": 0,
     "browser": 60_000,
     "workflow": 0,
+    "memory": 0,
 }
 _OURS: Final = "threadkeep-"  # how the names of our own workers begin
 _LATER: Final = 2**62  # after everything
@@ -53,8 +53,10 @@ class _Table(NamedTuple):
     rows: str
     since: str  # when the ticket was made
     is_real: str = "probe_tag IS NULL"  # what tells the rows from synthetic ones
+    enriched: str = "enriched = 1"  # what marks a row as learned from
 
 
+_PROBES: Final = f"SELECT id FROM memory_documents WHERE repository = '{PROBE_REPOSITORY}'"  # noqa: S608  (names of our own)
 QUEUES: Final[Mapping[Queue, _Table]] = {
     "shell": _Table("enrichment_queue", "id", "event_id", "events", "created_at"),
     "agentic": _Table(
@@ -66,6 +68,11 @@ QUEUES: Final[Mapping[Queue, _Table]] = {
     "workflow": _Table(
         *("workflow_enrichment_queue", "run_id", "run_id", "workflow_runs", "enqueued_at"),
         is_real="true",
+    ),
+    "memory": _Table(
+        *("memory_enrichment_queue", "id", "revision_id", "memory_revisions", "enqueued_at"),
+        is_real=f"document_id NOT IN ({_PROBES})",
+        enriched="enriched_at = coalesce(enriched_at, :now)",
     ),
 }
 # The family that version 18 froze: nothing is taken from it, but no lock in it stays for ever.
@@ -90,7 +97,8 @@ _END: Final = """
 UPDATE {0.name} SET status = :status, error_message = :message, updated_at = :now,
   locked_at = NULL, locked_by = NULL
 WHERE {1}"""
-_MARK: Final = "UPDATE {0.rows} SET enriched = 1 WHERE id IN (SELECT value FROM json_each(:ids))"
+_MARK: Final = """
+UPDATE {0.rows} SET {0.enriched} WHERE id IN (SELECT value FROM json_each(:ids))"""
 _RELEASE: Final = """
 UPDATE {0.name} SET status = 'pending', updated_at = coalesce(locked_at, updated_at),
   locked_at = NULL, locked_by = NULL
@@ -144,9 +152,8 @@ def claim(
         "quiet_since": _LATER if at_once else now - QUIET_MS[queue],
         "front": _FRONT,
     }
-    looks = (
-        (f"claim_{queue}_front", f"claim_{queue}") if queue != "workflow" else ("claim_workflow",)
-    )
+    short = queue in {"workflow", "memory"}
+    looks = (f"claim_{queue}",) if short else (f"claim_{queue}_front", f"claim_{queue}")
     for look in looks:
         while taken := tx.all(look, values):
             tickets = _in_order(tx, queue, taken, now)
@@ -194,7 +201,7 @@ def finish(tx: Tx, queue: Queue, ids: Iterable[int], now: int) -> None:
 
 def finish_targets(tx: Tx, queue: Queue, targets: Sequence[int], now: int) -> None:
     """Mark rows as enriched and their tickets as done, by the numbers of the rows."""
-    tx.execute(_MARK.format(QUEUES[queue]), {"ids": encode(list(targets))})
+    tx.execute(_MARK.format(QUEUES[queue]), {"ids": encode(list(targets)), "now": now})
     _end(tx, queue, _OF_THESE_ROWS, targets, now)
 
 
@@ -205,6 +212,8 @@ def give_back(tx: Tx, ticket: Ticket, message: str, now: int) -> None:
     for target, status in tx.execute(sql, values).fetchall():
         if ticket.queue == "agentic" and status == "failed":
             tx.run("note_learned", {"id": target, "hash": ticket.content_hash})
+        elif ticket.queue == "memory":
+            tx.run("memory_has_failed", {"revision": target, "message": message, "now": now})
 
 
 def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
@@ -221,7 +230,7 @@ def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
     sql = _END.format(table, "status = 'processing' AND " + _on(ticket.queue, _THIS_CLAIM))
     if not tx.execute(sql, values).rowcount or grew:
         return
-    tx.execute(_MARK.format(table), {"ids": encode([ticket.target])})
+    tx.execute(_MARK.format(table), {"ids": encode([ticket.target]), "now": now})
     if ticket.queue == "agentic":
         tx.run("note_learned", {"id": ticket.target, "hash": ticket.content_hash})
 
@@ -304,7 +313,7 @@ def reap(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> int:
             reaped += len(tx.execute(_RETRY.format(table, which), told).fetchall())
     for target, hashed in given_up:
         tx.run("note_learned", {"id": target, "hash": hashed})
-    for each in QUEUES:
+    for each in queues_of(tx):
         _drop_lost(tx, each)
     return reaped
 
@@ -331,6 +340,12 @@ def depths(tx: Tx) -> dict[str, dict[str, int]]:
     return {
         queue: dict(tx.execute(_DEPTHS.format(table)).fetchall()) for queue, table in _present(tx)
     }
+
+
+def queues_of(tx: Tx) -> list[Queue]:
+    """Name the queues that the file has and that tickets are taken from."""
+    there = names(tx, "table")
+    return [queue for queue, table in QUEUES.items() if table.name in there]
 
 
 def present(tx: Tx, queue: Queue, targets: Iterable[int]) -> list[int]:
@@ -376,60 +391,3 @@ def _hashes(tx: Tx, segments: Sequence[int]) -> dict[int, str | None]:
 
 def _is_unchanged(tx: Tx, ticket: Ticket) -> bool:
     return _hashes(tx, [ticket.target]).get(ticket.target) == ticket.content_hash
-
-
-# ---------------------------------------------------------------------- what tells nothing
-
-_TRIVIAL: Final = re.compile(r"clear|exit|true|:|exec\s+[\w/.-]+|")
-_TRIVIAL_MS: Final = 100
-_FEW_MESSAGES: Final = 3
-_GLANCE_MS: Final = 1000
-_SCROLLED: Final = 0.15
-_READING_MS: Final = 120_000
-
-
-def why_skip_shell(
-    *, command: str, stdout: str | None, stderr: str | None, duration_ms: int
-) -> str | None:
-    """Say why a command tells nothing, None if it may."""
-    if stdout or stderr or duration_ms >= _TRIVIAL_MS or not _TRIVIAL.fullmatch(command.strip()):
-        return None
-    return f"{command.strip()!r} without output, over after {duration_ms} ms"
-
-
-def why_skip_agentic(
-    *,
-    harness: str,
-    message_count: int,
-    tool_calls_json: str | None,
-    snapshot_diffs_json: str | None = None,
-    commit_messages_json: str | None = None,
-) -> str | None:
-    """Say why a segment tells nothing, None if it may; opencode keeps its work elsewhere."""
-    if message_count >= _FEW_MESSAGES:
-        return None
-    if harness == "opencode":
-        idle = not (_says_something(snapshot_diffs_json) or _says_something(commit_messages_json))
-        without = "diffs and commits"
-    else:
-        idle, without = not _says_something(tool_calls_json), "tool calls"
-    return f"{message_count} messages are under 3, and no {without}" if idle else None
-
-
-def why_skip_browser(
-    *, dwell_ms: int, scroll_depth: float | None, search_query: str | None
-) -> str | None:
-    """Say why a visit tells nothing, None if it may."""
-    if dwell_ms < _GLANCE_MS:
-        return f"looked at for {dwell_ms} ms only"
-    if search_query or dwell_ms >= _READING_MS or (scroll_depth or 0) >= _SCROLLED:
-        return None
-    return f"hardly scrolled ({scroll_depth or 0:.2f}) within {dwell_ms} ms, and not searched for"
-
-
-def _says_something(text: str | None) -> bool:
-    """Tell whether JSON holds anything; what is no JSON holds nothing."""
-    try:
-        return bool(text and decode(text))
-    except Invalid:
-        return False

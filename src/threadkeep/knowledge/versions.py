@@ -30,6 +30,7 @@ class Change(NamedTuple):
     dropped: tuple[str, ...] = ()  # those that refer to others first
     renamed: Mapping[str, str] = _NOTHING  # new table -> the one whose rows it took over
     health: tuple[str, ...] = ()  # rows that source_health begins with
+    hides: bool = False  # Hippo shows no node that rests on nothing settled
 
 
 CHANGES: Final = (
@@ -40,6 +41,7 @@ CHANGES: Final = (
             "knowledge_node_memory_chunks",
         ),
         health=("claude-auto-memory",),
+        hides=True,
     ),
     Change(20, "memory_links", tables=("memory_document_categories", "memory_document_links")),
     Change(21, "memory_watcher", health=("auto-memory-watcher",)),

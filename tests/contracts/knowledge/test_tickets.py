@@ -1,5 +1,6 @@
 """Queues: who gets which ticket, and what becomes of it."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import get_args
@@ -40,17 +41,24 @@ from threadkeep.knowledge.tickets import (
     finish,
     give_back,
     held,
+    queues_of,
     reap,
     release,
     requeue,
     skip,
-    why_skip_agentic,
-    why_skip_browser,
-    why_skip_shell,
 )
+from threadkeep.knowledge.why_skip import why_skip_agentic, why_skip_browser, why_skip_shell
 
 ALL: tuple[Queue, ...] = get_args(Queue)
 every_queue = pytest.mark.parametrize("queue", ALL)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
+    """A store that has all queues."""
+    path = tmp_path_factory.mktemp("knowledge") / "knowledge.db"
+    with KnowledgeStore.open(path, schema=23) as store:
+        yield store
 
 
 def take(
@@ -189,7 +197,7 @@ def test_probes_are_never_given_out(tx: Tx, queue: Queue) -> None:
 
 @every_queue
 def test_a_ticket_without_its_row_is_not_stuck(tmp_path: Path, queue: Queue) -> None:
-    with KnowledgeStore.open(tmp_path / "knowledge.db") as store:
+    with KnowledgeStore.open(tmp_path / "knowledge.db", schema=23) as store:
         with store.context.db.write(foreign_keys=False) as tx:
             add_ticket(tx, queue, 77)
         with store.context.db.write() as tx:
@@ -241,7 +249,8 @@ def test_skipped(tx: Tx, queue: Queue) -> None:
     row = ticket_row(tx, queue, target)
     assert (row["status"], row["error_message"]) == ("skipped", "tells nothing")
     assert (row["locked_at"], row["updated_at"]) == (None, NOW + 1)
-    assert column(tx, f"SELECT enriched FROM {QUEUES[queue].rows}") == [1]
+    marked = "enriched_at IS NOT NULL" if queue == "memory" else "enriched"
+    assert column(tx, f"SELECT {marked} FROM {QUEUES[queue].rows}") == [1]
     if queue == "agentic":
         sql = "SELECT content_hash = last_enriched_content_hash FROM agentic_sessions"
         assert column(tx, sql) == [1]
@@ -293,7 +302,15 @@ def test_the_reaper_takes_back_what_is_too_old(tx: Tx, queue: Queue) -> None:
     assert (row["locked_at"], row["locked_by"], row["updated_at"]) == (None, None, NOW + 600_000)
 
 
-def test_the_reaper_looks_at_the_frozen_queue_but_nothing_is_taken_from_it(tx: Tx) -> None:
+def test_the_reaper_looks_at_the_frozen_queue_but_nothing_is_taken_from_it(
+    tmp_path: Path,
+) -> None:
+    with KnowledgeStore.open(tmp_path / "knowledge.db") as store, undone(store) as tx:
+        assert queues_of(tx) == [queue for queue in ALL if queue != "memory"]
+        _look_at_frozen(tx)
+
+
+def _look_at_frozen(tx: Tx) -> None:
     segment = {"session_id": "s", "project_dir": "p", "cwd": "/p", "source_file": "f"}
     times = {"start_time": 1, "end_time": 2, "created_at": 1}
     row = insert(
@@ -303,7 +320,7 @@ def test_the_reaper_looks_at_the_frozen_queue_but_nothing_is_taken_from_it(tx: T
     insert(tx, "claude_enrichment_queue", claude_session_id=row, max_retries=1, **lock)
     assert reap(tx, NOW) == 1
     assert depths(tx)["claude"] == {"failed": 1}
-    assert all(take(tx, queue) == [] for queue in ALL)
+    assert all(take(tx, queue) == [] for queue in queues_of(tx))
 
 
 def test_a_segment_that_ends_every_worker_does_not_come_back_for_ever(tx: Tx) -> None:

@@ -44,6 +44,10 @@ SELECT browser_event_id FROM knowledge_node_browser_events WHERE knowledge_node_
 -- name: runs_of_node
 SELECT run_id FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
 
+-- name: revisions_of_node
+SELECT DISTINCT c.revision_id FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
+WHERE l.knowledge_node_id = :id
+
 -- name: lessons_of_node
 SELECT lesson_id FROM knowledge_node_lessons WHERE knowledge_node_id = :id
 

@@ -69,8 +69,9 @@ UPDATE memory_documents SET current_revision_id = :revision, projection_status =
 -- name: memory_is_superseded
 UPDATE memory_revisions SET redacted_content = NULL, summary = :summary, diff_text = :diff WHERE id = :id
 
--- name: skip_memory_tickets
-UPDATE memory_enrichment_queue SET status = 'skipped', error_message = :reason, locked_at = NULL, locked_by = NULL, updated_at = :now
+-- Nothing is to be learned from what was superseded before its turn.
+-- name: end_memory_tickets
+UPDATE memory_enrichment_queue SET status = 'done', locked_at = NULL, locked_by = NULL, updated_at = :now
 WHERE status = 'pending' AND revision_id IN (SELECT id FROM memory_revisions WHERE document_id = :document AND id != :revision)
 
 -- name: prune_memory_revisions

@@ -39,6 +39,10 @@ INSERT OR IGNORE INTO knowledge_node_browser_events (knowledge_node_id, browser_
 -- name: link_to_run
 INSERT OR IGNORE INTO knowledge_node_workflow_runs (knowledge_node_id, run_id) SELECT ?, id FROM workflow_runs WHERE id = ?
 
+-- name: link_to_revision
+INSERT OR IGNORE INTO knowledge_node_memory_chunks (knowledge_node_id, memory_chunk_id)
+SELECT ?1, id FROM memory_chunks WHERE revision_id = ?2
+
 -- name: link_to_lesson
 INSERT OR IGNORE INTO knowledge_node_lessons (knowledge_node_id, lesson_id) SELECT ?, id FROM lessons WHERE id = ?
 
@@ -73,6 +77,10 @@ WHERE l.browser_event_id IN (SELECT value FROM json_each(:ids)) AND n.node_type 
 -- name: told_of_run
 SELECT DISTINCT n.id FROM knowledge_node_workflow_runs AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
 WHERE l.run_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type
+
+-- name: told_of_revision
+SELECT DISTINCT l.knowledge_node_id FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
+WHERE c.revision_id IN (SELECT value FROM json_each(:ids))
 
 -- name: take_event
 DELETE FROM knowledge_node_events WHERE knowledge_node_id = ? AND event_id = ?

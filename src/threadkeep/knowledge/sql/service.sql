@@ -29,3 +29,5 @@ SELECT EXISTS (SELECT 1 FROM enrichment_queue WHERE status = 'pending')
   OR EXISTS (SELECT 1 FROM agentic_enrichment_queue WHERE status = 'pending')
   OR EXISTS (SELECT 1 FROM browser_enrichment_queue WHERE status = 'pending')
   OR EXISTS (SELECT 1 FROM workflow_enrichment_queue WHERE status = 'pending')
+  OR EXISTS (SELECT 1 FROM memory_enrichment_queue AS q JOIN memory_revisions AS r ON r.id = q.revision_id
+    JOIN memory_documents AS d ON d.id = r.document_id WHERE q.status = 'pending' AND d.repository != 'hippo/__hippo_probe__')

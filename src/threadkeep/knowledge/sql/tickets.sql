@@ -117,5 +117,18 @@ WHERE run_id IN (
 )
 RETURNING run_id, run_id, priority, retry_count, max_retries
 
+-- name: claim_memory
+UPDATE memory_enrichment_queue SET status = 'processing', locked_at = :now, locked_by = :worker, updated_at = :now
+WHERE id IN (
+  SELECT q.id FROM memory_enrichment_queue AS q JOIN memory_revisions AS r ON r.id = q.revision_id
+  JOIN memory_documents AS d ON d.id = r.document_id
+  WHERE (q.status = 'pending' OR (q.status = 'processing' AND coalesce(q.locked_at, 0) <= :stale)) AND d.repository != 'hippo/__hippo_probe__'
+  ORDER BY q.priority, q.enqueued_at, q.id LIMIT :limit
+)
+RETURNING id, revision_id, priority, retry_count, max_retries
+
+-- name: claimed_memory
+SELECT id FROM memory_enrichment_queue WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY priority, enqueued_at, id
+
 -- name: claimed_workflow
 SELECT run_id FROM workflow_enrichment_queue WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY priority, enqueued_at, run_id
