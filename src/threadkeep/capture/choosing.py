@@ -267,9 +267,10 @@ def rows_of_work(tx: Tx, what: Forget, searches: Searches) -> dict[Kind, set[int
 
 
 def rows_in_time(tx: Tx, what: Forget) -> dict[Kind, set[int]]:
-    """Give what shells, browsers and CI did in a span of time.
+    """Give what shells, browsers and CI did in a span of time, and what agents remembered.
 
-    A project keeps it to the shell's work in its folder; a program, or sessions, to nothing.
+    A project keeps it to the shell's work in its folder and its memory; a program, or sessions, to
+    nothing.
     """
     if what.harness is not None or what.sessions:
         return {}
@@ -281,6 +282,11 @@ def rows_in_time(tx: Tx, what: Forget) -> dict[Kind, set[int]]:
     else:
         folder |= {"project_named": None, "project_in": None}
     found: dict[Kind, set[int]] = {"event": _ids(tx, "shell_events_between", {**values, **folder})}
+    if what.project is not None:
+        whole: Kind = "document" if not what.in_time and what.pattern is None else "revision"
+        found[whole] = _ids(tx, f"{whole}s_of_project", {**values, **folder})
+    else:
+        found["revision"] = _ids(tx, "revisions_between", values)
     if what.project is None:
         found["visit"] = _ids(tx, "visits_between", values)
         found["run"] = _ids(tx, "runs_between", values)

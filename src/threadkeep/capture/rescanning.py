@@ -140,9 +140,12 @@ def _mask_log(around: Surroundings, places: Places, log: LogRow, tx: Tx) -> None
 # ---------------------------------------------------------------------- rows
 
 
-def _masked(redactor: Redactor, values: Mapping[str, str]) -> dict[str, str]:
+def _masked(redactor: Redactor, texts: Texts, values: Mapping[str, str]) -> dict[str, str]:
     """Give the texts of a row that change."""
-    new = {c: (redactor.json_line if is_json(c) else redactor.text)(v) for c, v in values.items()}
+    new = {
+        c: (redactor.json_line if is_json(texts.table, c) else redactor.text)(v)
+        for c, v in values.items()
+    }
     return {column: text for column, text in new.items() if text != values[column]}
 
 
@@ -155,7 +158,7 @@ def _rules_for_rows(tx: Tx, redactor: Redactor) -> RulesFor:
 def _changed_rows(tx: Tx, redactor: Redactor, texts: Texts, found: Counter[str]) -> set[int]:
     ids = set()
     for number, values in text_rows(tx, texts) if is_there(tx, texts) else ():
-        changed = _masked(redactor, values)
+        changed = _masked(redactor, texts, values)
         if changed:
             ids.add(number)
             for column in changed:
@@ -183,7 +186,7 @@ def _mask_late(around: Surroundings, rules: RulesFor) -> None:
 def _mask_rows(tx: Tx, redactor: Redactor, texts: Texts, ids: set[int]) -> None:
     """Mask rows as they are now; those made anew from the archive have changed already."""
     for number, values in text_rows(tx, texts) if ids else ():
-        changed = _masked(redactor, values) if number in ids else {}
+        changed = _masked(redactor, texts, values) if number in ids else {}
         if texts.kind and any(column in changed for column in texts.names):
             erase(tx, texts.kind, [number])  # what was taken for a thing with a name is a secret
         elif changed:

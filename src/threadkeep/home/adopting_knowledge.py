@@ -19,11 +19,12 @@ from threadkeep.base.sqlite import Database, Tx
 from threadkeep.home.copying import copy_of, name_copy, no_backup, throwaway
 from threadkeep.home.originals import Adopted, HomeLike, Original, Progress
 from threadkeep.knowledge.forgetting import erase
-from threadkeep.knowledge.layout import count_rows, user_version, write_version
+from threadkeep.knowledge.layout import count_rows, unknown_tables, user_version, write_version
+from threadkeep.knowledge.memory_tables import MEMORY, make_memory_tables
 from threadkeep.knowledge.merging import (
     WAYS,
-    Forgotten,
     Merged,
+    Unwanted,
     drop_forgotten,
     list_forgotten,
     merge_knowledge,
@@ -32,10 +33,12 @@ from threadkeep.knowledge.opening import open_knowledge, refuse_write
 from threadkeep.knowledge.orphans import count_set_aside, set_aside_orphans
 from threadkeep.knowledge.store import QUERIES
 from threadkeep.knowledge.texts import TEXTS, Texts, is_json, is_there, put_texts, text_rows
-from threadkeep.knowledge.versions import NEWEST
+from threadkeep.knowledge.versions import NEWEST, explain_version
 from threadkeep.redact.engine import Redactor
 
 _SESSIONS: Final = "agentic_sessions"
+# Ours are read by us.
+_READ_SO_FAR: Final = ("claude_session_offsets", "agentic_session_offsets", "agentic_cursor")
 # A copy of a version that we do not know is read as the newest one that we know.
 _UNGUARDED: Final = Tuning(writer=("PRAGMA trusted_schema = ON",))
 
@@ -48,6 +51,12 @@ class _Prepared(NamedTuple):
     set_aside: int
     forgotten: int
     masked: int
+    counts: dict[str, int]  # rows by table
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether there are rows that only the tables of memory can take."""
+        return any(self.counts.get(table) for table in MEMORY)
 
 
 def adopt_knowledge(
@@ -64,16 +73,14 @@ def adopt_knowledge(
 def _adopt(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
     if place.exists() or (original.version or 0) > NEWEST:
         return _merge(home, original, place, progress)
-    with _prepared_copy(original, place, home.redactor(), []) as copy:
-        with copy.database.read() as tx:
-            counts = count_rows(tx)
+    with _prepared_copy(original, place, home.redactor(), Unwanted()) as copy:
         if copy.masked:
             _leave_no_trace(copy.database)
         copy.database.close()
         with home.history(copy.path) as history:
             history.note_sessions()
         name_copy(copy.path, place)
-        tables = {way.table: Merged(new=counts.get(way.table, 0)) for way in WAYS}
+        tables = {way.table: Merged(new=copy.counts.get(way.table, 0)) for way in WAYS}
         return _told(original, place, copy, tables, copied=True)
 
 
@@ -84,6 +91,8 @@ def _merge(home: HomeLike, original: Original, place: Path, progress: Progress |
         with ours.context.db.read() as tx:
             forgotten = list_forgotten(tx)
         with _prepared_copy(original, place, home.redactor(), forgotten) as copy:
+            if copy.has_memory:
+                make_memory_tables(ours.context.db, QUERIES)
             tables = merge_knowledge(copy.database, ours.context.db, progress)
             history.note_sessions()
             return _told(original, place, copy, tables, copied=False)
@@ -94,7 +103,7 @@ def _merge(home: HomeLike, original: Original, place: Path, progress: Progress |
 
 @contextmanager
 def _prepared_copy(
-    original: Original, place: Path, redactor: Redactor, forgotten: Forgotten
+    original: Original, place: Path, redactor: Redactor, forgotten: Unwanted
 ) -> Iterator[_Prepared]:
     with copy_of(original.path, place, _bring_up) as path:
         database = open_knowledge(path, QUERIES, backup=no_backup).database
@@ -105,7 +114,8 @@ def _prepared_copy(
             with database.write() as tx:
                 gone = drop_forgotten(tx, forgotten)
                 masked = sum(_mask(tx, redactor, texts) for texts in TEXTS if is_there(tx, texts))
-            yield _Prepared(path, database, aside, gone, masked)
+                counts = count_rows(tx)
+            yield _Prepared(path, database, aside, gone, masked, counts)
         finally:
             database.close()
 
@@ -122,11 +132,12 @@ def _mask(tx: Tx, redactor: Redactor, texts: Texts) -> int:
     count = 0
     for number, values in text_rows(tx, texts):
         masked = {
-            c: (redactor.json_line if is_json(c) else redactor.text)(v) for c, v in values.items()
+            c: (redactor.json_line if is_json(texts.table, c) else redactor.text)(v)
+            for c, v in values.items()
         }
         changed = {column: text for column, text in masked.items() if text != values[column]}
-        if changed and texts.kind == "entity":
-            erase(tx, "entity", [number])  # what was taken for a thing with a name is a secret
+        if texts.kind and any(column in changed for column in texts.names):
+            erase(tx, texts.kind, [number])  # what was taken for a thing with a name is a secret
         elif changed:
             put_texts(tx, texts, number, changed)
         count += bool(changed)
@@ -147,9 +158,7 @@ def _told(
     original: Original, place: Path, copy: _Prepared, tables: dict[str, Merged], *, copied: bool
 ) -> Adopted:
     sessions = tables.get(_SESSIONS, Merged())
-    notes = _notes(copy)
-    if not copied and _has_vectors(original.path):
-        notes.append("vectors stay in the original: Hippo's brain makes those of new nodes again")
+    notes = [*_notes(copy), *([] if copied else _left_there(original, copy))]
     return Adopted(
         original,
         place,
@@ -169,6 +178,24 @@ def _notes(copy: _Prepared) -> list[str]:
         "rows with secrets that were masked": copy.masked,
     }
     return [f"{what}: {count:,}" for what, count in said.items() if count]
+
+
+def _left_there(original: Original, copy: _Prepared) -> list[str]:
+    """Say what a merge does not bring: it is in the original, and nowhere else."""
+    notes = []
+    read = sum(copy.counts.get(table, 0) for table in _READ_SO_FAR)
+    if read:
+        notes.append(f"how far Hippo has read {read:,} logs stays in the original")
+    if _has_vectors(original.path):
+        notes.append("vectors stay in the original: Hippo's brain makes those of new nodes again")
+    with copy.database.read() as tx:
+        odd = {table: copy.counts[table] for table in unknown_tables(tx)}
+    if odd:
+        listed = ", ".join(f"{table} ({rows:,})" for table, rows in odd.items())
+        notes.append(f"tables that this program does not know stay in the original: {listed}")
+    if (original.version or 0) > NEWEST:
+        notes.append(f"{explain_version(original.version or 0).cause}")
+    return notes
 
 
 def _has_vectors(path: Path) -> bool:

@@ -12,7 +12,17 @@ from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.entities import recount, ties_among
 from threadkeep.knowledge.tickets import Queue, learn_again, take_back
 
-Evidence = Literal["event", "segment", "legacy", "visit", "run", "lesson"]
+Evidence = Literal[
+    "event",
+    "segment",
+    "legacy",
+    "visit",
+    "run",
+    "lesson",
+    "document",  # this and the two that follow: files of memory
+    "revision",
+    "chunk",
+]
 Kind = (
     Evidence
     | Literal[
@@ -26,9 +36,12 @@ Kind = (
         "orphan",
         "watch",
         "waiting_lesson",
+        "category",
+        "memory_link",
     ]
 )
 
+MEMORY_SOURCE: Final = "claude-auto-memory"  # stands for the program where a document is forgotten
 # A document's record that was forgotten has this for a digest, which no text has.
 FORGOTTEN_RECORD: Final = b""
 
@@ -51,6 +64,10 @@ _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
     "orphan": ("drop_orphan",),
     "watch": ("drop_watch",),
     "waiting_lesson": ("drop_waiting_lesson",),
+    "document": ("drop_document",),
+    "revision": ("drop_revision",),
+    "category": ("drop_category",),
+    "memory_link": ("drop_memory_link",),
 }
 _QUEUES: Final[dict[Evidence, Queue]] = {
     "event": "shell",
@@ -61,7 +78,8 @@ _QUEUES: Final[dict[Evidence, Queue]] = {
 _EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
 _NODE_STEPS: Final = (
     *(f"unlink_node_from_{what}" for what in ("events", "segments", "legacy", "visits")),
-    *("unlink_node_from_runs", "unlink_node_from_lessons", "unlink_node_from_entities"),
+    *("unlink_node_from_runs", "unlink_node_from_lessons", "unlink_node_from_chunks"),
+    "unlink_node_from_entities",
     "drop_node",
 )
 _ENTITY_STEPS: Final = (
@@ -78,16 +96,23 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
     if kind == "entity":
         _erase_entities(tx, numbers)
         return 0
+    if kind == "chunk":  # the revision has the same text
+        revisions = {revision for n in numbers for revision in _column(tx, "revision_of_chunk", n)}
+        return erase(tx, "revision", revisions)
     nodes = forsake(tx, kind, numbers)
     beside = _beside_events(tx, numbers) if kind == "event" else (set(), set())
     if kind == "event":
         _remember_commands(tx, numbers)
+    documents = _remember_memory(tx, kind, numbers) if kind in ("document", "revision") else set()
     for number in numbers:
         for step in _STEPS[kind]:
             tx.run(step, {"id": number})
     for snapshot in beside[0]:
         tx.run("drop_unused_snapshot", {"id": snapshot})
     _erase_bare_entities(tx, beside[1])
+    for document in documents:
+        tx.run("drop_bare_document", {"id": document})
+        tx.run("unproject_document", {"id": document})
     return nodes
 
 
@@ -167,6 +192,35 @@ def _remember_commands(tx: Tx, ids: Iterable[int]) -> None:
         for command, started in tx.all("forgotten_command", {"id": number}):
             values = {"digest": digest(command.encode("utf-8", "replace")), "started": started}
             tx.run("remember_forgotten_command", values)
+
+
+def _remember_memory(tx: Tx, kind: Kind, ids: Iterable[int]) -> set[int]:
+    """Keep what a file of memory said from coming back; give the documents of revisions.
+
+    A document that goes as a whole is known by its name, as a session is; of a revision only
+    digests are stored.
+    """
+    documents: set[int] = set()
+    for number in ids:
+        if kind == "document":
+            tx.run("remember_forgotten_document", {"id": number})
+        else:
+            documents.update(_column(tx, "document_of_revision", number))
+            said = tx.all("said_in_revision", {"id": number})
+            remember_forgotten(tx, (text.encode("utf-8", "replace") for (text,) in said))
+    return documents
+
+
+def is_forgotten_memory(tx: Tx, document: str, texts: Iterable[str]) -> bool:
+    """Tell whether a file of memory, or one of its texts, was asked to be forgotten.
+
+    `document` is its uuid; the texts are its masked content and that of its chunks.
+    """
+    values = {"harness": MEMORY_SOURCE, "session_id": document}
+    if tx.value("is_forgotten", values) is not None:
+        return True
+    forgotten = forgotten_lines(tx)
+    return any(forgotten(text.encode("utf-8", "replace")) for text in texts)
 
 
 def _beside_events(tx: Tx, ids: Iterable[int]) -> tuple[set[int], set[int]]:

@@ -5,7 +5,7 @@ follows. All happens in one transaction, and what is there already stays as it i
 was cut off is simply repeated, and a second one changes nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -14,18 +14,33 @@ import msgspec
 from threadkeep.base.schema import columns_of, never_null
 from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite import Database, Tx
+from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forgetting import Kind, erase
 from threadkeep.knowledge.layout import PACKAGE, names, run_script
+from threadkeep.knowledge.memory_merge import NODES, Place, Places, merge_memory
+from threadkeep.knowledge.memory_tables import MEMORY
 from threadkeep.knowledge.orphans import TABLE as ORPHANS
 from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
 
 Row = dict[str, Any]
-Forgotten = list[tuple[str, str]]
 Progress = Callable[[int, int], None]
 _QUERIES: Final = load_queries(PACKAGE, "merge.sql")
 _MAKE_ORPHANS: Final = load_text(PACKAGE, "orphans.sql")
-_CONVERSED: Final[tuple[Kind, ...]] = ("segment", "legacy", "event")
+# What is known of something forgotten, and the query that finds it.
+_KNOWN_BY: Final[tuple[tuple[Kind, str], ...]] = (
+    ("segment", "segments_of_session"),
+    ("legacy", "legacy_of_session"),
+    ("event", "events_of_conversation"),
+    ("document", "documents_forgotten_as"),
+)
 _EVERY: Final = 500  # rows between two words about the progress
+
+
+class Unwanted(NamedTuple):
+    """What the user asked to forget: conversations by harness and session, texts by digest."""
+
+    conversations: Sequence[tuple[str, str]] = ()
+    texts: frozenset[bytes] = frozenset()
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -43,6 +58,8 @@ class _Way(NamedTuple):
     table: str
     keys: tuple[tuple[str, ...], ...]
     ticket: bool = False  # it says what is to be done about another row: only if that one is new
+    also: tuple[str, ...] = ()  # another key, for a row that is not found by the first
+    counted: str = ""  # a number within a parent: where another row has it, the next one is given
 
 
 def _link(table: str, column: str) -> _Way:
@@ -77,6 +94,18 @@ WAYS: Final = (
     _Way("agentic_sessions", (("session_id", "harness", "segment_index"),)),
     _Way("claude_sessions", (("session_id", "segment_index"),)),
     _Way("claude_session_parity", (("path", "window_start", "window_end"),)),
+    _Way("memory_documents", (("source_kind", "repository", "logical_path"),), also=("uuid",)),
+    _Way(
+        *("memory_revisions", (("document_id", "revision_number", "content_hash"),)),
+        also=("document_id", "content_hash", "change_kind", "created_at"),
+        counted="revision_number",
+    ),
+    _Way("memory_chunks", (("revision_id", "ordinal"),)),
+    _Way("memory_document_categories", (("document_id", "category", "source"),)),
+    _Way(
+        "memory_document_links",
+        (("source_document_id", "source_revision_id", "target_logical_path"),),
+    ),
     _Way("knowledge_nodes", (("uuid",),)),
     _link("entities", "entity_id"),
     _link("events", "event_id"),
@@ -85,23 +114,17 @@ WAYS: Final = (
     _link("claude_sessions", "claude_session_id"),
     _link("workflow_runs", "run_id"),
     _link("lessons", "lesson_id"),
+    _link("memory_chunks", "memory_chunk_id"),
     _queue("enrichment_queue", "event_id"),
     _queue("browser_enrichment_queue", "browser_event_id"),
     _queue("agentic_enrichment_queue", "session_id"),
     _queue("claude_enrichment_queue", "claude_session_id"),
     _queue("workflow_enrichment_queue", "run_id"),
+    _queue("memory_enrichment_queue", "revision_id"),
     _Way("capture_alarms", (("invariant_id", "raised_at"),)),
     _Way("source_health", (("source",),)),
     _Way(ORPHANS, (("table_name", "row_json", "reason"),)),
 )
-
-
-class _Place(NamedTuple):
-    """Where a row of theirs is here, and whether it came with this merge."""
-
-    number: int
-    new: bool
-    changed: bool = False
 
 
 class _Table(NamedTuple):
@@ -114,23 +137,31 @@ class _Table(NamedTuple):
     insert: str
 
 
-Places = dict[str, dict[int, _Place]]
-
-
 def merge_knowledge(
     theirs: Database, ours: Database, progress: Progress | None = None
 ) -> dict[str, Merged]:
-    """Bring the rows of one file into another; both have version 18, and only `ours` is written."""
+    """Bring the rows of one file into another, of versions that we know; only `ours` is written.
+
+    What `ours` has no table for stays out.
+    """
     with theirs.read(lenient=True) as source:
         _allow_harnesses(source, ours)
         present = names(source, "table")
-        ways = [way for way in WAYS if way.table in present]
-        tell = _teller(source, ways, progress)
+        tell = _teller(source, [way for way in WAYS if way.table in present], progress)
         places: Places = {}
         with ours.write() as tx:
             if ORPHANS in present:
                 run_script(tx, _MAKE_ORPHANS)
-            return {way.table: _merge_table(source, tx, way, places, tell) for way in ways}
+            present &= names(tx, "table")
+            done: dict[str, Merged] = {}
+            for way in WAYS:
+                if way.table == NODES and present >= MEMORY:
+                    changed = merge_memory(source, tx, places)
+                    told = done["memory_documents"]
+                    done["memory_documents"] = msgspec.structs.replace(told, changed=changed)
+                if way.table in present:
+                    done[way.table] = _merge_table(source, tx, way, places, tell)
+            return done
 
 
 def _allow_harnesses(source: Tx, ours: Database) -> None:
@@ -164,12 +195,11 @@ def _teller(source: Tx, ways: list[_Way], progress: Progress | None) -> Callable
 
 def _merge_table(source: Tx, tx: Tx, way: _Way, places: Places, tell: Callable[[], None]) -> Merged:
     table = _table(source, tx, way)
-    found: dict[int, _Place] = {}
-    places[way.table] = found
+    found = places.setdefault(way.table, {})  # some may have come with what they belong to
     taken: set[int] = set()  # rows here that stand for one of theirs: of two alike both come
     there = left = 0
     for number, row in _rows(source, table):
-        place = _settle(tx, table, row, places, taken)
+        place = found.get(number) or _settle(tx, table, row, places, taken)
         if place is None:
             left += 1
         else:
@@ -206,28 +236,30 @@ def _rows(source: Tx, table: _Table) -> Iterator[tuple[int, Row]]:
         yield number, dict(zip(table.columns, values, strict=True))
 
 
-def _settle(tx: Tx, table: _Table, row: Row, places: Places, taken: set[int]) -> _Place | None:
+def _settle(tx: Tx, table: _Table, row: Row, places: Places, taken: set[int]) -> Place | None:
     """Find the row here, or put it in; None if it cannot be here."""
     parents = _refer(table, row, places)
     if parents is None:
         return None
+    if any(parent.number == 0 for parent in parents):
+        return Place(0, new=False)
     if table.way.ticket:
         if not all(parent.new for parent in parents):
-            return _Place(0, new=False)
+            return Place(0, new=False)
         row |= _unlocked(row)
     here = _find(tx, table.way, row)
     free = next((number for number in here if number not in taken), None)
     if free is None:
-        number = _insert(tx, table, row)
+        number = _insert(tx, table, row) or _insert_next(tx, table, row)
         if number is not None:
-            return _Place(number, new=True)
+            return Place(number, new=True)
         free = here[0] if here else None
     if free is None:
         return None
-    return _Place(free, new=False, changed=_take_over(tx, table.way.table, free, row))
+    return Place(free, new=False, changed=_take_over(tx, table.way.table, free, row))
 
 
-def _refer(table: _Table, row: Row, places: Places) -> list[_Place] | None:
+def _refer(table: _Table, row: Row, places: Places) -> list[Place] | None:
     """Let a row refer to the rows here; None if it needs one that is not."""
     found = []
     for column, parent in table.parents.items():
@@ -246,12 +278,25 @@ def _unlocked(row: Row) -> Row:
     return {"status": status, "locked_at": None, "locked_by": None}
 
 
+def _insert_next(tx: Tx, table: _Table, row: Row) -> int | None:
+    """Put a row in under the next number within its parent, where another has its own."""
+    column, parent = table.way.counted, table.way.keys[0][0]
+    if not column:
+        return None
+    sql = f'SELECT max("{column}") FROM "{table.way.table}" WHERE "{parent}" = :{parent}'  # noqa: S608
+    return _insert(tx, table, row | {column: int(tx.execute(sql, row).fetchone()[0] or 0) + 1})
+
+
 def _find(tx: Tx, way: _Way, row: Row) -> list[int]:
     """Give the numbers of the rows here with the key of a row."""
     whole = (key for key in way.keys if all(row[column] is not None for column in key))
-    key = next(whole, way.keys[-1])
+    found = _find_by(tx, way.table, next(whole, way.keys[-1]), row)
+    return found or (_find_by(tx, way.table, way.also, row) if way.also else [])
+
+
+def _find_by(tx: Tx, table: str, key: tuple[str, ...], row: Row) -> list[int]:
     empty = tuple(column for column in key if row[column] is None)
-    return [int(found[0]) for found in tx.execute(_find_sql(way.table, key, empty), row)]
+    return [int(found[0]) for found in tx.execute(_find_sql(table, key, empty), row)]
 
 
 @cache
@@ -290,26 +335,38 @@ def _take_over(tx: Tx, table: str, number: int, row: Row) -> bool:
             "heartbeat": row["last_heartbeat_ts"],
         }
         tx.execute(_QUERIES["raise_health"], values)
+    if table == "memory_revisions":
+        grown = tx.execute(_QUERIES["take_over_revision"], {**row, "id": number}).rowcount == 1
+    if table == "memory_document_links":
+        tx.execute(_QUERIES["take_over_link"], {**row, "id": number})
     return grown
 
 
 # ---------------------------------------------------------------------- what is not wanted
 
 
-def list_forgotten(tx: Tx) -> Forgotten:
-    """Give the conversations that the user asked to forget, by harness and session."""
-    return tx.execute(_QUERIES["forgotten"]).fetchall()
+def list_forgotten(tx: Tx) -> Unwanted:
+    """Give what the user asked to forget: conversations by harness and session, texts by digest."""
+    names_ = tx.execute(_QUERIES["forgotten"]).fetchall()
+    return Unwanted(names_, frozenset(row[0] for row in tx.all("forgotten_digests")))
 
 
-def drop_forgotten(tx: Tx, forgotten: Forgotten) -> int:
-    """Take conversations out, with what was learned from them alone; give how many rows went."""
+def drop_forgotten(tx: Tx, unwanted: Unwanted) -> int:
+    """Take out what was forgotten, with what was learned from it alone; give how many rows went."""
     count = 0
-    for harness, name in forgotten:
+    for harness, name in unwanted.conversations:
         values = {"harness": harness, "session_id": name}
-        for kind in _CONVERSED:
-            found = tx.execute(_QUERIES[f"{kind}s_of_conversation"], values)
-            numbers = [int(row[0]) for row in found]
+        for kind, query in _KNOWN_BY:
+            numbers = [int(row[0]) for row in tx.all(query, values)]
             erase(tx, kind, numbers)
             count += len(numbers)
         tx.run("drop_empty_shell_session", {"terminal": name})
-    return count
+    said = [int(row[0]) for row in tx.all("revisions_said")] if unwanted.texts else []
+    numbers = [n for n in said if _says(tx, n, unwanted.texts)]
+    erase(tx, "revision", numbers)
+    return count + len(numbers)
+
+
+def _says(tx: Tx, revision: int, texts: frozenset[bytes]) -> bool:
+    said = tx.all("said_in_revision", {"id": revision})
+    return any(digest(text.encode("utf-8", "replace")) in texts for (text,) in said)

@@ -7,7 +7,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.forgetting import Kind
 
 _ROWS: Final = 500
-_JSON: Final = frozenset({"content", "metadata", "tags"})
+_JSON: Final = frozenset({"knowledge_nodes.content", "entities.metadata", "knowledge_nodes.tags"})
 
 
 class Texts(NamedTuple):
@@ -77,6 +77,19 @@ TEXTS: Final = (
     Texts("claude_enrichment_queue", ("error_message",)),
     Texts("browser_enrichment_queue", ("error_message",)),
     Texts("workflow_enrichment_queue", ("error_message",)),
+    Texts(
+        *("memory_documents", ("repository", "logical_path", "source_path"), "document"),
+        names=("repository", "logical_path", "source_path"),
+    ),
+    Texts("memory_documents", ("last_error",)),
+    Texts("memory_revisions", ("redacted_content", "summary", "diff_text"), "revision"),
+    Texts("memory_chunks", ("heading_path", "content"), "chunk"),
+    Texts("memory_enrichment_queue", ("error_message",)),
+    Texts("memory_document_categories", ("category",), "category", names=("category",)),
+    Texts(
+        *("memory_document_links", ("target_logical_path", "anchor_text"), "memory_link"),
+        names=("target_logical_path",),
+    ),
     Texts("tk_logs", ("error",)),
     Texts(
         "tk_sessions", ("title", "slug", "agent", "first_prompt", "cwd", "project", "git_branch")
@@ -85,9 +98,9 @@ TEXTS: Final = (
 )
 
 
-def is_json(column: str) -> bool:
+def is_json(table: str, column: str) -> bool:
     """Tell whether a column holds JSON."""
-    return column in _JSON or column.endswith("_json")
+    return f"{table}.{column}" in _JSON or column.endswith("_json")
 
 
 def is_there(tx: Tx, texts: Texts) -> bool:

@@ -29,6 +29,19 @@ SELECT knowledge_node_id FROM knowledge_node_workflow_runs WHERE run_id = :id
 -- name: nodes_of_lesson
 SELECT knowledge_node_id FROM knowledge_node_lessons WHERE lesson_id = :id
 
+-- name: nodes_of_document
+SELECT DISTINCT l.knowledge_node_id FROM memory_revisions AS r JOIN memory_chunks AS c ON c.revision_id = r.id
+JOIN knowledge_node_memory_chunks AS l ON l.memory_chunk_id = c.id WHERE r.document_id = :id
+
+-- name: nodes_of_revision
+SELECT DISTINCT l.knowledge_node_id FROM memory_chunks AS c JOIN knowledge_node_memory_chunks AS l ON l.memory_chunk_id = c.id
+WHERE c.revision_id = :id
+
+-- A chunk goes with its revision, and that with all nodes of its other chunks.
+-- name: nodes_of_chunk
+SELECT DISTINCT l.knowledge_node_id FROM memory_chunks AS c JOIN memory_chunks AS beside ON beside.revision_id = c.revision_id
+JOIN knowledge_node_memory_chunks AS l ON l.memory_chunk_id = beside.id WHERE c.id = :id
+
 -- name: events_of_node
 SELECT event_id FROM knowledge_node_events WHERE knowledge_node_id = :id
 
@@ -68,6 +81,9 @@ DELETE FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
 
 -- name: unlink_node_from_lessons
 DELETE FROM knowledge_node_lessons WHERE knowledge_node_id = :id
+
+-- name: unlink_node_from_chunks
+DELETE FROM knowledge_node_memory_chunks WHERE knowledge_node_id = :id
 
 -- name: unlink_node_from_entities
 DELETE FROM knowledge_node_entities WHERE knowledge_node_id = :id
@@ -172,6 +188,47 @@ DELETE FROM env_snapshots WHERE id = :id
 -- name: drop_orphan
 DELETE FROM tk_orphans WHERE rowid = :id
 
+-- Revisions, chunks, tickets, categories and links go with their document by themselves. The node does not: it was taken out before.
+-- name: drop_document
+DELETE FROM memory_documents WHERE id = :id
+
+-- name: drop_revision
+DELETE FROM memory_revisions WHERE id = :id
+
+-- name: drop_category
+DELETE FROM memory_document_categories WHERE id = :id
+
+-- name: drop_memory_link
+DELETE FROM memory_document_links WHERE id = :id
+
+-- name: drop_bare_document
+DELETE FROM memory_documents WHERE id = :id AND NOT EXISTS (SELECT 1 FROM memory_revisions WHERE document_id = :id)
+
+-- name: unproject_document
+UPDATE memory_documents SET projection_status = 'stale' WHERE id = :id AND active_revision_id IS NULL AND projection_status = 'ready'
+
+-- name: document_of_revision
+SELECT document_id FROM memory_revisions WHERE id = :id
+
+-- name: revision_of_chunk
+SELECT revision_id FROM memory_chunks WHERE id = :id
+
+-- name: said_in_revision
+SELECT redacted_content FROM memory_revisions WHERE id = :id AND redacted_content IS NOT NULL
+UNION SELECT content FROM memory_chunks WHERE revision_id = :id
+
+-- name: remember_forgotten_document
+INSERT OR IGNORE INTO tk_forgotten (harness, session_id, forgotten_at) SELECT source_kind, uuid, updated_at FROM memory_documents WHERE id = :id
+
+-- name: documents_forgotten_as
+SELECT id FROM memory_documents WHERE source_kind = :harness AND uuid = :session_id
+
+-- name: revisions_said
+SELECT id FROM memory_revisions ORDER BY id
+
+-- name: forgotten_digests
+SELECT digest FROM tk_forgotten_lines
+
 -- name: snapshot_of_event
 SELECT env_snapshot_id FROM events WHERE id = :id
 
@@ -273,6 +330,9 @@ SELECT id FROM agentic_sessions WHERE harness = :harness AND session_id = :sessi
 -- name: legacy_of_session
 SELECT id FROM claude_sessions WHERE session_id = :session_id
 
+-- name: events_of_conversation
+SELECT id FROM events WHERE session_id IN (SELECT id FROM sessions WHERE terminal = :session_id)
+
 -- name: drop_empty_shell_session
 DELETE FROM sessions WHERE terminal = :terminal AND NOT EXISTS (SELECT 1 FROM events WHERE session_id = sessions.id)
 
@@ -339,6 +399,22 @@ SELECT id FROM events WHERE source_kind = 'shell'
   AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
   AND (CAST(:project AS TEXT) IS NULL OR cwd = :project OR cwd LIKE :project_below ESCAPE '\'
     OR cwd LIKE :project_named ESCAPE '\' OR cwd LIKE :project_in ESCAPE '\')
+
+-- name: revisions_between
+SELECT id FROM memory_revisions
+WHERE (CAST(:since AS INTEGER) IS NULL OR created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR created_at < :until)
+
+-- A repository is a name with its owner, or a folder behind `local-git:` or `local:`.
+-- name: documents_of_project
+SELECT id FROM memory_documents
+WHERE repository IN (:project, 'local-git:' || :project, 'local:' || :project) OR repository LIKE :project_named ESCAPE '\'
+  OR repository LIKE 'local:' || :project_below ESCAPE '\' OR repository LIKE 'local-git:' || :project_below ESCAPE '\'
+
+-- name: revisions_of_project
+SELECT r.id FROM memory_revisions AS r JOIN memory_documents AS d ON d.id = r.document_id
+WHERE (CAST(:since AS INTEGER) IS NULL OR r.created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR r.created_at < :until)
+  AND (d.repository IN (:project, 'local-git:' || :project, 'local:' || :project) OR d.repository LIKE :project_named ESCAPE '\'
+    OR d.repository LIKE 'local:' || :project_below ESCAPE '\' OR d.repository LIKE 'local-git:' || :project_below ESCAPE '\')
 
 -- name: visits_between
 SELECT id FROM browser_events

@@ -31,18 +31,57 @@ WHERE source = :source AND (
   OR coalesce(:heartbeat, -1) > coalesce(last_heartbeat_ts, -1)
 )
 
+-- name: take_over_revision
+-- A body goes when another revision follows, and what changed is told then; what a model said comes later, too.
+UPDATE memory_revisions SET
+  redacted_content = CASE WHEN :redacted_content IS NULL THEN NULL ELSE redacted_content END,
+  summary = coalesce(:summary, summary), diff_text = coalesce(:diff_text, diff_text),
+  enrichment_model = coalesce(:enrichment_model, enrichment_model), enriched_at = :enriched_at
+WHERE id = :id AND (coalesce(:enriched_at, 0) > coalesce(enriched_at, 0) OR (:redacted_content IS NULL AND redacted_content IS NOT NULL))
+
+-- name: take_over_link
+UPDATE memory_document_links SET target_document_id = :target_document_id, resolution = :resolution, anchor_text = :anchor_text,
+  updated_at = :updated_at
+WHERE id = :id AND updated_at < :updated_at
+
+-- ------------------------------------------------------------------ memory: one node for each document
+
+-- name: memories
+SELECT * FROM memory_documents ORDER BY id
+
+-- name: memory_here
+SELECT updated_at, uuid, active_revision_id FROM memory_documents WHERE id = :id
+
+-- name: nodes_of_memory
+SELECT l.knowledge_node_id, c.revision_id, c.id
+FROM memory_revisions AS r JOIN memory_chunks AS c ON c.revision_id = r.id
+JOIN knowledge_node_memory_chunks AS l ON l.memory_chunk_id = c.id
+WHERE r.document_id = :id ORDER BY l.knowledge_node_id, c.id
+
+-- name: one_node
+SELECT * FROM knowledge_nodes WHERE id = :id
+
+-- The path goes with it if it was renamed there, unless another document has that path here.
+-- name: take_over_memory
+UPDATE OR IGNORE memory_documents SET repository = :repository, logical_path = :logical_path, source_path = :source_path,
+  state = :state, projection_status = :projection_status, last_error = :last_error, observed_at = :observed_at,
+  tombstoned_at = :tombstoned_at, updated_at = :updated_at, current_revision_id = :current, active_revision_id = :active
+WHERE id = :id
+
+-- What the model said last takes the place of what it said before.
+-- name: drop_old_categories
+DELETE FROM memory_document_categories WHERE document_id = :id AND source = 'model' AND updated_at < (
+  SELECT max(updated_at) FROM memory_document_categories WHERE document_id = :id AND source = 'model')
+
+-- name: finish_ticket
+UPDATE memory_enrichment_queue SET status = 'done', error_message = NULL, locked_at = NULL, locked_by = NULL, updated_at = :now
+WHERE revision_id = :revision AND status IN ('pending', 'processing', 'failed')
+
+-- name: link_memory
+INSERT OR IGNORE INTO knowledge_node_memory_chunks (knowledge_node_id, memory_chunk_id) VALUES (:node, :chunk)
+
 -- name: harnesses
 SELECT DISTINCT harness FROM agentic_sessions
 
 -- name: forgotten
 SELECT harness, session_id FROM tk_forgotten
-
--- name: segments_of_conversation
-SELECT id FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness
-
--- name: legacys_of_conversation
--- There was no harness yet.
-SELECT id FROM claude_sessions WHERE session_id = :session_id
-
--- name: events_of_conversation
-SELECT id FROM events WHERE session_id IN (SELECT id FROM sessions WHERE terminal = :session_id)
