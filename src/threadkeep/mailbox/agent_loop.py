@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound
-from threadkeep.mailbox import content as shapes, sending
+from threadkeep.mailbox import content as shapes, sending, task_log
 from threadkeep.mailbox.asking import answers
 from threadkeep.mailbox.given import need_each, shown
-from threadkeep.mailbox.records import Mail
+from threadkeep.mailbox.records import Mail, Place
 from threadkeep.mailbox.telling import is_note
 
 if TYPE_CHECKING:
@@ -164,7 +164,16 @@ def _chosen(reply: object) -> list[tuple[str, str]]:
 def _answer(container: "Container", asked: Mail, text: str) -> None:
     if not text.strip():
         return
-    if asked.place.known and not is_note(asked):
+    if asked.kind == "task" and task_log.series_of_thread(container.routing().thread_id):
+        # The session of a task has no chat: what it says at the end is its log.
+        container.insert_message(
+            task_log.KIND,
+            {"text": task_log.line(text)},
+            Place(),
+            in_reply_to=asked.id,
+            unless_said=_ANSWERED_S,
+        )
+    elif asked.place.known and not is_note(asked):
         container.insert_message(
             "chat",
             {"text": text},

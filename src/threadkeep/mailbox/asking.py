@@ -1,15 +1,19 @@
-"""Questions of the agent, and their answers."""
+"""Questions of the agent to people, commands to its host, and the answers to both."""
 
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from threadkeep.mailbox import acks, content as shapes, reading, sending
+from threadkeep.errors import Busy
+from threadkeep.mailbox import acks, content as shapes, outbound, reading, sending
+from threadkeep.mailbox.commands import CommandRefused
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.given import need_seconds, need_text
-from threadkeep.mailbox.records import Json, Mail
+from threadkeep.mailbox.ids import answer_row_id
+from threadkeep.mailbox.records import Json, Mail, OutMail, Place
 
 _EVERY: Final = 1.0
+_FIRST_LOOK, _LAST_LOOK = 0.02, 0.5  # seconds between two looks for the answer to a command
 
 
 def ask(
@@ -49,3 +53,51 @@ def wait_for_answer(ctx: Context, question_id: str, timeout: float) -> Json | No
             return found
         ctx.folder.beat()
         time.sleep(min(_EVERY, left))
+
+
+# ------------------------------------------------------------------ commands to the host
+
+
+def command(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> Any:
+    """Run a command of the host as `ncl` does, and give what it answers; a refusal is raised."""
+    return _data(_answered(ctx, _request(ctx, words, flags), timeout))
+
+
+def carry_out(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> OutMail:
+    """Run a command of the host, and give the request once it was done; a refusal is raised."""
+    asked = _request(ctx, words, flags)
+    _data(_answered(ctx, asked, timeout))
+    return asked
+
+
+def _request(ctx: Context, words: str, flags: Mapping[str, Any]) -> OutMail:
+    request_id = ctx.new_id("cli")
+    said = shapes.command(request_id, "-".join(need_text(words, "command").split()), flags)
+    return outbound.put(ctx, "system", said, Place(), message_id=request_id)
+
+
+def _answered(ctx: Context, asked: OutMail, timeout: float) -> Json:
+    deadline = time.monotonic() + need_seconds(timeout, "timeout")
+    pause = _FIRST_LOOK
+    while True:
+        found = reading.find(ctx, answer_row_id(asked.id))
+        if found is not None:
+            acks.finish(ctx, [found], "completed", None)
+            frame = found.content.get("frame")
+            return frame if isinstance(frame, dict) else {}
+        left = deadline - time.monotonic()
+        if left <= 0:
+            msg = f"the host has not answered {asked.content['command']!r} within {timeout:g} s"
+            raise Busy(msg, hint="is it running? what was asked may still be done when it is")
+        ctx.folder.beat()
+        time.sleep(min(pause, left))
+        pause = min(pause * 2, _LAST_LOOK)
+
+
+def _data(frame: Json) -> Any:
+    if frame.get("ok") is True:
+        return frame.get("data")
+    error = frame.get("error")
+    told = error if isinstance(error, dict) else {}
+    code, words = told.get("code"), told.get("message")
+    raise CommandRefused(str(code or "transport-error"), str(words or "the host gave no reason"))

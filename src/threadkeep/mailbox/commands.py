@@ -8,7 +8,7 @@ Where the answer is there, the request was done: after a crash nothing happens a
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, TooLarge
@@ -22,7 +22,6 @@ from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, Place
 
 log = logging.getLogger(__name__)
-Code = Literal["unknown-command", "invalid-args", "forbidden", "handler-error"]
 Others = Callable[[], Iterable[Context]]
 
 _HELP: Final = "help"
@@ -32,9 +31,9 @@ _SWITCHED: Final = {True: True, "true": True, "1": True, False: False, "false": 
 
 
 class CommandRefused(Invalid):
-    """A command that is answered with a refusal, under one of the codes that `ncl` prints."""
+    """A command was refused, under a code: unknown-command, invalid-args, forbidden, or another."""
 
-    def __init__(self, code: Code, message: str, *, hint: str = "") -> None:
+    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.code = code
 
@@ -283,7 +282,7 @@ def _good(call: Call, reply: Reply) -> Json:
     return frame if reply.human is None else {**frame, "human": reply.human}
 
 
-def refusal(request: Outgoing, code: Code, message: str) -> Json:
+def refusal(request: Outgoing, code: str, message: str) -> Json:
     """Shape an answer that says no."""
     error = {"code": code, "message": message}
     return {"id": request.content["requestId"], "ok": False, "error": error}

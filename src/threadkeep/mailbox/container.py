@@ -5,11 +5,19 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.presence import Alone
-from threadkeep.mailbox import acks, agent_loop, asking, outbound, reading, sending
+from threadkeep.mailbox import (
+    acks,
+    agent_loop,
+    asking,
+    outbound,
+    reading,
+    sending,
+    task_requests,
+)
 from threadkeep.mailbox.agent_loop import Handler
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
@@ -20,6 +28,7 @@ from threadkeep.mailbox.recurrence import zone_name
 
 Moment = datetime | str | int
 Which = str | Mail
+COMMAND_S: Final = 30.0  # as long as `ncl` waits for its answer
 
 
 class Container:
@@ -43,6 +52,7 @@ class Container:
         self.context = Context(place, clock, zone, policy, group, session).checked()
         self._first = True
         self._alone: Alone | None = None
+        self._language = task_requests.Language()
 
     # ------------------------------------------------------------------ life
 
@@ -56,6 +66,7 @@ class Container:
         if self._alone is None:
             self._alone = Alone(self.context.folder.agent_lock_path, "an agent")
         self._first = True
+        self._language.forget()
         return acks.start(self.context, provider)
 
     def stop(self) -> None:
@@ -201,32 +212,66 @@ class Container:
         process_after: Moment | None = None,
         recurrence: str | None = None,
         script: str | None = None,
+        name: str | None = None,
+        often: bool = False,
+        timeout: float = COMMAND_S,
     ) -> str:
-        """Ask the host for a task of our own, later or again and again; give its id."""
-        return sending.schedule(self.context, prompt, process_after, recurrence, script)
+        """Ask the host for a task of our own, later or again and again; give its id.
 
-    def cancel_task(self, task_id: str) -> OutMail:
+        A host that is not ours is waited for, `timeout` seconds at most: it makes the id, of the
+        `name`. Later hosts refuse more than four runs a day without a script unless `often`.
+        """
+        return task_requests.schedule(
+            self.context,
+            self._language,
+            prompt,
+            process_after,
+            recurrence,
+            script,
+            name=name,
+            often=often,
+            timeout=timeout,
+        )
+
+    def cancel_task(self, task_id: str, *, timeout: float = COMMAND_S) -> OutMail:
         """Ask the host to drop a task, with all its later runs."""
-        return sending.on_task(self.context, "cancel_task", task_id)
+        return self._on_task("cancel_task", task_id, timeout)
 
-    def pause_task(self, task_id: str) -> OutMail:
+    def pause_task(self, task_id: str, *, timeout: float = COMMAND_S) -> OutMail:
         """Ask the host to hold a task."""
-        return sending.on_task(self.context, "pause_task", task_id)
+        return self._on_task("pause_task", task_id, timeout)
 
-    def resume_task(self, task_id: str) -> OutMail:
+    def resume_task(self, task_id: str, *, timeout: float = COMMAND_S) -> OutMail:
         """Ask the host to go on with a task."""
-        return sending.on_task(self.context, "resume_task", task_id)
+        return self._on_task("resume_task", task_id, timeout)
 
-    def update_task(self, task_id: str, /, **changes: Any) -> OutMail:
+    def _on_task(self, action: str, task_id: str, timeout: float) -> OutMail:
+        return task_requests.on_task(self.context, self._language, action, task_id, timeout)
+
+    def update_task(
+        self, task_id: str, /, *, timeout: float = COMMAND_S, **changes: Any
+    ) -> OutMail:
         """Ask the host to change prompt, script, process_after or recurrence of a task."""
-        return sending.update_task(self.context, task_id, changes)
+        return task_requests.update_task(self.context, self._language, task_id, changes, timeout)
+
+    def command(
+        self, words: str, flags: Mapping[str, Any] | None = None, *, timeout: float = COMMAND_S
+    ) -> Any:
+        """Run a command of the host, as `ncl` would, and give what it answers.
+
+        Raise CommandRefused with its code if the host refuses it, Busy if it does not answer.
+        """
+        return asking.command(self.context, words, flags or {}, timeout)
 
     def act(self, action: str, /, **fields: Any) -> OutMail:
         """Ask the host for anything else it knows how to do."""
         return sending.act(self.context, action, **fields)
 
     def tasks(self) -> list[Mail]:
-        """List the tasks that are still to come."""
+        """List the tasks of this folder that are still to come.
+
+        Later NanoClaw hosts keep them elsewhere: `command("tasks list")` gives those.
+        """
         return reading.tasks(self.context)
 
     # ------------------------------------------------------------------ what is known

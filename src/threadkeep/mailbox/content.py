@@ -3,7 +3,7 @@
 Compact matters: NanoClaw finds answers by searching for `"questionId":"…"` in the text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from threadkeep.base import json
@@ -75,6 +75,12 @@ def answer(question_id: str, option: str, user_id: str) -> Json:
         "selectedOption": need_str(option, "option"),
         "userId": need_str(user_id, "user id"),
     }
+
+
+def command(request_id: str, words: str, flags: Mapping[str, Any]) -> Json:
+    """Shape a command to the host, as `ncl` sends it."""
+    asked = {"requestId": request_id, "command": words, "args": dict(flags)}
+    return {"action": "cli_request", **asked}
 
 
 def edit(message_id: str, text: str) -> Json:

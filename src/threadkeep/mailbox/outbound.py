@@ -21,7 +21,7 @@ from threadkeep.mailbox.rows import CAP, out_hash, out_of, text_of
 from threadkeep.mailbox.times import like, parse_moment, sqlite_form
 
 Moment = datetime | str | int
-KINDS = frozenset(("chat", "chat-sdk", "system"))
+KINDS = frozenset(("chat", "chat-sdk", "system", "task_log"))
 
 
 def put(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from threadkeep.mailbox import actions
+from threadkeep.mailbox import actions, task_log
 from threadkeep.mailbox.adapters import Adapter, Outgoing, Refused, Sent
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.records import OutMail
@@ -32,6 +32,9 @@ class PostOffice(Protocol):
     def asked(self, mail: Outgoing) -> None:
         """Remember a question before it is sent; once, however often it is called."""
 
+    def keep(self, mail: Outgoing) -> None:
+        """Keep what goes to nobody; once, however often it is called."""
+
 
 class Route(NamedTuple):
     """The way of one message, and what can be said of it after a crash."""
@@ -52,7 +55,7 @@ def route_of(post: PostOffice, mail: OutMail) -> Route | None:
     if mail.kind == SYSTEM:
         return Route(post.act, repeatable=True)
     if is_record(mail):
-        return Route(_keep, repeatable=True)
+        return Route(post.keep, repeatable=True)
     if mail.place.channel_type == AGENT:
         return Route(post.pass_on, repeatable=True)
     adapter = post.adapter_for(mail.place.channel_type or "")
@@ -61,10 +64,6 @@ def route_of(post: PostOffice, mail: OutMail) -> Route | None:
     keeps_keys = getattr(adapter, "honours_key", False) is True
     ask = getattr(adapter, "was_sent", None)
     return Route(adapter.send, keeps_keys, ask if callable(ask) else None, is_channel=True)
-
-
-def _keep(_mail: Outgoing) -> None:
-    """Send a record to nobody: it lies in its row, for whoever looks."""
 
 
 class LocalPost:
@@ -101,3 +100,7 @@ class LocalPost:
 
     def asked(self, mail: Outgoing) -> None:
         """Remember nothing: whoever answers names the question."""
+
+    def keep(self, mail: Outgoing) -> None:
+        """Keep what a run of a task says of itself."""
+        task_log.keep(self._context, mail)

@@ -97,6 +97,13 @@ def mail(ctx: Context, which: str | int) -> Mail | OutMail:
     return out_of(row)
 
 
+def find(ctx: Context, message_id: str) -> Mail | None:
+    """Give inbound mail by its id, None if there is none."""
+    with ctx.folder.inbound.read() as tx:
+        found = _rows(ctx, tx, "mail", {"id": message_id})
+    return found[0] if found else None
+
+
 def inbound_mail(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
     """Give inbound mail by its ids, or raise NotFound."""
     wanted = list(message_ids)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from threadkeep.errors import Invalid
-from threadkeep.mailbox import actions, passing
+from threadkeep.mailbox import actions, passing, task_log
 from threadkeep.mailbox.adapters import Adapter, Outgoing, Refused
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.ids import question_row_id
@@ -94,3 +94,7 @@ class RoomPost:
         if (kept.session_id, kept.message_out_id) != (self._session.id, mail.id):
             msg = f"another question has the id {kept.question_id[:80]!r}"
             raise Refused(msg, hint="give each question an id of its own")
+
+    def keep(self, mail: Outgoing) -> None:
+        """Keep what a run of a task says of itself."""
+        task_log.keep(self._context, mail)

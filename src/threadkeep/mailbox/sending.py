@@ -22,8 +22,6 @@ from threadkeep.mailbox.given import (
 )
 from threadkeep.mailbox.ids import platform_part
 from threadkeep.mailbox.records import Destination, Json, OutMail, Place
-from threadkeep.mailbox.recurrence import check_recurrence, next_due
-from threadkeep.mailbox.times import normal_moment
 
 Moment = datetime | str | int
 # Nowhere: for mail to the host itself.
@@ -163,71 +161,3 @@ def act(ctx: Context, action: str, /, **fields: Any) -> OutMail:
     """Ask the host to do something."""
     said = {**fields, "action": need_text(action, "action")}
     return outbound.put(ctx, "system", said, _HOST, message_id=ctx.new_id("sys"))
-
-
-def on_task(ctx: Context, action: str, task_id: str, **fields: Any) -> OutMail:
-    """Ask the host to do something with a task."""
-    return act(ctx, action, taskId=need_text(task_id, "task id"), **fields)
-
-
-def schedule(
-    ctx: Context,
-    prompt: str,
-    process_after: Moment | None,
-    recurrence: str | None,
-    script: str | None,
-) -> str:
-    """Ask for a task; what the host could not accept is refused here, where it can be mended."""
-    need_text(prompt, "prompt")
-    optional_str(script, "script")
-    if process_after is None and recurrence is None:
-        hint = "give process_after, or recurrence, or both"
-        raise Invalid("a task needs a time", hint=hint)
-    task_id = ctx.new_id("task")
-    routing = reading.routing(ctx)
-    cron = None if recurrence is None else check_recurrence(recurrence, ctx.zone)
-    act(
-        ctx,
-        "schedule_task",
-        taskId=task_id,
-        prompt=prompt,
-        script=script,
-        recurrence=cron,
-        platformId=routing.platform_id,
-        channelType=routing.channel_type,
-        threadId=routing.thread_id,
-        **_first_run(ctx, process_after, cron),
-    )
-    return task_id
-
-
-def _first_run(ctx: Context, process_after: Moment | None, cron: str | None) -> Json:
-    """Say when a task runs first. A NanoClaw host takes no time for at once.
-
-    So a series without one gets its next time as this side reckons it; a host that knows the
-    word `firstRun` reckons again, in a zone that may be another.
-    """
-    if process_after is not None or cron is None:
-        return {"processAfter": normal_moment(process_after, ctx.zone)}
-    due = next_due(cron, ctx.clock(), ctx.zone)
-    return {"processAfter": normal_moment(due), "firstRun": shapes.FROM_RECURRENCE}
-
-
-_CHANGES: Final = {"prompt", "script", "process_after", "recurrence"}
-
-
-def update_task(ctx: Context, task_id: str, changes: Json) -> OutMail:
-    """Ask for a change of a task; a recurrence or script of None is taken away."""
-    odd = sorted(set(changes) - _CHANGES)
-    if odd or not changes:
-        what = f"a task has no {odd[0]}" if odd else "nothing was to change"
-        raise Invalid(what, hint="give " + ", ".join(sorted(_CHANGES)))
-    if "prompt" in changes:
-        need_text(changes["prompt"], "prompt")
-    optional_str(changes.get("script"), "script")
-    said = {name: value for name, value in changes.items() if name != "process_after"}
-    if said.get("recurrence") is not None:
-        said["recurrence"] = check_recurrence(said["recurrence"], ctx.zone)
-    if changes.get("process_after") is not None:
-        said["processAfter"] = normal_moment(changes["process_after"], ctx.zone)
-    return on_task(ctx, "update_task", task_id, **said)

@@ -1,12 +1,19 @@
 """What the runs of a task did, in words: one line each in `tasks/<series>.md` of the folder."""
 
+import logging
 from typing import Final
 
 from threadkeep.base import nofollow
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.mailbox import inbound
+from threadkeep.mailbox.adapters import Outgoing
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.names import is_safe_name
+from threadkeep.mailbox.records import Place
+from threadkeep.mailbox.times import iso, read_moment
 
+log = logging.getLogger(__name__)
+KIND: Final = "task_log"
 FOLDER: Final = "tasks"
 THREAD: Final = "system:tasks:"  # where mail goes in the session of one series
 _TEXT: Final = 500  # characters of one line
@@ -28,11 +35,36 @@ def path_of(series: str) -> str:
 def append(ctx: Context, series: str, text: str, at: str) -> None:
     """Add a line to the log of a series, on the disk when this returns; the same one only once."""
     name = _name(series)
-    words = " ".join(text.split())
-    shown = words if len(words) <= _TEXT else f"{words[: _TEXT - 1]}…"
     nofollow.make_dir(ctx.folder.path, FOLDER)
-    line = f"- {at} {shown}\n".encode("utf-8", "replace")
-    nofollow.append(ctx.folder.path, (FOLDER,), name, line, unless_in_last=_TAIL)
+    data = f"- {at} {line(text)}\n".encode("utf-8", "replace")
+    nofollow.append(ctx.folder.path, (FOLDER,), name, data, unless_in_last=_TAIL)
+
+
+def line(text: str) -> str:
+    """Give words in one line of at most 500 characters, as a `task_log` has them."""
+    words = " ".join(text.split())
+    return words if len(words) <= _TEXT else f"{words[: _TEXT - 1]}…"
+
+
+def keep(ctx: Context, mail: Outgoing) -> None:
+    """Add what a run said of itself to the log of its series; other records lie in their rows."""
+    series = _series_of(ctx, mail) if mail.kind == KIND else None
+    if series is None or not mail.text.strip():
+        return
+    said_ms = read_moment(mail.timestamp)
+    try:
+        append(ctx, series, mail.text, ctx.now_iso() if said_ms is None else iso(said_ms))
+    except Invalid as error:  # the agent put something in its way; nobody waits for a log
+        log.warning("the log of %s was not kept: %s", series, error)
+
+
+def _series_of(ctx: Context, mail: Outgoing) -> str | None:
+    with ctx.folder.inbound.read() as tx:
+        place = Place(*(tx.one("routing") or ()))
+        run = None if mail.in_reply_to is None else inbound.find(tx, mail.in_reply_to)
+    if run is not None and run.kind == "task":
+        return run.series_id or run.id
+    return series_of_thread(place.thread_id)
 
 
 def newest(ctx: Context, series: str, count: int) -> list[str]:
@@ -42,7 +74,7 @@ def newest(ctx: Context, series: str, count: int) -> list[str]:
     except (Invalid, NotFound):
         return []
     lines = data.decode("utf-8", "replace").splitlines()
-    return [line for line in lines if line.strip()][-count:]
+    return [one for one in lines if one.strip()][-count:]
 
 
 def remove(ctx: Context, series: str) -> None:

@@ -143,7 +143,11 @@ SIGNS: Final = (
         _newest(_OUT, "timestamp", f"timestamp LIKE {_SPACE} AND NOT {_HOST_ROW}"),
         ours_too=True,
     ),
-    Sign(*("container", "2.1", _OUT), _newest(_OUT, "timestamp", "kind = 'task_log'")),
+    Sign(
+        *("container", "2.1", _OUT),
+        _newest(_OUT, "timestamp", "kind = 'task_log'"),
+        ours_too=True,
+    ),
     Sign(
         *("container", "2.1", "outbound.processing_ack"),
         _newest("outbound.processing_ack", "status_changed", "status LIKE 'script-skip:%'"),

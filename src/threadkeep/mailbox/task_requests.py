@@ -1,0 +1,152 @@
+"""Tasks that the agent asks its host for, in the language that the host understands.
+
+Older hosts take actions such as `schedule_task`, later ones `ncl` commands; each passes over what
+it does not know without a word. So a host that is not ours is asked first, once in the life of a
+container, and where nothing answers nothing is written.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from threadkeep.errors import Invalid
+from threadkeep.mailbox import asking, content as shapes, reading, sending, versions
+from threadkeep.mailbox.commands import CommandRefused
+from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.given import need_text, optional_str
+from threadkeep.mailbox.records import Json, OutMail
+from threadkeep.mailbox.recurrence import check_recurrence, next_due
+from threadkeep.mailbox.times import normal_moment
+
+Moment = datetime | str | int
+_CHANGES: Final = {"prompt", "script", "process_after", "recurrence"}
+_NONE: Final = "none"  # takes a script or a recurrence away
+_WORDS: Final = {
+    "cancel_task": "tasks-cancel",
+    "pause_task": "tasks-pause",
+    "resume_task": "tasks-resume",
+    "update_task": "tasks-update",
+}
+
+
+class Language:
+    """What the host of a folder understands, once it is known; good for one life of a container."""
+
+    def __init__(self) -> None:
+        self._has_commands: bool | None = None
+
+    def forget(self) -> None:
+        """Begin anew: another host may be there after a restart."""
+        self._has_commands = None
+
+    def has_commands(self, ctx: Context, timeout: float) -> bool:
+        """Tell whether the host takes commands for tasks; it is asked unless it is one of ours.
+
+        Ours takes both, and need not be waited for. Whatever else the folder shows may be older
+        than the host that serves it now.
+        """
+        if self._has_commands is None:
+            there = versions.look(ctx)
+            if there.our_host and there.host is None:
+                return False
+            self._has_commands = _ask(ctx, timeout)
+        return self._has_commands
+
+
+def _ask(ctx: Context, timeout: float) -> bool:
+    try:
+        asking.command(ctx, "tasks-list", {}, timeout)
+    except CommandRefused as error:
+        return error.code != "unknown-command"
+    return True
+
+
+def schedule(
+    ctx: Context,
+    language: Language,
+    prompt: str,
+    process_after: Moment | None,
+    recurrence: str | None,
+    script: str | None,
+    *,
+    name: str | None,
+    often: bool,
+    timeout: float,
+) -> str:
+    """Ask for a task; what the host could not accept is refused here, where it can be mended."""
+    need_text(prompt, "prompt")
+    optional_str(script, "script")
+    optional_str(name, "name")
+    if process_after is None and recurrence is None:
+        hint = "give process_after, or recurrence, or both"
+        raise Invalid("a task needs a time", hint=hint)
+    cron = None if recurrence is None else check_recurrence(recurrence, ctx.zone)
+    when = normal_moment(process_after, ctx.zone)
+    if language.has_commands(ctx, timeout):
+        given = {"prompt": prompt, "name": name, "recurrence": cron, "script": script}
+        flags: Json = {"process_after": when, **given}
+        flags["dangerously_override_recurrence_limit"] = often or None
+        made = asking.command(ctx, "tasks-create", _given(flags), timeout)
+        return str(made["series_id"])
+    task_id = ctx.new_id("task")
+    routing = reading.routing(ctx)
+    sending.act(
+        ctx,
+        "schedule_task",
+        taskId=task_id,
+        prompt=prompt,
+        script=script,
+        recurrence=cron,
+        platformId=routing.platform_id,
+        channelType=routing.channel_type,
+        threadId=routing.thread_id,
+        **_first_run(ctx, when, cron),
+    )
+    return task_id
+
+
+def _given(flags: Json) -> Json:
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def _first_run(ctx: Context, when: str | None, cron: str | None) -> Json:
+    """Say when a task runs first. A NanoClaw host takes no time for at once.
+
+    So a series without one gets its next time as this side reckons it; a host that knows the
+    word `firstRun` reckons again, in a zone that may be another.
+    """
+    if when is not None or cron is None:
+        return {"processAfter": when}
+    due = next_due(cron, ctx.clock(), ctx.zone)
+    return {"processAfter": normal_moment(due), "firstRun": shapes.FROM_RECURRENCE}
+
+
+def on_task(ctx: Context, language: Language, action: str, task_id: str, timeout: float) -> OutMail:
+    """Ask the host to do something with a task."""
+    need_text(task_id, "task id")
+    if language.has_commands(ctx, timeout):
+        return asking.carry_out(ctx, _WORDS[action], {"id": task_id}, timeout)
+    return sending.act(ctx, action, taskId=task_id)
+
+
+def update_task(
+    ctx: Context, language: Language, task_id: str, changes: Json, timeout: float
+) -> OutMail:
+    """Ask for a change of a task; a recurrence or script of None is taken away."""
+    need_text(task_id, "task id")
+    odd = sorted(set(changes) - _CHANGES)
+    if odd or not changes:
+        what = f"a task has no {odd[0]}" if odd else "nothing was to change"
+        raise Invalid(what, hint="give " + ", ".join(sorted(_CHANGES)))
+    if "prompt" in changes:
+        need_text(changes["prompt"], "prompt")
+    optional_str(changes.get("script"), "script")
+    said = {name: value for name, value in changes.items() if name != "process_after"}
+    if said.get("recurrence") is not None:
+        said["recurrence"] = check_recurrence(said["recurrence"], ctx.zone)
+    when = normal_moment(changes.get("process_after"), ctx.zone)
+    if language.has_commands(ctx, timeout):
+        flags = {name: _NONE if value is None else value for name, value in said.items()}
+        flags |= _given({"id": task_id, "process_after": when})
+        return asking.carry_out(ctx, _WORDS["update_task"], flags, timeout)
+    more = {} if when is None else {"processAfter": when}
+    return sending.act(ctx, "update_task", taskId=task_id, **said, **more)
