@@ -176,10 +176,15 @@ def _source(form: Form | None, table: str) -> str:
     if not added and not prompt:
         return f"main.{table}"
     shown = [
-        f"{_PROMPT} AS system_prompt" if prompt and name == "system_prompt" else f't."{name}"'
+        f"{_PROMPT} AS system_prompt" if prompt and name == "system_prompt" else _quoted(name)
         for name in present
     ]
     return f"(SELECT {', '.join([*shown, *added])} FROM main.{table} t)"  # noqa: S608
+
+
+def _quoted(name: str) -> str:
+    """Another program's column may have any name."""
+    return 't."{}"'.format(name.replace('"', '""'))
 
 
 def _otherwise(form: Form, column: str, default: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.old_state_files import make_old_state
+from tests.support.hermes_today import make_hermes_state
 from threadkeep.state.form import survey
 from threadkeep.state.hermes_state import SessionDB
 from threadkeep.state.versions import TODAY, V6, newest_columns
@@ -58,3 +59,17 @@ def test_any_file_reads_in_the_newest_form(tmp_path: Path, version: int) -> None
             cursor = tx.execute(text(f"SELECT * FROM full.{table} LIMIT 1"))
             assert {column.name for column in known} <= {one[0] for one in cursor.description}
         assert survey(tx).answers is V6
+
+
+def test_columns_of_any_name_come_along(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_hermes_state(
+        path,
+        """ALTER TABLE sessions ADD COLUMN "odd ""name, 'really'" TEXT DEFAULT 'kept'""",
+        "INSERT INTO sessions(id, source, started_at) VALUES ('s', 'cli', 1)",
+        number=999,
+    )
+    with SessionDB(path) as db:
+        session = db.get_session("s")
+    assert session is not None
+    assert session["odd \"name, 'really'"] == "kept"
