@@ -68,7 +68,7 @@ def _load(files: Filled, rounds: int) -> dict[str, Counters]:
         ways: dict[str, Callable[[], list[Any]]] = {
             _GET: partial(store.get_messages, "long"),
             _CONVERSATION: partial(store.get_messages_as_conversation, "long"),
-            _PAGE: partial(store.get_messages, "long", 50, latest=True),
+            _PAGE: partial(store.get_messages, "long", limit=50, latest=True),
             _RAW: partial(messages_of, plain.connection, "long"),
             _ROWS: partial(rows_of, plain.connection, "long"),
         }

@@ -18,7 +18,7 @@ DETAILS = ("tool_calls", "reasoning_details", "codex_reasoning_items")
 
 
 def last(db: SessionDB, session: str) -> dict[str, Any]:
-    return db.get_messages(session, 1, latest=True)[0]
+    return db.get_messages(session, limit=1, latest=True)[0]
 
 
 # Each gives back, one after the other, what the fields of its kind made of the value. ----------

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         find_state_session,
         flags_of,
         is_adopted,
+        messages_near,
         session_as_lines,
         session_as_object,
         session_lines,
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Backup", "Home", "KnowledgeStatus", "MailStatus", "Paths", "StateStatus"]
 __all__ += ["Status", "StoreStatus", "Timeline", "Turn", "count_long_messages"]
 __all__ += ["find_state_session", "flags_of", "follow", "is_adopted", "iso", "join_text", "json"]
-__all__ += ["now_ms", "parse_duration", "printable", "running_runs", "session_as_lines"]
+__all__ += [
+    "messages_near",
+    "now_ms",
+    "parse_duration",
+    "printable",
+    "running_runs",
+    "session_as_lines",
+]
 __all__ += ["session_as_object", "session_lines"]
 
 # Where the heavier names live; loaded when first asked for: all four stores take 100 ms.

@@ -41,6 +41,17 @@ def find_state_session(store: SessionDB, ref: str) -> str:
     raise NotFound(msg, hint="`threadkeep state ls` shows the sessions")
 
 
+def messages_near(store: SessionDB, message_id: int, before: int, after: int) -> list[Json]:
+    """Give a message with its neighbours, whatever its session; nothing if it does not exist."""
+    message = store.get_message(message_id)
+    if message is None:
+        return []
+    around = store.get_messages_around(message["session_id"], message_id, max(before, after))
+    window: list[Json] = around["window"]
+    at = around["messages_before"]
+    return window[max(at - before, 0) : at + after + 1]
+
+
 def _newest(store: SessionDB) -> str:
     """Give the session that was used last; one in which nothing was said only if all are so."""
     for least in (1, 0):

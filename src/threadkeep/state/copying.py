@@ -1,12 +1,17 @@
-"""Message rows moved or copied whole: their columns, and what is kept beside them."""
+"""Message rows copied, brought back or marked: all their columns, and what is kept beside them."""
 
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from threadkeep.base.sqlite import Tx
+from threadkeep.state.context import MESSAGE_COLUMNS, Context
 from threadkeep.state.exact import put
-from threadkeep.state.messages import Columns, put_hash
+from threadkeep.state.messages import put_hash
 
 Beside = list[list[Any]]
+# What a copy does not take over: it is another row, and a live one.
+_OWN: Final = ("id", "session_id", "active", "compacted")
 
 
 def beside(tx: Tx, message_id: int) -> Beside:
@@ -33,13 +38,45 @@ def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
             tx.run("put_offloaded", values)
 
 
-def insert_row(tx: Tx, message_id: int | None, columns: Columns, kept: Beside) -> int:
-    """Insert a message by its columns, under its old id or a new one; give the id."""
-    if message_id is None:
-        message_id = tx.insert("insert_message", columns)
-    else:
-        tx.run("restore_message", (message_id, *columns))
-        tx.run("mark_dirty", {"id": message_id})  # the second index has passed this id already
-    put_hash(tx, message_id, columns)
+def copy_message(ctx: Context, tx: Tx, message_id: int, session_id: str) -> int:
+    """Copy a message into a session, with all columns there are; give the id of the live copy."""
+    present = ctx.form.tables["messages"]
+    names = ", ".join(f'"{name}"' for name in present if name not in _OWN)
+    live = [name for name in ("active", "compacted") if name in present]
+    values = "".join(f", {int(name == 'active')}" for name in live)
+    cursor = tx.execute(
+        f"INSERT INTO messages(session_id, {', '.join([names, *live])})"  # noqa: S608
+        f" SELECT ?, {names}{values} FROM messages WHERE id = ?",
+        (session_id, message_id),
+    )
+    copied = cursor.lastrowid or 0
+    if ctx.side:
+        row = tx.one("get_message", {"id": copied}) or ()
+        put_hash(tx, copied, dict(zip(MESSAGE_COLUMNS[1:], row[1:], strict=True)))
+        put_beside(tx, copied, beside(tx, message_id))
+    return copied
+
+
+def restore_message(tx: Tx, message_id: int, columns: Sequence[Any], kept: Beside) -> None:
+    """Insert a message under the id that it had, by the columns of version 6."""
+    tx.run("restore_message", (message_id, *columns))
+    tx.run("mark_dirty", {"id": message_id})  # the second index has passed this id already
+    put_hash(tx, message_id, dict(zip(MESSAGE_COLUMNS[1:], columns, strict=True)))
     put_beside(tx, message_id, kept)
-    return message_id
+
+
+def mark_messages(ctx: Context, tx: Tx, ids: Sequence[int], values: Mapping[str, Any]) -> int:
+    """Set columns that say something about messages, not what they say; give how many there were.
+
+    Their fingerprints do not cover these, so they stay as they are.
+    """
+    named = json.dumps(list(ids))
+    hashes = tx.all("hashes_among", {"ids": named}) if ctx.side else []
+    changes = ", ".join(f"{name} = ?" for name in values)
+    found = tx.execute(
+        f"UPDATE messages SET {changes} WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608
+        (*values.values(), named),
+    ).rowcount
+    for message_id, hash_ in hashes:
+        tx.run("put_hash", (message_id, hash_))
+    return found

@@ -308,8 +308,7 @@ def _view(table: str, columns: tuple[str, ...], present: set[str]) -> str | None
     if set(columns) <= present:
         return None
     counters = {name for name, kind in _SESSION_TYPES.items() if "DEFAULT 0" in kind}
-    shown = (
-        name if name in present else f"{0 if name in counters else 'NULL'} AS {name}"
-        for name in columns
+    added = (
+        f"{0 if name in counters else 'NULL'} AS {name}" for name in columns if name not in present
     )
-    return f"CREATE TEMP VIEW {table} AS SELECT {', '.join(shown)} FROM main.{table}"  # noqa: S608
+    return f"CREATE TEMP VIEW {table} AS SELECT *, {', '.join(added)} FROM main.{table}"  # noqa: S608

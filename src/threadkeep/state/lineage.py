@@ -6,7 +6,7 @@ from typing import Any, Final
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Conflict
 from threadkeep.state.context import Context, Json
-from threadkeep.state.copying import beside, insert_row
+from threadkeep.state.copying import copy_message
 from threadkeep.state.exact import put
 from threadkeep.state.messages import append_messages
 from threadkeep.state.rewind import need_message, recount
@@ -152,11 +152,10 @@ def branch_session(
     if up_to_id is not None:
         need_message(tx, session_id, up_to_id)
     _begin_child(ctx, tx, session_id, new_session_id, "branch")
-    for (message_id,) in tx.all("message_ids_from", {"session_id": session_id, "first": 0}):
+    for (message_id,) in tx.all("active_ids", {"session_id": session_id}):
         if up_to_id is not None and message_id > up_to_id:
             break
-        row = tx.one("get_message", {"id": message_id}) or ()
-        insert_row(tx, None, (new_session_id, *row[2:]), beside(tx, message_id))
+        copy_message(ctx, tx, message_id, new_session_id)
     recount(tx, new_session_id)
     refresh_session_hash(tx, new_session_id)
     return new_session_id

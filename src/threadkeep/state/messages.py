@@ -1,27 +1,57 @@
-"""Messages: appended one by one or a turn at once, read back as rows or as a conversation."""
+"""Messages as they are written: one by one, a turn at once, or one in the place of another."""
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, MutableMapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json, clean, reading
+from threadkeep.state.columns import insert_row, update_rows
+from threadkeep.state.content import (
+    encode_content,
+    encode_json,
+    encode_metadata,
+    parse_calls,
+    whole_text,
+)
+from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json, clean
+from threadkeep.state.drain import after_append
 from threadkeep.state.exact import Stored, dump, keep, to_column
-from threadkeep.state.rows import decode_json, messages_of
+from threadkeep.state.leases import refuse_append
+from threadkeep.state.verbs import write
 
-_TEXTS = ("role", "content", "tool_call_id", "tool_name", "finish_reason", "reasoning")
-_JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items")
-_FIELDS = frozenset({*_TEXTS, *_JSON, "token_count", "timestamp", "idempotency_key"})
+# What a message can say, by the names of the newest form.
+_TEXTS = (
+    *("role", "tool_call_id", "tool_name", "finish_reason", "reasoning", "reasoning_content"),
+    *("platform_message_id", "effect_disposition"),
+)
+# Text that is only taken where it is text.
+_SENT = ("api_content", "display_kind")
+_JSON = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
+# What an assistant alone says; other programs put it into any message.
+_ASSISTANT = ("reasoning", "reasoning_content", *_JSON)
+_FIELDS = frozenset(
+    {
+        *_TEXTS,
+        *_SENT,
+        *_JSON,
+        *("content", "tool_calls", "observed", "display_metadata", "token_count", "timestamp"),
+        "idempotency_key",
+    }
+)
+# What version 6 has no column for.
+_NEWER: Final = (
+    *("reasoning_content", "codex_message_items", "platform_message_id", "observed"),
+    *("effect_disposition", *_SENT, "display_metadata"),
+)
+# The clock of a batch moves on by this much from message to message.
+_TICK: Final = 1e-6
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_LAST_ID = (1 << 63) - 1
-_PAGE = 500
 
-# The columns of a message in their order, without the id.
-Columns = tuple[Any, ...]
+# The columns of a message by their names, without the id.
+Columns = dict[str, Any]
 # What a message says, wherever it is stored.
 MESSAGE_FIELDS: Final = MESSAGE_COLUMNS[2:]
 
@@ -38,10 +68,21 @@ def append_message(
     token_count: int | None = None,
     finish_reason: str | None = None,
     reasoning: str | None = None,
+    reasoning_content: str | None = None,
     reasoning_details: Any = None,
     codex_reasoning_items: Any = None,
+    codex_message_items: Any = None,
+    platform_message_id: str | None = None,
+    observed: bool = False,  # noqa: FBT001, FBT002
+    effect_disposition: str | None = None,
+    timestamp: Any = None,
+    api_content: str | None = None,
+    display_kind: str | None = None,
+    display_metadata: Any = None,
+    compression_lock_holder: str | None = None,  # noqa: ARG001  (a compaction stops nobody)
+    turn_lease_holder: str | None = None,
+    turn_lease_ttl_seconds: float = 300.0,
     *,
-    timestamp: float | None = None,
     idempotency_key: str | None = None,
 ) -> int:
     """Store a message and give its id; durable when it returns.
@@ -53,21 +94,30 @@ def append_message(
         known = find_key(tx, session_id, "message", idempotency_key)
     if known is not None:
         return known[0]
+    refuse_append(ctx, tx, session_id, turn_lease_holder, turn_lease_ttl_seconds)
     message = {
         "role": role,
         "content": content,
         "tool_name": tool_name,
-        "tool_calls": tool_calls,
+        "tool_calls": _calls(ctx, tool_calls),
         "tool_call_id": tool_call_id,
         "token_count": token_count,
         "finish_reason": finish_reason,
         "reasoning": reasoning,
+        "reasoning_content": reasoning_content,
         "reasoning_details": reasoning_details,
         "codex_reasoning_items": codex_reasoning_items,
+        "codex_message_items": codex_message_items,
+        "platform_message_id": platform_message_id,
+        "observed": observed,
+        "effect_disposition": effect_disposition,
         "timestamp": timestamp,
+        "api_content": api_content,
+        "display_kind": display_kind,
+        "display_metadata": display_metadata,
     }
     message_id = insert(ctx, tx, session_id, message)
-    tx.run("count_message", (1, call_count(tool_calls), session_id))
+    tx.run("count_message", (1, call_count(message["tool_calls"]), session_id))
     if idempotency_key is not None:
         remember_key(tx, session_id, "message", idempotency_key, message_id)
     return message_id
@@ -90,9 +140,11 @@ def append_messages(
         if known is not None:
             ids.append(known[0])
             continue
+        if not stored:
+            refuse_append(ctx, tx, session_id)
         ids.append(insert(ctx, tx, session_id, message))
         stored += 1
-        calls += call_count(message.get("tool_calls"))
+        calls += call_count(_calls(ctx, message.get("tool_calls")))
         if key is not None:
             remember_key(tx, session_id, "message", key, ids[-1])
     if stored:
@@ -117,13 +169,87 @@ def call_count(tool_calls: Any) -> int:
     return len(tool_calls) if isinstance(tool_calls, list) else 1
 
 
+class Added(NamedTuple):
+    """How many messages were stored, and how many tool calls are in them."""
+
+    messages: int
+    calls: int
+
+
+def insert_turns(
+    ctx: Context, tx: Tx, session_id: str, turns: Iterable[MutableMapping[str, Any]]
+) -> Added:
+    """Store turns as a conversation has them, without counting them in their session.
+
+    Each dict is given the number of its row as `_row_id`. A turn without a time follows the one
+    before; what only an assistant says is left out elsewhere; other keys mean nothing here.
+    """
+    clock = ctx.clock()
+    stored = calls = 0
+    for turn in turns:
+        role = turn.get("role", "unknown")
+        message = {name: turn[name] for name in _FIELDS & turn.keys()}
+        message |= {"role": role, "tool_calls": _calls(ctx, turn.get("tool_calls"))}
+        if role != "assistant":
+            message |= dict.fromkeys(_ASSISTANT)
+        message["platform_message_id"] = turn.get("platform_message_id") or turn.get("message_id")
+        message["timestamp"] = at = _seconds(turn.get("timestamp"), clock)
+        turn["_row_id"] = insert(ctx, tx, session_id, message)
+        stored += 1
+        calls += call_count(message["tool_calls"])
+        clock = max(clock, at) + _TICK
+    return Added(stored, calls)
+
+
+def append_messages_batch(
+    ctx: Context,
+    session_id: str,
+    messages: list[Json],
+    compression_lock_holder: str | None = None,  # noqa: ARG001  (a compaction stops nobody)
+    turn_lease_holder: str | None = None,
+    chunk_rows: int | None = None,
+    turn_lease_ttl_seconds: float = 300.0,
+) -> int:
+    """Store turns of a conversation in one transaction, all or none; give how many.
+
+    With `chunk_rows` a long copy is stored in pieces of that many, so that others get their turn.
+    """
+    if not messages:
+        return 0
+    step = len(messages) if chunk_rows is None else max(chunk_rows, 1)
+    lease = (turn_lease_holder, turn_lease_ttl_seconds)
+    stored = 0
+    for first in range(0, len(messages), step):
+        stored += write(ctx, _append_turns, session_id, messages[first : first + step], *lease)
+    after_append(ctx, [turn["_row_id"] for turn in messages])
+    return stored
+
+
+def _append_turns(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    turns: list[Json],
+    turn_lease_holder: str | None,
+    turn_lease_ttl_seconds: float,
+) -> int:
+    refuse_append(ctx, tx, session_id, turn_lease_holder, turn_lease_ttl_seconds)
+    added = insert_turns(ctx, tx, session_id, turns)
+    tx.run("count_message", (added.messages, added.calls, session_id))
+    return added.messages
+
+
+# ---------------------------------------------------------------------- rows
+
+
 def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) -> int:
     """Store one message without counting it; give its id."""
-    columns, exact = _columns(ctx, session_id, message)
-    message_id = tx.insert("insert_message", columns)
-    put_hash(tx, message_id, columns)
-    if exact:
-        keep(tx, "message", message_id, exact)
+    columns, exact = _columns(ctx, tx, session_id, message)
+    message_id = insert_row(ctx, tx, "messages", columns)
+    if ctx.side:
+        put_hash(tx, message_id, columns)
+        if exact:
+            keep(tx, "message", message_id, exact)
     return message_id
 
 
@@ -131,48 +257,68 @@ def change(
     ctx: Context, tx: Tx, session_id: str, message_id: int, message: Mapping[str, Any]
 ) -> None:
     """Put another message in the place of one, under its id."""
-    columns, exact = _columns(ctx, session_id, message)
-    tx.run("change_message", (*columns[1:], message_id))
-    put_hash(tx, message_id, columns)
-    keep(tx, "message", message_id, exact)
+    columns, exact = _columns(ctx, tx, session_id, message)
+    update_rows(ctx, tx, "messages", {"id": message_id}, columns)
+    if ctx.side:
+        put_hash(tx, message_id, columns)
+        keep(tx, "message", message_id, exact)
 
 
 def _columns(
-    ctx: Context, session_id: str, message: Mapping[str, Any]
+    ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]
 ) -> tuple[Columns, dict[str, Stored]]:
-    timestamp = message.get("timestamp")
+    if not ctx.form.answers.content_in_column and _needs_newer(message):
+        ctx.widen(tx)  # before the content is written in one form or the other
     exact: dict[str, Stored] = {}
-    columns: Columns = (
-        session_id,
-        _text(ctx, message, "role", exact),
-        _text(ctx, message, "content", exact),
-        _text(ctx, message, "tool_call_id", exact),
-        _json(ctx, message, "tool_calls"),
-        _text(ctx, message, "tool_name", exact),
-        _seconds(ctx.clock() if timestamp is None else timestamp),
-        message.get("token_count"),
-        _text(ctx, message, "finish_reason", exact),
-        _text(ctx, message, "reasoning", exact),
-        _json(ctx, message, "reasoning_details"),
-        _json(ctx, message, "codex_reasoning_items"),
-    )
+    columns: Columns = {"session_id": session_id, "active": 1}
+    columns["content"] = _content(ctx, message.get("content"), exact)
+    for field in _TEXTS:
+        columns[field] = _text(ctx, message.get(field), field, exact)
+    for field in _SENT:
+        value = message.get(field)
+        columns[field] = whole_text(clean(ctx, value)) if isinstance(value, str) else None
+    calls = _calls(ctx, message.get("tool_calls"))
+    columns["tool_calls"] = dump(clean(ctx, calls), "tool_calls") if calls else None
+    encode = encode_json if ctx.form.answers.json_given_as_text else dump
+    for field in _JSON:
+        value = message.get(field)
+        columns[field] = encode(clean(ctx, value), field) if value else None
+    columns["display_metadata"] = encode_metadata(clean(ctx, message.get("display_metadata")))
+    columns["observed"] = 1 if message.get("observed") else 0
+    columns["token_count"] = message.get("token_count")
+    columns["timestamp"] = _seconds(message.get("timestamp"), ctx.clock())
     return columns, exact
 
 
-def _seconds(timestamp: Any) -> float:
+def _calls(ctx: Context, value: Any) -> Any:
+    return parse_calls(value) if ctx.form.answers.json_given_as_text else value
+
+
+def _needs_newer(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message says something that version 6 has no column for."""
+    return any(message.get(name) not in (None, False) for name in _NEWER)
+
+
+def _content(ctx: Context, value: Any, exact: dict[str, Stored]) -> Any:
+    if ctx.form.answers.content_in_column and not isinstance(value, str):
+        return encode_content(clean(ctx, value))
+    return _text(ctx, value, "content", exact)
+
+
+def _seconds(timestamp: Any, now: float) -> float:
     """Give a time as its column gives it back: a number with a point, zero without a sign."""
+    if timestamp is None:
+        return now + 0.0
     try:
-        return float(timestamp) + 0.0
+        moment = timestamp.timestamp() if isinstance(timestamp, datetime) else timestamp
+        return float(moment) + 0.0
     except (TypeError, ValueError, OverflowError):
         msg = f"a timestamp must be Unix seconds, not {timestamp!a}"
         raise Invalid(msg, hint="pass a number, such as datetime.timestamp() gives") from None
 
 
-def _text(
-    ctx: Context, message: Mapping[str, Any], field: str, exact: dict[str, Stored]
-) -> str | None:
+def _text(ctx: Context, value: Any, field: str, exact: dict[str, Stored]) -> str | None:
     """Give the text of a column; a value that needs more than its column is noted in `exact`."""
-    value = message.get(field)
     if value is None:
         return None
     if ctx.redact is not None:
@@ -185,18 +331,20 @@ def _text(
     return stored.column
 
 
-def _json(ctx: Context, message: Mapping[str, Any], field: str) -> str | None:
-    value = message.get(field)
-    return dump(clean(ctx, value), field) if value else None
-
-
 def put_hash(tx: Tx, message_id: int, columns: Columns) -> None:
-    """Write the fingerprint of a message that was just stored, by its columns after the id."""
-    if type(columns[0]) is str and type(columns[7]) in (int, type(None)):
-        value = fingerprint((message_id, *columns))
+    """Write the fingerprint of a message that was just stored."""
+    plain = type(columns["content"]) in (str, type(None)) and type(columns["session_id"]) is str
+    if plain and type(columns["token_count"]) in (int, type(None)):
+        value = fingerprint((message_id, *(columns[name] for name in MESSAGE_COLUMNS[1:])))
     else:  # a column turned it into something else: take what it gives back
         value = fingerprint(tx.one("get_message", {"id": message_id}) or ())
     tx.run("put_hash", (message_id, value))
+
+
+def clear_messages(_ctx: Context, tx: Tx, session_id: str) -> None:
+    """Delete the messages of a session for good and zero its counts; tokens stay counted."""
+    tx.run("delete_messages", {"session_id": session_id})
+    tx.run("reset_counts", {"id": session_id})
 
 
 # ---------------------------------------------------------------------- keys
@@ -207,120 +355,23 @@ def find_key(tx: Tx, session_id: str, kind: str, key: str) -> tuple[int, ...] | 
     if not isinstance(key, str) or not key or _SURROGATES.search(key):
         msg = f"an idempotency key must be valid text, not {key!a}"
         raise Invalid(msg, hint="pass the same short text for the same message, a UUID for example")
-    return tx.one("get_key", {"session_id": session_id, "kind": kind, "key": key})
+    tables = {str(name) for (name,) in tx.all("key_tables")}
+    if "tk_keys" not in tables:
+        return None
+    name = "get_key" if "tk_rewound" in tables else "get_key_plain"
+    return tx.one(name, {"session_id": session_id, "kind": kind, "key": key})
 
 
 def remember_key(tx: Tx, session_id: str, kind: str, key: str, message_id: int | None) -> None:
-    """Note that something was done under a caller's key."""
+    """Note that something was done under a caller's key; the first one makes the table."""
+    if ("tk_keys",) not in tx.all("key_tables"):
+        tx.run("make_keys")
     values = {"session_id": session_id, "kind": kind, "key": key, "message_id": message_id}
     tx.run("put_key", values)
 
 
-# ---------------------------------------------------------------------- reading
-
-
-def get_messages(
-    ctx: Context,
-    tx: Tx,
-    session_id: str,
-    limit: int | None = None,
-    offset: int = 0,
-    *,
-    after_id: int | None = None,
-    before_id: int | None = None,
-    latest: bool = False,
-) -> list[Json]:
-    """Give the messages of a session in the order they were written, all columns.
-
-    `after_id` and `before_id` page through long sessions; `latest` counts `limit` and `offset` from
-    the end. Tool calls are decoded, other JSON columns are text.
-    """
-    rows = tx.all(
-        "get_latest_messages" if latest else "get_messages",
-        {
-            "session_id": session_id,
-            "after": 0 if after_id is None else after_id,
-            "before": _LAST_ID if before_id is None else before_id,
-            "limit": -1 if limit is None else limit,
-            "offset": offset,
-        },
-    )
-    messages = messages_of(ctx, tx, rows[::-1] if latest else rows)
-    for message in messages:
-        if message["tool_calls"]:
-            message["tool_calls"] = decode_json(
-                message["tool_calls"], message["id"], "tool_calls", []
-            )
-    return messages
-
-
-def iter_messages(ctx: Context, session_id: str, page: int = _PAGE) -> Iterator[Json]:
-    """Give the messages of a session one by one, holding a page of them in memory at a time."""
-    after = 0
-    while True:
-        rest = partial(get_messages, ctx, session_id=session_id, limit=page, after_id=after)
-        messages = reading(ctx, rest)
-        yield from messages
-        if len(messages) < max(page, 1):
-            return
-        after = messages[-1]["id"]
-
-
-def get_messages_around(
-    ctx: Context, tx: Tx, message_id: int, before: int = 5, after: int = 5
-) -> list[Json]:
-    """Give a message with its neighbours in the session; nothing if it does not exist."""
-    row = tx.one("get_message", {"id": message_id})
-    if row is None:
-        return []
-    session_id = row[1]
-    earlier = get_messages(ctx, tx, session_id, before, before_id=message_id, latest=True)
-    return [*earlier, *get_messages(ctx, tx, session_id, after + 1, after_id=message_id - 1)]
-
-
-def get_messages_as_conversation(
-    ctx: Context, tx: Tx, session_id: str, *, limit: int | None = None
-) -> list[Json]:
-    """Give the messages of a session in the form that a model is called with."""
-    params = {"session_id": session_id, "after": 0, "before": _LAST_ID, "offset": 0}
-    if limit is None:
-        rows = tx.all("get_messages", {**params, "limit": -1})
-    else:
-        rows = tx.all("get_latest_messages", {**params, "limit": limit})[::-1]
-    return [_as_turn(message) for message in messages_of(ctx, tx, rows)]
-
-
-def _as_turn(message: Json) -> Json:
-    turn = {"role": message["role"], "content": message["content"]}
-    for field in ("tool_call_id", "tool_name"):
-        if message[field]:
-            turn[field] = message[field]
-    if message["tool_calls"]:
-        turn["tool_calls"] = decode_json(message["tool_calls"], message["id"], "tool_calls", [])
-    if message["role"] == "assistant":
-        if message["reasoning"]:
-            turn["reasoning"] = message["reasoning"]
-        for field in ("reasoning_details", "codex_reasoning_items"):
-            if message[field]:
-                turn[field] = decode_json(message[field], message["id"], field, None)
-    return turn
-
-
-def message_count(_ctx: Context, tx: Tx, session_id: str | None = None) -> int:
-    """Count the messages of a session, or of all."""
-    return int(tx.value("count_messages", {"session_id": session_id}))
-
-
-def clear_messages(_ctx: Context, tx: Tx, session_id: str) -> None:
-    """Delete the messages of a session for good and zero its counts; tokens stay counted."""
-    tx.run("delete_messages", {"session_id": session_id})
-    tx.run("reset_counts", {"id": session_id})
-
-
-def encoded(message: Json) -> str:
-    """Write a message as one line of JSON, in ASCII, whatever it holds."""
-    return json.dumps(message, default=_as_text)
-
-
-def _as_text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def keys_of(tx: Tx, session_id: str, kind: str) -> dict[str, int]:
+    """Give what was done in a session under keys of a kind, by the keys."""
+    if ("tk_keys",) not in tx.all("key_tables"):
+        return {}
+    return dict(tx.all("keys_of", {"session_id": session_id, "kind": kind}))

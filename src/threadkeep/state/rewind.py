@@ -1,34 +1,86 @@
-"""Taking messages back without losing them, and bringing them back."""
+"""Taking messages back without losing them, and bringing them back.
+
+A file of today's form marks the rows; one of version 6 has no mark, so there they are put aside.
+"""
 
 import json
+from collections.abc import Sequence
+from typing import Any, Final
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.errors import NotFound
-from threadkeep.state.context import Context
-from threadkeep.state.copying import beside, insert_row
-from threadkeep.state.messages import call_count
+from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.state.context import Context, Json
+from threadkeep.state.copying import beside, mark_messages, restore_message
+from threadkeep.state.messages import call_count, keys_of, remember_key
 from threadkeep.state.sessions import need_session
+from threadkeep.state.transcript import as_messages
+
+# What our rewinds took is noted as keys: "number:highest id", with the id of the cut.
+_KIND: Final = "rewind"
 
 
-def rewind_to_message(ctx: Context, tx: Tx, session_id: str, message_id: int) -> int:
-    """Take back a message and everything after it in its session; give how many messages.
+class MessageUnknown(NotFound, ValueError):
+    """The session has no such message."""
 
-    They are out of every reader's sight, Hermes's too, until `undo_rewind`.
+
+class NotTheUsers(Invalid, ValueError):
+    """Only something that the user said can be taken back."""
+
+
+class HistoryChanged(Conflict, RuntimeError):
+    """The conversation is not as the caller saw it; nothing was taken back."""
+
+
+def rewind_to_message(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    target_message_id: int,
+    *,
+    expected_active_ids: Sequence[int] | None = None,
+    expected_target_content: Any = None,
+    any_role: bool = False,
+) -> Json:
+    """Take back a message of the user and everything after it in its session.
+
+    Give `rewound_count`, `target_message` and `new_head_id`, the last live message before it. With
+    `any_role` it may be anybody's. If the live messages are not `expected_active_ids`, or it does
+    not say `expected_target_content`, nothing is done. They are out of every reader's sight,
+    Hermes's too, until `undo_rewind`.
     """
-    need_message(tx, session_id, message_id)
-    return put_aside(ctx, tx, session_id, message_id)
+    need_message(tx, session_id, target_message_id)
+    target = as_messages(ctx, tx, tx.dicts("whole_message", {"id": target_message_id}))[0]
+    if target["role"] != "user" and not any_role:
+        msg = f"message {target_message_id} was said by {target['role']!r}, not by the user"
+        raise NotTheUsers(msg, hint="name the message of the user that comes before it")
+    _refuse_changed(tx, session_id, target, expected_active_ids, expected_target_content)
+    gone = put_aside(ctx, tx, session_id, target_message_id)
+    if "rewind_count" in ctx.form.tables["sessions"]:
+        tx.run("count_rewind", {"id": session_id})
+    head = tx.value("highest_active", {"session_id": session_id})
+    return {"rewound_count": gone, "target_message": target, "new_head_id": head}
+
+
+def _refuse_changed(
+    tx: Tx, session_id: str, target: Json, live: Sequence[int] | None, content: Any
+) -> None:
+    found = [int(row[0]) for row in tx.all("active_ids", {"session_id": session_id})]
+    if (live is not None and list(live) != found) or content not in (None, target["content"]):
+        msg = f"session {session_id!r} has changed since it was read"
+        raise HistoryChanged(msg, hint="read it again and choose the message anew")
 
 
 def need_message(tx: Tx, session_id: str, message_id: int) -> None:
-    """Raise if there is no such session, or no such message in it."""
-    need_session(tx, session_id)
+    """Raise if there is no such message in a session."""
     if tx.one("message_of_session", {"id": message_id, "session_id": session_id}) is None:
         msg = f"session {session_id!r} has no message {message_id}"
-        raise NotFound(msg, hint="`threadkeep state show` numbers the messages")
+        raise MessageUnknown(msg, hint="`threadkeep state show` numbers the messages")
 
 
 def put_aside(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
     """Take a message and all behind it out of sight; give how many."""
+    if ctx.form.answers.marked_rewinds:
+        return _mark(ctx, tx, session_id, first)
     batch = int(tx.value("next_rewind_batch"))
     params = {"session_id": session_id, "first": first}
     for (message_id,) in tx.all("message_ids_from", params):
@@ -40,38 +92,111 @@ def put_aside(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
     return gone
 
 
+def _mark(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
+    live = [row[0] for row in tx.all("active_ids", {"session_id": session_id}) if row[0] >= first]
+    if live:
+        mark_messages(ctx, tx, live, {"active": 0})
+        number = max((number for number, _, _ in _rewinds(tx, session_id)), default=0) + 1
+        remember_key(tx, session_id, _KIND, f"{number}:{live[-1]}", first)
+    return len(live)
+
+
+def _rewinds(tx: Tx, session_id: str) -> list[tuple[int, int, int]]:
+    """Give the rewinds of ours that were not undone: number, first and last id."""
+    rewinds: list[tuple[int, int, int]] = []
+    for key, cut in keys_of(tx, session_id, _KIND).items():
+        number, last = map(int, key.split(":"))
+        rewinds.append((number, cut, last))
+    return sorted(rewinds)
+
+
+# ---------------------------------------------------------------------- bringing back
+
+
 def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
     """Bring back what the last rewind of a session took; give how many messages.
 
     Messages written after that rewind are taken back in turn: another undo brings them back.
     """
     need_session(tx, session_id)
-    found = tx.one("last_rewind", {"session_id": session_id})
-    if found is None:
+    rewinds = _rewinds(tx, session_id)
+    taken = {int(row[0]) for row in tx.all("taken_back_ids", {"session_id": session_id})}
+    if rewinds:
+        number, cut, last = rewinds.pop()
+        tx.run("forget_key", {"session_id": session_id, "kind": _KIND, "key": f"{number}:{last}"})
+        before = [range(first, end + 1) for _, first, end in rewinds]
+        ours = {each for each in taken if cut <= each <= last}
+        chosen = sorted(ours - {each for each in ours if any(each in span for span in before)})
+        put_aside(ctx, tx, session_id, cut)
+        return mark_messages(ctx, tx, chosen, {"active": 1})
+    if ctx.side and (found := tx.one("last_rewind", {"session_id": session_id})) is not None:
+        return _bring_back(ctx, tx, session_id, *found)
+    return _undo_another(ctx, tx, session_id, taken)
+
+
+def _undo_another(ctx: Context, tx: Tx, session_id: str, taken: set[int]) -> int:
+    """Undo a rewind of another program, which notes nothing: the last run of marked rows."""
+    run: list[int] = []
+    before = 0
+    for (message_id,) in tx.all("message_ids_from", {"session_id": session_id, "first": 0}):
+        if message_id in taken:
+            run = [*run, message_id] if run and run[-1] == before else [message_id]
+        before = message_id
+    if not run:
         return 0
-    batch, cut = found
+    put_aside(ctx, tx, session_id, run[0])
+    return mark_messages(ctx, tx, run, {"active": 1})
+
+
+def _bring_back(ctx: Context, tx: Tx, session_id: str, batch: int, cut: int) -> int:
     rows = tx.all("rewound_messages", {"batch": batch})
     put_aside(ctx, tx, session_id, cut)
-    for message_id, *columns, hash_, kept in rows:
-        insert_row(tx, message_id, tuple(columns), json.loads(kept or "[]"))
-        if hash_ is not None:  # the one it had: damage meanwhile must not get a new one
-            tx.run("put_hash", (message_id, hash_))
+    _restore(tx, rows)
     tx.run("forget_rewind", {"batch": batch})
-    recount(tx, session_id)
-    at = tx.value("activity_of", {"id": session_id})  # its cursor has passed these ids, too
-    tx.run("put_activity", {"id": session_id, "at": at})
+    _brought_back(tx, session_id)
     return len(rows)
 
 
+def _restore(tx: Tx, rows: Sequence[tuple[Any, ...]]) -> None:
+    for message_id, *columns, hash_, kept in rows:
+        restore_message(tx, message_id, columns, json.loads(kept or "[]"))
+        if hash_ is not None:  # the one it had: damage meanwhile must not get a new one
+            tx.run("put_hash", (message_id, hash_))
+
+
+def _brought_back(tx: Tx, session_id: str) -> None:
+    recount(tx, session_id)
+    at = tx.value("activity_of", {"id": session_id})  # its cursor has passed these ids, too
+    tx.run("put_activity", {"id": session_id, "at": at})
+
+
+def restore_rewound(ctx: Context, tx: Tx, session_id: str, since_message_id: int) -> int:
+    """Make every message of a session from an id on live again; give how many came back."""
+    params = {"session_id": session_id, "first": since_message_id}
+    ids = [int(row[0]) for row in tx.all("inactive_ids_from", params)]
+    found = mark_messages(ctx, tx, ids, {"active": 1}) if ids else 0
+    if ctx.side:
+        rows = tx.all("rewound_from", params)
+        _restore(tx, rows)
+        tx.run("forget_rewound_from", params)
+        if rows:
+            _brought_back(tx, session_id)
+        found += len(rows)
+    return found
+
+
 def recount(tx: Tx, session_id: str) -> None:
-    """Set the counts of a session to what its messages say."""
+    """Set the counts of a session to what its live messages say."""
     rows = tx.all("tool_calls_of", {"session_id": session_id})
-    calls = sum(_calls_in(row[0]) for row in rows)
-    messages = tx.value("count_messages", {"session_id": session_id})
-    tx.run("set_counts", {"id": session_id, "messages": messages, "calls": calls})
+    calls = sum(count_calls(row[0]) for row in rows)
+    params = {"session_ids": json.dumps([session_id]), "limit": -1}
+    tx.run(
+        "set_counts", {"id": session_id, "messages": tx.value("count_live", params), "calls": calls}
+    )
 
 
-def _calls_in(text: str) -> int:
+def count_calls(text: str) -> int:
+    """Count the tool calls in a column."""
     try:
         return call_count(json.loads(text))
     except (ValueError, RecursionError):

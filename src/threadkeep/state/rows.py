@@ -7,6 +7,7 @@ from typing import Any
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
+from threadkeep.state.content import decode_content
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
 from threadkeep.state.exact import overlay_messages, overlay_session
 from threadkeep.state.offload import inline_messages
@@ -31,9 +32,19 @@ def read_sessions(ctx: Context, tx: Tx, query: str, params: Json) -> list[Json]:
 
 def messages_of(ctx: Context, tx: Tx, rows: Sequence[Row]) -> list[Json]:
     """Make dicts of rows of the thirteen columns, with what is kept beside them."""
-    messages = [dict(zip(MESSAGE_COLUMNS, row, strict=True)) for row in rows]
+    return complete_messages(
+        ctx, tx, [dict(zip(MESSAGE_COLUMNS, row, strict=True)) for row in rows]
+    )
+
+
+def complete_messages(ctx: Context, tx: Tx, messages: list[Json]) -> list[Json]:
+    """Put into messages what their columns hold in another form, or not at all."""
     if ctx.side:
         inline_messages(tx, messages)
+    if ctx.form.answers.content_in_column:
+        for message in messages:
+            message["content"] = decode_content(message["content"])
+    if ctx.side:
         overlay_messages(tx, messages)
     return messages
 

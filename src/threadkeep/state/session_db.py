@@ -12,9 +12,11 @@ from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls
 from threadkeep.state import (
     check as check_,
+    conversation as conversation_,
     gateway as gateway_,
     handoff as handoff_,
     index as index_,
+    leases as leases_,
     lineage as lineage_,
     listing as listing_,
     messages as messages_,
@@ -28,6 +30,7 @@ from threadkeep.state import (
     sizes as sizes_,
     telegram as telegram_,
     titles as titles_,
+    transcript as transcript_,
     transfer as transfer_,
     usage as usage_,
     usage_sums as usage_sums_,
@@ -130,14 +133,42 @@ class SessionDB:
     # ------------------------------------------------------------------ messages
     append_message = appends(messages_.append_message)
     append_messages = appends(messages_.append_messages)
-    get_messages = reads(messages_.get_messages)
-    iter_messages = calls(messages_.iter_messages)
-    get_messages_around = reads(messages_.get_messages_around)
-    get_messages_as_conversation = reads(messages_.get_messages_as_conversation)
-    message_count = reads(messages_.message_count)
+    append_messages_batch = calls(messages_.append_messages_batch)
     clear_messages = writes(messages_.clear_messages)
+    get_messages = reads(transcript_.get_messages)
+    iter_messages = calls(transcript_.iter_messages)
+    get_message = reads(transcript_.get_message)
+    get_messages_around = reads(transcript_.get_messages_around)
+    get_anchored_view = reads(transcript_.get_anchored_view)
+    message_count = reads(transcript_.message_count)
+    has_archived_messages = reads(transcript_.has_archived_messages)
+    get_active_message_watermark = reads(transcript_.get_active_message_watermark)
+    get_active_message_ids = reads(transcript_.get_active_message_ids)
+    has_platform_message_id = reads(transcript_.has_platform_message_id)
+    latest_message_row_id = reads(transcript_.latest_message_row_id)
+    latest_user_message_row_id = reads(transcript_.latest_user_message_row_id)
+    get_message_role = reads(transcript_.get_message_role)
+    find_pr_url_messages = reads(transcript_.find_pr_url_messages)
+    get_messages_as_conversation = reads(conversation_.get_messages_as_conversation)
+    get_resume_conversations = reads(conversation_.get_resume_conversations)
+    get_ancestor_display_prefix = reads(conversation_.get_ancestor_display_prefix)
+    get_resume_message_count = reads(conversation_.get_resume_message_count)
+    assert_resume_safe = reads(conversation_.assert_resume_safe)
+    assert_export_safe = reads(conversation_.assert_export_safe)
     rewind_to_message = writes(rewind_.rewind_to_message)
     undo_rewind = writes(rewind_.undo_rewind)
+    restore_rewound = writes(rewind_.restore_rewound)
+
+    # ------------------------------------------------------------------ locks and turns
+    try_acquire_compression_lock = calls(leases_.try_acquire_compression_lock)
+    refresh_compression_lock = calls(leases_.refresh_compression_lock)
+    release_compression_lock = calls(leases_.release_compression_lock)
+    get_compression_lock_holder = reads(leases_.get_compression_lock_holder)
+    try_acquire_session_turn_lease = calls(leases_.try_acquire_session_turn_lease)
+    acquire_session_turn_lease = calls(leases_.acquire_session_turn_lease)
+    refresh_session_turn_lease = writes(leases_.refresh_session_turn_lease)
+    release_session_turn_lease = writes(leases_.release_session_turn_lease)
+    has_live_session_turn_lease = reads(leases_.has_live_session_turn_lease)
 
     # ------------------------------------------------------------------ search
     search_messages = calls(search_.search_messages)

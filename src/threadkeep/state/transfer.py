@@ -9,7 +9,7 @@ from threadkeep.errors import Conflict, Invalid
 from threadkeep.state.context import SESSION_COLUMNS, Context, Json, clean
 from threadkeep.state.exact import JsonText, Stored, dump, keep, to_column
 from threadkeep.state.lineage import get_compression_lineage
-from threadkeep.state.messages import get_messages, insert, iter_messages
+from threadkeep.state.messages import insert
 from threadkeep.state.rewind import recount
 from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
 from threadkeep.state.sessions import RELATIONS, check_id, comes_from
@@ -18,6 +18,7 @@ from threadkeep.state.titles import (
     get_next_title_in_lineage,
     sanitize_title,
 )
+from threadkeep.state.transcript import get_messages, iter_messages
 from threadkeep.state.updates import apply_update, plan_update, remember
 from threadkeep.state.verbs import write
 

@@ -13,9 +13,10 @@ import msgspec
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import SESSION_COLUMNS, Context, Json, clean
-from threadkeep.state.messages import MESSAGE_FIELDS, change, get_messages, insert
+from threadkeep.state.messages import MESSAGE_FIELDS, change, insert
 from threadkeep.state.rewind import put_aside, recount
 from threadkeep.state.rows import read_session, refresh_session_hash
+from threadkeep.state.transcript import get_messages
 
 _KIND: Final = "import:"
 _JSON: Final = ("tool_calls", "reasoning_details", "codex_reasoning_items")

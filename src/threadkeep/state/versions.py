@@ -42,7 +42,8 @@ MESSAGES_OF_6: Final = (
 class Answers(NamedTuple):
     """How a store of a version answers where versions differ; one field for each difference."""
 
-    # Turns of a conversation carry their time and what else was stored with them.
+    # Turns of a conversation carry their time and what else was stored with them; what a harness
+    # put into them is taken out.
     whole_turns: bool
     # A continuation is told from other children by marks, not by comparing times.
     marked_lineage: bool
@@ -50,6 +51,12 @@ class Answers(NamedTuple):
     content_in_column: bool
     # Usage of a session that is missing makes it, and the first usage that counts tells its route.
     usage_makes_session: bool
+    # A session that went on in another when it was compacted takes no more messages.
+    closed_by_compression: bool
+    # JSON that is given as text is stored as it is, not as JSON of a text.
+    json_given_as_text: bool
+    # A rewind leaves the messages in their table, marked.
+    marked_rewinds: bool
 
 
 V6: Final = Answers(*[False] * len(Answers._fields))

@@ -48,7 +48,7 @@ def used(db: SessionDB, make: Make) -> SessionDB:
     db.set_session_title("s", "a title")
     db.update_system_prompt("s", "prompt")
     db.append_message("s", "tool", "line\n" * 4_000, tool_name="sh")
-    db.rewind_to_message("s", 3)
+    db.rewind_to_message("s", 3, any_role=True)
     db.undo_rewind("s")
     db.end_session("s", "done")
     offload_blobs(db.context)

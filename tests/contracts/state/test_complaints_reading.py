@@ -173,7 +173,7 @@ def numbers(messages: list[dict[str, Any]]) -> list[int]:
 def test_paging_by_limit_and_offset(long: SessionDB) -> None:
     """#60155, #80816."""
     assert numbers(long.get_messages("s", limit=3)) == [0, 1, 2]
-    assert numbers(long.get_messages("s", 3, 50)) == [50, 51, 52]
+    assert numbers(long.get_messages("s", limit=3, offset=50)) == [50, 51, 52]
     assert numbers(long.get_messages("s", limit=3, latest=True)) == [97, 98, 99]
     assert numbers(long.get_messages("s", limit=2, offset=2, latest=True)) == [96, 97]
     assert long.get_messages("s", limit=3, offset=200) == []
@@ -203,10 +203,10 @@ def test_paging_backwards_by_key(long: SessionDB) -> None:
 def test_paging_around_a_hit(long: SessionDB) -> None:
     """#60155."""
     middle = long.get_messages("s")[50]["id"]
-    assert numbers(long.get_messages_around(middle, before=2, after=3)) == [48, 49, 50, 51, 52, 53]
+    assert numbers(long.get_messages_around("s", middle, 2)["window"]) == [48, 49, 50, 51, 52]
     first = long.get_messages("s")[0]["id"]
-    assert numbers(long.get_messages_around(first, before=5, after=1)) == [0, 1]
-    assert long.get_messages_around(10**9) == []
+    assert long.get_messages_around("s", first, 1)["messages_before"] == 0
+    assert long.get_messages_around("s", 10**9)["window"] == []
 
 
 def test_paging_conversation_may_be_cut_to_its_end(long: SessionDB) -> None:

@@ -132,7 +132,7 @@ def test_rewind_can_be_undone(s: SessionDB, make: Make) -> None:
     """#70516, #80763, #82756: rewinding deleted rows for good."""
     ids = make("s", "one", "two", "three", "four")
     before = s.export_session("s")
-    assert s.rewind_to_message("s", ids[2]) == 2
+    assert s.rewind_to_message("s", ids[2], any_role=True)["rewound_count"] == 2
     assert contents(s) == ["one", "two"]
     assert count_of(s) == 2
     assert s.search_messages("three") == []
@@ -144,8 +144,8 @@ def test_rewind_can_be_undone(s: SessionDB, make: Make) -> None:
 def test_rewind_twice_is_undone_step_by_step(s: SessionDB, make: Make) -> None:
     """#80763."""
     ids = make("s", "one", "two", "three", "four")
-    assert s.rewind_to_message("s", ids[3]) == 1
-    assert s.rewind_to_message("s", ids[1]) == 2
+    assert s.rewind_to_message("s", ids[3], any_role=True)["rewound_count"] == 1
+    assert s.rewind_to_message("s", ids[1], any_role=True)["rewound_count"] == 2
     assert contents(s) == ["one"]
     assert s.undo_rewind("s") == 2
     assert contents(s) == ["one", "two", "three"]
@@ -167,7 +167,7 @@ def test_rewind_brings_every_value_back(s: SessionDB) -> None:
         timestamp=123.5,
     )
     before = s.get_messages("s")
-    assert s.rewind_to_message("s", odd) == 1
+    assert s.rewind_to_message("s", odd, any_role=True)["rewound_count"] == 1
     assert s.undo_rewind("s") == 1
     assert s.get_messages("s") == before
     assert s.get_session("s")["tool_call_count"] == 1  # type: ignore[index]
@@ -178,7 +178,7 @@ def test_rewound_messages_are_out_of_sight_of_other_programs(
 ) -> None:
     """#70516: Hermes must not replay what was taken back."""
     ids = make("s", "one", "two")
-    s.rewind_to_message("s", ids[1])
+    s.rewind_to_message("s", ids[1], any_role=True)
     with closing(sqlite3.connect(tmp_path / "state.db")) as other:
         assert other.execute("SELECT content FROM messages").fetchall() == [("one",)]
 
@@ -187,14 +187,14 @@ def test_rewind_leaves_other_sessions_alone(s: SessionDB, make: Make) -> None:
     """#70516."""
     [first, _] = make("s", "one", "two")
     make("t", "mine")
-    assert s.rewind_to_message("s", first) == 2
+    assert s.rewind_to_message("s", first, any_role=True)["rewound_count"] == 2
     assert (contents(s, "s"), contents(s, "t")) == ([], ["mine"])
 
 
 def test_rewind_new_messages_are_kept(s: SessionDB, make: Make) -> None:
     """#80763: going on after a rewind loses neither the old nor the new."""
     ids = make("s", "one", "two")
-    s.rewind_to_message("s", ids[1])
+    s.rewind_to_message("s", ids[1], any_role=True)
     make("s", "other")
     assert contents(s) == ["one", "other"]
     assert s.undo_rewind("s") == 1

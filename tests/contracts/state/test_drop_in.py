@@ -4,7 +4,6 @@ import enum
 import sqlite3
 import time
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,7 @@ def test_a_subtype_is_stored_as_what_it_is(
     assert db.check() == []
 
 
-@pytest.mark.parametrize(
-    "timestamp", ["2026-01-01", datetime(2026, 1, 1, tzinfo=UTC), [1], 10**400]
-)
+@pytest.mark.parametrize("timestamp", ["2026-01-01", [1], 10**400])
 def test_a_timestamp_that_is_none_is_refused(db: SessionDB, timestamp: Any) -> None:
     db.create_session("s", "cli")
     with pytest.raises(Invalid, match="Unix seconds"):
@@ -120,7 +117,7 @@ def test_one_damaged_text_does_not_hide_the_others(
     assert [m["content"] for m in db.get_messages("s")] == wanted
     assert [m["content"] for m in db.get_messages_as_conversation("s")] == wanted
     assert [m["content"] for m in db.iter_messages("s", page=2)] == wanted
-    assert [m["content"] for m in db.get_messages_around(2)] == wanted
+    assert [m["content"] for m in db.get_messages_around("s", 2)["window"]] == wanted
     assert {row["id"] for row in db.list_sessions_rich()} == {"s", "t"}
     assert (db.get_session("t") or {})["system_prompt"] == "\ufffd"
     assert len(db.export_all()) == 2

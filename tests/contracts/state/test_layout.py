@@ -425,7 +425,7 @@ def look_around(db: SessionDB) -> None:
     assert session["message_count"] == MESSAGES_EACH
     assert session["cache_read_tokens"] in (0, 3)
     messages = db.get_messages("old2")
-    assert list(messages[0]) == list(MESSAGE_COLUMNS)
+    assert set(MESSAGE_COLUMNS) <= set(messages[0])
     assert [m["id"] for m in messages] == sorted(m["id"] for m in messages)
     assert db.get_messages_as_conversation("old2")[1]["tool_calls"][0]["id"] == "call1"
     assert {row["id"] for row in db.list_sessions_rich()} >= {"old2", "old3", "old4", "old5"}
@@ -446,7 +446,7 @@ def assert_every_write_is_refused(db: SessionDB) -> None:
         lambda: db.update_token_counts("old2", 1, 1),
         lambda: db.prune_sessions(0),
         db.reindex,
-        lambda: db.rewind_to_message("old2", 30),
+        lambda: db.rewind_to_message("old2", 30, any_role=True),
     ):
         with pytest.raises(ReadOnly, match="read-only") as caught:
             write()

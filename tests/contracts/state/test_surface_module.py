@@ -38,7 +38,7 @@ METHODS = {
     "list_sessions_rich": "source exclude_sources limit offset include_children "
     "project_compression_tips",
     "append_message": "session_id role content tool_name tool_calls tool_call_id token_count "
-    "finish_reason reasoning reasoning_details codex_reasoning_items",
+    "finish_reason reasoning",  # what follows stands in the order of today's Hermes
     "get_messages": "session_id",
     "get_messages_as_conversation": "session_id",
     "search_messages": "query source_filter exclude_sources role_filter limit offset",

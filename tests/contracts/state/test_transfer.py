@@ -70,7 +70,7 @@ def test_replacing_leaves_nothing_of_the_old_session(
 ) -> None:
     db.create_session("a", "cli", model="m\ud800", system_prompt="s\ud800")
     ids = make("a", "one", "two")
-    db.rewind_to_message("a", ids[1])
+    db.rewind_to_message("a", ids[1], any_role=True)
     db.set_session_pinned("a")
     with open_state(tmp_path / "other.db") as other:
         other.create_session("a", "web", model="n", system_prompt="s\ufffd")

@@ -89,7 +89,7 @@ def rewind(call: Call, *, session: str, message: int) -> None:
     """
     with changing(call) as store:
         session_id = find_state_session(store, session)
-        count = store.rewind_to_message(session_id, message)
+        count = store.rewind_to_message(session_id, message, any_role=True)["rewound_count"]
     _report(call, session_id, count, "taken back")
 
 

@@ -14,7 +14,7 @@ from threadkeep.cli.state.group import reading, session_argument, state_command
 from threadkeep.cli.state.words import Json, cost_of, plain, readable, when
 from threadkeep.cli.wrap import Piece
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home import find_state_session, flags_of
+from threadkeep.home import find_state_session, flags_of, messages_near
 
 _LONG = 20_000  # what people and models write is cut later than what tools put out
 _NEIGHBOURS = 5
@@ -55,7 +55,7 @@ def show(
         chosen = _around(store, around) if around is not None else None
         session_id = _session_of(store, session, chosen)
         if last is not None and chosen is None:
-            chosen = store.get_messages(session_id, last, latest=True)
+            chosen = store.get_messages(session_id, limit=last, latest=True)
         facts = _facts(store, session_id)
         if call.as_json:
             whole = store.get_messages(session_id) if chosen is None else chosen
@@ -66,7 +66,7 @@ def show(
 
 
 def _around(store: SessionDB, message_id: int) -> list[Json]:
-    found: list[Json] = store.get_messages_around(message_id, _NEIGHBOURS, _NEIGHBOURS)
+    found: list[Json] = messages_near(store, message_id, _NEIGHBOURS, _NEIGHBOURS)
     if not found:
         msg = f"there is no message {message_id}"
         raise NotFound(msg, hint="`threadkeep state search` and `show` number the messages")

@@ -76,12 +76,6 @@ ON CONFLICT(session_id) DO UPDATE SET hash = excluded.hash;
 
 -- ---------------------------------------------------------------- messages
 
--- name: insert_message
-INSERT INTO messages(
-  session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
-  finish_reason, reasoning, reasoning_details, codex_reasoning_items)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
 -- name: count_message
 UPDATE sessions SET message_count = coalesce(message_count, 0) + ?,
   tool_call_count = coalesce(tool_call_count, 0) + ? WHERE id = ?;
@@ -91,19 +85,88 @@ INSERT INTO tk_hashes(id, hash) VALUES (?, ?) ON CONFLICT(id) DO UPDATE SET hash
 
 -- name: get_messages
 -- In the order they were written: the clock may have stepped back meanwhile. The pluses keep SQLite from reading
--- all messages between two ids; the index of the session has the ids, and only they are sorted.
-SELECT {message}
-FROM messages WHERE id IN (
-  SELECT id FROM messages WHERE session_id = :session_id AND +id > :after AND +id < :before
-  ORDER BY +id LIMIT :limit OFFSET :offset)
-ORDER BY id;
+-- all messages between two ids; the index of the session has the ids, and only they are sorted. Where `active` is
+-- NULL a program of before added the column without its default: the message is live.
+SELECT *
+FROM full.messages m WHERE m.id IN (
+  SELECT x.id FROM full.messages x
+  WHERE x.session_id = :session_id AND +x.id > :after AND +x.id < :before
+    AND (x.active IS NOT 0 OR :inactive OR (:compacted AND x.compacted = 1))
+  ORDER BY +x.id LIMIT :limit OFFSET :offset)
+ORDER BY m.id;
 
 -- name: get_latest_messages
-SELECT {message}
-FROM messages WHERE id IN (
-  SELECT id FROM messages WHERE session_id = :session_id AND +id > :after AND +id < :before
-  ORDER BY +id DESC LIMIT :limit OFFSET :offset)
-ORDER BY id DESC;
+SELECT *
+FROM full.messages m WHERE m.id IN (
+  SELECT x.id FROM full.messages x
+  WHERE x.session_id = :session_id AND +x.id > :after AND +x.id < :before
+    AND (x.active IS NOT 0 OR :inactive OR (:compacted AND x.compacted = 1))
+  ORDER BY +x.id DESC LIMIT :limit OFFSET :offset)
+ORDER BY m.id DESC;
+
+-- name: messages_of_sessions
+-- Those of a lineage, whose ids come as a JSON list.
+SELECT *
+FROM full.messages m WHERE m.id IN (
+  SELECT x.id FROM full.messages x
+  WHERE x.session_id IN (SELECT value FROM json_each(:session_ids))
+    AND (x.active IS NOT 0 OR :inactive))
+ORDER BY m.id;
+
+-- name: count_live
+SELECT count(*) FROM (
+  SELECT 1 FROM full.messages m
+  WHERE m.session_id IN (SELECT value FROM json_each(:session_ids)) AND m.active IS NOT 0
+  LIMIT :limit);
+
+-- name: first_said
+SELECT * FROM full.messages m
+WHERE m.session_id = :session_id AND m.id < :before AND length(m.content) > 0
+  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN (SELECT value FROM json_each(:roles)))
+ORDER BY m.id LIMIT :limit;
+
+-- name: last_said
+SELECT * FROM full.messages m
+WHERE m.session_id = :session_id AND m.id > :after AND length(m.content) > 0
+  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN (SELECT value FROM json_each(:roles)))
+ORDER BY m.id DESC LIMIT :limit;
+
+-- name: any_inactive
+SELECT 1 FROM full.messages m WHERE m.session_id = :session_id AND m.active = 0 LIMIT 1;
+
+-- name: highest_active
+SELECT max(m.id) FROM full.messages m WHERE m.session_id = :session_id AND m.active IS NOT 0;
+
+-- name: active_ids
+SELECT m.id FROM full.messages m WHERE m.session_id = :session_id AND m.active IS NOT 0
+ORDER BY m.id;
+
+-- name: platform_message
+SELECT 1 FROM full.messages m
+WHERE m.session_id = :session_id AND m.platform_message_id = :name LIMIT 1;
+
+-- name: latest_of_role
+SELECT m.id FROM full.messages m
+WHERE m.session_id = :session_id AND m.role = :role AND m.active IS NOT 0
+  AND (NOT :text OR trim(m.content) <> '')
+ORDER BY m.id DESC LIMIT 1 OFFSET :offset;
+
+-- name: role_of_message
+SELECT m.role FROM full.messages m
+WHERE m.id = :id AND m.session_id = :session_id AND m.active IS NOT 0;
+
+-- name: pull_requests
+SELECT m.session_id, m.content FROM messages m
+WHERE m.session_id IN (SELECT value FROM json_each(:session_ids))
+  AND m.role = 'tool' AND m.content LIKE '%/pull/%'
+ORDER BY m.id;
+
+-- name: user_messages
+-- Not the notes that a program puts into the conversation under the user's name.
+SELECT m.id, m.timestamp, m.content FROM full.messages m
+WHERE m.session_id = :session_id AND m.role = 'user' AND (m.active IS NOT 0 OR :inactive)
+  AND coalesce(m.display_kind, '') = ''
+ORDER BY m.id DESC LIMIT :limit;
 
 -- name: get_message
 SELECT {message}
@@ -117,6 +180,43 @@ DELETE FROM messages WHERE session_id = :session_id;
 
 -- name: reset_counts
 UPDATE sessions SET message_count = 0, tool_call_count = 0 WHERE id = :id;
+
+-- ---------------------------------------------------------------- locks and leases
+
+-- name: compression_lock
+SELECT l.holder, l.expires_at FROM full.compression_locks l WHERE l.session_id = :id;
+
+-- name: refresh_compression_lock
+UPDATE compression_locks SET expires_at = :until WHERE session_id = :id AND holder = :holder;
+
+-- name: release_compression_lock
+DELETE FROM compression_locks WHERE session_id = :id AND holder = :holder;
+
+-- name: turn_lease
+SELECT l.holder, l.expires_at FROM full.session_turn_leases l WHERE l.conversation_id = :id;
+
+-- name: refresh_turn_lease
+UPDATE session_turn_leases SET expires_at = :until WHERE conversation_id = :id AND holder = :holder;
+
+-- name: release_turn_lease
+DELETE FROM session_turn_leases WHERE conversation_id = :id AND holder = :holder;
+
+-- name: continued_from
+-- The compacted session that this one goes on with. A mark counts only if it names that parent: a
+-- continuation has taken over its parent's settings, marks and all.
+SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
+WHERE c.id = :id AND p.end_reason = 'compression' AND c.source <> 'tool'
+  AND CASE WHEN json_valid(c.model_config)
+    THEN p.id NOT IN (coalesce(json_extract(c.model_config, '$._branched_from'), ''),
+                      coalesce(json_extract(c.model_config, '$._delegate_from'), ''))
+    ELSE 1 END;
+
+-- name: branched_from
+SELECT json_extract(model_config, '$._branched_from') FROM sessions
+WHERE id = :id AND json_valid(model_config);
+
+-- name: closed_by_compression
+SELECT 1 FROM sessions WHERE id = :id AND ended_at IS NOT NULL AND end_reason = 'compression';
 
 -- ---------------------------------------------------------------- exact values
 
@@ -145,12 +245,28 @@ WHERE k.session_id = :session_id AND k.kind = :kind AND k.key = :key
        OR EXISTS (SELECT 1 FROM messages m WHERE m.id = k.message_id)
        OR EXISTS (SELECT 1 FROM tk_rewound r WHERE r.id = k.message_id));
 
+-- name: get_key_plain
+SELECT k.message_id FROM tk_keys k
+WHERE k.session_id = :session_id AND k.kind = :kind AND k.key = :key
+  AND (k.message_id IS NULL OR EXISTS (SELECT 1 FROM messages m WHERE m.id = k.message_id));
+
+-- name: key_tables
+SELECT name FROM sqlite_master WHERE name IN ('tk_keys', 'tk_rewound');
+
+-- name: make_keys
+CREATE TABLE IF NOT EXISTS tk_keys (
+  session_id TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, message_id INTEGER,
+  PRIMARY KEY (session_id, kind, key)) STRICT, WITHOUT ROWID;
+
 -- name: put_key
 INSERT INTO tk_keys(session_id, kind, key, message_id) VALUES (:session_id, :kind, :key, :message_id)
 ON CONFLICT(session_id, kind, key) DO UPDATE SET message_id = excluded.message_id;
 
 -- name: keys_of
 SELECT key, message_id FROM tk_keys WHERE session_id = :session_id AND kind = :kind;
+
+-- name: forget_key
+DELETE FROM tk_keys WHERE session_id = :session_id AND kind = :kind AND key = :key;
 
 -- name: put_all_keys
 INSERT OR IGNORE INTO tk_keys(session_id, kind, key, message_id)
@@ -231,16 +347,35 @@ FROM tk_rewound WHERE batch = :batch ORDER BY id;
 -- name: forget_rewind
 DELETE FROM tk_rewound WHERE batch = :batch;
 
+-- name: rewound_from
+SELECT {message}, hash, exact
+FROM tk_rewound WHERE session_id = :session_id AND id >= :first ORDER BY id;
+
+-- name: forget_rewound_from
+DELETE FROM tk_rewound WHERE session_id = :session_id AND id >= :first;
+
+-- name: whole_message
+SELECT * FROM full.messages m WHERE m.id = :id;
+
+-- name: count_rewind
+UPDATE sessions SET rewind_count = coalesce(rewind_count, 0) + 1 WHERE id = :id;
+
+-- name: taken_back_ids
+SELECT m.id FROM full.messages m
+WHERE m.session_id = :session_id AND m.active = 0 AND m.compacted IS NOT 1;
+
+-- name: inactive_ids_from
+SELECT m.id FROM full.messages m
+WHERE m.session_id = :session_id AND +m.id >= :first AND m.active = 0;
+
+-- name: hashes_among
+SELECT id, hash FROM tk_hashes WHERE id IN (SELECT value FROM json_each(:ids));
+
 -- name: restore_message
 INSERT INTO messages(
   id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
   finish_reason, reasoning, reasoning_details, codex_reasoning_items)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
--- name: change_message
-UPDATE messages SET role = ?, content = ?, tool_call_id = ?, tool_calls = ?, tool_name = ?, timestamp = ?,
-  token_count = ?, finish_reason = ?, reasoning = ?, reasoning_details = ?, codex_reasoning_items = ?
-WHERE id = ?;
 
 -- name: offloaded_of
 SELECT field, pieces FROM tk_offloaded WHERE message_id = :id;
@@ -250,7 +385,8 @@ INSERT INTO tk_offloaded(message_id, field, pieces) VALUES (:message_id, :field,
 ON CONFLICT(message_id, field) DO UPDATE SET pieces = excluded.pieces;
 
 -- name: tool_calls_of
-SELECT tool_calls FROM messages WHERE session_id = :session_id AND tool_calls IS NOT NULL;
+SELECT m.tool_calls FROM full.messages m
+WHERE m.session_id = :session_id AND m.tool_calls IS NOT NULL AND m.active IS NOT 0;
 
 -- name: set_counts
 UPDATE sessions SET message_count = :messages, tool_call_count = :calls WHERE id = :id;

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from threadkeep.home import find_state_session, session_as_lines, session_lines
+from threadkeep.home import find_state_session, messages_near, session_as_lines, session_lines
 from threadkeep.home.stores import Stores
 from threadkeep.web.api.chat_messages import Done, Verified
 from threadkeep.web.api.opening import (
@@ -187,7 +187,7 @@ def messages(stores: Stores, asked: StateMessages) -> Paged[Json]:
     after = read_cursor(asked.cursor, int)[0] if asked.cursor else None
     with reading_state(stores) as store:
         found = find_state_session(store, asked.session)
-        rows = store.get_messages(found, asked.limit + 1, after_id=after)
+        rows = store.get_messages(found, limit=asked.limit + 1, after_id=after)
     page = finite(rows[: asked.limit])
     return Paged(page, write_cursor([page[-1]["id"]]) if len(rows) > asked.limit else None)
 
@@ -214,14 +214,15 @@ def conversation(stores: Stores, asked: OneState) -> Paged[Json]:
 def around(stores: Stores, asked: Around) -> Paged[Json]:
     """Give a message with its neighbours."""
     with reading_state(stores) as store:
-        return Paged(finite(store.get_messages_around(asked.message, asked.before, asked.after)))
+        return Paged(finite(messages_near(store, asked.message, asked.before, asked.after)))
 
 
 def rewind(stores: Stores, asked: OneState, body: BackTo) -> Done:
     """Take back a message and everything after it; give how many."""
     store = changing_state(stores)
     found = find_state_session(store, asked.session)
-    return Done(store.rewind_to_message(found, body.message_id))
+    done = store.rewind_to_message(found, body.message_id, any_role=True)
+    return Done(done["rewound_count"])
 
 
 def unrewind(stores: Stores, asked: OneState, _: Empty) -> Done:

@@ -1,0 +1,227 @@
+"""Messages as they are read: the rows of a session, a page of them, or those around one."""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Invalid
+from threadkeep.state.content import decode_metadata
+from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.rows import complete_messages, decode_json
+
+_LAST_ID: Final = (1 << 63) - 1
+_PAGE: Final = 500
+# By these two rows are copies of one message: a compaction copies what it keeps.
+_COPIED: Final = ("role", "content", "timestamp", "tool_call_id", "tool_calls", "tool_name")
+
+
+class PageUnclear(Invalid, ValueError):
+    """These ways of choosing a page exclude each other."""
+
+
+def get_messages(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    include_inactive: bool = False,  # noqa: FBT001, FBT002
+    include_compacted: bool = False,  # noqa: FBT001, FBT002
+    limit: int | None = None,
+    offset: int = 0,
+    latest: bool = False,  # noqa: FBT001, FBT002
+    after_id: int | None = None,
+    *,
+    before_id: int | None = None,
+) -> list[Json]:
+    """Give the messages of a session in the order they were written, all columns.
+
+    Those that were taken back come with `include_inactive`, those that were summarised with
+    `include_compacted`, each once. `after_id` and `before_id` page through long sessions; `latest`
+    counts `limit` and `offset` from the end. Tool calls are decoded, other JSON columns are text.
+    """
+    if after_id is not None and (latest or offset or include_compacted):
+        msg = "after_id goes with neither offset nor latest nor include_compacted"
+        raise PageUnclear(msg, hint="page by after_id and limit, or by offset and limit")
+    params = {
+        "session_id": session_id,
+        "after": 0 if after_id is None else after_id,
+        "before": _LAST_ID if before_id is None else before_id,
+        "inactive": include_inactive,
+        "compacted": include_compacted,
+        "limit": -1 if limit is None else limit,
+        "offset": offset,
+    }
+    query = "get_latest_messages" if latest else "get_messages"
+    if not include_compacted or include_inactive:
+        rows = tx.dicts(query, params)
+    else:
+        found = _without_copies(tx.dicts(query, {**params, "limit": -1, "offset": 0}), latest)
+        rows = found[offset : None if limit is None else offset + limit]
+    return as_messages(ctx, tx, rows[::-1] if latest else rows)
+
+
+def _without_copies(rows: list[Json], latest: bool) -> list[Json]:  # noqa: FBT001
+    """Leave one row of each message: the live one, else the newest."""
+    chosen: dict[tuple[Any, ...], Json] = {}
+    for row in rows:
+        key = tuple(row[name] for name in _COPIED)
+        other = chosen.get(key)
+        if other is None or (row["active"], row["id"]) > (other["active"], other["id"]):
+            chosen[key] = row
+    return sorted(chosen.values(), key=lambda row: int(row["id"]), reverse=latest)
+
+
+def as_messages(ctx: Context, tx: Tx, rows: list[Json]) -> list[Json]:
+    """Turn rows into what callers get: content, tool calls and display metadata as values."""
+    for message in complete_messages(ctx, tx, rows):
+        if message["tool_calls"]:
+            message["tool_calls"] = decode_json(
+                message["tool_calls"], message["id"], "tool_calls", []
+            )
+        if message["display_metadata"] is not None:
+            message["display_metadata"] = decode_metadata(message["display_metadata"])
+    return rows
+
+
+def iter_messages(ctx: Context, session_id: str, page: int = _PAGE) -> Iterator[Json]:
+    """Give the messages of a session one by one, holding a page of them in memory at a time."""
+    after = 0
+    while True:
+        rest = partial(get_messages, ctx, session_id=session_id, limit=page, after_id=after)
+        messages = reading(ctx, rest)
+        yield from messages
+        if len(messages) < max(page, 1):
+            return
+        after = messages[-1]["id"]
+
+
+def get_message(ctx: Context, tx: Tx, message_id: int) -> Json | None:
+    """Give one message with all its columns, None if there is none."""
+    found = as_messages(ctx, tx, tx.dicts("whole_message", {"id": message_id}))
+    return found[0] if found else None
+
+
+# ---------------------------------------------------------------------- around one
+
+
+def get_messages_around(
+    ctx: Context, tx: Tx, session_id: str, around_message_id: int, window: int = 5
+) -> Json:
+    """Give a message with up to `window` neighbours on each side, and how many those are.
+
+    Nothing is in the window if the session has no such message.
+    """
+    if tx.one("message_of_session", {"id": around_message_id, "session_id": session_id}) is None:
+        return {"window": [], "messages_before": 0, "messages_after": 0}
+    any_row = partial(get_messages, ctx, tx, session_id, include_inactive=True)
+    size = max(window, 0)
+    earlier = any_row(limit=size + 1, latest=True, before_id=around_message_id + 1)
+    later = any_row(limit=size, after_id=around_message_id)
+    return {
+        "window": [*earlier, *later],
+        "messages_before": len(earlier) - 1,
+        "messages_after": len(later),
+    }
+
+
+def get_anchored_view(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    around_message_id: int,
+    window: int = 5,
+    bookend: int = 3,
+    keep_roles: Sequence[str] | None = ("user", "assistant"),
+) -> Json:
+    """Give a message with its neighbours, and with how its session began and ended.
+
+    Of the neighbours only `keep_roles` are given, of the beginning and the end only what has text
+    and is not in the window already.
+    """
+    view = get_messages_around(ctx, tx, session_id, around_message_id, window)
+    view |= {"bookend_start": [], "bookend_end": []}
+    found: list[Json] = view["window"]
+    if not found:
+        return view
+    if keep_roles is not None:
+        view["window"] = [
+            message
+            for message in found
+            if message["role"] in keep_roles or message["id"] == around_message_id
+        ]
+    params = {
+        "session_id": session_id,
+        "before": found[0]["id"],
+        "after": found[-1]["id"],
+        "roles": None if keep_roles is None else json.dumps(list(keep_roles)),
+        "limit": max(bookend, 0),
+    }
+    view["bookend_start"] = as_messages(ctx, tx, tx.dicts("first_said", params))
+    view["bookend_end"] = as_messages(ctx, tx, tx.dicts("last_said", params)[::-1])
+    return view
+
+
+# ---------------------------------------------------------------------- single facts
+
+
+def message_count(_ctx: Context, tx: Tx, session_id: str | None = None) -> int:
+    """Count the messages of a session, or of all, with those that were taken back or summarised."""
+    return int(tx.value("count_messages", {"session_id": session_id or None}))
+
+
+def has_archived_messages(_ctx: Context, tx: Tx, session_id: str) -> bool:
+    """Tell whether any message of a session was taken back or summarised."""
+    return tx.one("any_inactive", {"session_id": session_id}) is not None
+
+
+def get_active_message_watermark(_ctx: Context, tx: Tx, session_id: str) -> int:
+    """Give the highest id among the live messages of a session, 0 if there is none."""
+    return int(tx.value("highest_active", {"session_id": session_id}) or 0)
+
+
+def get_active_message_ids(_ctx: Context, tx: Tx, session_id: str) -> list[int]:
+    """Give the ids of the live messages of a session, in order."""
+    return [int(row[0]) for row in tx.all("active_ids", {"session_id": session_id})]
+
+
+def has_platform_message_id(
+    _ctx: Context, tx: Tx, session_id: str, platform_message_id: str
+) -> bool:
+    """Tell whether a message of the messenger is stored in a session already."""
+    params = {"session_id": session_id, "name": platform_message_id}
+    return tx.one("platform_message", params) is not None
+
+
+def latest_message_row_id(
+    _ctx: Context,
+    tx: Tx,
+    session_id: str,
+    *,
+    role: str = "user",
+    offset: int = 0,
+    require_text: bool = True,
+) -> int | None:
+    """Give the newest live message of the user or the assistant, or one `offset` before it."""
+    if not session_id or role not in ("user", "assistant") or offset < 0:
+        return None
+    params = {"session_id": session_id, "role": role, "offset": int(offset)}
+    found = tx.value("latest_of_role", {**params, "text": require_text})
+    return None if found is None else int(found)
+
+
+def latest_user_message_row_id(ctx: Context, tx: Tx, session_id: str) -> int | None:
+    """Give the newest live message of the user."""
+    return latest_message_row_id(ctx, tx, session_id, role="user")
+
+
+def get_message_role(_ctx: Context, tx: Tx, session_id: str, row_id: int) -> str | None:
+    """Tell who said a live message of a session."""
+    found = tx.value("role_of_message", {"id": int(row_id), "session_id": session_id})
+    return None if found is None else str(found)
+
+
+def find_pr_url_messages(_ctx: Context, tx: Tx, session_ids: Sequence[str]) -> list[Json]:
+    """Give what tools of these sessions said that names a pull request, oldest first."""
+    named = json.dumps([session_id for session_id in session_ids if session_id])
+    return tx.dicts("pull_requests", {"session_ids": named})
