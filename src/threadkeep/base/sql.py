@@ -1,7 +1,7 @@
 """Named queries: plain `.sql` files, each query under a line `-- name: its_name`.
 
 What several queries share stands once, under a line `-- piece: its_name`, before them; a query puts
-it in with `{its_name}`. A table's list of columns is the usual piece.
+it in with `{its_name}`, and so does a later piece. A table's list of columns is the usual one.
 """
 
 import re
@@ -26,11 +26,16 @@ def parse_queries(text: str) -> dict[str, str]:
             current = found[kind].setdefault(name, [])
         elif line.strip() and not line.lstrip().startswith("--"):
             current.append(line)
-    pieces = {name: "\n".join(lines).strip() for name, lines in found["piece"].items()}
+    pieces: dict[str, str] = {}
+    for name, lines in found["piece"].items():
+        pieces[name] = _with_pieces(lines, pieces)
     return {
-        name: _PIECE.sub(lambda use: pieces[use[1]], "\n".join(lines).strip().rstrip(";"))
-        for name, lines in found["name"].items()
+        name: _with_pieces(lines, pieces).rstrip(";") for name, lines in found["name"].items()
     }
+
+
+def _with_pieces(lines: list[str], pieces: Mapping[str, str]) -> str:
+    return _PIECE.sub(lambda use: pieces[use[1]], "\n".join(lines).strip())
 
 
 def load_text(package: str, file: str) -> str:

@@ -6,7 +6,7 @@ itself wherever it is kept, and columns that we do not know come along in `*`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from threadkeep.base.schema import Column, add_missing_columns
@@ -35,6 +35,13 @@ _BESIDE: Final = {
     " WHERE f.session_id = t.id), 0)",
     "pinned": "coalesce((SELECT f.pinned_at IS NOT NULL FROM tk_flags f"
     " WHERE f.session_id = t.id), 0)",
+    "title_source": "(SELECT CASE f.title_source WHEN 'auto' THEN 'llm' ELSE f.title_source END"
+    " FROM tk_flags f WHERE f.session_id = t.id)",
+}
+# Our own tables that queries join; a file that is Hermes's own has none of them.
+_OURS: Final = {
+    "tk_relations": ("session_id", "parent_id", "kind"),
+    "tk_flags": ("session_id", "pinned_at", "archived_at", "title_source"),
 }
 _PROMPT: Final = (
     "coalesce((SELECT p.prompt FROM system_prompts p WHERE p.hash = t.system_prompt_hash),"
@@ -164,10 +171,11 @@ def _source(form: Form | None, table: str) -> str:
     """Write a table in its newest form, as something to select from."""
     if form is None:
         return f"main.{table}"
+    if table in _OURS:
+        return table if form.side else _nothing(_OURS[table])
     present = form.tables.get(table)
     if present is None:
-        columns = ", ".join(f"NULL AS {column.name}" for column in known_columns()[table])
-        return f"(SELECT {columns} WHERE 0)"
+        return _nothing(column.name for column in known_columns()[table])
     added = [
         f"{_otherwise(form, column.name, column.default)} AS {column.name}"
         for column in form.missing_columns(table)
@@ -185,6 +193,10 @@ def _source(form: Form | None, table: str) -> str:
 def _quoted(name: str) -> str:
     """Another program's column may have any name."""
     return 't."{}"'.format(name.replace('"', '""'))
+
+
+def _nothing(columns: Iterable[str]) -> str:
+    return f"(SELECT {', '.join(f'NULL AS {name}' for name in columns)} WHERE 0)"
 
 
 def _otherwise(form: Form, column: str, default: str) -> str:
@@ -262,5 +274,6 @@ def _carry_over(tx: Tx, form: Form) -> None:
     for column, source in _BESIDE.items():
         if column in missing:
             tx.execute(
-                f"UPDATE sessions AS t SET {column} = 1 WHERE {source} = 1"  # noqa: S608
+                f"UPDATE sessions AS t SET {column} = {source}"  # noqa: S608
+                " WHERE t.id IN (SELECT session_id FROM tk_flags)"
             )

@@ -1,0 +1,205 @@
+-- Sessions: where a conversation goes on, which of them a list shows, and what it shows of them.
+-- In the pieces `s` is the session, `p` its parent, `r` what we were told of the two; `:marked` is 1 where marks in
+-- model_config tell continuations from other children, 0 in a file of version 6, where their times must.
+
+-- piece: branched_from
+CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._branched_from') END
+
+-- piece: delegate_from
+CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._delegate_from') END
+
+-- piece: reset_from
+CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._reset_from') END
+
+-- piece: reset_child
+-- Before there was a mark: the conversation of the same messenger key went on after a reset of its parent.
+(s.session_key <> '' AND s.session_key = p.session_key AND p.end_reason IN (
+  'session_reset', 'session_switch', 'idle', 'daily', 'suspended', 'resume_pending_expired'))
+
+-- piece: continues
+(p.end_reason = 'compression' AND CASE
+  WHEN r.kind IS NOT NULL THEN r.kind = 'compression'
+  WHEN :marked THEN {branched_from} IS NULL AND {delegate_from} IS NULL AND s.source IS NOT 'tool'
+  ELSE s.started_at >= p.ended_at END)
+
+-- piece: continues_in_lineage
+-- A continuation inherits the settings of a branch or delegate with their marks: these name another parent.
+(p.end_reason = 'compression' AND CASE
+  WHEN r.kind IS NOT NULL THEN r.kind = 'compression'
+  WHEN :marked THEN {branched_from} IS NOT p.id AND {delegate_from} IS NOT p.id AND s.source IS NOT 'tool'
+  ELSE s.started_at >= p.ended_at END)
+
+-- piece: last_message
+(SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id)
+
+-- piece: last_active
+-- The later of heartbeat and newest message, either of which may be missing.
+coalesce(max(coalesce(s.last_activity_at, {last_message}), coalesce({last_message}, s.last_activity_at)), s.started_at)
+
+-- piece: listed
+-- Roots, branches and what began after a reset; other children only when asked for.
+(:children OR s.parent_session_id IS NULL OR r.kind = 'branch' OR (:marked AND (
+    {branched_from} IS NOT NULL OR {reset_from} IS NOT NULL OR EXISTS (
+      SELECT 1 FROM full.sessions p WHERE p.id = s.parent_session_id
+      AND (p.end_reason = 'branched' AND s.started_at >= p.ended_at OR {reset_child})))))
+  AND (:children OR NOT :marked OR {delegate_from} IS NULL)
+  AND (CAST(:sources AS TEXT) IS NULL OR s.source IN (SELECT value FROM json_each(:sources)))
+  AND (CAST(:excluded AS TEXT) IS NULL OR s.source NOT IN (SELECT value FROM json_each(:excluded)))
+  AND (CAST(:session_key AS TEXT) IS NULL OR s.session_key = :session_key)
+  AND (CAST(:cwd AS TEXT) IS NULL OR s.cwd = :cwd OR s.cwd LIKE :below ESCAPE '\' OR s.cwd LIKE :below_windows ESCAPE '\')
+  AND (:least <= 0 OR s.message_count >= :least)
+  AND (CAST(:archived AS INTEGER) IS NULL OR s.archived = :archived)
+  AND (:hidden OR s.hidden = 0)
+
+-- ---------------------------------------------------------------- lineage
+
+-- name: continuation
+-- Of several, one that goes on itself or is still open; then the one used last. In version 6 the newest.
+SELECT s.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
+LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.parent_session_id = :id AND {continues}
+ORDER BY CASE WHEN NOT :marked THEN NULL WHEN s.end_reason = 'compression' THEN 0 WHEN s.ended_at IS NULL THEN 1 ELSE 2 END,
+  CASE WHEN :marked THEN {last_active} END DESC, s.started_at DESC, CASE WHEN :marked THEN s.id END DESC
+LIMIT 1;
+
+-- name: continued
+SELECT p.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
+LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.id = :id AND {continues};
+
+-- name: lineage_parent
+SELECT p.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
+LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.id = :id AND {continues_in_lineage};
+
+-- name: lineage_child
+SELECT s.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
+LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.parent_session_id = :id AND {continues_in_lineage}
+ORDER BY CASE WHEN :marked THEN s.started_at END, s.started_at DESC LIMIT 1;
+
+-- name: is_fork
+-- A branch, a delegate or a tool's session of its parent; without a parent any mark counts.
+SELECT 1 FROM sessions s WHERE s.id = :id AND :marked AND (s.source = 'tool'
+  OR ({branched_from}) = coalesce(s.parent_session_id, {branched_from})
+  OR ({delegate_from}) = coalesce(s.parent_session_id, {delegate_from}));
+
+-- name: plain_child
+-- The newest child that is neither a branch nor a delegate nor what began after a reset.
+SELECT s.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
+LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.parent_session_id = :id AND coalesce(r.kind, '') NOT IN ('branch', 'delegate')
+  AND {branched_from} IS NULL AND {delegate_from} IS NULL AND {reset_from} IS NULL
+  AND NOT coalesce({reset_child}, 0) AND s.source IS NOT 'tool'
+ORDER BY s.started_at DESC, s.id DESC LIMIT 1;
+
+-- name: any_message
+SELECT 1 FROM messages WHERE session_id = :session_id LIMIT 1;
+
+-- name: parent_of
+SELECT parent_session_id FROM sessions WHERE id = :id;
+
+-- piece: family_member
+s.id, s.parent_session_id, s.title, s.source, s.started_at, s.ended_at, s.end_reason, s.message_count,
+  CASE WHEN s.parent_session_id IS NULL THEN r.kind
+    WHEN {branched_from} = s.parent_session_id THEN 'branch'
+    WHEN {delegate_from} = s.parent_session_id THEN 'delegate'
+    WHEN {reset_from} = s.parent_session_id THEN 'reset' ELSE r.kind END
+
+-- name: family_member
+SELECT {family_member}
+FROM sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id WHERE s.id = :id;
+
+-- name: family_member_children
+SELECT {family_member}
+FROM sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.parent_session_id = :id ORDER BY s.started_at, s.id;
+
+-- name: delegates_of
+SELECT s.id FROM sessions s WHERE {delegate_from} = :id
+UNION SELECT s.id FROM sessions s WHERE s.parent_session_id = :id AND {delegate_from} IS NOT NULL;
+
+-- ---------------------------------------------------------------- lists
+
+-- name: list_by_start
+SELECT s.started_at, s.id FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE {listed}
+ORDER BY s.started_at DESC LIMIT :limit;
+
+
+-- name: list_source_by_start
+SELECT s.started_at, s.id FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.source = :source AND {listed}
+ORDER BY s.started_at DESC LIMIT :limit;
+
+-- name: list_pinned
+SELECT s.id FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.pinned = 1 AND {listed}
+ORDER BY s.started_at DESC;
+
+-- name: list_some
+-- Those of some sessions that belong into the list.
+SELECT s.id FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.id IN (SELECT value FROM json_each(:ids)) AND {listed}
+ORDER BY s.started_at DESC, s.id DESC;
+
+-- name: list_row
+SELECT s.*, {last_active} AS last_active FROM full.sessions s WHERE s.id = :id;
+
+-- name: ids_like
+SELECT id FROM sessions WHERE lower(id) LIKE :pattern ESCAPE '\';
+
+-- name: ids_or_titles_like
+-- Also without punctuation: `an94` finds `AN-94`.
+SELECT id FROM sessions WHERE lower(id) LIKE :pattern ESCAPE '\'
+  OR lower(coalesce(title, '')) LIKE :pattern ESCAPE '\'
+  OR (CAST(:bare AS TEXT) IS NOT NULL AND
+    replace(replace(replace(replace(lower(coalesce(title, '')), '-', ''), '_', ''), '.', ''), ' ', '')
+      LIKE :bare ESCAPE '\');
+
+-- name: first_user_text
+SELECT m.content FROM messages m
+WHERE m.session_id = :session_id AND m.role = 'user' AND m.content IS NOT NULL
+ORDER BY m.timestamp, m.id LIMIT 1;
+
+-- name: first_source
+SELECT min(source) FROM sessions;
+
+-- name: next_source
+SELECT min(source) FROM sessions WHERE source > :source;
+
+-- name: sessions_by_activity
+SELECT s.*, {last_active} AS last_active FROM full.sessions s
+WHERE (CAST(:source AS TEXT) IS NULL OR s.source = :source)
+  AND (CAST(:workspace AS TEXT) IS NULL OR s.git_repo_root = :workspace OR (coalesce(s.git_repo_root, '') = ''
+    AND (s.cwd = :workspace OR s.cwd LIKE :below ESCAPE '\' OR s.cwd LIKE :below_windows ESCAPE '\')))
+ORDER BY CASE WHEN :recent THEN {last_active} END DESC, s.started_at DESC, CASE WHEN :recent THEN s.id END DESC
+LIMIT :limit OFFSET :offset;
+
+-- name: cron_runs
+SELECT s.id FROM sessions s WHERE s.source = 'cron' AND s.id >= :first AND s.id < :behind
+ORDER BY s.started_at DESC, s.id DESC LIMIT :limit OFFSET :offset;
+
+-- ---------------------------------------------------------------- counts
+
+-- name: count_listed
+SELECT count(*) FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id WHERE {listed};
+
+-- name: count_listed_by_source
+SELECT coalesce(nullif(s.source, ''), 'cli'), count(*)
+FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id WHERE {listed}
+GROUP BY 1 ORDER BY 2 DESC, 1;
+
+-- name: some_sessions
+SELECT 1 FROM sessions LIMIT :limit;
+
+-- ---------------------------------------------------------------- activity
+
+-- name: activity_of
+SELECT CAST({last_active} AS REAL) FROM full.sessions s WHERE s.id = :id;
+
+-- name: all_activity
+SELECT s.id, CAST({last_active} AS REAL) FROM full.sessions s;
+
+-- name: heartbeats
+SELECT s.id, CAST({last_active} AS REAL) FROM full.sessions s WHERE s.last_activity_at IS NOT NULL;
