@@ -29,9 +29,7 @@ def parse_queries(text: str) -> dict[str, str]:
     pieces: dict[str, str] = {}
     for name, lines in found["piece"].items():
         pieces[name] = _with_pieces(lines, pieces)
-    return {
-        name: _with_pieces(lines, pieces).rstrip(";") for name, lines in found["name"].items()
-    }
+    return {name: _with_pieces(lines, pieces).rstrip(";") for name, lines in found["name"].items()}
 
 
 def _with_pieces(lines: list[str], pieces: Mapping[str, str]) -> str:

@@ -37,7 +37,10 @@ def complete_state_session(ctx: click.Context, _param: click.Parameter, incomple
     try:
         with _home(ctx).state(_db_of(ctx), read_only=True) as store:
             found = store.list_sessions_rich(
-                limit=_OFFERED, include_children=True, include_archived=True
+                limit=_OFFERED,
+                include_children=True,
+                include_archived=True,
+                include_hidden=True,
             )
     except ThreadkeepError:
         return []

@@ -60,6 +60,7 @@ def _newest(store: SessionDB) -> str:
             include_children=True,
             order_by_last_active=True,
             include_archived=True,
+            include_hidden=True,
             min_message_count=least,
         )
         if found:

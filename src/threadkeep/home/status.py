@@ -189,7 +189,7 @@ def _look_into_state(path: Path) -> StateStatus:
             schema_version=state_layout.read_version(tx),
             journal_mode=_journal_mode(tx),
             adopted=store.context.side,
-            sessions=int(tx.value("count_sessions", {"source": None})),
+            sessions=int(tx.value("count_sessions")),
             messages=int(tx.value("count_messages", {"session_id": None})),
             backups=len(backups),
             last_backup=backups[0] if backups else None,

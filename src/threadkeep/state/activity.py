@@ -14,13 +14,19 @@ from threadkeep.state.context import Context
 _STEP = 64
 
 
-def newest_first(ctx: Context, tx: Tx) -> Iterator[str]:
-    """Give the ids of all sessions, the one with the newest message first."""
-    fresh = _behind_cursor(tx) if ctx.side else dict(tx.all("all_activity"))
+def newest_first(ctx: Context, tx: Tx) -> Iterator[tuple[float, str]]:
+    """Give when each session was last active, and its id, the latest first."""
+    fresh = _fresh(ctx, tx) if ctx.side else dict(tx.all("all_activity"))
     ordered = sorted(((at, key) for key, at in fresh.items()), reverse=True)
     stored = _stored(tx, fresh) if ctx.side else iter(())
-    for _, session_id in heapq.merge(iter(ordered), stored, reverse=True):
-        yield session_id
+    return heapq.merge(iter(ordered), stored, reverse=True)
+
+
+def _fresh(ctx: Context, tx: Tx) -> dict[str, float]:
+    """Heartbeats are not in the stored order: no trigger of ours could know them everywhere."""
+    if "last_activity_at" not in ctx.form.tables["sessions"]:
+        return _behind_cursor(tx)
+    return {**_behind_cursor(tx), **dict(tx.all("heartbeats"))}
 
 
 def _behind_cursor(tx: Tx) -> dict[str, float]:

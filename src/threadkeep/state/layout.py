@@ -12,7 +12,9 @@ from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
 from threadkeep.state.form import SIDE_VERSION
 from threadkeep.state.versions import PACKAGE, SCHEMA_VERSION
 
-QUERIES: Final = load_queries(PACKAGE, "queries.sql", "search.sql", "upkeep.sql", "gateway.sql")
+QUERIES: Final = load_queries(
+    PACKAGE, "queries.sql", "sessions.sql", "search.sql", "upkeep.sql", "gateway.sql"
+)
 HEAD: Final = load_text(PACKAGE, "head.sql")
 INDEX: Final = load_text(PACKAGE, "index.sql")
 SIDE: Final = load_text(PACKAGE, "side.sql")

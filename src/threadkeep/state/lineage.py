@@ -12,8 +12,10 @@ from threadkeep.state.messages import append_messages
 from threadkeep.state.rewind import need_message, recount
 from threadkeep.state.rows import refresh_session_hash
 from threadkeep.state.sessions import check_id, need_session, set_relation
+from threadkeep.state.wanted import marked
 
 _HOPS: Final = 100
+_RESUME_HOPS: Final = 32
 _NODE: Final = (
     *("id", "parent_id", "title", "source", "started_at", "ended_at", "end_reason"),
     *("message_count", "relation"),
@@ -27,54 +29,93 @@ def get_compression_tip(ctx: Context, tx: Tx, session_id: str) -> str:
 
 def compression_chain(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     """Follow compressions from a session to its newest continuation."""
-    return _follow(ctx, tx, session_id, "compression_child")
+    return _follow(ctx, tx, session_id, "continuation")
+
+
+def compressed_before(ctx: Context, tx: Tx, session_id: str) -> list[str]:
+    """Follow compressions from a session back to the first, which comes last."""
+    return _follow(ctx, tx, session_id, "continued")
 
 
 def _follow(ctx: Context, tx: Tx, session_id: str, query: str) -> list[str]:
     """Go from session to session as a query says, up to the last one."""
     chain = [session_id]
-    name = query if ctx.side else f"{query}_plain"
     while len(chain) <= _HOPS:
-        found = tx.value(name, {"id": chain[-1]})
+        found = tx.value(query, {**marked(ctx), "id": chain[-1]})
         if found is None or found in chain:
             break
         chain.append(str(found))
     return chain
 
 
+def all_continuations(ctx: Context, tx: Tx, session_id: str) -> list[str]:
+    """Give a session and everything in which it goes on, also where there are several."""
+    found = [session_id]
+    for member in found:  # grows while it is walked
+        rows = tx.all("continuations", {**marked(ctx), "id": member})
+        found += [str(row[0]) for row in rows if row[0] not in found]
+    return found
+
+
 def get_compression_lineage(ctx: Context, tx: Tx, session_id: str) -> list[str]:
-    """Give the whole chain of compressions that a session is part of, the oldest first."""
-    return [*_compressed(ctx, tx, session_id)[:0:-1], *compression_chain(ctx, tx, session_id)]
+    """Give the whole chain of compressions that a session is part of, the oldest first.
+
+    A branch, a delegate and a tool's session stand for themselves.
+    """
+    if tx.one("session_exists", {"id": session_id}) is None:
+        return []
+    if tx.one("is_fork", {**marked(ctx), "id": session_id}) is not None:
+        return [session_id]
+    first = _follow(ctx, tx, session_id, "lineage_parent")[-1]
+    lineage = _follow(ctx, tx, first, "lineage_child")
+    return lineage if session_id in lineage else [session_id]
 
 
-def compression_root(ctx: Context, tx: Tx, session_id: str) -> str:
-    """Give the session that a chain of compressions began with."""
-    return _compressed(ctx, tx, session_id)[-1]
-
-
-def _compressed(ctx: Context, tx: Tx, session_id: str) -> list[str]:
-    """Follow compressions from a session back to the first, which comes last."""
-    return _follow(ctx, tx, session_id, "compression_parent")
-
-
-def resolve_resume_session_id(ctx: Context, tx: Tx, session_id: str) -> str:
-    """Give the session to go on with: the end of the chain, or the last one that has messages."""
-    chain = compression_chain(ctx, tx, session_id)
-    for candidate in reversed(chain):
-        if tx.value("any_message", {"session_id": candidate}) is not None:
-            return candidate
+def get_conversation_root(_ctx: Context, tx: Tx, session_id: str) -> str:
+    """Give the session at the top of the chain of parents, whatever each is to the next."""
+    chain = [session_id]
+    while len(chain) < _HOPS:
+        parent = tx.value("parent_of", {"id": chain[-1]})
+        if not parent or parent in chain:
+            break
+        chain.append(str(parent))
     return chain[-1]
 
 
-def get_lineage(ctx: Context, tx: Tx, session_id: str) -> list[Json]:
+def resolve_resume_session_id(ctx: Context, tx: Tx, session_id: str) -> str:
+    """Give the session to go on with: the end of the chain, or the last one that has messages.
+
+    From the end of the chain it goes on to plain children, never to branches and delegates. Version
+    6 did not mark those: in its files only an empty session leads to its child.
+    """
+    chain = compression_chain(ctx, tx, session_id)
+    if not ctx.form.answers.marked_lineage:
+        filled = next((each for each in reversed(chain) if _has_messages(tx, each)), None)
+        if filled is not None:
+            return filled
+    path = [chain[-1]]
+    while len(path) < _RESUME_HOPS:
+        child = tx.value("plain_child", {"id": path[-1]})
+        if child is None or child in path:
+            break
+        path.append(str(child))
+        if not ctx.form.answers.marked_lineage and _has_messages(tx, path[-1]):
+            break
+    return next((each for each in reversed(path) if _has_messages(tx, each)), path[0])
+
+
+def _has_messages(tx: Tx, session_id: str) -> bool:
+    return tx.one("any_message", {"session_id": session_id}) is not None
+
+
+def get_lineage(_ctx: Context, tx: Tx, session_id: str) -> list[Json]:
     """Give a session's whole family, parents before children, the older first.
 
     Each is a dict with id, parent_id, title, source, times, message_count, `depth`, and `relation`
     to its parent: compression, branch or delegate; `inferred` if nobody said so explicitly.
     """
     root = _root(tx, session_id)
-    name = "family_member" if ctx.side else "family_member_plain"
-    row = tx.one(name, {"id": root})
+    row = tx.one("family_member", {"id": root})
     if row is None:
         return []
     nodes: list[Json] = []
@@ -83,7 +124,7 @@ def get_lineage(ctx: Context, tx: Tx, session_id: str) -> list[Json]:
     while waiting:
         row, depth, parent = waiting.pop()
         nodes.append(_node(row, depth, parent))
-        children = tx.all(f"{name}_children", {"id": row[0]})
+        children = tx.all("family_member_children", {"id": row[0]})
         fresh = [child for child in children if child[0] not in seen]
         seen.update(child[0] for child in fresh)
         waiting += [(child, depth + 1, row) for child in reversed(fresh)]

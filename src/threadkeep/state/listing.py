@@ -5,94 +5,105 @@ last activity come from indexes on the messages, which SQLite itself keeps right
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import islice
-from typing import Any, Final, NamedTuple
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Any, Final
 
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.activity import newest_first
-from threadkeep.state.context import SESSION_COLUMNS, Context, Json
-from threadkeep.state.lineage import compression_chain, compression_root
-from threadkeep.state.rows import read_session
+from threadkeep.state.context import Context, Json
+from threadkeep.state.lineage import all_continuations, compressed_before, compression_chain
+from threadkeep.state.preview import preview_of
+from threadkeep.state.rows import read_sessions
+from threadkeep.state.wanted import Wanted, archived_or_not, asked_sources, escape_like
 
-_PREVIEW: Final = 60
-_BATCH: Final = 32
 _FEW: Final = 2_000  # sessions that are sorted in 60 ms
+# What a continuation shows of itself in the place of the session it goes on with.
 _PROJECTED: Final = (
     *("id", "ended_at", "end_reason", "message_count", "tool_call_count", "title", "last_active"),
-    *("preview", "model", "system_prompt"),
+    *("preview", "model", "system_prompt", "cwd", "git_branch", "git_repo_root"),
 )
-_PARENT: Final = SESSION_COLUMNS.index("parent_session_id")
-_STARTED: Final = SESSION_COLUMNS.index("started_at")
-_REASON: Final = SESSION_COLUMNS.index("end_reason")
-_ARCHIVED: Final = len(SESSION_COLUMNS)  # behind the columns, then the relation
-
-
-class Wanted(NamedTuple):
-    """Which sessions a listing is about, and whether a chain of compressions is shown as one."""
-
-    sources: Sequence[str] | None
-    children: bool
-    archived: bool
-    least: int
-    project: bool
-
-    def takes(self, row: Row) -> bool:
-        """Tell whether a session belongs into the list."""
-        session = dict(zip(SESSION_COLUMNS, row, strict=False))
-        archived_at, relation = row[-2:]
-        return (
-            (self.children or relation == "branch" or session["parent_session_id"] is None)
-            and (self.sources is None or session["source"] in self.sources)
-            and (self.archived or archived_at is None)
-            and (session["message_count"] or 0) >= self.least
-        )
+_NOT_COMPACT: Final = ("system_prompt", "system_prompt_hash", "git_metadata_generation")
+_UNSPOKEN: Final = re.compile(r"[\W_]+")
 
 
 def list_sessions_rich(
     ctx: Context,
     tx: Tx,
     source: str | None = None,
+    sources: Sequence[str] | None = None,
     exclude_sources: Sequence[str] | None = None,
+    cwd_prefix: str | None = None,
     limit: int = 20,
     offset: int = 0,
     include_children: bool = False,  # noqa: FBT001, FBT002
-    project_compression_tips: bool = True,  # noqa: FBT001, FBT002
-    *,
-    order_by_last_active: bool = False,
-    include_archived: bool = False,
     min_message_count: int = 0,
+    project_compression_tips: bool = True,  # noqa: FBT001, FBT002
+    order_by_last_active: bool = False,  # noqa: FBT001, FBT002
+    include_archived: bool = False,  # noqa: FBT001, FBT002
+    archived_only: bool = False,  # noqa: FBT001, FBT002
+    id_query: str | None = None,
+    search_query: str | None = None,
+    compact_rows: bool = False,  # noqa: FBT001, FBT002
+    include_pinned: bool = False,  # noqa: FBT001, FBT002
+    session_key: str | None = None,
+    include_hidden: bool = False,  # noqa: FBT001, FBT002
 ) -> list[Json]:
     """List sessions with a preview and their last activity, the newest first.
 
-    Sessions with a parent are left out unless `include_children`, but for branches. A compressed
-    session is shown as its newest continuation, with the start of its first one and
-    `_lineage_root_id`; by last activity it stands where that one does.
+    Roots, branches and what began after a reset are listed, with `include_children` all. A
+    compressed session is shown as its newest continuation, with the start of its first one and
+    `_lineage_root_id`; by last activity a chain stands where its latest member does. Pinned ones
+    that the page leaves out follow behind it with `include_pinned`. `id_query` and `search_query`
+    (part of a title or id) count only by last activity; `compact_rows` leaves out the prompts.
     """
     if not isinstance(limit, int) or not isinstance(offset, int) or offset < 0:
         msg = f"a page has a limit and an offset, not {limit!r} and {offset!r}"
         raise Invalid(msg, hint="pass whole numbers")
     wanted = Wanted(
-        _sources(tx, source, exclude_sources),
+        asked_sources(source, sources),
+        list(exclude_sources or ()),
+        cwd_prefix,
+        session_key,
+        min_message_count,
+        archived_or_not(include=include_archived, only=archived_only),
+        hidden=include_hidden,
         children=include_children,
-        archived=include_archived or not ctx.side,
-        least=min_message_count,
-        project=project_compression_tips and not include_children,
     )
-    rows = _by_activity(ctx, tx, wanted) if order_by_last_active else _by_start(ctx, tx, wanted)
-    shown = _with_tips(ctx, tx, wanted, rows)
-    page = islice(shown, offset, None if limit < 0 else offset + limit)
-    return [_listed(ctx, tx, row, tip) for row, tip in page]
+    if order_by_last_active:
+        ids = _by_activity(ctx, tx, wanted, _matching(ctx, tx, id_query, search_query))
+    else:
+        ids = _by_start(ctx, tx, wanted, -1 if limit < 0 else offset + limit)
+    page = list(islice(ids, offset, None if limit < 0 else offset + limit))
+    if include_pinned:
+        pinned = [str(row[0]) for row in tx.all("list_pinned", wanted.params(ctx))]
+        page += [each for each in pinned if each not in page]
+    rows = _rich(ctx, tx, page, compact=compact_rows)
+    project = project_compression_tips and not include_children
+    return _projected(ctx, tx, rows, compact=compact_rows) if project else rows
 
 
-def _sources(tx: Tx, source: str | None, excluded: Sequence[str] | None) -> Sequence[str] | None:
-    """Say which sources are wanted, None for all: excluding is asking for the others."""
-    if source is None and not excluded:
-        return None
-    known = [source] if source is not None else _known_sources(tx)
-    return [name for name in known if name not in (excluded or ())]
+# ---------------------------------------------------------------------- orders
+
+
+def _by_start(ctx: Context, tx: Tx, wanted: Wanted, most: int) -> Iterator[str]:
+    params = {**wanted.params(ctx), "limit": most}
+    if not wanted.sources and not wanted.excluded:
+        return (str(row[1]) for row in tx.all("list_by_start", params))
+    known = wanted.sources or _known_sources(tx)
+    runs = [
+        tx.all("list_source_by_start", {**params, "source": source})
+        for source in dict.fromkeys(known)
+        if source not in wanted.excluded
+    ]
+    return (str(row[1]) for row in heapq.merge(*runs, key=_start, reverse=True))
+
+
+def _start(row: Row) -> Any:
+    return row[0]
 
 
 def _known_sources(tx: Tx) -> list[str]:
@@ -105,44 +116,15 @@ def _known_sources(tx: Tx) -> list[str]:
     return found
 
 
-# ---------------------------------------------------------------------- orders
-
-
-def _by_start(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
-    side = "" if ctx.side else "_plain"
-    if wanted.sources is None:
-        names = ["list_all"] if wanted.children else ["list_roots", "list_branches"]
-        runs = [_along(tx, name + side, wanted, {}) for name in names]
-        return heapq.merge(*runs, key=_start, reverse=True)
-    runs = [
-        _along(tx, f"list_source{side}", wanted, {"source": source}) for source in wanted.sources
-    ]
-    return heapq.merge(*runs, key=_start, reverse=True)
-
-
-def _start(row: Row) -> Any:
-    return row[_STARTED]
-
-
-def _along(tx: Tx, name: str, wanted: Wanted, params: Json) -> Iterator[Row]:
-    """Walk along an index in steps, and leave out what is not wanted."""
-    offset, size = 0, _BATCH
-    while True:
-        rows = tx.all(name, {**params, "limit": size, "offset": offset})
-        for row in rows:
-            if wanted.takes(row):
-                yield row
-        if len(rows) < size:
-            return
-        offset, size = offset + size, size * 2
-
-
-def _by_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
-    """Sort the sessions of a source that has few: they may lie behind all others in the order."""
-    if wanted.sources is not None and _are_few(tx, wanted.sources):
-        key = partial(_last_active, ctx, tx, wanted)
-        return iter(sorted(_by_start(ctx, tx, wanted), key=key, reverse=True))
-    return _along_activity(ctx, tx, wanted)
+def _by_activity(ctx: Context, tx: Tx, wanted: Wanted, matching: set[str] | None) -> Iterable[str]:
+    """Sort where only few are meant: they may lie behind all others in the order."""
+    if matching is not None:
+        few = _listed(ctx, tx, wanted, matching)
+    elif wanted.sources and _are_few(tx, wanted.sources):
+        few = list(_by_start(ctx, tx, wanted, -1))
+    else:
+        return _along_activity(ctx, tx, wanted)
+    return sorted(few, key=lambda each: _chain_activity(ctx, tx, each), reverse=True)
 
 
 def _are_few(tx: Tx, sources: Sequence[str]) -> bool:
@@ -150,77 +132,146 @@ def _are_few(tx: Tx, sources: Sequence[str]) -> bool:
     return sum(map(int, each)) < _FEW
 
 
-def _last_active(ctx: Context, tx: Tx, wanted: Wanted, row: Row) -> Any:
-    tip = _tip(ctx, tx, wanted, row)
-    return tx.value("activity_of", {"id": (tip or row)[0]})
+def _chain_activity(ctx: Context, tx: Tx, session_id: str) -> float:
+    members = all_continuations(ctx, tx, session_id)
+    return max(float(tx.value("activity_of", {"id": each})) for each in members)
 
 
-def _along_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[Row]:
-    for session_id in newest_first(ctx, tx):
-        row = _row(ctx, tx, session_id)
-        if row is not None and wanted.project and _in_chain(row):
-            row = _shown_as(ctx, tx, session_id)
-        if row is not None and wanted.takes(row):
-            yield row
+def _along_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[str]:
+    """Give a chain of compressions the place of the one among its members that was used last."""
+    seen: set[str] = set()
+    for _, several in groupby(newest_first(ctx, tx), key=_start):
+        chains = [compressed_before(ctx, tx, session_id) for _, session_id in several]
+        fresh = {member for chain in chains for member in chain} - seen
+        seen |= fresh
+        yield from _listed(ctx, tx, wanted, fresh)
 
 
-def _row(ctx: Context, tx: Tx, session_id: str) -> Row | None:
-    return tx.one("list_one" if ctx.side else "list_one_plain", {"id": session_id})
+def _listed(ctx: Context, tx: Tx, wanted: Wanted, ids: Iterable[str]) -> list[str]:
+    params = {**wanted.params(ctx), "ids": json.dumps(list(ids))}
+    return [str(row[0]) for row in tx.all("list_some", params)]
 
 
-def _in_chain(row: Row) -> bool:
-    return row[_PARENT] is not None or row[_REASON] == "compression"
+def _matching(ctx: Context, tx: Tx, of_id: str | None, of_any: str | None) -> set[str] | None:
+    """Give the sessions that match or go on in one that does, None if nothing is asked for."""
+    asked: list[tuple[str, Json]] = []
+    if needle := (of_id or "").strip().lower():
+        asked.append(("ids_like", {"pattern": _anywhere(needle)}))
+    if needle := (of_any or "").strip().lower():
+        bare = _UNSPOKEN.sub("", needle)
+        params = {"pattern": _anywhere(needle), "bare": _anywhere(bare) if bare else None}
+        asked.append(("ids_or_titles_like", params))
+    found = [
+        {up for (match,) in tx.all(name, params) for up in compressed_before(ctx, tx, match)}
+        for name, params in asked
+    ]
+    return set.intersection(*found) if found else None
 
 
-def _shown_as(ctx: Context, tx: Tx, session_id: str) -> Row | None:
-    """Give the first session of a chain in the place of the one that stands for it, its last."""
-    root = compression_root(ctx, tx, session_id)
-    stands_for_it = compression_chain(ctx, tx, root)[-1] == session_id
-    return _row(ctx, tx, root) if stands_for_it else None
+def _anywhere(needle: str) -> str:
+    return f"%{escape_like(needle)}%"
 
 
 # ---------------------------------------------------------------------- what is shown
 
 
-def _with_tips(
-    ctx: Context, tx: Tx, wanted: Wanted, rows: Iterator[Row]
-) -> Iterator[tuple[Row, Row | None]]:
-    """Give sessions with the one in which they go on; archiving that one archives what is shown."""
+def _rich(ctx: Context, tx: Tx, ids: Iterable[str], *, compact: bool) -> list[Json]:
+    rows = [row for each in ids for row in read_sessions(ctx, tx, "list_row", {"id": each})]
     for row in rows:
-        tip = _tip(ctx, tx, wanted, row)
-        if tip is None or wanted.archived or tip[_ARCHIVED] is None:
-            yield row, tip
+        row["preview"] = preview_of(tx, row["id"])
+        row["unread"] = session_unread(row)
+        for name in _NOT_COMPACT if compact else ():
+            row.pop(name, None)
+    return rows
 
 
-def _tip(ctx: Context, tx: Tx, wanted: Wanted, row: Row) -> Row | None:
-    if not wanted.project or row[_REASON] != "compression":
-        return None
-    tip_id = compression_chain(ctx, tx, row[0])[-1]
-    return None if tip_id == row[0] else _row(ctx, tx, tip_id)
+def session_unread(session_row: Json) -> bool:
+    """Tell whether something happened in a session after it was last read.
+
+    One that was never marked counts as read.
+    """
+    read_at = session_row.get("last_read_at")
+    if read_at is None:
+        return False
+    active_at = session_row.get("last_active") or session_row.get("started_at")
+    return float(active_at or 0) > float(read_at)
 
 
-def _listed(ctx: Context, tx: Tx, row: Row, tip: Row | None) -> Json:
-    """Show a session, a compressed one as the session in which it goes on."""
-    session = _rich(ctx, tx, row)
-    if tip is None:
-        return session
-    last = _rich(ctx, tx, tip)
-    shown = {**session, **{name: last[name] for name in _PROJECTED}}
-    return {**shown, "_lineage_root_id": session["id"]}
+def _projected(ctx: Context, tx: Tx, rows: list[Json], *, compact: bool) -> list[Json]:
+    """Show each compressed session as the one in which it goes on."""
+    return [_shown(ctx, tx, row, compact=compact) for row in rows]
 
 
-def _rich(ctx: Context, tx: Tx, row: Row) -> Json:
-    session = read_session(ctx, tx, row[0]) or {}
-    session["preview"] = preview_of(tx, session["id"])
-    last = tx.value("last_active", {"session_id": session["id"]})
-    session["last_active"] = session["started_at"] if last is None else last
-    return session
+def _shown(ctx: Context, tx: Tx, row: Json, *, compact: bool) -> Json:
+    if row["end_reason"] != "compression":
+        return row
+    tip_id = compression_chain(ctx, tx, row["id"])[-1]
+    tips = [] if tip_id == row["id"] else _rich(ctx, tx, [tip_id], compact=compact)
+    if not tips:
+        return row
+    newer: Json = {name: tips[0][name] for name in _PROJECTED if name in tips[0]}
+    shown: Json = {**row, **newer, "_lineage_root_id": row["id"]}
+    return {**shown, "unread": session_unread(shown)}
 
 
-def preview_of(tx: Tx, session_id: str) -> str:
-    """Give the beginning of the first thing that the user said, on one line."""
-    text = tx.value("first_user_text", {"session_id": session_id})
-    if text is None:
-        return ""
-    line = str(text).replace("\r", " ").replace("\n", " ").strip()
-    return line[:_PREVIEW] + ("..." if len(line) > _PREVIEW else "")
+# ---------------------------------------------------------------------- other lists
+
+
+def get_session_rich_row(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    compact_rows: bool = False,  # noqa: FBT001, FBT002
+) -> Json | None:
+    """Give one session as a list shows it, None if there is none."""
+    rows = _rich(ctx, tx, [session_id], compact=compact_rows)
+    return rows[0] if rows else None
+
+
+def search_sessions_by_id(
+    ctx: Context,
+    tx: Tx,
+    query: str,
+    limit: int = 20,
+    include_archived: bool = True,  # noqa: FBT001, FBT002
+    source: str | None = None,
+    sources: Sequence[str] | None = None,
+    exclude_sources: Sequence[str] | None = None,
+) -> list[Json]:
+    """Find sessions by part of an id: the whole id first, then beginnings, then the rest.
+
+    The id of any session of a chain of compressions finds the one that a list shows.
+    """
+    needle = (query or "").strip().lower()
+    if not needle or limit <= 0:
+        return []
+    found = list_sessions_rich(
+        ctx,
+        tx,
+        source,
+        sources,
+        exclude_sources,
+        limit=limit * 4,
+        order_by_last_active=True,
+        include_archived=include_archived,
+        id_query=needle,
+    )
+    return sorted(found, key=lambda row: _nearness(row, needle))[:limit]
+
+
+def _nearness(row: Json, needle: str) -> int:
+    ids = [str(row[name]).lower() for name in ("id", "_lineage_root_id") if row.get(name)]
+    if needle in ids:
+        return 0
+    return 1 if any(each.startswith(needle) for each in ids) else 2
+
+
+def list_cron_job_runs(
+    ctx: Context, tx: Tx, job_id: str, limit: int = 20, offset: int = 0
+) -> list[Json]:
+    """List the sessions of a scheduled job, whose ids begin with `cron_<job>_`, newest first."""
+    first = f"cron_{job_id}_"
+    behind = first[:-1] + chr(ord(first[-1]) + 1)
+    params = {"first": first, "behind": behind, "limit": limit, "offset": offset}
+    ids = [str(row[0]) for row in tx.all("cron_runs", params)]
+    return _rich(ctx, tx, ids, compact=False)

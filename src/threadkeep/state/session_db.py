@@ -19,6 +19,7 @@ from threadkeep.state import (
     leases as leases_,
     lineage as lineage_,
     listing as listing_,
+    marks as marks_,
     messages as messages_,
     meta as meta_,
     moving as moving_,
@@ -124,10 +125,13 @@ class SessionDB:
     resolve_session_id = reads(sessions_.resolve_session_id)
     search_sessions = reads(sessions_.search_sessions)
     session_count = reads(sessions_.session_count)
+    session_count_ge = reads(sessions_.session_count_ge)
     session_count_by_source = reads(sessions_.session_count_by_source)
     delete_session = writes(sessions_.delete_session)
-    set_session_pinned = writes(sessions_.set_session_pinned)
-    set_session_archived = writes(sessions_.set_session_archived)
+    set_session_pinned = writes(marks_.set_session_pinned)
+    set_session_archived = writes(marks_.set_session_archived)
+    set_session_hidden = writes(marks_.set_session_hidden, newest=True)
+    set_session_read = writes(marks_.set_session_read, newest=True)
     set_relation = writes(sessions_.set_relation)
 
     # ------------------------------------------------------------------ messages
@@ -184,9 +188,14 @@ class SessionDB:
 
     # ------------------------------------------------------------------ lists and lineage
     list_sessions_rich = reads(listing_.list_sessions_rich, counted=True)
+    get_session_rich_row = reads(listing_.get_session_rich_row, counted=True)
+    search_sessions_by_id = reads(listing_.search_sessions_by_id)
+    list_cron_job_runs = reads(listing_.list_cron_job_runs)
+    session_unread = staticmethod(listing_.session_unread)
     get_compression_tip = reads(lineage_.get_compression_tip)
     get_compression_lineage = reads(lineage_.get_compression_lineage)
     get_lineage = reads(lineage_.get_lineage)
+    get_conversation_root = reads(lineage_.get_conversation_root)
     resolve_resume_session_id = reads(lineage_.resolve_resume_session_id)
     compress_session = writes(lineage_.compress_session)
     branch_session = writes(lineage_.branch_session)

@@ -1,5 +1,6 @@
 """Sessions: begun, ended, looked up, counted, deleted."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from threadkeep.base.sqlite import Tx
@@ -7,6 +8,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.state.context import Context, Json, clean
 from threadkeep.state.exact import Stored, dump, keep, to_column
 from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
+from threadkeep.state.wanted import Wanted, archived_or_not, asked_sources, below, escape_like
 
 RELATIONS = ("compression", "branch", "delegate")
 _LONGEST_PATTERN = 10_000  # SQLite refuses a LIKE of more than 50,000 bytes
@@ -116,28 +118,81 @@ def resolve_session_id(_ctx: Context, tx: Tx, session_id_or_prefix: str) -> str 
 
 def two_that_begin(tx: Tx, prefix: str) -> list[str]:
     """Give the ids that begin so, two at most: enough to tell whether it is the only one."""
-    escaped = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    escaped = escape_like(prefix)
     if len(escaped) > _LONGEST_PATTERN:
         return []
     return [str(row[0]) for row in tx.all("sessions_by_prefix", {"pattern": f"{escaped}%"})]
 
 
 def search_sessions(
-    ctx: Context, tx: Tx, source: str | None = None, limit: int = 20, offset: int = 0
+    ctx: Context,
+    tx: Tx,
+    source: str | None = None,
+    limit: int = 20,
+    offset: int = 0,
+    workspace_key: str | None = None,
 ) -> list[Json]:
-    """Give sessions as they are stored, children too, the newest first."""
-    name = "sessions_newest" if source is None else "sessions_newest_of_source"
-    return read_sessions(ctx, tx, name, {"source": source, "limit": limit, "offset": offset})
+    """Give sessions as they are stored, children too, the one used last first.
+
+    In a file of version 6 the newest comes first. `workspace_key` is a repository or folder.
+    """
+    place = below(workspace_key)
+    params = {
+        "source": source or None,
+        "workspace": place.pop("cwd"),
+        **place,
+        "recent": ctx.form.answers.marked_lineage,
+        "limit": limit,
+        "offset": offset,
+    }
+    return read_sessions(ctx, tx, "sessions_by_activity", params)
 
 
-def session_count(_ctx: Context, tx: Tx, source: str | None = None) -> int:
-    """Count the sessions of a source, or all."""
-    return int(tx.value("count_sessions", {"source": source}))
+# ---------------------------------------------------------------------- counts
 
 
-def session_count_by_source(_ctx: Context, tx: Tx) -> dict[str, int]:
+def session_count(
+    ctx: Context,
+    tx: Tx,
+    source: str | None = None,
+    sources: Sequence[str] | None = None,
+    cwd_prefix: str | None = None,
+    min_message_count: int = 0,
+    include_archived: bool = False,  # noqa: FBT001, FBT002
+    archived_only: bool = False,  # noqa: FBT001, FBT002
+    exclude_children: bool = False,  # noqa: FBT001, FBT002
+    exclude_sources: Sequence[str] | None = None,
+) -> int:
+    """Count sessions, archived ones only when asked for; without children as a list has them."""
+    wanted = Wanted(
+        asked_sources(source, sources),
+        list(exclude_sources or ()),
+        cwd_prefix,
+        least=min_message_count,
+        archived=archived_or_not(include=include_archived, only=archived_only),
+        children=not exclude_children,
+    )
+    return int(tx.value("count_listed", wanted.params(ctx)))
+
+
+def session_count_ge(_ctx: Context, tx: Tx, n: int = 1) -> bool:
+    """Tell whether there are at least so many sessions, archived ones too, without counting all."""
+    return len(tx.all("some_sessions", {"limit": n})) >= n
+
+
+def session_count_by_source(
+    ctx: Context,
+    tx: Tx,
+    *,
+    include_archived: bool = False,
+    archived_only: bool = False,
+    exclude_children: bool = False,
+) -> dict[str, int]:
     """Count the sessions of each source, the largest first."""
-    return {str(row[0]): int(row[1]) for row in tx.all("count_sessions_by_source")}
+    archived = archived_or_not(include=include_archived, only=archived_only)
+    wanted = Wanted(archived=archived, children=not exclude_children)
+    rows = tx.all("count_listed_by_source", wanted.params(ctx))
+    return {str(row[0]): int(row[1]) for row in rows}
 
 
 def delete_session(_ctx: Context, tx: Tx, session_id: str) -> bool:
@@ -151,24 +206,7 @@ def delete_session(_ctx: Context, tx: Tx, session_id: str) -> bool:
     return deleted
 
 
-# ---------------------------------------------------------------------- flags, relations
-
-
-def set_session_pinned(ctx: Context, tx: Tx, session_id: str, pinned: bool = True) -> bool:  # noqa: FBT001, FBT002
-    """Pin a session, so that pruning spares it; False if there is no such session."""
-    return _set_flag(ctx, tx, session_id, "set_pinned", pinned)
-
-
-def set_session_archived(ctx: Context, tx: Tx, session_id: str, archived: bool = True) -> bool:  # noqa: FBT001, FBT002
-    """Archive a session, so that listings leave it out; False if there is no such session."""
-    return _set_flag(ctx, tx, session_id, "set_archived", archived)
-
-
-def _set_flag(ctx: Context, tx: Tx, session_id: str, query: str, on: bool) -> bool:  # noqa: FBT001
-    if tx.one("session_exists", {"id": session_id}) is None:
-        return False
-    tx.run(query, {"id": session_id, "at": ctx.clock() if on else None})
-    return True
+# ---------------------------------------------------------------------- relations
 
 
 def set_relation(

@@ -6,8 +6,8 @@ from typing import Final
 from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Context, Json
-from threadkeep.state.listing import preview_of
 from threadkeep.state.meta import get_meta, put_meta
+from threadkeep.state.preview import preview_of
 from threadkeep.state.rows import read_sessions
 from threadkeep.state.versions import PACKAGE, known_columns
 

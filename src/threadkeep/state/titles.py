@@ -9,6 +9,7 @@ from threadkeep.state.context import Context, Json, clean
 from threadkeep.state.exact import keep, to_column
 from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
 from threadkeep.state.sessions import need_session
+from threadkeep.state.wanted import escape_like
 
 MAX_TITLE_LENGTH: Final = 100
 
@@ -110,7 +111,7 @@ def resolve_session_by_title(_ctx: Context, tx: Tx, title: str) -> str | None:
     column = to_column(title, "title").column or ""
     if len(column) > MAX_TITLE_LENGTH:
         return None
-    row = tx.one("newest_variant", {"pattern": f"{_escaped(column)} #%"})
+    row = tx.one("newest_variant", {"pattern": f"{escape_like(column)} #%"})
     if row is None:
         row = tx.one("title_owner", {"title": column})
     return None if row is None else str(row[0])
@@ -128,7 +129,7 @@ def _next_title(tx: Tx, title: str) -> str:
     cleaned = _cleaned(title)
     found = _NUMBERED.fullmatch(cleaned)
     base = _column(_shortened(found[1] if found else cleaned))
-    rows = tx.all("titles_like", {"title": base, "pattern": f"{_escaped(base)} #%"})
+    rows = tx.all("titles_like", {"title": base, "pattern": f"{escape_like(base)} #%"})
     if not rows:
         return base
     numbers = [_number_after(base, str(row[0])) for row in rows]
@@ -149,7 +150,3 @@ def _number_after(base: str, title: str) -> int | None:
     number = title.removeprefix(f"{base} #")
     short = number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER
     return int(number) if number != title and short else None
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

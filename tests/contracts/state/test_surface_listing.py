@@ -23,7 +23,8 @@ def test_row_is_the_session_with_preview_and_last_activity(db: SessionDB, make: 
     make("s", "hello there", "hi")
     [row] = db.list_sessions_rich()
     last = db.get_messages("s")[-1]["timestamp"]
-    assert row == {**db.get_session("s"), "preview": "hello there", "last_active": last}  # type: ignore[dict-item]
+    told = {"preview": "hello there", "last_active": last, "unread": False}
+    assert row == {**(db.get_session("s") or {}), **told}
     assert list(row)[:26] == COLUMNS
 
 

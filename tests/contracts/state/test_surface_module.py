@@ -35,8 +35,10 @@ METHODS = {
     "resolve_session_by_title": "title",
     "get_next_title_in_lineage": "base_title",
     "get_compression_tip": "session_id",
-    "list_sessions_rich": "source exclude_sources limit offset include_children "
-    "project_compression_tips",
+    "list_sessions_rich": "source sources exclude_sources cwd_prefix limit offset "
+    "include_children min_message_count project_compression_tips order_by_last_active "
+    "include_archived archived_only id_query search_query compact_rows include_pinned "
+    "session_key include_hidden",
     "append_message": "session_id role content tool_name tool_calls tool_call_id token_count "
     "finish_reason reasoning",  # what follows stands in the order of today's Hermes
     "get_messages": "session_id",

@@ -52,10 +52,10 @@ def ls(
     with reading(call) as store:
         found = store.list_sessions_rich(
             source,
-            list(excluded) or None,
-            limit,
-            offset,
-            children,
+            exclude_sources=excluded,
+            limit=limit,
+            offset=offset,
+            include_children=children,
             order_by_last_active=by_activity,
             include_archived=archived,
             min_message_count=min_messages,

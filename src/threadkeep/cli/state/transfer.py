@@ -124,7 +124,9 @@ def _all_ids(store: SessionDB, source: str | None) -> list[str]:
 def _total(store: SessionDB, session: str | None, kind: str) -> int:
     if session is not None:
         return 0
-    return store.session_count() + (store.message_count() if kind == "jsonl" else 0)
+    return store.session_count(include_archived=True) + (
+        store.message_count() if kind == "jsonl" else 0
+    )
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -62,6 +62,11 @@ ORDER BY CASE WHEN NOT :marked THEN NULL WHEN s.end_reason = 'compression' THEN 
   CASE WHEN :marked THEN {last_active} END DESC, s.started_at DESC, CASE WHEN :marked THEN s.id END DESC
 LIMIT 1;
 
+-- name: continuations
+SELECT s.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
+LEFT JOIN full.tk_relations r ON r.session_id = s.id
+WHERE s.parent_session_id = :id AND {continues};
+
 -- name: continued
 SELECT p.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
 LEFT JOIN full.tk_relations r ON r.session_id = s.id
@@ -119,6 +124,35 @@ WHERE s.parent_session_id = :id ORDER BY s.started_at, s.id;
 SELECT s.id FROM sessions s WHERE {delegate_from} = :id
 UNION SELECT s.id FROM sessions s WHERE s.parent_session_id = :id AND {delegate_from} IS NOT NULL;
 
+-- name: compressed_family
+-- Whatever hangs on a session by compressions, up and down.
+WITH RECURSIVE up(id) AS (
+  SELECT :id UNION SELECT p.id FROM up JOIN sessions s ON s.id = up.id
+  JOIN sessions p ON p.id = s.parent_session_id WHERE p.end_reason = 'compression'),
+down(id) AS (
+  SELECT :id UNION SELECT s.id FROM down JOIN sessions p ON p.id = down.id
+  JOIN sessions s ON s.parent_session_id = p.id WHERE p.end_reason = 'compression')
+SELECT s.id FROM sessions s WHERE s.id IN (SELECT id FROM up UNION SELECT id FROM down);
+
+-- name: compressed_ancestors
+WITH RECURSIVE up(id) AS (
+  SELECT :id UNION SELECT p.id FROM up JOIN sessions s ON s.id = up.id
+  JOIN sessions p ON p.id = s.parent_session_id WHERE p.end_reason = 'compression')
+SELECT id FROM up WHERE id <> :id;
+
+-- name: unmarked_reset_children
+SELECT s.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session_id
+WHERE s.parent_session_id = :id AND {reset_from} IS NULL AND {reset_child};
+
+-- ---------------------------------------------------------------- prompts
+
+-- name: put_prompt
+INSERT OR IGNORE INTO system_prompts(hash, prompt) VALUES (:hash, :prompt);
+
+-- name: drop_unused_prompts
+DELETE FROM system_prompts
+WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.system_prompt_hash = system_prompts.hash);
+
 -- ---------------------------------------------------------------- lists
 
 -- name: list_by_start
@@ -158,7 +192,11 @@ SELECT id FROM sessions WHERE lower(id) LIKE :pattern ESCAPE '\'
       LIKE :bare ESCAPE '\');
 
 -- name: first_user_text
-SELECT m.content FROM messages m
+-- Of the long text of a skill also the end: what was typed stands behind the skill.
+SELECT substr(m.content, 1, 800),
+  CASE WHEN m.content LIKE '[IMPORTANT: The user has invoked the %' AND length(m.content) > 800
+    THEN substr(m.content, -400) END
+FROM messages m
 WHERE m.session_id = :session_id AND m.role = 'user' AND m.content IS NOT NULL
 ORDER BY m.timestamp, m.id LIMIT 1;
 
@@ -167,6 +205,9 @@ SELECT min(source) FROM sessions;
 
 -- name: next_source
 SELECT min(source) FROM sessions WHERE source > :source;
+
+-- name: count_some
+SELECT count(*) FROM (SELECT 1 FROM sessions WHERE source = :source LIMIT :limit);
 
 -- name: sessions_by_activity
 SELECT s.*, {last_active} AS last_active FROM full.sessions s
@@ -189,6 +230,9 @@ SELECT count(*) FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_
 SELECT coalesce(nullif(s.source, ''), 'cli'), count(*)
 FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id WHERE {listed}
 GROUP BY 1 ORDER BY 2 DESC, 1;
+
+-- name: count_sessions
+SELECT count(*) FROM sessions;
 
 -- name: some_sessions
 SELECT 1 FROM sessions LIMIT :limit;

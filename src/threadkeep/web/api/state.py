@@ -120,10 +120,10 @@ def sessions(stores: Stores, asked: StateList) -> Paged[Json]:
 def _listed(store: SessionDB, asked: StateList, offset: int, limit: int) -> list[Json]:
     return store.list_sessions_rich(
         asked.source,
-        list(asked.exclude) or None,
-        limit,
-        offset,
-        asked.children,
+        exclude_sources=asked.exclude,
+        limit=limit,
+        offset=offset,
+        include_children=asked.children,
         order_by_last_active=asked.by_activity,
         include_archived=asked.archived,
         min_message_count=asked.min_messages,
