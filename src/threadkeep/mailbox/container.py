@@ -23,6 +23,7 @@ from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
 from threadkeep.mailbox.given import need_text
 from threadkeep.mailbox.policy import DEFAULT, Policy
+from threadkeep.mailbox.prune import Pruned, prune
 from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
 from threadkeep.mailbox.recurrence import zone_name
 
@@ -312,6 +313,12 @@ class Container:
     def clear(self) -> int:
         """Forget the conversations that would be continued; give how many there were."""
         return outbound.forget_conversations(self.context)
+
+    def prune(
+        self, *, older_than_ms: int | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> Pruned:
+        """Remove old mail of ours that is delivered, by age, by how many stay, or by both."""
+        return prune(self.context, older_than_ms, keep, dry_run=dry_run)
 
     def tool_started(self, tool: str, timeout_ms: int | None = None) -> None:
         """Tell the host which tool runs now, and for how long it may."""

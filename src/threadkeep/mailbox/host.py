@@ -27,6 +27,7 @@ from threadkeep.mailbox.given import need_each
 from threadkeep.mailbox.policy import DEFAULT, Policy
 from threadkeep.mailbox.post import LocalPost
 from threadkeep.mailbox.problems import Problem
+from threadkeep.mailbox.prune import Pruned, prune_as_host
 from threadkeep.mailbox.records import (
     Claim,
     DeadLetter,
@@ -256,6 +257,15 @@ class Host:
     def purge(self, which: str | int | None = None, *, older_than_ms: int = 0) -> int:
         """Remove what dead letters said, one or all that are old enough; give how many."""
         return dead.purge(self.context, which, older_than_ms)
+
+    def prune(
+        self, *, older_than_ms: int | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> Pruned:
+        """Remove old mail of the agent that is delivered, while no container works in the folder.
+
+        By age, by how many of the newest stay, or by both; what is still needed is kept.
+        """
+        return prune_as_host(self.context, older_than_ms, keep, dry_run=dry_run)
 
     def trace(self, which: str | int) -> list[Event]:
         """Tell all that is known of one message of either direction, in the order of time."""

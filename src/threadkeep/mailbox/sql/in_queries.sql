@@ -379,6 +379,37 @@ ORDER BY m.seq
 SELECT h.hops, m.seq, m.timestamp FROM tk_hops h JOIN messages_in m ON m.id = h.message_id
 ORDER BY h.rowid DESC LIMIT 1
 
+-- ------------------------------------------------------------------ pruning
+
+-- name: nth_newest_out
+SELECT min(seq) FROM (SELECT seq FROM outbound.messages_out WHERE typeof(seq) = 'integer'
+  ORDER BY seq DESC LIMIT :keep)
+
+-- name: nth_newest_in
+SELECT min(seq) FROM (SELECT seq FROM messages_in ORDER BY seq DESC LIMIT :keep)
+
+-- name: prunable_out
+-- Numbers and the order of writing go on from the newest row, so that one stays.
+SELECT o.id, o.seq FROM outbound.messages_out o
+WHERE typeof(o.id) = 'text' AND typeof(o.seq) = 'integer' AND o.seq < :below
+  AND o.seq < (SELECT max(seq) FROM outbound.messages_out)
+  AND o.rowid < (SELECT max(rowid) FROM outbound.messages_out)
+  AND (CAST(:before AS TEXT) IS NULL OR datetime(o.timestamp) < :before)
+  AND EXISTS (SELECT 1 FROM delivered d WHERE d.message_out_id = o.id)
+  AND NOT EXISTS (SELECT 1 FROM messages_in m WHERE m.id = o.in_reply_to
+    AND m.status IN ('pending', 'paused'))
+ORDER BY o.seq
+
+-- name: unfinished_deliveries
+SELECT message_out_id FROM tk_delivery WHERE state <> 'sent'
+
+-- name: prunable_acks
+-- Answers that the host has taken over; without them mail that is still open would come again.
+SELECT a.message_id FROM outbound.processing_ack a CROSS JOIN messages_in m ON m.id = a.message_id
+WHERE a.status <> 'processing' AND typeof(a.message_id) = 'text'
+  AND m.status NOT IN ('pending', 'paused') AND m.seq < :below
+  AND (CAST(:before AS TEXT) IS NULL OR datetime(a.status_changed) < :before)
+
 -- ------------------------------------------------------------------ the verifier
 
 -- name: verify_mail
@@ -410,6 +441,11 @@ WHERE NOT EXISTS (SELECT 1 FROM messages_in m WHERE m.id = a.message_id) LIMIT 1
 -- name: verify_ghosts
 SELECT d.message_out_id FROM delivered d
 WHERE NOT EXISTS (SELECT 1 FROM outbound.messages_out o WHERE o.id = d.message_out_id) LIMIT 100
+
+-- name: verify_ghosts_unpruned
+SELECT d.message_out_id FROM delivered d JOIN tk_delivery t ON t.message_out_id = d.message_out_id
+WHERE t.seq > (SELECT max(seq) FROM outbound.tk_pruned)
+  AND NOT EXISTS (SELECT 1 FROM outbound.messages_out o WHERE o.id = d.message_out_id) LIMIT 100
 
 -- name: verify_stragglers
 -- Neither cursor comes by them again: one goes by the number, the other by when a row was written.

@@ -146,3 +146,17 @@ ORDER BY o.rowid LIMIT :limit
 
 -- name: last_rowid
 SELECT max(rowid) FROM messages_out
+
+-- ------------------------------------------------------------------ pruning
+
+-- name: delete_out
+DELETE FROM messages_out WHERE id = :id
+
+-- name: delete_out_hash
+DELETE FROM tk_row_hash WHERE message_id = :id
+
+-- name: delete_ack
+DELETE FROM processing_ack WHERE message_id = :id AND status <> 'processing'
+
+-- name: delete_claim
+DELETE FROM tk_claim WHERE message_id = :id

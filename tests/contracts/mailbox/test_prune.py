@@ -1,0 +1,148 @@
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.mailbox.postal import CHAT, Channel, Clock, Desk
+from threadkeep.errors import Conflict, Invalid
+from threadkeep.mailbox import Refused
+from threadkeep.mailbox.prune import Pruned
+
+DAY = 86_400
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "ag-1" / "sess-1", Clock())
+
+
+def texts(desk: Desk) -> list[str]:
+    return [mail.text for mail in desk.host.outbox(1000)]
+
+
+def test_old_mail_goes_by_age(desk: Desk) -> None:
+    desk.say("a", "b")
+    desk.clock.pass_seconds(10 * DAY)
+    desk.say("c", "d")
+    desk.host.drain({"test": Channel()})
+    assert desk.host.prune(older_than_ms=5 * DAY * 1000, dry_run=True) == Pruned(2, 0)
+    assert texts(desk) == ["a", "b", "c", "d"]
+    assert desk.host.prune(older_than_ms=5 * DAY * 1000) == Pruned(2, 0)
+    assert texts(desk) == ["c", "d"]
+    assert desk.host.prune(older_than_ms=5 * DAY * 1000) == Pruned(0, 0)
+
+
+def test_old_mail_goes_by_count(desk: Desk) -> None:
+    desk.say(*"abcde")
+    desk.host.drain({"test": Channel()})
+    assert desk.host.prune(keep=9) == Pruned(0, 0)
+    assert desk.host.prune(keep=2) == Pruned(3, 0)
+    assert texts(desk) == ["d", "e"]
+    assert desk.host.prune(keep=0) == Pruned(1, 0)
+    assert texts(desk) == ["e"]  # numbers go on from it
+
+
+def test_with_both_limits_both_must_hold(desk: Desk) -> None:
+    desk.say(*"abc")
+    desk.clock.pass_seconds(10 * DAY)
+    desk.say("d")
+    desk.host.drain({"test": Channel()})
+    assert desk.host.prune(older_than_ms=DAY * 1000, keep=3) == Pruned(1, 0)
+    assert texts(desk) == ["b", "c", "d"]
+
+
+def test_numbers_go_on_and_nothing_is_sent_twice(desk: Desk) -> None:
+    channel = Channel()
+    desk.say(*"abc")
+    desk.host.drain({"test": channel})
+    last = desk.host.outbox()[-1].seq
+    desk.host.prune(keep=0)
+    (said,) = desk.say("d")
+    assert (said.seq or 0) > (last or 0)
+    assert desk.new_host().drain({"test": channel}).sent == (said.id,)
+    assert channel.texts == ["a", "b", "c", "d"]
+    assert desk.host.verify() == []
+
+
+def test_a_copy_from_before_that_comes_back_is_not_sent_again(desk: Desk) -> None:
+    desk.say(*"abc")
+    desk.host.drain({"test": Channel()})
+    before = desk.container.context.folder.outbound_path.read_bytes()
+    desk.host.prune(keep=0)
+    desk.container.context.folder.outbound_path.write_bytes(before)
+    delivered = desk.rows("SELECT count(*) FROM delivered")
+    assert delivered == [(3,)]  # so that no other host sends it, either
+    assert desk.new_host().drain({"test": Channel()}).sent == ()
+
+
+def test_what_is_still_needed_stays(desk: Desk) -> None:
+    asked = desk.host.send("what?")
+    desk.container.claim([asked])
+    refused, *_ = desk.say("refused")
+    desk.host.drain({"test": Channel(Refused("no"))})
+    answer = desk.container.send("an answer", in_reply_to=asked.id)
+    desk.say("delivered")
+    desk.host.drain({"test": Channel()})
+    desk.container.send("for later", deliver_after="2030-01-01T00:00:00Z")
+    desk.say("waits", "waits too")
+    assert desk.host.prune(keep=0) == Pruned(1, 0)
+    assert "delivered" not in texts(desk)
+    assert desk.host.retry(refused.id)
+    desk.container.complete([asked])
+    desk.host.sync()
+    assert desk.host.prune(keep=0) == Pruned(1, 1)
+    assert answer.text not in texts(desk)
+    assert len(desk.host.drain({"test": Channel()}).sent) == 3
+
+
+def test_answers_for_settled_mail_go_and_open_ones_stay(desk: Desk) -> None:
+    mails = [desk.host.send(text) for text in "abc"]
+    desk.container.claim(mails)
+    desk.container.complete(mails[:1])
+    assert desk.container.prune(keep=0) == Pruned(0, 0)  # the host has not heard of it yet
+    desk.host.sync()
+    assert desk.container.prune(older_than_ms=1000) == Pruned(0, 0)
+    desk.clock.pass_seconds(2)
+    assert desk.container.prune(older_than_ms=1000) == Pruned(0, 1)
+    assert desk.rows("SELECT count(*) FROM tk_claim", side="outbound") == [(2,)]
+    assert desk.container.poll() == []
+    assert [claim.message_id for claim in desk.host.claims()] == [mail.id for mail in mails[1:]]
+
+
+def test_only_the_container_prunes_while_it_works(desk: Desk) -> None:
+    desk.say(*"ab")
+    desk.host.drain({"test": Channel()})
+    desk.container.start()
+    with pytest.raises(Conflict, match="an agent is at work"):
+        desk.host.prune(keep=0)
+    assert desk.host.prune(keep=0, dry_run=True) == Pruned(1, 0)
+    assert desk.container.prune(keep=0) == Pruned(1, 0)
+    desk.container.stop()
+
+
+def test_a_limit_is_needed(desk: Desk) -> None:
+    with pytest.raises(Invalid, match="needs a limit"):
+        desk.host.prune()
+    with pytest.raises(Invalid):
+        desk.host.prune(keep=-1)
+
+
+def test_a_folder_without_tables_of_ours_is_pruned_as_well(desk: Desk) -> None:
+    for number in range(3):
+        desk.container.insert_message("chat", {"text": str(number)}, CHAT, message_id=f"m{number}")
+    for side, tables in {
+        "inbound": ("tk_delivery", "tk_cursor", "tk_meta"),
+        "outbound": ("tk_claim", "tk_row_hash"),
+    }.items():
+        with closing(sqlite3.connect(desk.path / f"{side}.db")) as tx, tx:
+            for table in tables:
+                tx.execute(f"DROP TABLE {table}")
+            if side == "inbound":  # as another host left it: delivered, in either form of times
+                tx.execute(
+                    "INSERT INTO delivered (message_out_id, delivered_at) VALUES"
+                    " ('m0', '2025-10-09 09:00:00'), ('m1', '2025-10-09T09:00:00.000Z'),"
+                    " ('m2', '2025-10-09T09:00:00.000Z')"
+                )
+    assert desk.container.prune(keep=1) == Pruned(2, 0)
+    assert texts(desk) == ["2"]
