@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.tx import Tx
@@ -41,10 +41,12 @@ from threadkeep.mailbox.records import (
 from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
 from threadkeep.mailbox.settling import Reset, Settled
 from threadkeep.mailbox.sweep import SessionRunner, Swept, sweep_session
+from threadkeep.mailbox.times import find_zone, known_zone
 from threadkeep.mailbox.trace import Event, trace
 from threadkeep.mailbox.verifying import verify
 
 Moment = datetime | str | int
+_ZONE: Final = "zone"
 
 
 class Host:
@@ -62,12 +64,15 @@ class Host:
         """Open the host's side of a folder that is there; older ones get what they lack.
 
         `running` tells whether a container works in the folder: while it does, a commit that it
-        left unfinished is its own to finish. Give it when agents run in virtual machines.
+        left unfinished is its own to finish. Give it when agents run in virtual machines. Tasks are
+        meant in the zone that the folder has of its own (`set_zone`), else in `zone`.
         """
         place = (folder if isinstance(folder, Folder) else Folder(folder)).need()
         bring_up_inbound(place)
-        agent_group, session = _names(place)
-        self.context = Context(place, clock, zone, policy, agent_group, session, running).checked()
+        agent_group, session, own = _names(place)
+        given = Context(place, clock, zone, policy, agent_group, session, running).checked()
+        self._given_zone = zone
+        self.context = given._replace(zone=known_zone(own, zone))
 
     @classmethod
     def create(
@@ -200,6 +205,23 @@ class Host:
         with self.context.folder.inbound.read() as tx:
             return Place(*(tx.one("routing") or ()))
 
+    def own_zone(self) -> str | None:
+        """Give the time zone that the session has of its own, None if it has none."""
+        with self.context.folder.inbound.read() as tx:
+            zone: str | None = tx.value("meta", {"key": _ZONE})
+            return zone
+
+    def set_zone(self, zone: str | None) -> None:
+        """Give the session a time zone of its own for its tasks; None takes it away."""
+        if zone is not None:
+            find_zone(zone)
+        with self.context.folder.inbound.write() as tx:
+            if zone is None:
+                tx.run("forget_meta", {"key": _ZONE})
+            else:
+                tx.run("set_meta", {"key": _ZONE, "value": zone})
+        self.context = self.context._replace(zone=zone or self._given_zone)
+
     # ------------------------------------------------------------------ answers and sweeps
 
     def sync(self) -> Settled:
@@ -321,8 +343,9 @@ class Host:
         return ctx.folder.outbound.read(owner_runs=ctx.running)
 
 
-def _names(folder: Folder) -> tuple[str | None, str]:
+def _names(folder: Folder) -> tuple[str | None, str, str | None]:
     with folder.inbound.read() as tx:
-        group = tx.value("meta", {"key": "agent_group"})
-        session = tx.value("meta", {"key": "session"})
-    return group or folder.path.parent.name or None, session or folder.path.name
+        group, session, zone = (
+            tx.value("meta", {"key": key}) for key in ("agent_group", "session", _ZONE)
+        )
+    return group or folder.path.parent.name or None, session or folder.path.name, zone

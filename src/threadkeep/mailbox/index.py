@@ -90,6 +90,8 @@ class MailIndex:
     add_agent_group = writes(groups.add_agent_group)
     agent_group = reads(groups.agent_group)
     agent_groups = reads(groups.agent_groups)
+    zone = reads(groups.zone)
+    set_zone = writes(groups.set_zone)
     add_messaging_group = writes(groups.add_messaging_group)
     messaging_group = reads(groups.messaging_group)
     messaging_group_at = reads(groups.messaging_group_at)

@@ -8,6 +8,7 @@ from threadkeep.errors import Conflict
 from threadkeep.mailbox.given import need_name, need_whole, optional_name
 from threadkeep.mailbox.ids import new_id
 from threadkeep.mailbox.index_destinations import ensure_destination
+from threadkeep.mailbox.index_layout import read_version
 from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, SessionMode, Wiring
 from threadkeep.mailbox.index_rows import (
     Context,
@@ -19,6 +20,7 @@ from threadkeep.mailbox.index_rows import (
     no_agent_group,
 )
 from threadkeep.mailbox.naming import distinct_name, folder_name
+from threadkeep.mailbox.times import find_zone
 
 
 def add_agent_group(
@@ -92,6 +94,22 @@ def find_agent_group(tx: Tx, reference: object) -> AgentGroup:
 def agent_groups(_ctx: Context, tx: Tx) -> list[AgentGroup]:
     """List the agent groups, oldest first."""
     return [AgentGroup(*row) for row in tx.all("list_agent_groups")]
+
+
+def zone(_ctx: Context, tx: Tx, agent_group: str) -> str | None:
+    """Give the time zone in which an agent group's tasks are meant; None for the host's."""
+    found = find_agent_group(tx, agent_group)
+    if read_version(tx) == 1:  # an older file, opened to read it: nobody has brought it up
+        return None
+    value: str | None = tx.value("get_zone", {"id": found.id})
+    return value
+
+
+def set_zone(_ctx: Context, tx: Tx, agent_group: str, zone: str | None) -> None:
+    """Set the time zone in which an agent group's tasks are meant; None for the host's."""
+    if zone is not None:
+        find_zone(zone)
+    tx.run("set_zone", {"id": find_agent_group(tx, agent_group).id, "zone": zone})
 
 
 def add_messaging_group(

@@ -1,11 +1,11 @@
 """The schema of `mailbox.db`; its version is SQLite's own `user_version`."""
 
-from threadkeep.base.schema import Schema
+from threadkeep.base.schema import Schema, Step
 from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite import Tx
 
 PACKAGE = "threadkeep.mailbox"
-VERSION = 1
+VERSION = 2
 
 QUERIES = load_queries(PACKAGE, "index_queries.sql")
 
@@ -30,7 +30,7 @@ SCHEMA = Schema(
     name="mailbox",
     version=VERSION,
     head=load_text(PACKAGE, "index.sql"),
-    steps=(),
+    steps=(Step(2, "0002_zones", "ALTER TABLE agent_groups ADD COLUMN zone TEXT;"),),
     read_version=read_version,
     write_version=write_version,
 )

@@ -32,7 +32,7 @@ from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.room_post import RoomPost
 from threadkeep.mailbox.runner import Runner
 from threadkeep.mailbox.sweep import Swept, sweep_session
-from threadkeep.mailbox.times import find_zone
+from threadkeep.mailbox.times import find_zone, known_zone
 
 log = logging.getLogger(__name__)
 Which = Session | str
@@ -62,7 +62,7 @@ class Mailroom:
         self._runner = runner
         self._actions = actions
         self.clock = clock
-        self._options = {"clock": clock, "zone": zone, "policy": policy}
+        self._options: dict[str, Any] = {"clock": clock, "zone": zone, "policy": policy}
         self._guard = threading.Lock()
         self._hosts: dict[str, Host] = {}
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -121,7 +121,20 @@ class Mailroom:
         host = self._hosts.get(found.id)
         if host is None:  # not under a lock: one folder that hangs must not keep the others shut
             host = self._hosts.setdefault(found.id, self._open_host(found))
+        zone = self._zone_of(found)
+        if host.context.zone != zone:
+            host.context = host.context._replace(zone=zone)
         return host
+
+    def _zone_of(self, session: Session) -> str:
+        return known_zone(self.index.zone(session.agent_group_id), self._options["zone"])
+
+    def set_zone(self, agent_group: str, zone: str | None) -> None:
+        """Set the zone in which an agent group's tasks are meant; None for the mailroom's own."""
+        self.index.set_zone(agent_group, zone)
+        group = self.index.agent_group(agent_group)
+        for session in self.index.sessions(agent_group_id=group.id, status="active"):
+            self.refresh(session)
 
     def _open_host(self, session: Session) -> Host:
         options: dict[str, Any] = dict(self._options)
@@ -192,11 +205,17 @@ class Mailroom:
         self.index.wire(chat.id, group.id, session_mode=mode)
 
     def refresh(self, session: Which) -> None:
-        """Tell the agent anew whom it may write to and where its mail goes, if that changed."""
+        """Tell the agent anew whom it may write to and where its mail goes, if that changed.
+
+        A zone of the agent group is written down in the folder, for whoever opens that alone.
+        """
         found = self._session(session)
         rows = self.index.destinations(found.agent_group_id)
         place = self._home_of(found)
         host = self.host(found)
+        zone = known_zone(self.index.zone(found.agent_group_id), "") or None
+        if host.own_zone() != zone:
+            host.set_zone(zone)
         if (host.destinations(), host.routing()) == (rows, place):
             return
         with host.context.folder.inbound.write() as tx:

@@ -12,7 +12,7 @@ from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.given import need_str
 
-__all__ = ["find_zone", "iso", "like", "normal_moment", "parse_moment", "read_moment"]
+__all__ = ["find_zone", "iso", "known_zone", "like", "normal_moment", "parse_moment", "read_moment"]
 __all__ += ["sqlite_form", "whole_iso"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,6 +82,15 @@ def find_zone(name: str) -> tzinfo:
         msg = f"the time zone {name[:60]!r} is not known here"
         hint = "use an IANA name like Europe/Madrid; if it is one, install the package tzdata"
         raise Invalid(msg, hint=hint) from None
+
+
+def known_zone(name: str | None, otherwise: str) -> str:
+    """Give the name of a zone, or another where it is none: what nobody knows counts as unset."""
+    try:
+        find_zone(name or "")
+    except Invalid:
+        return otherwise
+    return name or otherwise
 
 
 def normal_moment(given: datetime | str | int | None, zone: str = "UTC") -> str | None:

@@ -79,7 +79,7 @@ def ask(index: MailIndex, session: Session, question_id: str = "q1", **fields: A
 
 
 def test_a_fresh_file_has_a_log_a_version_and_its_rules(index: MailIndex) -> None:
-    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 1}]
+    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 2}]
     assert rows(index.path, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]
     names = {row["name"] for row in rows(index.path, "SELECT name FROM sqlite_master")}
     assert names >= {"agent_groups", "messaging_groups", "messaging_group_agents", "sessions"}
@@ -119,16 +119,35 @@ def test_a_closed_index_says_so(index: MailIndex) -> None:
         index.agent_groups()
 
 
+def test_a_file_from_before_zones_is_read_as_it_is_and_brought_up(index: MailIndex) -> None:
+    group = index.add_agent_group("Ann")
+    index.close()
+    with plain(index.path) as connection:
+        connection.execute("ALTER TABLE agent_groups DROP COLUMN zone")
+        connection.execute("PRAGMA user_version = 1")
+    with open_index(index.path, read_only=True) as looking:
+        assert looking.agent_group("Ann") == group
+        assert looking.zone("Ann") is None
+    with open_index(index.path) as again:
+        again.set_zone("Ann", "Europe/Madrid")
+        assert again.zone(group.id) == "Europe/Madrid"
+        with pytest.raises(Invalid, match="not known here"):
+            again.set_zone("Ann", "Nowhere/Land")
+        again.set_zone("Ann", None)
+        assert again.zone(group.id) is None
+    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 2}]
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_of_a_newer_program_is_refused_and_not_touched(
     index: MailIndex, *, read_only: bool
 ) -> None:
     index.close()
     with plain(index.path) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(SchemaMismatch, match="version 2"):
+        connection.execute("PRAGMA user_version = 3")
+    with pytest.raises(SchemaMismatch, match="version 3"):
         open_index(index.path, read_only=read_only)
-    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 2}]
+    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 3}]
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -1,9 +1,11 @@
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox.adapters import Outgoing
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index_records import Session
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.records import Place
@@ -523,6 +526,53 @@ def test_a_new_mailroom_goes_on_where_the_old_one_stopped(setup: Setup) -> None:
         assert again.new_session("ann", "test", "chat-1").id == session.id
         again.deliver()
     assert setup.channel.texts == ["one"]
+
+
+# ---------------------------------------------------------------------- zones
+
+
+def test_tasks_are_meant_in_the_zone_of_their_group_then_of_the_host(setup: Setup) -> None:
+    session = setup.room.new_session("ann", "test", "chat-1")
+    other = setup.room.new_session("bob", "test", "chat-2")
+    daily = "0 9 * * *"
+    setup.room.set_zone("ann", "America/New_York")
+    later = setup.room.new_session("ann", "test", "chat-3")
+    assert setup.room.host(session).insert_task("x", recurrence=daily).process_after == (
+        "2025-10-09T13:00:00.000Z"
+    )
+    assert setup.room.host(later).insert_task(
+        "x", process_after="2025-12-01T09:00"
+    ).process_after == ("2025-12-01T14:00:00.000Z")
+    assert setup.room.host(other).insert_task("x", recurrence=daily).process_after == (
+        "2025-10-09T09:00:00.000Z"
+    )
+    # Whoever opens the folder alone means the same zone; a runner of its own is not asked for it.
+    alone = Host(setup.room.folder(later).path, clock=setup.clock, zone="Asia/Tokyo")
+    assert alone.context.zone == "America/New_York"
+    setup.room.set_zone("ann", None)
+    assert setup.room.host(later).context.zone == "UTC"
+    assert Host(setup.room.folder(later).path, zone="Asia/Tokyo").context.zone == "Asia/Tokyo"
+
+
+def test_the_next_run_is_reckoned_in_the_zone_that_holds_then(setup: Setup) -> None:
+    session = setup.room.new_session("ann", "test", "chat-1")
+    host, agent = setup.room.host(session), setup.container(session)
+    task = host.insert_task("x", recurrence="0 9 * * *", process_after=setup.clock.now)
+    with setup.open() as elsewhere:  # another process sets it while this one serves
+        elsewhere.set_zone("ann", "Europe/Madrid")
+    agent.claim([task])
+    agent.complete([task])
+    setup.room.sweep()
+    (run,) = setup.room.host(session).tasks()
+    assert run.process_after == "2025-10-10T07:00:00.000Z"
+
+
+def test_a_zone_that_nobody_knows_counts_as_none(setup: Setup) -> None:
+    session = setup.room.new_session("ann", "test", "chat-1")
+    with closing(sqlite3.connect(setup.root / "mailbox.db")) as index, index:
+        index.execute("UPDATE agent_groups SET zone = 'Mars/Olympus'")
+    setup.room.refresh(session)
+    assert setup.room.host(session).context.zone == "UTC"
 
 
 # ---------------------------------------------------------------------- processes

@@ -218,6 +218,9 @@ SELECT value FROM tk_meta WHERE key = :key
 -- name: set_meta
 INSERT INTO tk_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
+-- name: forget_meta
+DELETE FROM tk_meta WHERE key = :key
+
 -- name: destinations
 SELECT name, display_name, type, channel_type, platform_id, agent_group_id FROM destinations ORDER BY name
 

@@ -8,7 +8,8 @@ CREATE TABLE agent_groups (
   -- the agent's own folder; some file systems do not tell upper from lower case
   folder TEXT NOT NULL UNIQUE COLLATE NOCASE,
   agent_provider TEXT,                            -- NULL: the host's default
-  created_at TEXT NOT NULL
+  created_at TEXT NOT NULL,
+  zone TEXT                                       -- of its tasks; NULL: the host's
 );
 CREATE INDEX idx_agent_groups_name ON agent_groups(name);
 

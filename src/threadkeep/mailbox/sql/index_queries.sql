@@ -32,6 +32,12 @@ SELECT {agent_group} FROM agent_groups WHERE name = :name ORDER BY created_at, r
 -- name: list_agent_groups
 SELECT {agent_group} FROM agent_groups ORDER BY created_at, rowid;
 
+-- name: get_zone
+SELECT zone FROM agent_groups WHERE id = :id;
+
+-- name: set_zone
+UPDATE agent_groups SET zone = :zone WHERE id = :id;
+
 -- name: agent_folders
 SELECT folder FROM agent_groups;
 
