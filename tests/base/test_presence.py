@@ -180,3 +180,20 @@ def test_other_things_in_the_place_of_the_lock_are_refused(path: Path, kind: str
         Alone(path, "an agent")
     assert not is_held(path)
     assert not target.exists()
+
+
+def test_a_lock_whose_holder_died_is_known_from_one_that_was_given_back(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    assert not presence.was_left(path)
+    with Alone(path, "an agent"):
+        assert not presence.was_left(path)
+        with pytest.raises(Conflict):
+            Alone(path, "another")
+        assert path.stat().st_size > 0
+    assert not presence.was_left(path)
+    with Child(HOLDER, path) as child:
+        child.expect("held")
+        child.kill()
+    assert presence.was_left(path)
+    Alone(path, "the next").close()
+    assert not presence.was_left(path)

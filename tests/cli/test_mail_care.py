@@ -143,7 +143,7 @@ def test_a_sound_folder_is_sound(run: Run, box: str) -> None:
 def test_what_is_wrong_is_told_and_nothing_changed(run: Run, tmp_path: Path) -> None:
     theirs = make_theirs(tmp_path / "theirs")
     with closing(sqlite3.connect(theirs / "inbound.db", isolation_level=None)) as connection:
-        connection.execute("UPDATE messages_in SET seq = 7 WHERE id = 'in-3'")
+        connection.execute("UPDATE messages_in SET seq = NULL WHERE id = 'in-3'")
     before = contents(theirs)
     told = run("mail", "verify", str(theirs), code=1)
     assert "error: " in told.stdout

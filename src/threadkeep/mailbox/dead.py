@@ -121,6 +121,7 @@ def _check_retry(tx: Tx, mail: Mail) -> None:
 
 def _retry_mail(ctx: Context, mail: Mail) -> Mail:
     """Write the copy, its files first; it needs nothing of the original any more."""
+    inbound.check_kind(mail.kind)  # what a container does not know, it would be woken for again
     row_id = ctx.new_id("task" if mail.kind == "task" else "msg")
     raw = _with_own_files(ctx, mail, row_id)
     copy = NewMail(

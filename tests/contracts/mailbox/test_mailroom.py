@@ -664,3 +664,87 @@ def test_a_program_that_is_not_there_does_not_start(tmp_path: Path) -> None:
         assert not runner.is_running("s1")
     with pytest.raises(Invalid):
         ProcessRunner([])
+
+
+# ---------------------------------------------------------------------- what platforms do
+
+
+BROKEN = [
+    {"name": "a.txt", "data": "aGk="},
+    {"name": "a.txt", "data": "bm8="},
+    {"name": "b.bin", "type": "file", "data": "not base64"},
+]
+
+
+def test_words_come_although_a_file_cannot_be_kept(setup: Setup) -> None:
+    setup.room.new_session("helper", channel_type="test", platform_id="chat-1")
+    (mail,) = setup.room.receive(
+        "test", "chat-1", "look at this", message_id="7", attachments=BROKEN
+    )
+    assert mail.text == "look at this"
+    kept, again, lost = mail.content["attachments"]
+    assert kept["localPath"].endswith("/a.txt")
+    assert ("localPath" in again) != ("error" in again)
+    assert "base64" in lost.pop("error")
+    assert lost == {"name": "b.bin", "type": "file"}
+    assert setup.room.receive(
+        "test", "chat-1", "look at this", message_id="7", attachments=BROKEN
+    ) == [mail]
+
+
+def test_words_come_although_the_inbox_is_a_link(setup: Setup, tmp_path: Path) -> None:
+    session = setup.room.new_session("helper", channel_type="test", platform_id="chat-1")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    setup.room.folder(session).inbox_path.symlink_to(outside)
+    (mail,) = setup.room.receive("test", "chat-1", "look", attachments=BROKEN[:1])
+    assert (mail.text, "error" in mail.content["attachments"][0]) == ("look", True)
+    assert list(outside.iterdir()) == []
+
+
+def heard(setup: Setup, session: Session) -> list[str]:
+    container = setup.container(session)
+    mails = container.poll(100)
+    container.claim(mails)
+    container.complete(mails)
+    setup.room.host(session).sync()
+    return [mail.text for mail in mails]
+
+
+def test_a_platform_that_counts_from_the_start_again_is_heard(setup: Setup) -> None:
+    session = setup.room.new_session("helper", channel_type="test", platform_id="chat-1")
+
+    def say(text: str) -> None:
+        for _ in range(2):  # every message is told twice
+            setup.room.receive("test", "chat-1", text, message_id="1")
+
+    say("hello")
+    say("hello")
+    assert heard(setup, session) == ["hello"]
+    say("hello")
+    assert heard(setup, session) == []
+    for _ in range(3):
+        setup.clock.pass_seconds(3600)
+        say("hello")
+        assert heard(setup, session) == ["hello"]
+    say("other words")
+    assert heard(setup, session) == ["other words"]
+    with setup.room.folder(session).inbound.write() as tx:
+        tx.execute("DELETE FROM messages_in")
+    say("hello")
+    assert heard(setup, session) == ["hello"]
+
+
+def test_the_time_of_a_message_tells_it_from_a_later_one(setup: Setup) -> None:
+    session = setup.room.new_session("helper", channel_type="test", platform_id="chat-1")
+
+    def say(at: str) -> None:
+        setup.room.receive("test", "chat-1", "ok", message_id="1", timestamp=at)
+
+    say("2026-11-17T10:00:00Z")
+    assert heard(setup, session) == ["ok"]
+    setup.clock.pass_seconds(86_400)
+    say("2026-11-17T10:00:00Z")  # the same one, told a day late
+    assert heard(setup, session) == []
+    say("2026-11-18T10:00:00Z")
+    assert heard(setup, session) == ["ok"]
