@@ -13,7 +13,7 @@ from threadkeep.state.form import SIDE_VERSION
 from threadkeep.state.versions import PACKAGE, SCHEMA_VERSION
 
 QUERIES: Final = load_queries(
-    PACKAGE, "queries.sql", "sessions.sql", "search.sql", "upkeep.sql", "gateway.sql"
+    PACKAGE, "queries.sql", "sessions.sql", "search.sql", "upkeep.sql", "gateway.sql", "care.sql"
 )
 HEAD: Final = load_text(PACKAGE, "head.sql")
 INDEX: Final = load_text(PACKAGE, "index.sql")

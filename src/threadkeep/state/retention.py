@@ -2,19 +2,23 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from threadkeep.base.sqlite import Row, Tx
-from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.state.context import Context, Json
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import ThreadkeepError
+from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.deletion import (
+    Folder,
+    remove_files,
+    remove_session,
+    with_delegates,
+)
 from threadkeep.state.index import blames_index, reindex_ours
-from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.moving import offload_blobs, sweep_blobs
-from threadkeep.state.sessions import delete_session
+from threadkeep.state.prompts import drop_unused_prompts
+from threadkeep.state.selection import select, selection
 from threadkeep.state.verbs import write
 
-_DAY: Final = 86_400.0
-_NAMES: Final = ("id", "title", "source", "last_active", "message_count", "ended")
 # One transaction takes so much: 5,000 messages took 0.5 s, and others wait meanwhile.
 _SESSIONS_AT_ONCE: Final = 50
 _MESSAGES_AT_ONCE: Final = 2_000
@@ -29,55 +33,70 @@ _MERGE_PAGES: Final = 500
 _INCREMENTAL: Final = 2
 
 
-class _Rule(NamedTuple):
-    cutoff: float
-    source: str | None
-    include_active: bool
-
-
 # ---------------------------------------------------------------------- choosing
+
+
+def list_prune_candidates(
+    ctx: Context,
+    tx: Tx,
+    /,
+    older_than_days: float | None = None,
+    source: str | None = None,
+    **filters: Any,
+) -> list[Json]:
+    """Give the sessions that pruning with these filters would delete, the longest idle first."""
+    return select(ctx, tx, selection(ctx, older_than_days, source, **filters))
+
+
+def count_prune_matches(
+    ctx: Context,
+    tx: Tx,
+    /,
+    older_than_days: float | None = None,
+    source: str | None = None,
+    **filters: Any,
+) -> int:
+    """Count the sessions that pruning would delete; with `pinned_only` those that a pin spares."""
+    return len(select(ctx, tx, selection(ctx, older_than_days, source, **filters)))
+
+
+def count_open_prune_matches(
+    ctx: Context,
+    tx: Tx,
+    /,
+    older_than_days: float | None = None,
+    source: str | None = None,
+    **filters: Any,
+) -> int:
+    """Count the sessions that pruning would delete if they had ended."""
+    return len(select(ctx, tx, selection(ctx, older_than_days, source, only_open=True, **filters)))
 
 
 def prune_candidates(
     ctx: Context,
     tx: Tx,
-    older_than_days: float = 90,
+    /,
+    older_than_days: float | None = 90,
     source: str | None = None,
     *,
     include_active: bool = False,
+    **filters: Any,
 ) -> list[Json]:
-    """Give the sessions that pruning would delete, the longest idle first.
+    """Give the sessions that pruning would delete, with how many messages each has.
 
-    A session is as old as its newest message, or as its start if it has none. One that never ended
-    counts as abandoned when it has messages; without any, only `include_active` takes it. Pinned
-    sessions are never among them, nor the others of their chain of compressions.
+    A session is as old as its last activity, or as its start if it has none. Pinned sessions are
+    never among them, nor the others of their chain of compressions. One that never ended is taken
+    with `include_active`; in a store of version 6 also when it has messages: it was abandoned.
     """
-    rule = _rule(ctx, older_than_days, source, include_active=include_active)
-    pinned = _pinned(ctx, tx)
-    # Every text sorts before any blob: these are all sessions.
-    rows = tx.all("idle_sessions", {"first": "", "last": b"", **rule._asdict()})
-    return [_candidate(row) for row in rows if row[0] not in pinned]
-
-
-def _rule(
-    ctx: Context, older_than_days: float, source: str | None, *, include_active: bool
-) -> _Rule:
-    if not isinstance(older_than_days, (int, float)) or older_than_days != older_than_days:  # noqa: PLR0124
-        msg = f"sessions cannot be older than {older_than_days!r} days"
-        raise Invalid(msg, hint="give the number of days since the last message")
-    return _Rule(ctx.clock() - older_than_days * _DAY, source, bool(include_active))
-
-
-def _pinned(ctx: Context, tx: Tx) -> set[str]:
-    """A list shows a chain of compressions as its last session, and that one gets the pin."""
-    pins = tx.all("pinned_sessions") if ctx.side else ()
-    return {member for (pin,) in pins for member in get_compression_lineage(ctx, tx, pin)}
-
-
-def _candidate(row: Row) -> Json:
-    candidate = dict(zip(_NAMES, row, strict=True))
-    candidate["ended"] = bool(candidate["ended"])
-    return candidate
+    chosen = selection(ctx, older_than_days, source, include_open=include_active, **filters)
+    return [
+        {
+            **{name: row[name] for name in ("id", "title", "source", "last_active")},
+            "message_count": int(tx.value("count_messages", {"session_id": row["id"]})),
+            "ended": row["ended_at"] is not None,
+        }
+        for row in select(ctx, tx, chosen)
+    ]
 
 
 # ---------------------------------------------------------------------- deleting
@@ -85,51 +104,78 @@ def _candidate(row: Row) -> Json:
 
 def prune_sessions(
     ctx: Context,
-    older_than_days: float = 90,
+    /,
+    older_than_days: float | None = 90,
     source: str | None = None,
+    sessions_dir: Folder = None,
     *,
     dry_run: bool = False,
     include_active: bool = False,
+    **filters: Any,
 ) -> int:
     """Delete the sessions that `prune_candidates` names, give their space back, and count them.
 
     With `dry_run` they are only counted. A session that is used or pinned meanwhile stays.
     """
-    rule = _rule(ctx, older_than_days, source, include_active=include_active)
-    with ctx.db.read() as tx:
-        chosen = prune_candidates(ctx, tx, older_than_days, source, include_active=include_active)
+    chosen = selection(ctx, older_than_days, source, include_open=include_active, **filters)
+
+    def candidates(tx: Tx) -> list[Json]:
+        return prune_candidates(
+            ctx, tx, older_than_days, source, include_active=include_active, **filters
+        )
+
+    found = reading(ctx, candidates)
     if dry_run:
-        return len(chosen)
-
-    def still_due(tx: Tx, session_id: str) -> bool:
-        params = {"first": session_id, "last": session_id, **rule._asdict()}
-        idle = tx.one("idle_sessions", params) is not None
-        chain = get_compression_lineage(ctx, tx, session_id) if idle else ()
-        return idle and not any(tx.one("is_pinned", {"id": member}) for member in chain)
-
-    return _delete_all(ctx, chosen, still_due)
+        return len(found)
+    # Alone, a session cannot be seen to be followed by others that go with it.
+    alone = chosen._replace(whole_lineages=False)
+    gone = _delete_all(ctx, found, lambda tx, each: bool(select(ctx, tx, alone, each)))
+    remove_files(sessions_dir, gone)
+    return len(gone)
 
 
-def delete_sessions(ctx: Context, ids: Iterable[str]) -> int:
-    """Delete sessions with their messages for good, whatever their age; count those there were."""
-    wanted = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
-    with ctx.db.read() as tx:
-        sizes = [int(tx.value("count_messages", {"session_id": each})) for each in wanted]
-    chosen = [{"id": each, "message_count": size} for each, size in zip(wanted, sizes, strict=True)]
-    return _delete_all(ctx, chosen, lambda _tx, _id: True)
+def delete_sessions(ctx: Context, session_ids: Iterable[str], sessions_dir: Folder = None) -> int:
+    """Delete sessions with their messages for good, whatever their age; count those there were.
+
+    Those that they delegated to go along, and are not counted.
+    """
+    given = [session_ids] if isinstance(session_ids, str) else list(session_ids or ())
+    wanted = list(dict.fromkeys(each for each in given if isinstance(each, str) and each))
+
+    def chosen(tx: Tx) -> list[Json]:
+        return [
+            {"id": each, "message_count": int(tx.value("count_messages", {"session_id": each}))}
+            for each in with_delegates(ctx, tx, wanted)
+        ]
+
+    gone = _delete_all(ctx, reading(ctx, chosen), lambda _tx, _id: True)
+    remove_files(sessions_dir, gone)
+    return len(set(gone) & set(wanted))
 
 
-def _delete_all(ctx: Context, chosen: Sequence[Json], still_due: Callable[[Tx, str], bool]) -> int:
-    gone = sum(write(ctx, _delete, batch, still_due) for batch in _batches(chosen))
-    if gone:
-        sweep_blobs(ctx)
-        _drop_stale_postings(ctx)
-        with ctx.db.read() as tx:
-            messages = int(tx.value("count_messages", {"session_id": None}))
-        if sum(session["message_count"] for session in chosen) > messages * _WORTH_A_MERGE:
-            _merge_index(ctx)
-        give_space_back(ctx)
+def _delete_all(
+    ctx: Context, chosen: Sequence[Json], still_due: Callable[[Tx, str], bool]
+) -> list[str]:
+    batches = (write(ctx, _delete, batch, still_due) for batch in _batches(chosen))
+    gone = [each for batch in batches for each in batch]
+    _tidy(ctx, len(gone), sum(session["message_count"] for session in chosen))
     return gone
+
+
+def _tidy(ctx: Context, sessions: int, messages: int) -> None:
+    """Let go of what stood for so many deleted sessions and messages.
+
+    A file that is Hermes's own is left as it is: when to merge and to vacuum is for its program.
+    """
+    if not sessions or not ctx.side:
+        return
+    sweep_blobs(ctx)
+    _drop_stale_postings(ctx)
+    with ctx.db.read() as tx:
+        left = int(tx.value("count_messages", {"session_id": None}))
+    if messages > left * _WORTH_A_MERGE:
+        _merge_index(ctx)
+    give_space_back(ctx)
 
 
 def _batches(chosen: Sequence[Json]) -> Iterator[list[str]]:
@@ -147,8 +193,13 @@ def _batches(chosen: Sequence[Json]) -> Iterator[list[str]]:
         yield batch
 
 
-def _delete(ctx: Context, tx: Tx, ids: Sequence[str], still_due: Callable[[Tx, str], bool]) -> int:
-    return sum(delete_session(ctx, tx, each) for each in ids if still_due(tx, each))
+def _delete(
+    ctx: Context, tx: Tx, ids: Sequence[str], still_due: Callable[[Tx, str], bool]
+) -> list[str]:
+    gone = [each for each in ids if still_due(tx, each) and remove_session(ctx, tx, each)]
+    if gone:
+        drop_unused_prompts(ctx, tx)
+    return gone
 
 
 # ---------------------------------------------------------------------- space

@@ -13,6 +13,7 @@ from threadkeep.base.verbs import calls
 from threadkeep.state import (
     check as check_,
     conversation as conversation_,
+    deletion as deletion_,
     gateway as gateway_,
     handoff as handoff_,
     index as index_,
@@ -33,6 +34,7 @@ from threadkeep.state import (
     titles as titles_,
     transcript as transcript_,
     transfer as transfer_,
+    upkeep as upkeep_,
     usage as usage_,
     usage_sums as usage_sums_,
 )
@@ -127,7 +129,8 @@ class SessionDB:
     session_count = reads(sessions_.session_count)
     session_count_ge = reads(sessions_.session_count_ge)
     session_count_by_source = reads(sessions_.session_count_by_source)
-    delete_session = writes(sessions_.delete_session)
+    delete_session = calls(deletion_.delete_session)
+    get_session_delete_targets = reads(deletion_.get_session_delete_targets)
     set_session_pinned = writes(marks_.set_session_pinned)
     set_session_archived = writes(marks_.set_session_archived)
     set_session_hidden = writes(marks_.set_session_hidden, newest=True)
@@ -265,8 +268,24 @@ class SessionDB:
 
     # ------------------------------------------------------------------ care
     prune_candidates = reads(retention_.prune_candidates)
+    list_prune_candidates = reads(retention_.list_prune_candidates)
+    count_prune_matches = reads(retention_.count_prune_matches)
+    count_open_prune_matches = reads(retention_.count_open_prune_matches)
     prune_sessions = calls(retention_.prune_sessions)
     delete_sessions = calls(retention_.delete_sessions)
+    delete_session_if_empty = calls(deletion_.delete_session_if_empty)
+    count_empty_sessions = reads(deletion_.count_empty_sessions)
+    delete_empty_sessions = calls(deletion_.delete_empty_sessions)
+    prune_empty_ghost_sessions = calls(deletion_.prune_empty_ghost_sessions)
+    list_never_active_keyed_sessions = reads(deletion_.list_never_active_keyed_sessions)
+    prune_never_active_keyed_sessions = calls(deletion_.prune_never_active_keyed_sessions)
+    archive_sessions = writes(upkeep_.archive_sessions)
+    archive_stale_sessions = writes(upkeep_.archive_stale_sessions)
+    maybe_auto_prune_and_vacuum = calls(upkeep_.maybe_auto_prune_and_vacuum)
+    maybe_auto_archive = calls(upkeep_.maybe_auto_archive)
+    finalize_orphaned_compression_sessions = writes(upkeep_.finalize_orphaned_compression_sessions)
+    retag_kanban_worker_sessions = writes(upkeep_.retag_kanban_worker_sessions)
+    logical_size_bytes = reads(upkeep_.logical_size_bytes)
     compact = calls(retention_.compact)
     vacuum = calls(retention_.vacuum)
     offload_blobs = calls(moving_.offload_blobs)

@@ -195,17 +195,6 @@ def session_count_by_source(
     return {str(row[0]): int(row[1]) for row in rows}
 
 
-def delete_session(_ctx: Context, tx: Tx, session_id: str) -> bool:
-    """Delete a session with its messages for good; its children stay, without a parent."""
-    children = [str(row[0]) for row in tx.all("children_of", {"id": session_id})]
-    tx.run("orphan_children", {"id": session_id})
-    tx.run("delete_messages", {"session_id": session_id})
-    deleted = tx.run("delete_session", {"id": session_id}) > 0
-    for child in children:
-        refresh_session_hash(tx, child)
-    return deleted
-
-
 # ---------------------------------------------------------------------- relations
 
 

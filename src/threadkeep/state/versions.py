@@ -57,6 +57,10 @@ class Answers(NamedTuple):
     json_given_as_text: bool
     # A rewind leaves the messages in their table, marked.
     marked_rewinds: bool
+    # Deleting a session takes those it delegated to along.
+    delegates_go_along: bool
+    # Pruning takes sessions that ended, and none that was merely abandoned.
+    prunes_ended_only: bool
 
 
 V6: Final = Answers(*[False] * len(Answers._fields))

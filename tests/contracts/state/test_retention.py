@@ -123,7 +123,7 @@ def test_newest_message_counts_though_the_clock_stepped_back(
     assert prune(db, 90) == 0
 
 
-@pytest.mark.parametrize("days", ["90", None, float("nan")])
+@pytest.mark.parametrize("days", ["90", float("nan")])
 def test_days_that_are_no_number_are_refused(several: SessionDB, days: Any) -> None:
     with pytest.raises(Invalid, match="older than"):
         prune(several, days)
@@ -241,7 +241,7 @@ def test_deleting_is_done_in_small_transactions(
     sizes_seen: list[int] = []
     delete = retention._delete
 
-    def counted(ctx: Any, tx: Tx, ids: list[str], due: Any) -> int:
+    def counted(ctx: Any, tx: Tx, ids: list[str], due: Any) -> list[str]:
         sizes_seen.append(len(ids))
         return delete(ctx, tx, ids, due)
 

@@ -15,7 +15,7 @@ from threadkeep.state.session_db import SessionDB
 KEY = "agent:main:telegram:dm:7"
 
 
-@pytest.fixture(params=["ours"])
+@pytest.fixture(params=["ours", 26, 999])
 def db(tmp_path: Path, clock: Clock, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
     path = tmp_path / "any.db"
     if request.param != "ours":

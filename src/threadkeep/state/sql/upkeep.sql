@@ -10,28 +10,6 @@ id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, t
 m.id, m.session_id, m.role, m.content, m.tool_call_id, m.tool_calls, m.tool_name, m.timestamp,
   m.token_count, m.finish_reason, m.reasoning, m.reasoning_details, m.codex_reasoning_items
 
--- name: idle_sessions
--- All sessions lie between '' and x'': SQLite sorts every text before any blob. For one, both are its id.
--- A session that never ended and never had a message may have begun a moment ago: it has to be asked for.
-SELECT id, title, source, last_active,
-  (SELECT count(*) FROM messages m WHERE m.session_id = idle.id) AS message_count, ended
-FROM (
-  SELECT s.id, s.title, s.source, s.ended_at IS NOT NULL AS ended,
-    (SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id) AS spoken_at,
-    coalesce((SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at)
-      AS last_active
-  FROM sessions s
-  WHERE s.id BETWEEN :first AND :last AND (CAST(:source AS TEXT) IS NULL OR s.source = :source)
-) AS idle
-WHERE last_active < :cutoff AND (ended OR spoken_at IS NOT NULL OR :include_active)
-ORDER BY last_active, id;
-
--- name: pinned_sessions
-SELECT session_id FROM tk_flags WHERE pinned_at IS NOT NULL;
-
--- name: is_pinned
-SELECT 1 FROM tk_flags WHERE session_id = :id AND pinned_at IS NOT NULL;
-
 -- name: search_docs
 -- A row of tk_search_docsize is one document of the index, alive or not; tk_docs has those alive.
 SELECT (SELECT count(*) FROM tk_search_docsize), (SELECT count(*) FROM tk_docs);
