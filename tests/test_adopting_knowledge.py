@@ -289,7 +289,7 @@ def test_how_far_hippo_has_read_is_not_taken(home: Home, store: Path, hippo: Pat
         "INSERT INTO agentic_cursor (source_key, updated_at) VALUES ('k', 1)",
     )
     done = adopt(home, "hippo", hippo)
-    assert "how far Hippo has read 2 logs stays in the original" in done.notes
+    assert "how far Hippo has read 3 logs stays in the original" in done.notes
     for table in NOT_TAKEN & TABLES.keys():
         assert ask(store, f"SELECT * FROM {table}") == []
 

@@ -13,7 +13,7 @@ from tests.support.memory_rows import remember
 from threadkeep.capture.choosing import Forget
 from threadkeep.home.adopting import adopt
 from threadkeep.home.facade import Home
-from threadkeep.knowledge.memory_merge import node_name
+from threadkeep.knowledge.memory_names import node_uuid
 from threadkeep.knowledge.memory_tables import MEMORY
 from threadkeep.knowledge.store import KnowledgeStore
 
@@ -91,7 +91,7 @@ def test_after_a_replacement_there_is_one_node(home: Home, hippo: Path, schema: 
         " JOIN knowledge_node_memory_chunks ON memory_chunk_id = c.id"
         " JOIN knowledge_nodes AS n ON n.id = knowledge_node_id",
     ):
-        assert uuid == node_name(name, revision)
+        assert uuid == node_uuid(name, revision)
     assert_sound(ours)
 
 

@@ -4,23 +4,17 @@ import sqlite3
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from uuid import uuid5
 
-from threadkeep.knowledge.memory_merge import NAMESPACE, node_name
+from threadkeep.knowledge.memory_names import document_uuid, node_uuid
 
-KIND = "claude-auto-memory"
 REPOSITORY = "ada/kiln"
-
-
-def document_name(path: str, repository: str = REPOSITORY) -> str:
-    return str(uuid5(NAMESPACE, f"{KIND}\0{repository}\0{path}"))
 
 
 def remember(file: Path, path: str, text: str, at: int, repository: str = REPOSITORY) -> int:
     """Note a new state of a file of memory and publish its node; the one before it is replaced."""
     with closing(sqlite3.connect(file)) as db, db:
         db.execute("PRAGMA foreign_keys = ON")
-        uuid = document_name(path, repository)
+        uuid = document_uuid(repository, path)
         db.execute(
             "INSERT OR IGNORE INTO memory_documents (uuid, repository, logical_path, source_path,"
             " observed_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -66,7 +60,7 @@ def remember(file: Path, path: str, text: str, at: int, repository: str = REPOSI
         node = db.execute(
             "INSERT INTO knowledge_nodes (uuid, content, embed_text, created_at, updated_at)"
             " VALUES (?, json_object('summary', ?), ?, ?, ?)",
-            (node_name(uuid, revision), text, text, at, at),
+            (node_uuid(uuid, revision), text, text, at, at),
         ).lastrowid
         db.execute("INSERT INTO knowledge_node_memory_chunks VALUES (?, ?)", (node, chunk))
         db.execute(

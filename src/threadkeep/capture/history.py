@@ -60,10 +60,10 @@ class History:
                 note_sessions(self.around)
         return report
 
-    def note_sessions(self) -> int:
-        """Make sessions of all slices whose log is not here; give how many sessions those are."""
+    def note_sessions(self, *, everything: bool = True) -> int:
+        """Make sessions of slices, all or new ones, whose log is not here; give how many."""
         refuse_write(self.store.access)
-        return note_sessions(self.around, everything=True)
+        return note_sessions(self.around, everything=everything)
 
     def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
         """Capture, and go on capturing what changes, until `stop` says so."""

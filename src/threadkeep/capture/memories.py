@@ -6,9 +6,10 @@ from typing import Final
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.capture.context import Surroundings
-from threadkeep.capture.exclusion import Exclusion, kept_out
+from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.report import HarnessReport
 from threadkeep.capture.sight import Sight, is_below
+from threadkeep.knowledge.forgetting import is_forgotten_memory
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.memory_intake import (
     KEPT,
@@ -17,7 +18,7 @@ from threadkeep.knowledge.memory_intake import (
     absent_memories,
     put_memory,
 )
-from threadkeep.knowledge.memory_names import SOURCE_KIND, hash_of
+from threadkeep.knowledge.memory_names import SOURCE_KIND, document_uuid, hash_of
 from threadkeep.sources.claude_memory import ClaudeMemory
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log, Source
@@ -60,8 +61,8 @@ def is_settled(log: Log, now: int) -> bool:
 def store_memory(
     tx: Tx, seen: SeenMemory, now: int, report: HarnessReport, keep: Retention
 ) -> None:
-    """Store a file; one that was forgotten in these very words stays out."""
-    if kept_out(tx)(seen.text.encode()):
+    """Store a file; one that was forgotten, or was in these very words, stays out."""
+    if is_forgotten_memory(tx, document_uuid(seen.repository, seen.logical_path), [seen.text]):
         report.excluded += 1
         return
     put = put_memory(tx, seen, now=now, is_there=os.path.isfile, keep=keep)

@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 def note_sessions(around: Surroundings, *, everything: bool = False) -> int:
     """Bring in the sessions of slices that are new, or of all; give how many sessions those are."""
     with around.db.read() as tx:
-        seen = int(tx.value("indexed_upto", {"kind": _MARK}) or 0)
+        seen = noted_so_far(tx)
         last = int(tx.value("last_slice") or 0)
         found = tx.all("noted_sessions", {"after": 0 if everything else seen, "reader": READER})
     by_harness: defaultdict[str, list[str]] = defaultdict(list)
@@ -48,6 +48,11 @@ def note_sessions(around: Surroundings, *, everything: bool = False) -> int:
         with around.db.write() as tx:
             tx.run("indexed_on", {"kind": _MARK, "upto": last, "rows": 0, "words": 0})
     return len(found)
+
+
+def noted_so_far(tx: Tx) -> int:
+    """Give the number of the last slice that was looked at."""
+    return int(tx.value("indexed_upto", {"kind": _MARK}) or 0)
 
 
 def _bring_in(around: Surroundings, harness: str, names: Sequence[str]) -> None:

@@ -31,6 +31,7 @@ from threadkeep.browse.records import (
     Window,
 )
 from threadkeep.home.all_sources import all_sources
+from threadkeep.home.in_place import make_listable
 from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.reading import Session
 from threadkeep.knowledge.records import Image
@@ -76,6 +77,7 @@ def open_browse(home: "Home", path: str | Path | None = None) -> Browse:
     """Open the captured history to browse it; its store must exist. Close it after use."""
     store = home.knowledge(path, read_only=True)
     try:
+        make_listable(home, store)
         data = home.paths().data
         sources = all_sources([home.chat_path()], [data / "state.db"], [data / "mailbox"])
         return Browse(store, sources, ZoneInfo(home.zone))

@@ -50,7 +50,9 @@ def need_captured(history: History) -> None:
         access = history.store.access
         msg = f"nothing was captured into {access.path} yet"
         how = "`threadkeep capture` does it; --db names the file"
-        raise NotFound(msg, hint=how if access.finding.writable else access.finding.fix)
+        if not access.finding.writable:
+            how = f"`threadkeep import hippo {access.path}` takes over what it has"
+        raise NotFound(msg, hint=how)
 
 
 def spent_in(history: History, session: Session) -> Spent:

@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.entities import recount, ties_among
+from threadkeep.knowledge.memory_names import SOURCE_KIND, document_uuid
 from threadkeep.knowledge.tickets import Queue, learn_again, take_back
 
 Evidence = Literal[
@@ -41,7 +42,6 @@ Kind = (
     ]
 )
 
-MEMORY_SOURCE: Final = "claude-auto-memory"  # stands for the program where a document is forgotten
 # A document's record that was forgotten has this for a digest, which no text has.
 FORGOTTEN_RECORD: Final = b""
 
@@ -203,7 +203,10 @@ def _remember_memory(tx: Tx, kind: Kind, ids: Iterable[int]) -> set[int]:
     documents: set[int] = set()
     for number in ids:
         if kind == "document":
-            tx.run("remember_forgotten_document", {"id": number})
+            for uuid, *place, at in tx.all("document_to_forget", {"id": number}):
+                for name in {uuid, document_uuid(*place)}:  # a renamed one keeps its first name
+                    values = {"harness": SOURCE_KIND, "session_id": name, "now": at}
+                    tx.run("put_forgotten", values)
         else:
             documents.update(_column(tx, "document_of_revision", number))
             said = tx.all("said_in_revision", {"id": number})
@@ -212,11 +215,8 @@ def _remember_memory(tx: Tx, kind: Kind, ids: Iterable[int]) -> set[int]:
 
 
 def is_forgotten_memory(tx: Tx, document: str, texts: Iterable[str]) -> bool:
-    """Tell whether a file of memory, or one of its texts, was asked to be forgotten.
-
-    `document` is its uuid; the texts are its masked content and that of its chunks.
-    """
-    values = {"harness": MEMORY_SOURCE, "session_id": document}
+    """Tell whether a file of memory, by its uuid, or one of its texts was asked to be forgotten."""
+    values = {"harness": SOURCE_KIND, "session_id": document}
     if tx.value("is_forgotten", values) is not None:
         return True
     forgotten = forgotten_lines(tx)

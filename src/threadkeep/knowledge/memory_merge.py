@@ -6,16 +6,15 @@ revision that it tells of, and never by its name.
 """
 
 from typing import Any, Final, NamedTuple
-from uuid import UUID, uuid5
 
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_queries
 from threadkeep.base.sqlite import Tx
 from threadkeep.knowledge.forgetting import erase_nodes
 from threadkeep.knowledge.layout import PACKAGE
+from threadkeep.knowledge.memory_names import node_uuid
 
 NODES: Final = "knowledge_nodes"
-NAMESPACE: Final = UUID("0fc25921-9c30-4c16-85da-b489ea81f087")
 _QUERIES: Final = load_queries(PACKAGE, "merge.sql")
 
 
@@ -35,11 +34,6 @@ class _Told(NamedTuple):
 
     revision: int
     chunks: list[int]
-
-
-def node_name(document: str, revision: int) -> str:
-    """Give the uuid of the node that tells of a revision, by the number of its row."""
-    return str(uuid5(NAMESPACE, f"projection\0{document}\0{revision}"))
 
 
 def merge_memory(source: Tx, tx: Tx, places: Places) -> int:
@@ -106,8 +100,8 @@ def _put_node(source: Tx, tx: Tx, places: Places, told: tuple[str, int, _Told]) 
     document, node, one = told
     (row,) = _rows(source, "one_node", NODES, {"id": node})
     revision = places["memory_revisions"][one.revision].number
-    if row["uuid"] == node_name(document, one.revision):
-        row["uuid"] = node_name(document, revision)
+    if row["uuid"] == node_uuid(document, one.revision):
+        row["uuid"] = node_uuid(document, revision)
     columns = [column for column in columns_of(tx, NODES) if column in row and column != "id"]
     listed, marks = (", ".join(f"{sign}{c}" for c in columns) for sign in ("", ":"))
     put = tx.execute(f"INSERT OR IGNORE INTO {NODES} ({listed}) VALUES ({marks})", row)  # noqa: S608

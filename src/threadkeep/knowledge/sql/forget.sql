@@ -217,8 +217,8 @@ SELECT revision_id FROM memory_chunks WHERE id = :id
 SELECT redacted_content FROM memory_revisions WHERE id = :id AND redacted_content IS NOT NULL
 UNION SELECT content FROM memory_chunks WHERE revision_id = :id
 
--- name: remember_forgotten_document
-INSERT OR IGNORE INTO tk_forgotten (harness, session_id, forgotten_at) SELECT source_kind, uuid, updated_at FROM memory_documents WHERE id = :id
+-- name: document_to_forget
+SELECT uuid, repository, logical_path, updated_at FROM memory_documents WHERE id = :id
 
 -- name: documents_forgotten_as
 SELECT id FROM memory_documents WHERE source_kind = :harness AND uuid = :session_id
