@@ -240,11 +240,8 @@ class Home:
         home if it is not given; `roots` are further folders with projects that may hold some.
         """
         from threadkeep.home.history import open_history  # noqa: PLC0415  (loads every source)
-        from threadkeep.home.in_place import make_listable  # noqa: PLC0415  (the same)
 
         store = self.knowledge(path, read_only, must_exist=must_exist)
-        if read_only:
-            make_listable(self, store)
         return open_history(self, store, self._environ, user_home, roots)
 
     def observations(

@@ -23,11 +23,11 @@ _OURS: Final = "SELECT 1 FROM tk_logs WHERE reader <> ? LIMIT 1"
 
 
 def make_listable(home: "Home", store: KnowledgeStore) -> None:
-    """Make sessions of new slices in a file into which nothing was ever captured.
+    """Make sessions of new slices in a file that is looked at, if nothing was ever captured into it.
 
     Where the file cannot be written all stays as it is.
     """
-    if not store.access.finding.writable:
+    if not store.context.db.read_only or not store.access.finding.writable:
         return
     with store.context.db.read() as tx:
         if not _has_news(tx):
