@@ -23,7 +23,7 @@ _OURS: Final = "SELECT 1 FROM tk_logs WHERE reader <> ? LIMIT 1"
 
 
 def make_listable(home: "Home", store: KnowledgeStore) -> None:
-    """Make sessions of new slices in a file that is looked at, if nothing was ever captured into it.
+    """Make sessions of new slices in a file that is looked at, if nobody captures into it.
 
     Where the file cannot be written all stays as it is.
     """
