@@ -10,8 +10,8 @@ from threadkeep.state.exact import put
 from threadkeep.state.messages import put_hash
 
 Beside = list[list[Any]]
-# What a copy does not take over: it is another row, and a live one.
-_OWN: Final = ("id", "session_id", "active", "compacted")
+# What a copy does not take over: it is another row, and a live one, at a place of its own.
+_OWN: Final = ("id", "session_id", "active", "compacted", "display_order")
 
 
 def beside(tx: Tx, message_id: int) -> Beside:

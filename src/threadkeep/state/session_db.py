@@ -12,7 +12,9 @@ from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls
 from threadkeep.state import (
     check as check_,
+    compaction as compaction_,
     conversation as conversation_,
+    cooldowns as cooldowns_,
     deletion as deletion_,
     gateway as gateway_,
     handoff as handoff_,
@@ -25,6 +27,8 @@ from threadkeep.state import (
     meta as meta_,
     moving as moving_,
     orphans as orphans_,
+    reactions as reactions_,
+    recent as recent_,
     retention as retention_,
     rewind as rewind_,
     search as search_,
@@ -165,6 +169,42 @@ class SessionDB:
     rewind_to_message = writes(rewind_.rewind_to_message)
     undo_rewind = writes(rewind_.undo_rewind)
     restore_rewound = writes(rewind_.restore_rewound)
+
+    list_recent_user_messages = reads(recent_.list_recent_user_messages)
+    set_message_reaction = writes(reactions_.set_message_reaction, newest=True)
+    get_message_reactions = reads(reactions_.get_message_reactions)
+    take_unseen_reactions = writes(reactions_.take_unseen_reactions)
+    set_latest_matching_message_display_kind = writes(
+        reactions_.set_latest_matching_message_display_kind, newest=True
+    )
+    set_latest_user_api_content = writes(reactions_.set_latest_user_api_content, newest=True)
+    set_message_api_content = writes(reactions_.set_message_api_content, newest=True)
+
+    # ------------------------------------------------------------------ compactions
+    replace_messages = writes(compaction_.replace_messages)
+    archive_and_compact = writes(compaction_.archive_and_compact, newest=True)
+    publish_compression_child = writes(compaction_.publish_compression_child, newest=True)
+    find_live_compression_child = reads(compaction_.find_live_compression_child)
+    reopen_orphaned_compression_session = writes(compaction_.reopen_orphaned_compression_session)
+    purge_stale_tool_call_markers = calls(compaction_.purge_stale_tool_call_markers)
+    record_compression_failure_cooldown = calls(cooldowns_.record_compression_failure_cooldown)
+    get_compression_failure_cooldown = reads(cooldowns_.get_compression_failure_cooldown)
+    clear_compression_failure_cooldown = calls(cooldowns_.clear_compression_failure_cooldown)
+    get_compression_failure_cooldown_row = reads(cooldowns_.get_compression_failure_cooldown_row)
+    restore_compression_failure_cooldown_row = writes(
+        cooldowns_.restore_compression_failure_cooldown_row
+    )
+    get_compression_fallback_streak = reads(cooldowns_.get_compression_fallback_streak)
+    set_compression_fallback_streak = writes(cooldowns_.set_compression_fallback_streak)
+    get_compression_ineffective_count = reads(cooldowns_.get_compression_ineffective_count)
+    set_compression_ineffective_count = writes(cooldowns_.set_compression_ineffective_count)
+    get_compression_recovery_deadline = reads(cooldowns_.get_compression_recovery_deadline)
+    set_compression_recovery_deadline = writes(cooldowns_.set_compression_recovery_deadline)
+    get_compression_overload_streak = reads(cooldowns_.get_compression_overload_streak)
+    set_compression_overload_streak = writes(cooldowns_.set_compression_overload_streak)
+    increment_compression_overload_streak = writes(cooldowns_.increment_compression_overload_streak)
+    increment_hygiene_failure_streak = writes(cooldowns_.increment_hygiene_failure_streak)
+    reset_hygiene_failure_streak = writes(cooldowns_.reset_hygiene_failure_streak)
 
     # ------------------------------------------------------------------ locks and turns
     try_acquire_compression_lock = calls(leases_.try_acquire_compression_lock)

@@ -168,6 +168,77 @@ DELETE FROM messages WHERE session_id = :session_id;
 -- name: reset_counts
 UPDATE sessions SET message_count = 0, tool_call_count = 0 WHERE id = :id;
 
+-- name: calls_of_message
+SELECT tool_calls FROM messages WHERE id = :id;
+
+-- name: delete_live_messages
+DELETE FROM messages WHERE session_id = :session_id AND active IS NOT 0;
+
+-- name: answers_with_calls
+SELECT id, content FROM messages
+WHERE role = 'assistant' AND tool_calls IS NOT NULL AND tool_calls <> '' AND content LIKE '%[%]%';
+
+-- name: clear_content
+UPDATE messages SET content = '' WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: shown_with
+SELECT m.id, m.role, m.content, m.display_metadata FROM full.messages m
+WHERE m.session_id = :session_id AND m.active IS NOT 0 AND m.display_metadata IS NOT NULL
+ORDER BY m.id;
+
+-- name: metadata_of
+SELECT m.display_metadata FROM full.messages m WHERE m.id = :id AND m.session_id = :session_id;
+
+-- name: latest_with_content
+SELECT m.id FROM full.messages m
+WHERE m.session_id = :session_id AND m.role = :role AND m.content = :content AND m.active IS NOT 0
+ORDER BY m.id DESC LIMIT 1;
+
+-- name: latest_of_user
+SELECT m.id, m.content FROM full.messages m
+WHERE m.session_id = :session_id AND m.role = 'user' AND m.active IS NOT 0
+ORDER BY m.id DESC LIMIT 1;
+
+-- name: said_by_user
+SELECT m.content FROM full.messages m
+WHERE m.id = :id AND m.session_id = :session_id AND m.role = 'user' AND m.active IS NOT 0;
+
+-- ---------------------------------------------------------------- compactions
+
+-- name: config_of
+SELECT model_config FROM sessions WHERE id = :id;
+
+-- name: cooldown_of
+SELECT s.compression_failure_cooldown_until, s.compression_failure_error
+FROM full.sessions s WHERE s.id = :id;
+
+-- name: count_hygiene_failure
+INSERT INTO gateway_hygiene_state(session_key, failure_streak) VALUES (:key, 1)
+ON CONFLICT(session_key) DO UPDATE SET failure_streak = failure_streak + 1
+RETURNING failure_streak;
+
+-- name: reset_hygiene_failures
+DELETE FROM gateway_hygiene_state WHERE session_key = :key;
+
+-- name: open_continuations
+-- Two are enough to tell that it is not the only one.
+SELECT * FROM full.sessions s
+WHERE s.parent_session_id = :id AND s.ended_at IS NULL AND s.source <> 'tool'
+  AND CASE WHEN json_valid(s.model_config)
+    THEN :id NOT IN (coalesce(json_extract(s.model_config, '$._branched_from'), ''),
+                     coalesce(json_extract(s.model_config, '$._delegate_from'), ''))
+    ELSE 1 END
+ORDER BY s.started_at LIMIT 2;
+
+-- name: any_continuation
+SELECT 1 FROM sessions s
+WHERE s.parent_session_id = :id AND s.source <> 'tool'
+  AND CASE WHEN json_valid(s.model_config)
+    THEN :id NOT IN (coalesce(json_extract(s.model_config, '$._branched_from'), ''),
+                     coalesce(json_extract(s.model_config, '$._delegate_from'), ''))
+    ELSE 1 END
+LIMIT 1;
+
 -- ---------------------------------------------------------------- locks and leases
 
 -- name: compression_lock
