@@ -15,7 +15,7 @@ def read_config(text: object) -> dict[str, Any]:
 
 
 def patch_config(text: object, patch: Mapping[str, Any]) -> str | None:
-    """Give the column with some settings set, or taken out where None is said; NULL if none is left."""
+    """Give the column with settings set, or taken out where None is said; NULL if none is left."""
     merged = {**read_config(text), **patch}
     left = {name: value for name, value in merged.items() if name not in patch or value is not None}
     return json.dumps(left) if left else None

@@ -88,7 +88,7 @@ def _put_metadata(ctx: Context, tx: Tx, message_id: int, meta: Json) -> None:
     mark_messages(ctx, tx, [message_id], {"display_metadata": encode_metadata(meta)})
 
 
-# ---------------------------------------------------------------------- how it is shown, what was sent
+# ---------------------------------------------------------------------- shown and sent
 
 
 def set_latest_matching_message_display_kind(
@@ -108,7 +108,7 @@ def set_latest_matching_message_display_kind(
     found = tx.one("latest_with_content", params)
     if found is None:
         return False
-    shown = {"display_kind": whole_text(display_kind)}
+    shown: Json = {"display_kind": whole_text(display_kind)}
     shown["display_metadata"] = encode_metadata(display_metadata)
     mark_messages(ctx, tx, [found[0]], shown)
     return True
