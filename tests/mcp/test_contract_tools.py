@@ -1,4 +1,4 @@
-"""The contract's nine tools: its names, defaults and shapes."""
+"""The contract's twelve tools: its names, defaults and shapes."""
 
 from datetime import UTC
 from typing import Any
@@ -13,7 +13,14 @@ from threadkeep.mcp.tools import Room, input_schema
 NOW = 1_800_000_000_000
 # Tool -> its arguments with their defaults; a required one has none.
 CONTRACT: dict[str, dict[str, Any]] = {
-    "ask": {"limit": 10, "project": "", "since": "", "source": "", "branch": ""},
+    "ask": {
+        "limit": 10,
+        "project": "",
+        "since": "",
+        "source": "",
+        "branch": "",
+        "include_excluded": False,
+    },
     "search_knowledge": {
         "mode": "semantic",
         "limit": 10,
@@ -21,6 +28,36 @@ CONTRACT: dict[str, dict[str, Any]] = {
         "since": "",
         "source": "",
         "branch": "",
+        "category": "",
+        "include_excluded": False,
+    },
+    "agent_query": {
+        "mode": "known",
+        "limit": 10,
+        "project": "",
+        "since": "",
+        "source": "",
+        "branch": "",
+        "include_excluded": False,
+    },
+    "query_memory": {
+        "query": "",
+        "repository": "",
+        "category": "",
+        "logical_path": "",
+        "document_uuid": "",
+        "since": "",
+        "limit": 20,
+        "offset": 0,
+        "include_non_queryable": False,
+        "include_source_path": False,
+    },
+    "query_memory_history": {
+        "repository": "",
+        "logical_path": "",
+        "document_uuid": "",
+        "limit": 50,
+        "include_source_path": False,
     },
     "search_hybrid": {
         "mode": "hybrid",
@@ -49,6 +86,7 @@ REQUIRED = {
     "ask": ["question"],
     "search_knowledge": ["query"],
     "search_hybrid": ["query"],
+    "agent_query": ["query"],
     "get_context": ["query"],
     "get_ci_status": ["repo"],
 }

@@ -47,7 +47,7 @@ from threadkeep.knowledge.logs import (
     load_marks,
     save_log,
 )
-from threadkeep.knowledge.memory_intake import Retention, miss_memory
+from threadkeep.knowledge.memory_intake import Absent, Retention, miss_memory
 from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
 from threadkeep.sources.files import TAIL_BYTES, LogFile
 from threadkeep.sources.records import Log, Source
@@ -86,7 +86,7 @@ def capture(
     report = Report(dry_run=dry_run)
     work: list[_Work] = []
     gone: list[int] = []
-    absent: list[tuple[int, Retention]] = []
+    absent: list[tuple[Absent, Retention]] = []
     for reader, source in sources.items():
         if not wanted.covers(source.harness):
             continue
@@ -218,7 +218,7 @@ def _holding(log: Log, perhaps: list[Looks]) -> int | None:
 def _read(
     around: Surroundings,
     work: list[_Work],
-    lost: tuple[list[int], list[tuple[int, Retention]]],
+    lost: tuple[list[int], list[tuple[Absent, Retention]]],
     report: Report,
     show: Watcher,
 ) -> None:
@@ -246,8 +246,8 @@ def _read(
             advance(one, partial(_read_lines, *reading))
         for one in (one for one in work if one.source.kind == "memory"):
             advance(one, partial(_read_memory, around, one, batches, report))
-        for number, keep in absent:  # after those that came: one may be a file that moved
-            miss_memory(batches.tx(), number, now=around.clock(), keep=keep)
+        for missing, keep in absent:  # after those that came: one may be a file that moved
+            miss_memory(batches.tx(), missing, now=around.clock(), keep=keep)
         # Documents last: they may be large, and hold what line logs hold better.
         backlog = Backlog(batches)
         for one in (one for one in work if one.source.kind == "document"):

@@ -13,6 +13,7 @@ from threadkeep.knowledge.forgetting import is_forgotten_memory
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.memory_intake import (
     KEPT,
+    Absent,
     Retention,
     SeenMemory,
     absent_memories,
@@ -94,7 +95,9 @@ def _slug(folder: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in folder)
 
 
-def absent_from(around: Surroundings, source: Source, sight: Sight) -> list[tuple[int, Retention]]:
+def absent_from(
+    around: Surroundings, source: Source, sight: Sight
+) -> list[tuple[Absent, Retention]]:
     """Give the documents whose file a look should have found and did not."""
     found = {os.path.realpath(log.path) for log in sight.logs}
     roots = {place for root in sight.roots for place in (root, os.path.realpath(root))}
@@ -104,5 +107,5 @@ def absent_from(around: Surroundings, source: Source, sight: Sight) -> list[tupl
 
     keep = retention_of(source)
     with around.db.read() as tx:
-        numbers = absent_memories(tx, is_missing, now=around.clock(), keep=keep)
-    return [(number, keep) for number in numbers]
+        missing = absent_memories(tx, is_missing, now=around.clock(), keep=keep)
+    return [(one, keep) for one in missing]

@@ -69,6 +69,13 @@ class Retention(NamedTuple):
 KEPT: Final = Retention()
 
 
+class Absent(NamedTuple):
+    """A document, and the file of it that is gone."""
+
+    document: int
+    path: str
+
+
 class Put(NamedTuple):
     """What became of a file: its document, the revision that is current, whether that is new."""
 
@@ -106,30 +113,31 @@ def put_memory(
 
 def absent_memories(
     tx: Tx, is_missing: Callable[[str], bool], *, now: int, keep: Retention = KEPT
-) -> list[int]:
+) -> list[Absent]:
     """Give the documents whose file is gone and that are to be told so."""
     rows = tx.all("memories_looked_for", {"kind": SOURCE_KIND, "probe": PROBE_REPOSITORY})
     return [
-        number
+        Absent(number, path)
         for number, path, state, since in rows
         if (state == "active" or now - since >= keep.absence_ms) and is_missing(path)
     ]
 
 
-def miss_memory(tx: Tx, number: int, *, now: int, keep: Retention = KEPT) -> None:
+def miss_memory(tx: Tx, absent: Absent, *, now: int, keep: Retention = KEPT) -> None:
     """Note that the file of a document is gone: unavailable at first, then deleted.
 
-    A document that is unavailable keeps its node, which is no longer shown.
+    A document that is unavailable keeps its node, which is no longer shown. One that has another
+    file by now, because that was only renamed, is left alone.
     """
-    row = tx.one("memory_document_by_id", {"id": number})
-    if row is None:
+    row = tx.one("memory_document_by_id", {"id": absent.document})
+    document = None if row is None else Document(*row)
+    if document is None or document.source_path != absent.path:
         return
-    document = Document(*row)
     if document.state == "active" and keep.absence_ms > 0:
-        tx.run("memory_is_missed", {"id": number, "now": now})
+        tx.run("memory_is_missed", {"id": document.id, "now": now})
     elif document.state in {"active", "unavailable"}:
         _bury(tx, document, now)
-        _prune(tx, number, keep, now)
+        _prune(tx, document.id, keep, now)
 
 
 # ---------------------------------------------------------------------- documents

@@ -41,7 +41,16 @@ Since = Annotated[str, text("Since", "Not before: 24h, 7d, 2w ago, or a date 202
 Until = Annotated[str, text("Until", "Before: 24h, 7d, 2w ago, or through a date 2026-03-01.")]
 Source = Annotated[
     str,
-    text("Source", "Only from: shell, claude (any agent), browser, workflow. Empty: all."),
+    text(
+        "Source",
+        "Only from: shell, claude (any agent), browser, workflow, claude-auto-memory. Empty: all.",
+    ),
+]
+Category = Annotated[
+    str, text("Category", "Only notes of: user, feedback, project, reference, index. Empty: all.")
+]
+Everything = Annotated[
+    bool, other("Include excluded", "Also what rests on nothing real or settled.")
 ]
 Branch = Annotated[str, text("Branch", "Only on exactly this git branch.")]
 Cursor = Annotated[
@@ -80,6 +89,11 @@ def younger_than(age: str, now: int) -> int | None:
     if found is None:
         return None
     return max(0, now - int(found[1][:15]) * _UNITS[found[2]])
+
+
+def filter_source(source: str) -> str | None:
+    """Read a source as the contract's own server does: `claude` means any agent."""
+    return {"claude": "agent", "workflow": "ci"}.get(source, source) or None
 
 
 def moment(told: str, now: int, zone: tzinfo, *, end: bool = False) -> int | None:

@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from threadkeep.mcp.arguments import Age, Branch, Limit, Project, Source, other, text
+from threadkeep.mcp.arguments import (
+    Age,
+    Branch,
+    Category,
+    Everything,
+    Limit,
+    Project,
+    Source,
+    other,
+    text,
+)
 
 
 class AskArguments(msgspec.Struct, frozen=True):
@@ -16,6 +26,7 @@ class AskArguments(msgspec.Struct, frozen=True):
     since: Age = ""
     source: Source = ""
     branch: Branch = ""
+    include_excluded: Everything = False
 
 
 class KnowledgeArguments(msgspec.Struct, frozen=True):
@@ -23,14 +34,16 @@ class KnowledgeArguments(msgspec.Struct, frozen=True):
 
     query: Annotated[str, text("Query", "Words to look for; empty: the newest.")]
     mode: Annotated[
-        Literal["semantic", "lexical"],
-        other("Mode", "semantic: by meaning and words; lexical: by words alone."),
+        Literal["semantic", "lexical", "hybrid"],
+        other("Mode", "semantic or hybrid: by meaning and words; lexical: by words alone."),
     ] = "semantic"
     limit: Limit = 10
     project: Project = ""
     since: Age = ""
     source: Source = ""
     branch: Branch = ""
+    category: Category = ""
+    include_excluded: Everything = False
 
 
 class HybridArguments(msgspec.Struct, frozen=True):

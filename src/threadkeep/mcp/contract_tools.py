@@ -10,7 +10,7 @@ from threadkeep.home.fenced import Item
 from threadkeep.home.memory import answering
 from threadkeep.home.recalled import Citation, Filters, Hit
 from threadkeep.mcp import telling
-from threadkeep.mcp.arguments import clamped, younger_than
+from threadkeep.mcp.arguments import clamped, filter_source, younger_than
 from threadkeep.mcp.contract_answers import (
     CiStatus,
     EntityList,
@@ -152,14 +152,15 @@ def get_lessons(room: Room, given: LessonArguments) -> Reply:
 
 
 def _filters(room: Room, given: Any, *, branch: str = "", entity: str = "") -> Filters:
-    """Read the filters that nearly all of these tools have; `claude` means any agent."""
-    source = {"claude": "agent", "workflow": "ci"}.get(given.source, given.source)
+    """Read the filters that nearly all of these tools have."""
     return Filters(
         project=given.project or None,
-        source=source or None,
+        source=filter_source(given.source),
         since=younger_than(given.since, room.now()),
         branch=branch or None,
         entity=entity or None,
+        category=getattr(given, "category", "") or None,
+        include_excluded=getattr(given, "include_excluded", False),
     )
 
 

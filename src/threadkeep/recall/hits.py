@@ -116,7 +116,7 @@ def note_of(content: str) -> str:
     if not isinstance(summary, str) or not summary:
         return "\n".join(strings_in(content))
     lines = [summary]
-    for name in _SENTENCES:
+    for name in (name for name in _SENTENCES if fields.get(name)):
         told = strings_in(msgspec.json.encode(fields.get(name)).decode())
         lines += [line for line in told if line.rstrip(".…") not in summary]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ import pytest
 from tests.support import memories as asked
 from tests.support.memories import Notebook
 from threadkeep.base.sqlite import Tx
+from threadkeep.home.all_sources import all_sources
 from threadkeep.knowledge.eligibility import eligible_nodes
 from threadkeep.knowledge.lessons import list_lessons
 from threadkeep.knowledge.memory_documents import (
@@ -20,6 +21,8 @@ from threadkeep.knowledge.memory_documents import (
     query_memories,
 )
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.recall.memory import Memory
+from threadkeep.recall.records import Filters
 
 FACTS = {
     "documents": asked.DOCUMENTS,
@@ -144,3 +147,21 @@ def test_the_same_files_become_the_same_rows(
             ours, theirs = ([row[:5] + row[6:] for row in rows] for rows in (ours, theirs))
         assert sorted(ours, key=str) == sorted(theirs, key=str), fact
     book.store.close()
+
+
+def test_the_same_words_find_the_same_nodes(
+    golden: Path, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    path = tmp_path / "v23.db"
+    shutil.copyfile(golden / "v23.db", path)
+    only = {
+        "lexical": Filters(kinds=("node",)),
+        "only_memory": Filters(kinds=("node",), source="claude-auto-memory"),
+        "with_excluded": Filters(kinds=("node",), include_excluded=True),
+    }
+    with KnowledgeStore.open(path) as store:
+        memory = Memory(store, all_sources([], [], []), clock=lambda: expected["eligible_at_ms"])
+        for words, wanted in expected["searches"].items():
+            for how, filters in only.items():
+                found = memory.recall(words, filters, limit=100).hits
+                assert sorted(hit.uuid or "" for hit in found) == wanted[how], (words, how)

@@ -212,7 +212,19 @@ WHERE d.state = 'active' AND d.repository != :probe
 
 -- ------------------------------------------------------------------ what is shown by default
 
--- Nodes without evidence, and those with some that is good: real and settled.
+-- Evidence that is good: real and settled. In files of older versions only probes are not.
+-- piece: good_segment
+a.probe_tag IS NULL AND (NOT :strict OR (a.end_time <= :settled AND (a.message_count > 0 OR length(trim(a.summary_text)) > 0)
+      -- the journal of a workflow, in which subagents are counted and nobody speaks
+      AND NOT (a.source_file LIKE '%journal.jsonl' AND a.source_file LIKE '%/subagents/%' AND a.source_file LIKE '%/workflows/%')))
+
+-- piece: good_run
+(NOT :strict OR r.conclusion IS NOT NULL OR lower(r.status) = 'completed')
+
+-- piece: good_memory
+d.state = 'active' AND d.repository != :probe
+
+-- Nodes without evidence, and those with some that is good.
 -- name: eligible_nodes
 SELECT n.value FROM json_each(:ids) AS n
 WHERE EXISTS (SELECT 1 FROM knowledge_node_events AS l JOIN events AS e ON e.id = l.event_id
@@ -220,18 +232,67 @@ WHERE EXISTS (SELECT 1 FROM knowledge_node_events AS l JOIN events AS e ON e.id 
   OR EXISTS (SELECT 1 FROM knowledge_node_browser_events AS l JOIN browser_events AS b ON b.id = l.browser_event_id
     WHERE l.knowledge_node_id = n.value AND b.probe_tag IS NULL)
   OR EXISTS (SELECT 1 FROM knowledge_node_agentic_sessions AS l JOIN agentic_sessions AS a ON a.id = l.agentic_session_id
-    WHERE l.knowledge_node_id = n.value AND a.probe_tag IS NULL AND (NOT :strict OR (a.end_time <= :settled
-      AND (a.message_count > 0 OR length(trim(a.summary_text)) > 0)
-      -- the journal of a workflow, in which subagents are counted and nobody speaks
-      AND NOT (a.source_file LIKE '%journal.jsonl' AND a.source_file LIKE '%/subagents/%' AND a.source_file LIKE '%/workflows/%'))))
+    WHERE l.knowledge_node_id = n.value AND {good_segment})
   OR EXISTS (SELECT 1 FROM knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id
-    WHERE l.knowledge_node_id = n.value AND (NOT :strict OR r.conclusion IS NOT NULL OR lower(r.status) = 'completed'))
+    WHERE l.knowledge_node_id = n.value AND {good_run})
   OR EXISTS (SELECT 1 FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
-    JOIN memory_documents AS d ON d.active_revision_id = c.revision_id
-    WHERE l.knowledge_node_id = n.value AND d.state = 'active' AND d.repository != :probe)
+    JOIN memory_documents AS d ON d.active_revision_id = c.revision_id WHERE l.knowledge_node_id = n.value AND {good_memory})
   OR NOT (
     EXISTS (SELECT 1 FROM knowledge_node_events AS l WHERE l.knowledge_node_id = n.value)
     OR EXISTS (SELECT 1 FROM knowledge_node_browser_events AS l WHERE l.knowledge_node_id = n.value)
     OR EXISTS (SELECT 1 FROM knowledge_node_agentic_sessions AS l WHERE l.knowledge_node_id = n.value)
     OR EXISTS (SELECT 1 FROM knowledge_node_workflow_runs AS l WHERE l.knowledge_node_id = n.value)
     OR EXISTS (SELECT 1 FROM knowledge_node_memory_chunks AS l WHERE l.knowledge_node_id = n.value))
+
+-- ------------------------------------------------------------------ what nodes rest on, and how fresh that is
+
+-- Node, table, row, time, kind, excerpt, session, harness, number of the slice.
+-- name: evidence_packets
+SELECT * FROM (
+  SELECT l.knowledge_node_id AS node, 'events', e.id, e.timestamp AS at, coalesce(nullif(e.source_kind, ''), 'shell'), CAST(e.command AS BLOB),
+    NULL, NULL, NULL
+  FROM knowledge_node_events AS l JOIN events AS e ON e.id = l.event_id
+  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR e.probe_tag IS NULL)
+  UNION ALL
+  SELECT l.knowledge_node_id, 'agentic_sessions', a.id, a.end_time, '', CAST(substr(a.summary_text, 1, 2000) AS BLOB), a.session_id, a.harness,
+    a.segment_index
+  FROM knowledge_node_agentic_sessions AS l JOIN agentic_sessions AS a ON a.id = l.agentic_session_id
+  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR {good_segment})
+  UNION ALL
+  SELECT l.knowledge_node_id, 'browser_events', b.id, b.timestamp, 'browser', CAST(b.domain || ' — ' || coalesce(nullif(b.title, ''), b.url) AS BLOB),
+    NULL, NULL, NULL
+  FROM knowledge_node_browser_events AS l JOIN browser_events AS b ON b.id = l.browser_event_id
+  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR b.probe_tag IS NULL)
+  UNION ALL
+  SELECT l.knowledge_node_id, 'workflow_runs', r.id, coalesce(r.completed_at, r.started_at, r.first_seen_at), 'workflow',
+    CAST(r.repo || ' ' || coalesce(r.head_branch, '') || ': ' || coalesce(r.conclusion, r.status, '') AS BLOB), NULL, NULL, NULL
+  FROM knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id
+  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR {good_run})
+  UNION ALL
+  SELECT l.knowledge_node_id, 'memory_chunks', c.id, r.source_mtime_ms, 'memory',
+    CAST(d.repository || ' — ' || coalesce(nullif(c.heading_path, '') || ': ', '') || substr(c.content, 1, 2000) AS BLOB), NULL, NULL, NULL
+  FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id JOIN memory_revisions AS r ON r.id = c.revision_id
+  JOIN memory_documents AS d ON d.id = r.document_id
+  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR (d.active_revision_id = r.id AND {good_memory}))
+) ORDER BY node, at DESC
+
+-- name: rows_of_source
+SELECT count(*), max(at) FROM (
+  SELECT timestamp AS at FROM events WHERE :kind IN ('shell', 'claude-tool') AND source_kind = :kind AND probe_tag IS NULL
+  UNION ALL
+  SELECT timestamp FROM browser_events WHERE :kind = 'browser' AND probe_tag IS NULL
+  UNION ALL
+  SELECT coalesce(completed_at, started_at, first_seen_at) FROM workflow_runs WHERE :kind = 'workflow'
+  UNION ALL
+  SELECT d.updated_at FROM memory_documents AS d WHERE :kind = 'claude-auto-memory' AND d.state = 'active' AND d.repository != :probe
+  UNION ALL
+  SELECT end_time FROM agentic_sessions WHERE harness = :harness AND probe_tag IS NULL
+)
+
+-- name: health_of_source
+SELECT last_event_ts, consecutive_failures, last_error_ts, probe_ok, probe_last_run_ts FROM source_health WHERE source = :source
+
+-- name: alarms_about
+SELECT DISTINCT invariant_id FROM capture_alarms
+WHERE acked_at IS NULL AND resolved_at IS NULL AND json_valid(details_json) AND json_extract(details_json, '$.source') = :source
+ORDER BY 1

@@ -1,0 +1,219 @@
+"""The contract's tools that came with memories: one question with its evidence, and the notes."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from threadkeep.home.desk import AskedMemory, MemoryPart, MemoryRevision
+from threadkeep.home.fenced import Item, ago
+from threadkeep.home.recalled import AgentAnswer, AgentHit, AgentMode, Filters
+from threadkeep.mcp import telling
+from threadkeep.mcp.arguments import (
+    Age,
+    Branch,
+    Category,
+    Everything,
+    Limit,
+    Project,
+    Source,
+    clamped,
+    filter_source,
+    other,
+    text,
+    younger_than,
+)
+from threadkeep.mcp.replies import NOTICE, Reply, cut, kept
+from threadkeep.mcp.telling import told
+from threadkeep.mcp.tools import Room, Tool
+
+_SHOWN: Final = 2_000
+
+Repository = Annotated[str, text("Repository", "Exactly this repository, as an answer names it.")]
+Path = Annotated[str, text("Path", "Exactly this name of a note in its repository.")]
+Uuid = Annotated[str, text("Document", "The document_uuid of a note.")]
+SourcePath = Annotated[bool, other("Source path", "Also say where the file lies.")]
+
+
+class AgentArguments(msgspec.Struct, frozen=True):
+    """What `agent_query` takes."""
+
+    query: Annotated[str, text("Query", "What you want to know, in plain words.")]
+    mode: Annotated[
+        AgentMode,
+        other(
+            "Mode", "known: summaries; evidence: the rows behind; recent: the newest; decisions."
+        ),
+    ] = "known"
+    limit: Limit = 10
+    project: Project = ""
+    since: Age = ""
+    source: Source = ""
+    branch: Branch = ""
+    include_excluded: Everything = False
+
+
+class MemoryArguments(msgspec.Struct, frozen=True):
+    """What `query_memory` takes."""
+
+    query: Annotated[str, text("Query", "A part of the text. Empty: all notes.")] = ""
+    repository: Repository = ""
+    category: Category = ""
+    logical_path: Path = ""
+    document_uuid: Uuid = ""
+    since: Age = ""
+    limit: Limit = 20
+    offset: Annotated[int, other("Offset", "How many to leave out from the first on.")] = 0
+    include_non_queryable: Annotated[
+        bool, other("Unpublished", "Where nothing is found, tell of notes that wait or are gone.")
+    ] = False
+    include_source_path: SourcePath = False
+
+
+class HistoryArguments(msgspec.Struct, frozen=True):
+    """What `query_memory_history` takes."""
+
+    repository: Repository = ""
+    logical_path: Path = ""
+    document_uuid: Uuid = ""
+    limit: Limit = 50
+    include_source_path: SourcePath = False
+
+
+class MemoryList(msgspec.Struct, frozen=True):
+    """What `query_memory` answers."""
+
+    view: str
+    results: list[MemoryPart]
+    limit: int
+    offset: int
+    truncated: bool
+    notice: str = NOTICE
+
+
+class MemoryHistory(msgspec.Struct, frozen=True):
+    """What `query_memory_history` answers."""
+
+    view: str
+    results: list[MemoryRevision]
+    limit: int
+    offset: int
+    truncated: bool
+    notice: str = NOTICE
+
+
+def agent_query(room: Room, given: AgentArguments) -> Reply:
+    """Answer with what is known, what that rests on, how fresh and how sure it is."""
+    filters = Filters(
+        project=given.project or None,
+        source=filter_source(given.source),
+        since=younger_than(given.since, room.now()),
+        branch=given.branch or None,
+        include_excluded=given.include_excluded,
+    )
+    limit = clamped(given.limit)
+    answer = room.desk.agent_query(given.query, filters, mode=given.mode, limit=limit)
+    now = room.now()
+    found = kept(answer.hits, lambda hit: _of_hit(hit, now))
+    data = msgspec.structs.replace(
+        answer,
+        hits=tuple(found.rows),
+        truncated=answer.truncated or bool(found.left_out),
+    )
+    said = [Item("conflicts", data.conflicts.summary)] if data.conflicts.summary else []
+    left_out = telling.left(found.left_out)
+    return Reply(telling.lead(found.rows, left_out), [*said, *found.items], data)
+
+
+def _of_hit(hit: AgentHit, now: int) -> Item:
+    """Tell a piece of knowledge with the names of what it rests on."""
+    sure = f"{hit.confidence.level} confidence"
+    refs = ", ".join(one.ref for one in hit.evidence[:5])
+    heading = told("knowledge", sure, hit.outcome, hit.cwd, ago(hit.captured_at, now), hit.uuid)
+    return Item(heading, cut("\n".join(filter(None, (hit.summary, refs))), _SHOWN))
+
+
+def query_memory(room: Room, given: MemoryArguments) -> Reply:
+    """Give what the notes that Claude keeps say now."""
+    limit, offset = max(1, clamped(given.limit)), max(0, given.offset)
+    asked = AskedMemory(
+        text=given.query,
+        repository=given.repository,
+        category=given.category,
+        logical_path=given.logical_path,
+        document_uuid=given.document_uuid,
+        since=younger_than(given.since, room.now()),
+        limit=limit,
+        offset=offset,
+        unpublished=given.include_non_queryable,
+        paths=given.include_source_path,
+    )
+    parts, more = room.desk.memories(asked)
+    found = kept(parts, _of_part)
+    data = MemoryList("current", found.rows, limit, offset, more or bool(found.left_out))
+    return Reply(telling.lead(found.rows, _next(data)), found.items, data)
+
+
+def _next(data: MemoryList) -> str:
+    return f"There is more: offset={data.offset + len(data.results)}." if data.truncated else ""
+
+
+def _of_part(part: MemoryPart) -> Item:
+    """Tell a section of a note."""
+    where = told("note", part.repository, part.logical_path, part.heading_path)
+    state = part.projection_status if part.document_state == "active" else part.document_state
+    return Item(told(where, state), part.evidence_excerpt or "(nothing is published)")
+
+
+def query_memory_history(room: Room, given: HistoryArguments) -> Reply:
+    """Give what became of one note."""
+    limit = max(1, clamped(given.limit))
+    asked = AskedMemory(
+        repository=given.repository,
+        logical_path=given.logical_path,
+        document_uuid=given.document_uuid,
+        limit=limit,
+        paths=given.include_source_path,
+    )
+    revisions, more = room.desk.memory_history(asked)
+    now = room.now()
+    found = kept(revisions, lambda one: _of_revision(one, now))
+    data = MemoryHistory("history", found.rows, limit, 0, more or bool(found.left_out))
+    return Reply(telling.lead(found.rows, telling.left(found.left_out)), found.items, data)
+
+
+def _of_revision(one: MemoryRevision, now: int) -> Item:
+    """Tell a revision of a note."""
+    age = ago(one.revision_created_at, now)
+    heading = told(f"revision {one.revision_number}", one.change_kind, one.logical_path, age)
+    said = "\n".join(filter(None, (one.summary, one.diff_text)))
+    return Item(heading, cut(said, _SHOWN) or "(nothing)")
+
+
+TOOLS: Final = (
+    Tool(
+        "agent_query",
+        "Ask with evidence",
+        "Answer a question from summaries of past work, each with the rows behind it, how fresh"
+        " their capture is, how sure the answer is, and what contradicts it.",
+        AgentArguments,
+        agent_query,
+        AgentAnswer,
+    ),
+    Tool(
+        "query_memory",
+        "Claude's notes",
+        "Read the notes that Claude Code keeps for projects (memory/*.md), as they are now, by a"
+        " part of their text, category or name.",
+        MemoryArguments,
+        query_memory,
+        MemoryList,
+    ),
+    Tool(
+        "query_memory_history",
+        "History of a note",
+        "List the revisions of one of Claude's notes with what changed, the newest first.",
+        HistoryArguments,
+        query_memory_history,
+        MemoryHistory,
+    ),
+)

@@ -1,0 +1,155 @@
+"""One question of an agent: evidence, freshness, confidence and contradictions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.support.memories import Notebook
+from tests.support.tickets import add_event, insert
+from threadkeep.errors import Invalid
+from threadkeep.home.all_sources import all_sources
+from threadkeep.knowledge.evidence_packets import EvidencePacket
+from threadkeep.knowledge.freshness import Freshness, FreshnessStatus, freshness_of
+from threadkeep.recall.agent_query import agent_query
+from threadkeep.recall.confidence import Weighed, assess
+from threadkeep.recall.conflicts import AgentHit, capped, find_conflicts
+from threadkeep.recall.memory import Memory
+from threadkeep.recall.records import Filters
+
+NOW = 1_800_000_000_000
+DAY = 86_400_000
+STATUSES = st.sampled_from(
+    ["fresh", "stale", "failing", "suppressed_idle", "expected_absent", "unknown"]
+)
+
+
+def packet(status: FreshnessStatus = "fresh", kind: str = "shell", row: int = 1) -> EvidencePacket:
+    fresh = Freshness(kind, status, 0, 1)
+    return EvidencePacket(f"{kind}-{row}", kind, "events", row, NOW, "make", freshness=fresh)
+
+
+def hit(outcome: str = "success", at: int = NOW, *chosen: str, fresh: bool = True) -> AgentHit:
+    evidence = tuple(packet("fresh" if fresh else "stale", kind) for kind in ("shell", "claude"))
+    decisions = tuple({"chosen": one} for one in chosen)
+    sure = assess(Weighed(1.0, at, "/p", "main"), evidence, NOW)
+    return AgentHit(f"u{at}", 1.0, "s", at, "/p", "main", outcome, evidence, sure, decisions)
+
+
+@given(st.floats(0, 1), st.lists(STATUSES, max_size=5), st.integers(0, NOW))
+def test_confidence_has_reasons_and_needs_evidence(
+    score: float, statuses: list[FreshnessStatus], at: int
+) -> None:
+    evidence = [packet(status, row=row) for row, status in enumerate(statuses)]
+    found = assess(Weighed(score, at), evidence, NOW)
+    assert 0 <= found.score <= 1
+    assert abs(sum(one.weight for one in found.factors) - 1) < 1e-9
+    assert (found.level == "insufficient") == found.withheld == (not evidence)
+    if any(one not in {"fresh", "suppressed_idle"} for one in statuses):
+        assert found.level != "high"
+
+
+def test_several_fresh_rows_of_several_sources_are_high() -> None:
+    assert hit().confidence.level == "high"
+    assert assess(Weighed(0.1, NOW - 90 * DAY), [packet("stale")], NOW).level == "low"
+
+
+def test_what_contradicts_itself_is_named_and_less_sure() -> None:
+    hits = [hit("success"), hit("failure", NOW - 1)]
+    report = find_conflicts(hits)
+    assert [one.kind for one in report.conflicts] == ["outcome_disagreement"]
+    assert [side.says for side in report.conflicts[0].sides] == ["failure", "success"]
+    assert {one.confidence.level for one in capped(hits, report)} == {"medium"}
+    decided = find_conflicts([hit("success", NOW - 1, "A"), hit("success", NOW, "B")])
+    assert [one.kind for one in decided.conflicts] == ["decision_contradiction"]
+    assert not find_conflicts([hit("success", NOW - 1, "A"), hit("success", NOW, "A")]).conflicts
+
+
+def test_evidence_that_is_all_stale_is_named() -> None:
+    report = find_conflicts([hit(fresh=False)])
+    assert report.staleness is not None
+    assert report.staleness.evidence_refs == ("shell-1", "claude-1")
+    assert find_conflicts([hit(), hit(fresh=False)]).staleness is None
+    assert find_conflicts([]) == msgspec.convert({}, type(report))
+
+
+# ---------------------------------------------------------------------- in a store
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Notebook]:
+    book = Notebook(tmp_path / "knowledge.db")
+    book.put("project_glaze.md", "# Glaze\n\nThe parser keeps the last line.\n")
+    book.put("user_ada.md", "Ada fires the kiln at night.\n")
+    book.learn()
+    yield book
+    book.store.close()
+
+
+@pytest.fixture
+def memory(book: Notebook) -> Memory:
+    return Memory(book.store, all_sources([], [], []), clock=lambda: book.now)
+
+
+def test_an_answer_carries_what_it_rests_on(memory: Memory) -> None:
+    answer = agent_query(memory, "glaze parser", Filters())
+    (first, *_) = answer.hits
+    assert [one.ref for one in first.evidence] == ["memory-1"]
+    assert first.evidence[0].table == "memory_chunks"
+    assert "The parser keeps" in first.evidence[0].excerpt
+    assert answer.freshness["claude-auto-memory"].status == "fresh"
+    assert "Memory: project_glaze.md" in answer.answer
+
+
+def test_modes_and_limits(memory: Memory) -> None:
+    assert agent_query(memory, "kiln", Filters(), limit=0).hits == ()
+    assert agent_query(memory, "kiln", Filters(), mode="decisions").hits == ()
+    recent = agent_query(memory, "zzz", Filters(), mode="recent", limit=1)
+    assert len(recent.hits) == 1
+    assert recent.truncated
+    assert "rows behind" in agent_query(memory, "kiln", Filters(), mode="evidence").answer
+    assert agent_query(memory, "zzz", Filters()).answer == "Nothing is known about it."
+
+
+def test_an_unknown_source_or_category_is_refused(memory: Memory) -> None:
+    with pytest.raises(Invalid, match="no source 'nobody'"):
+        agent_query(memory, "kiln", Filters(source="nobody"))
+    with pytest.raises(Invalid, match="no category"):
+        memory.recall("kiln", Filters(category="nothing"))
+    for known in ("shell", "claude", "agent", "browser", "workflow", "claude-auto-memory", "pi"):
+        memory.recall("kiln", Filters(source=known))
+
+
+def test_hidden_evidence_is_no_evidence(book: Notebook, memory: Memory) -> None:
+    book.miss("user_ada.md")
+    words = "user_ada.md"
+    assert not agent_query(memory, words, Filters(category="user")).hits
+    (only,) = agent_query(memory, words, Filters(include_excluded=True), limit=1).hits
+    assert [one.ref for one in only.evidence] == ["memory-2"]
+    memory.include_excluded = True
+    assert len(memory.recall("kiln", Filters(kinds=("node",))).hits) == 2
+
+
+def test_freshness_tells_idle_from_failing(book: Notebook) -> None:
+    with book.store.context.db.write() as tx:
+        add_event(tx, at=book.now - 2 * DAY)
+        health = "UPDATE source_health SET last_event_ts = ? WHERE source = 'shell'"
+        tx.execute(health, (book.now - 2 * DAY,))
+
+        def status(kind: str) -> str:
+            return freshness_of(tx, [kind], book.now)[kind].status
+
+        assert status("shell") == "stale"
+        assert status("gemini-cli") == "expected_absent"
+        tx.execute(health, (book.now,))
+        assert status("shell") == "fresh"
+        insert(
+            *(tx, "capture_alarms"),
+            invariant_id="I-1",
+            raised_at=1,
+            details_json='{"source": "shell"}',
+        )
+        assert status("shell") == "failing"
+        assert freshness_of(tx, ["shell"], book.now)["shell"].alarms == ("I-1",)
