@@ -251,6 +251,14 @@ def test_memory_recalls_opens_and_answers(site: Site) -> None:
     assert site.get("/api/memory/timeline?day=2026-02-30").status == 400
 
 
+def test_one_question_is_answered_with_all_that_it_rests_on(site: Site) -> None:
+    answer = done(site.post("/api/agent/query", {"query": "flaky test", "limit": 2}))
+    assert all(hit["evidence"] and hit["confidence"]["explanation"] for hit in answer["hits"])
+    assert site.post("/api/agent/query", {"query": "x", "source": "nobody"}).status == 400
+    assert done(site.post("/api/memory/query", {})) == {"results": [], "truncated": False}
+    assert site.post("/api/memory/history", {}).status == 400
+
+
 def test_forgetting_only_says_what_would_go(site: Site) -> None:
     before = done(site.get("/api/history/sessions"))
     would = done(site.post("/api/history/forget", {"project": "harbor"}))

@@ -31,35 +31,15 @@ from threadkeep.knowledge.agent_views import (
     project_views,
 )
 from threadkeep.knowledge.lessons import Lesson, list_lessons
-from threadkeep.knowledge.memory_documents import (
-    AskedMemory,
-    MemoryPart,
-    MemoryRevision,
-    memory_history,
-    query_memories,
-)
 from threadkeep.knowledge.notes import Note, write_note
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.workflows import RunDetails
-from threadkeep.recall.agent_query import AgentAnswer, AgentMode, agent_query
 from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = [
-    "AskedMemory",
-    "Desk",
-    "EntityView",
-    "EventView",
-    "MemoryPart",
-    "MemoryRevision",
-    "Narrowed",
-    "NodeView",
-    "ProjectView",
-    "Remembered",
-]
+__all__ = ["Desk", "EntityView", "EventView", "Narrowed", "NodeView", "ProjectView", "Remembered"]
 
 _NOTE_LIMIT: Final = 8_000
 
@@ -147,22 +127,6 @@ class Desk:
         """Give what went wrong more than once."""
         with self.memory.store.context.db.read(lenient=True) as tx:
             return list_lessons(tx, repo, path, tool, limit)
-
-    def agent_query(
-        self, query: str, filters: Filters, *, mode: AgentMode = "known", limit: int = 10
-    ) -> AgentAnswer:
-        """Answer a question with what it rests on, how fresh and how sure that is."""
-        return agent_query(self.memory, query, filters, mode=mode, limit=limit)
-
-    def memories(self, asked: AskedMemory) -> tuple[list[MemoryPart], bool]:
-        """Give what Claude's notes say now, and whether there is more."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
-            return query_memories(tx, asked)
-
-    def memory_history(self, asked: AskedMemory) -> tuple[list[MemoryRevision], bool]:
-        """Give what became of one of Claude's notes, and whether there is more."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
-            return memory_history(tx, asked)
 
     # ------------------------------------------------------------------ writing
 

@@ -1,5 +1,6 @@
 """What surfaces need of memory, named in one place, so that none imports a service."""
 
+from threadkeep.knowledge.memory_documents import AskedMemory, MemoryPart, MemoryRevision
 from threadkeep.recall.agent_query import AgentAnswer, AgentMode
 from threadkeep.recall.asking import Answer, Citation
 from threadkeep.recall.conflicts import AgentHit
@@ -14,12 +15,15 @@ __all__ = [
     "AgentHit",
     "AgentMode",
     "Answer",
+    "AskedMemory",
     "Citation",
     "Filters",
     "Fix",
     "Found",
     "Hit",
     "Memory",
+    "MemoryPart",
+    "MemoryRevision",
     "Moment",
     "Opened",
     "Step",

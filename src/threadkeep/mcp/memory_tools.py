@@ -4,9 +4,16 @@ from typing import Annotated, Final
 
 import msgspec
 
-from threadkeep.home.desk import AskedMemory, MemoryPart, MemoryRevision
 from threadkeep.home.fenced import Item, ago
-from threadkeep.home.recalled import AgentAnswer, AgentHit, AgentMode, Filters
+from threadkeep.home.recalled import (
+    AgentAnswer,
+    AgentHit,
+    AgentMode,
+    AskedMemory,
+    Filters,
+    MemoryPart,
+    MemoryRevision,
+)
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import (
     Age,
@@ -111,7 +118,7 @@ def agent_query(room: Room, given: AgentArguments) -> Reply:
         include_excluded=given.include_excluded,
     )
     limit = clamped(given.limit)
-    answer = room.desk.agent_query(given.query, filters, mode=given.mode, limit=limit)
+    answer = room.desk.memory.agent_query(given.query, filters, mode=given.mode, limit=limit)
     now = room.now()
     found = kept(answer.hits, lambda hit: _of_hit(hit, now))
     data = msgspec.structs.replace(
@@ -147,7 +154,7 @@ def query_memory(room: Room, given: MemoryArguments) -> Reply:
         unpublished=given.include_non_queryable,
         paths=given.include_source_path,
     )
-    parts, more = room.desk.memories(asked)
+    parts, more = room.desk.memory.memories(asked)
     found = kept(parts, _of_part)
     data = MemoryList("current", found.rows, limit, offset, more or bool(found.left_out))
     return Reply(telling.lead(found.rows, _next(data)), found.items, data)
@@ -174,7 +181,7 @@ def query_memory_history(room: Room, given: HistoryArguments) -> Reply:
         limit=limit,
         paths=given.include_source_path,
     )
-    revisions, more = room.desk.memory_history(asked)
+    revisions, more = room.desk.memory.memory_history(asked)
     now = room.now()
     found = kept(revisions, lambda one: _of_revision(one, now))
     data = MemoryHistory("history", found.rows, limit, 0, more or bool(found.left_out))

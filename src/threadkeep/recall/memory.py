@@ -9,6 +9,13 @@ import msgspec
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.config import RecallSettings
 from threadkeep.errors import Busy, StorageFull
+from threadkeep.knowledge.memory_documents import (
+    AskedMemory,
+    MemoryPart,
+    MemoryRevision,
+    memory_history,
+    query_memories,
+)
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.things import BATCH, index_things, is_behind, is_indexable
 from threadkeep.recall.meaning import Meaning
@@ -18,6 +25,7 @@ from threadkeep.recall.records import Filters, Found, Opened
 from threadkeep.sources.records import Source
 
 if TYPE_CHECKING:
+    from threadkeep.recall.agent_query import AgentAnswer
     from threadkeep.recall.asking import Answer
     from threadkeep.recall.fixing import Fix
     from threadkeep.recall.timeline import Moment
@@ -125,6 +133,22 @@ class Memory:
         from threadkeep.recall.similar import similar  # noqa: PLC0415
 
         return similar(self, what, **options)
+
+    def agent_query(self, query: str, filters: Filters = ANYTHING, **options: Any) -> "AgentAnswer":
+        """Answer with evidence, freshness and confidence (see `recall.agent_query`)."""
+        from threadkeep.recall.agent_query import agent_query  # noqa: PLC0415
+
+        return agent_query(self, query, filters, **options)
+
+    def memories(self, asked: AskedMemory) -> tuple[list[MemoryPart], bool]:
+        """Give what Claude's notes say now, and whether there is more."""
+        with self.store.context.db.read(lenient=True) as tx:
+            return query_memories(tx, asked)
+
+    def memory_history(self, asked: AskedMemory) -> tuple[list[MemoryRevision], bool]:
+        """Give what became of one of Claude's notes, and whether there is more."""
+        with self.store.context.db.read(lenient=True) as tx:
+            return memory_history(tx, asked)
 
     def context(self, query: str, **options: Any) -> str:
         """Make a fenced block for a prompt (see `recall.context_block.context`)."""

@@ -18,6 +18,7 @@ from threadkeep.web.api import (
     mail,
     mail_write,
     memory,
+    notes,
     state,
     state_messages,
     streamed,
@@ -31,6 +32,7 @@ from threadkeep.web.api.verb import Json, Verb
 VERBS: tuple[Verb, ...] = (
     *history.VERBS,
     *memory.VERBS,
+    *notes.VERBS,
     *happened.VERBS,
     *chat.VERBS,
     *chat_messages.VERBS,

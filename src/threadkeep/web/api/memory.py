@@ -47,6 +47,8 @@ class Recall(Strict, frozen=True):
     role: Role | None = None
     outcome: Outcome | None = None
     kinds: tuple[HitKind, ...] = ()
+    category: Name | None = None
+    include_excluded: bool = False
     limit: Limit = 10
     explain: bool = False
 
@@ -90,6 +92,7 @@ class Ask(Strict, frozen=True):
     project: Name | None = None
     limit: Few = 8
     model: bool = False
+    include_excluded: bool = False
 
 
 class Span(Strict, frozen=True):
@@ -127,7 +130,8 @@ def ask(stores: Stores, _: Empty, body: Ask) -> Answer:
     """Answer a question with passages that were really said."""
     with reading_memory(stores) as memory:
         model = answering(stores.home, memory) if body.model else None
-        given: dict[str, Any] = {"filters": Filters(project=body.project), "limit": body.limit}
+        filters = Filters(project=body.project, include_excluded=body.include_excluded)
+        given: dict[str, Any] = {"filters": filters, "limit": body.limit}
         zone = ZoneInfo(stores.home.zone)
         return memory.ask(body.question, **given, answer_with=model, zone=zone)
 
