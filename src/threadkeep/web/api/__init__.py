@@ -18,7 +18,6 @@ from threadkeep.web.api import (
     mail,
     mail_write,
     memory,
-    notes,
     state,
     state_messages,
     streamed,
@@ -32,7 +31,6 @@ from threadkeep.web.api.verb import Json, Verb
 VERBS: tuple[Verb, ...] = (
     *history.VERBS,
     *memory.VERBS,
-    *notes.VERBS,
     *happened.VERBS,
     *chat.VERBS,
     *chat_messages.VERBS,

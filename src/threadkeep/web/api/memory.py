@@ -12,6 +12,7 @@ from threadkeep.home.memory import answering
 from threadkeep.home.recalled import Answer, Filters, Fix, Found, Moment as Happened, Opened
 from threadkeep.home.spoken import HitKind, Outcome, Role
 from threadkeep.home.stores import Stores
+from threadkeep.web.api import notes
 from threadkeep.web.api.opening import reading_memory
 from threadkeep.web.api.pages import page_before
 from threadkeep.web.api.verb import (
@@ -196,4 +197,5 @@ VERBS: tuple[Verb, ...] = (
     verb("GET", "/memory/similar", similar),
     verb("POST", "/memory/context", context),
     verb("GET", "/memory/timeline", timeline),
+    *notes.VERBS,
 )
