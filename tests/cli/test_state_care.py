@@ -4,6 +4,7 @@ import base64
 import random
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,16 @@ def test_a_newer_file_is_read_but_not_changed(run: Run, state: SessionDB) -> Non
     assert "one" in run("state", "ls").stdout
     assert len(document(run("state", "search", "hello", "--json"))["hits"]) == 1
     assert "newer schema" in run("state", "title", "one", "x", code=5).stderr
+
+
+def test_release_takes_out_what_is_ours(run: Run, state: SessionDB) -> None:
+    talk(state, "one", "hello")
+    path = str(state.db_path)
+    state.close()
+    told = document(run("state", "release", path, "--json"))
+    assert "tk_hashes" in told["removed"]
+    assert Path(told["backup"]).exists()
+    with closing(sqlite3.connect(path)) as database:
+        names = database.execute("SELECT name FROM sqlite_master WHERE name LIKE 'tk%'").fetchall()
+    assert names == []
+    assert "nothing of threadkeep" in run("state", "release", path).stderr

@@ -98,6 +98,7 @@ class AsyncSessionDB:
     has_live_session_turn_lease = reads(SessionDB.has_live_session_turn_lease)
     search_messages = reads(SessionDB.search_messages)
     reindex = writes(SessionDB.reindex)
+    release = writes(SessionDB.release)
     set_session_title = writes(SessionDB.set_session_title)
     set_auto_title = writes(SessionDB.set_auto_title)
     get_session_title = reads(SessionDB.get_session_title)

@@ -6,7 +6,6 @@ a session are not compared with its messages: a program that deletes messages wi
 need not count them, and what it did is no damage.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,17 +20,14 @@ from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, Context
 from threadkeep.state.exact import load, to_column
 from threadkeep.state.index import check_index
-from threadkeep.state.layout import HEAD, QUERIES, SIDE, read_version
-from threadkeep.state.offload import FIELDS, checked_text, read_pieces
-from threadkeep.state.rows import refresh_session_hash
+from threadkeep.state.layout import HEAD, QUERIES, SIDE, created_by, read_version
+from threadkeep.state.offload import FIELDS, checked_text, read_pieces, still_fits
+from threadkeep.state.rows import adopt_message, refresh_session_hash
 from threadkeep.state.versions import SCHEMA_VERSION
 
 # Twenty sentences say what is wrong; two million would say no more.
 _FEW: Final = 20
 _PAGE: Final = 2_000
-_CREATED: Final = re.compile(
-    r"^CREATE (?:VIRTUAL |UNIQUE )?(TABLE|INDEX|TRIGGER|VIEW) (\w+)", re.MULTILINE
-)
 
 
 class _Kind(NamedTuple):
@@ -145,7 +141,7 @@ def _schema_problems(tx: Tx) -> list[str]:
     scripts = HEAD + SIDE if _has(tx, "tk_meta") else ""
     problems += [
         f"the {kind.lower()} {name} is missing; opening the store for writing makes it anew"
-        for kind, name in _CREATED.findall(scripts)
+        for kind, name, _ in created_by(scripts)
         if not _has(tx, name)
     ]
     return problems
@@ -193,7 +189,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
 
 def _adopt(ctx: Context) -> None:
     """Give the rows of other programs a fingerprint, a page in each transaction."""
-    for kind, put in ((_MESSAGES, _put_message_hash), (_SESSIONS, refresh_session_hash)):
+    for kind, put in ((_MESSAGES, adopt_message), (_SESSIONS, refresh_session_hash)):
         while _adopt_page(ctx, kind, put) == _PAGE:
             pass
 
@@ -210,17 +206,11 @@ def _adopt_page(ctx: Context, kind: _Kind, put: Callable[[Tx, Any], None]) -> in
     return len(ids)
 
 
-def _put_message_hash(tx: Tx, message_id: int) -> None:
-    row = tx.one("get_message", {"id": message_id})
-    if row is not None:
-        tx.run("put_hash", (message_id, fingerprint(row)))
-
-
 # ---------------------------------------------------------------------- what lies beside
 
 
 def _exact_problems(tx: Tx) -> Iterator[str]:
-    for owner, key, field, kind, value, hash_, exists, apart, column in tx.execute(
+    for owner, key, field, kind, value, hash_, exists, beside, column in tx.execute(
         QUERIES["exact_with_columns"]
     ):
         what = f"the exact value of {field} of {owner} {key!r}"
@@ -236,7 +226,7 @@ def _exact_problems(tx: Tx) -> Iterator[str]:
             yield f"{what} cannot be read: {error}"
             continue
         # Of a session another program may have changed the column; messages stay as they are.
-        if owner == "message" and not apart and readable != column:
+        if beside and readable != column:
             yield f"{what} does not fit the text beside it"
 
 
@@ -249,7 +239,8 @@ def _blob_text(tx: Tx, blob_hash: str) -> str:
 
 
 def _offload_problems(tx: Tx) -> Iterator[str]:
-    for message_id, field, pieces, exists, column in tx.execute(QUERIES["offloaded_with_columns"]):
+    rows = tx.execute(QUERIES["offloaded_with_columns"])
+    for message_id, field, pieces, exists, ours, column in rows:
         what = f"what was offloaded from {field} of message {message_id}"
         try:
             parts = read_pieces(pieces)
@@ -258,7 +249,7 @@ def _offload_problems(tx: Tx) -> Iterator[str]:
             continue
         if not exists or field not in FIELDS:
             yield f"{what} belongs nowhere"
-        elif any(part.at + part.length > len(column or "") for part in parts):
+        elif ours and not still_fits(column, pieces):
             yield f"{what} does not fit the text that is left"
         for part in parts:
             if tx.execute(QUERIES["has_blob"], {"hash": part.hash}).fetchone() is None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from threadkeep.base.leftovers import remove_leftovers
 from threadkeep.base.sqlite import Tx
+from threadkeep.state.activity import note_spent
 from threadkeep.state.context import Context
 from threadkeep.state.gateway import drop_routes_to
 from threadkeep.state.prompts import drop_unused_prompts
@@ -24,6 +25,8 @@ def remove_session(ctx: Context, tx: Tx, session_id: str) -> bool:
     children = [str(row[0]) for row in tx.all("children_of", {"id": session_id})]
     tx.run("orphan_children", {"id": session_id})
     tx.run("delete_messages", {"session_id": session_id})
+    if ctx.side:
+        note_spent(tx, session_id)
     deleted = tx.run("delete_session", {"id": session_id}) > 0
     if ctx.side:
         for child in children:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError
-from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.activity import write_down
@@ -19,7 +18,7 @@ from threadkeep.state.context import Context
 from threadkeep.state.exact import readable_text
 from threadkeep.state.index_text import NAMES_FROM, Document, Parts, document_of
 from threadkeep.state.layout import QUERIES
-from threadkeep.state.rows import messages_of
+from threadkeep.state.rows import adopt_message, messages_of
 
 log = logging.getLogger(__name__)
 
@@ -146,12 +145,9 @@ def text_of(value: object) -> str | None:
 def _hash(tx: Tx, message_id: int) -> None:
     """Fingerprint a message that another program wrote."""
     try:
-        row = tx.one("get_message", {"id": message_id})
+        adopt_message(tx, message_id)
     except FullTextError as error:  # text that is no UTF-8: it has no value to fingerprint
         log.debug("message %d cannot be read: %s", message_id, error)
-        return
-    if row is not None:
-        tx.run("put_hash", (message_id, fingerprint(row)))
 
 
 def after_append(ctx: Context, ids: Sequence[int]) -> None:

@@ -15,7 +15,14 @@ from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json
-from threadkeep.state.offload import Piece, cut_json, read_blob, rebuild
+from threadkeep.state.offload import (
+    Piece,
+    cut_json,
+    inline_messages,
+    read_blob,
+    rebuild,
+    still_fits,
+)
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +130,10 @@ def _without_blobs(tx: Tx, value: str) -> tuple[str, str]:
 
 
 def overlay_messages(tx: Tx, messages: Sequence[Json]) -> None:
-    """Put the exact values into messages that were read from their columns."""
+    """Put the exact values into messages that were read from their columns.
+
+    Only where the column still has the readable form: another program may have changed it.
+    """
     if not messages:
         return
     ids = [message["id"] for message in messages]
@@ -138,9 +148,31 @@ def overlay_messages(tx: Tx, messages: Sequence[Json]) -> None:
 def _overlay(tx: Tx, message: Json, field: str, kind: str, value: str | bytes) -> None:
     """A picture that is lost must not take the conversation with it: the readable form stays."""
     try:
-        message[field] = load(kind, value, partial(read_blob, tx))
+        exact = load(kind, value, partial(read_blob, tx))
     except ValueError as error:
         log.warning("message %s: %s is given as text only: %s", message["id"], field, error)
+        return
+    if to_column(exact, field).column == message.get(field):
+        message[field] = exact
+
+
+def drop_outdated(tx: Tx, message: Json) -> None:
+    """Forget what is kept beside a message whose column another program has changed since.
+
+    The columns are given as they are stored.
+    """
+    key = {"id": message["id"]}
+    for field, pieces in tx.all("offloaded_of", key):
+        if not still_fits(message.get(field), pieces):
+            tx.run("drop_offloaded", {"message_id": message["id"], "field": field})
+    inline_messages(tx, [message])
+    for field, kind, value in tx.all("exact_of_message", key):
+        try:
+            exact = load(kind, value, partial(read_blob, tx))
+        except ValueError:
+            continue  # damage is not for us to clear away: a check names it
+        if to_column(exact, field).column != message.get(field):
+            tx.run("drop_exact", {"owner": "message", "key": message["id"], "field": field})
 
 
 def overlay_session(tx: Tx, session: Json) -> None:

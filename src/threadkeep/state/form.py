@@ -25,7 +25,7 @@ from threadkeep.state.versions import (
     newest_columns,
 )
 
-SIDE_VERSION: Final = 1
+SIDE_VERSION: Final = 2
 _RELIED_ON: Final = {"sessions": SESSIONS_OF_6, "messages": MESSAGES_OF_6}
 _FULL: Final = re.compile(r"\bfull\.(\w+)")
 _CREATED: Final = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX) (\w+)")

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Final
 
 from threadkeep.base.fts import FullTextError, index_words
-from threadkeep.base.sql import split_statements
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.context import Context
 from threadkeep.state.drain import drain, parts_of
 from threadkeep.state.index_text import index_text_of
-from threadkeep.state.layout import INDEX, SIDE
+from threadkeep.state.layout import SIDE, created_by
+from threadkeep.state.side import build_index, drop_index
+from threadkeep.state.versions import V6
 
 TRIGGERS: Final = frozenset({"messages_fts_insert", "messages_fts_delete", "messages_fts_update"})
-_VIEW: Final = "tk_indexed_messages"
 _REPAIR: Final = "run reindex()"
 _FORMATS: Final = (4, 5)  # the file formats of FTS5; 5 has the option secure-delete
 
@@ -67,12 +67,7 @@ def reindex(ctx: Context, progress: Callable[[int, int], None] | None = None) ->
     half-filled index. Ours follows in batches. `progress` gets how many messages are done, of all.
     """
     with ctx.db.write() as tx:
-        detach_index(tx)
-        _drop(tx, "messages_fts")
-        tx.execute(f"DROP VIEW IF EXISTS {_VIEW}")
-        for statement in split_statements(INDEX):
-            tx.execute(statement)
-        tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
+        build_index(tx)
     reindex_ours(ctx, progress)
     ctx.notices.settle("index")
     ctx.notices.settle("scan")
@@ -81,33 +76,12 @@ def reindex(ctx: Context, progress: Callable[[int, int], None] | None = None) ->
 def reindex_ours(ctx: Context, progress: Callable[[int, int], None] | None = None) -> None:
     """Build our index anew; until it is filled, a search reads what is missing."""
     with ctx.db.write() as tx:
-        _drop(tx, "tk_search")
-        tx.execute(_creation("tk_search"))
+        drop_index(tx, "tk_search")
+        tx.execute(next(made.statement for made in created_by(SIDE) if made.name == "tk_search"))
         tx.run("forget_docs")
         tx.run("clean_all")
         tx.run("set_meta", {"key": "indexed", "value": "0"})
     drain(ctx, progress=progress)
-
-
-def _creation(name: str) -> str:
-    start = f"CREATE VIRTUAL TABLE {name} "
-    statements = (statement[statement.find(start) :] for statement in split_statements(SIDE))
-    return next(statement for statement in statements if statement.startswith(start))
-
-
-def _drop(tx: Tx, table: str) -> None:
-    """Drop an FTS5 table with its shadow tables, even one that SQLite cannot open any more."""
-    try:
-        tx.execute(f"DROP TABLE IF EXISTS {table}")
-    except FullTextError:
-        # Then its line is taken out of the schema, and what is left are ordinary tables.
-        tx.execute("PRAGMA writable_schema = ON")
-        try:
-            tx.execute("DELETE FROM sqlite_master WHERE name = ?", (table,))
-        finally:
-            tx.execute("PRAGMA writable_schema = RESET")
-    for shadow in ("data", "idx", "content", "docsize", "config"):
-        tx.execute(f"DROP TABLE IF EXISTS {table}_{shadow}")
 
 
 # ---------------------------------------------------------------------- checking
@@ -125,8 +99,8 @@ def check_index(ctx: Context) -> list[str]:
     with ctx.db.write(durable=False) as tx:
         problems = _missing(ctx, tx)
         return problems or [
-            *_checked(tx, "messages_fts"),
-            *(_checked(tx, "tk_search") or _lost(ctx, tx)),
+            *_checked(tx, "messages_fts", depth=int(ctx.form.answers is V6)),
+            *(_checked(tx, "tk_search", depth=0) or _lost(ctx, tx)),
         ]
 
 
@@ -144,7 +118,7 @@ def _missing(ctx: Context, tx: Tx) -> list[str]:
     return problems
 
 
-def _checked(tx: Tx, table: str) -> list[str]:
+def _checked(tx: Tx, table: str, depth: int) -> list[str]:
     try:
         # Read once per connection, so ours may not have noticed; the next program will.
         if tx.value(f"version_of_{table}") not in _FORMATS:
@@ -152,7 +126,7 @@ def _checked(tx: Tx, table: str) -> list[str]:
         # FTS5's own check reads page after page and does not notice.
         if tx.value(f"lost_segments_of_{table}"):
             return [f"the full-text index {table} has lost its way to the words: {_REPAIR}"]
-        tx.run(f"check_{table}")
+        tx.run(f"check_{table}", {"depth": depth})
     except FullTextError as error:
         return [f"the full-text index {table} is damaged ({error}): {_REPAIR}"]
     return []

@@ -19,11 +19,11 @@ from threadkeep.base.fts import INDEX_LIMIT, contains_unspaced, index_text, shor
 NAMES_FROM: Final = 1 << 40
 LAST_DOC: Final = (1 << 62) - 1
 
-# The same numbers as in index.sql.
-_LONGEST: Final = 32_768
-_LONGEST_OUTPUT: Final = 8_192
+# The same as in index.sql.
+_LONGEST: Final = 16_384
 _PICTURE: Final = ";base64,"
 # Of long output the start tells what it is and the end how it went.
+_LONGEST_OUTPUT: Final = 8_192
 _OUTPUT_HEAD: Final = 6_144
 _OUTPUT_TAIL: Final = 2_048
 _SKIPPED_KEYS: Final = frozenset({"id", "type", "call_id", "tool_call_id", "index"})
@@ -66,18 +66,15 @@ def _needs_all(parts: Parts) -> bool:
     return bool(
         parts.tool_calls
         or parts.offloaded
-        or is_left_out(parts.role, parts.content)
+        or is_left_out(parts.content)
         or (parts.content and contains_unspaced(parts.content))
         or (parts.tool_name and contains_unspaced(parts.tool_name))
     )
 
 
-def is_left_out(role: str, content: str | None) -> bool:
+def is_left_out(content: str | None) -> bool:
     """Tell whether the contract's index, in our form, leaves this content out."""
-    if content is None:
-        return False
-    longest = _LONGEST_OUTPUT if role == "tool" else _LONGEST
-    return len(content) > longest or _PICTURE in content
+    return content is not None and (len(content) > _LONGEST or _PICTURE in content)
 
 
 def _capped(parts: Parts) -> str:

@@ -1,7 +1,8 @@
 """The schema of a state file: fresh, of versions 1 to 6, or newer and only to be looked at."""
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
@@ -18,6 +19,9 @@ QUERIES: Final = load_queries(
 HEAD: Final = load_text(PACKAGE, "head.sql")
 INDEX: Final = load_text(PACKAGE, "index.sql")
 SIDE: Final = load_text(PACKAGE, "side.sql")
+_CREATED: Final = re.compile(
+    r"^CREATE (?:VIRTUAL |UNIQUE )?(TABLE|INDEX|TRIGGER|VIEW) (\w+)", re.MULTILINE
+)
 
 
 # Rows of one to four kilobytes waste a third of a page of 4 KB, a sixth of one of 8 KB; and a file
@@ -170,7 +174,7 @@ SCHEMA: Final = Schema(
 )
 
 
-# ---------------------------------------------------------------------- healing, adopting
+# ---------------------------------------------------------------------- beginning
 
 
 def finish_making(database: Database) -> None:
@@ -184,10 +188,9 @@ def finish_making(database: Database) -> None:
     with database.write() as tx:
         if _is_begun(tx):
             present = _names(tx, "table")
-            for statement in split_statements(HEAD):
-                kind, name = _created(statement)
-                if kind == "TABLE" and name not in present:
-                    tx.execute(statement)
+            for made in created_by(HEAD):
+                if made.kind == "TABLE" and made.name not in present:
+                    tx.execute(made.statement)
             write_version(tx, SCHEMA_VERSION)
 
 
@@ -201,94 +204,27 @@ def _is_begun(tx: Tx) -> bool:
     )
 
 
-def is_whole(tx: Tx) -> bool:
-    """Tell whether a file has every column, index and table that we rely on."""
-    return (
-        set(SESSION_COLUMNS) <= set(columns_of(tx, "sessions"))
-        and set(MESSAGE_COLUMNS) <= set(columns_of(tx, "messages"))
-        and _wanted(HEAD) | _wanted(SIDE) <= _all_names(tx)
-        and read_side_version(tx) == SIDE_VERSION
-    )
+def add_columns(tx: Tx) -> None:
+    """Bring the columns that a file of version 6 may lack, and make its titles unique."""
+    add_missing_columns(tx, "sessions", _SESSION_TYPES)
+    add_missing_columns(tx, "messages", _MESSAGE_TYPES)
+    _separate_equal_titles(tx)
 
 
-def read_side_version(tx: Tx) -> int:
-    """Give the version of our side tables, 0 for a file without them."""
-    if "tk_meta" not in _names(tx, "table"):
-        return 0
-    value = tx.value("get_meta", {"key": "side_version"})
-    return int(value) if value is not None and str(value).isdigit() else 0
+class Made(NamedTuple):
+    """Something that a statement of a schema creates."""
+
+    kind: str
+    name: str
+    statement: str
 
 
-def heal(database: Database) -> None:
-    """Bring what is missing into a version 6 file, in one transaction: columns, indexes, ours."""
-    with database.read() as tx:
-        if is_whole(tx):
-            return
-    with database.write() as tx:
-        add_missing_columns(tx, "sessions", _SESSION_TYPES)
-        add_missing_columns(tx, "messages", _MESSAGE_TYPES)
-        _separate_equal_titles(tx)
-        _create_missing(tx, HEAD)
-        _drop_leftovers(tx)
-        if _create_missing(tx, SIDE) & {"tk_search", "tk_docs", "tk_dirty"}:
-            tx.execute("DELETE FROM tk_meta WHERE key = 'indexed'")  # our index begins anew
-        if "messages_fts" not in _names(tx, "table"):
-            build_index(tx)
-        tx.execute("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0'), ('active', '0')")
-        tx.execute(
-            "INSERT OR IGNORE INTO tk_activity(session_id, last_active)"
-            " SELECT id, CAST(started_at AS REAL) FROM sessions"
-        )
-        tx.run("set_meta", {"key": "side_version", "value": str(SIDE_VERSION)})
-
-
-def build_index(tx: Tx) -> None:
-    """Make the contract's index with its triggers, and fill it from the messages."""
-    for statement in split_statements(INDEX):
-        kind, name = _created(statement)
-        if kind in ("TRIGGER", "VIEW"):  # what an interrupted or damaged index left behind
-            tx.execute(f"DROP {kind} IF EXISTS {name}")
-        tx.execute(statement)
-    tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
-
-
-def _drop_leftovers(tx: Tx) -> None:
-    """An index whose entry in the schema is gone leaves tables that would be in its way."""
-    if "tk_search" not in _all_names(tx):
-        for shadow in ("data", "idx", "content", "docsize", "config"):
-            tx.execute(f"DROP TABLE IF EXISTS tk_search_{shadow}")
-
-
-def _create_missing(tx: Tx, script: str) -> set[str]:
-    """Create what a file lacks; give the names."""
-    present = _all_names(tx)
-    made = set[str]()
+def created_by(script: str) -> Iterator[Made]:
+    """Give what the statements of a script create, in their order, without the comments before."""
     for statement in split_statements(script):
-        name = _created_name(statement)
-        if name and name not in present:
-            tx.execute(statement)
-            made.add(name)
-    return made
-
-
-def _wanted(script: str) -> set[str]:
-    return {name for name in map(_created_name, split_statements(script)) if name}
-
-
-def _all_names(tx: Tx) -> set[str]:
-    return {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
-
-
-def _created_name(statement: str) -> str:
-    return _created(statement)[1]
-
-
-def _created(statement: str) -> tuple[str, str]:
-    """Give the kind and the name of what a statement creates."""
-    lines = (line for line in statement.splitlines() if not line.lstrip().startswith("--"))
-    code = "\n".join(lines).strip()
-    found = re.match(r"CREATE (?:\w+ )?(TABLE|INDEX|TRIGGER|VIEW) (\w+)", code)
-    return (found[1], found[2]) if found else ("", "")
+        found = _CREATED.search(statement)
+        if found is not None:
+            yield Made(found[1], found[2], statement[found.start() :].rstrip("; \n"))
 
 
 # ---------------------------------------------------------------------- looking only

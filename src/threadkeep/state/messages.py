@@ -261,6 +261,8 @@ def change(
     update_rows(ctx, tx, "messages", {"id": message_id}, columns)
     if ctx.side:
         put_hash(tx, message_id, columns)
+        tx.run("drop_exact_of_message", {"id": message_id})
+        tx.run("drop_offloaded_of_message", {"id": message_id})
         keep(tx, "message", message_id, exact)
 
 

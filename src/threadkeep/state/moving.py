@@ -13,7 +13,6 @@ from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
-from threadkeep.state.exact import put
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.offload import FIELDS, Cut, cut, inline_messages
 from threadkeep.state.sessions import need_session
@@ -149,16 +148,10 @@ def _move(tx: Tx, move: _Move, done: dict[str, int]) -> None:
 
 
 def _rewrite(tx: Tx, message: Json, changes: dict[str, str | None]) -> None:
-    """Write columns anew; the triggers then forget the exact values beside them, which still hold.
-
-    The fingerprint is over the columns as they are stored now.
-    """
+    """Write columns anew; the fingerprint is over the columns as they are stored now."""
     message_id = message["id"]
-    exact = tx.all("exact_of_message", {"id": message_id})
     columns = {**message, **changes}
     tx.run("rewrite_message", {"id": message_id, **{field: columns[field] for field in FIELDS}})
-    for field, kind, value in exact:
-        put(tx, "message", message_id, field, kind, value)
     tx.run("put_hash", (message_id, fingerprint([columns[name] for name in MESSAGE_COLUMNS])))
 
 

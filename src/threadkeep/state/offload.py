@@ -92,7 +92,11 @@ def unpack(codec: str, data: bytes) -> str:
 
 def marker(blob_hash: str, size: int) -> str:
     """Say in the column what was taken out; without quotes, so that it fits into any JSON."""
-    return f"[blob {blob_hash}: {size:,} characters, kept by threadkeep]"
+    return f"{_marker_of(blob_hash)} {size:,} characters, kept by threadkeep]"
+
+
+def _marker_of(blob_hash: str) -> str:
+    return f"[blob {blob_hash}:"
 
 
 # ---------------------------------------------------------------------- cutting
@@ -217,6 +221,19 @@ def read_pieces(text: str) -> tuple[Piece, ...]:
         raise ValueError(str(error)) from error
 
 
+def still_fits(stored: object, pieces: str) -> bool:
+    """Tell whether a column still has the markers that pieces are about: others may change it."""
+    try:
+        parts = read_pieces(pieces)
+    except ValueError:
+        return True  # the note is damaged, not the column: a check names it
+    if any(part.length == 0 for part in parts):
+        return stored is None
+    return isinstance(stored, str) and all(
+        stored[part.at : part.at + part.length].startswith(_marker_of(part.hash)) for part in parts
+    )
+
+
 # ---------------------------------------------------------------------- putting back
 
 
@@ -238,6 +255,9 @@ def _inline(tx: Tx, message: Json, field: str, pieces: str, texts: dict[str, str
     """A blob that is lost must not take the rest of the conversation with it: the marker stays."""
     try:
         parts = read_pieces(pieces)
+        if not still_fits(message[field], pieces):
+            msg = "the column was changed meanwhile"
+            raise ValueError(msg)  # noqa: TRY301
         for blob_hash in {part.hash for part in parts} - texts.keys():
             texts[blob_hash] = read_blob(tx, blob_hash)
         message[field] = rebuild(message[field], parts, texts)

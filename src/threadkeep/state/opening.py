@@ -16,10 +16,10 @@ from threadkeep.state.layout import (
     SCHEMA,
     TUNING,
     finish_making,
-    heal,
     read_version,
     views_for,
 )
+from threadkeep.state.side import heal
 from threadkeep.state.versions import V6
 
 log = logging.getLogger(__name__)

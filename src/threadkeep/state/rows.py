@@ -9,7 +9,7 @@ from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.state.content import decode_content
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
-from threadkeep.state.exact import overlay_messages, overlay_session
+from threadkeep.state.exact import drop_outdated, overlay_messages, overlay_session
 from threadkeep.state.offload import inline_messages
 
 log = logging.getLogger(__name__)
@@ -63,3 +63,11 @@ def refresh_session_hash(tx: Tx, session_id: str) -> None:
     row = tx.one("fingerprint_session", {"id": session_id})
     if row is not None:
         tx.run("put_session_hash", {"id": session_id, "hash": fingerprint(row)})
+
+
+def adopt_message(tx: Tx, message_id: int) -> None:
+    """Vouch for a message as it is now: another program wrote or changed it."""
+    row = tx.one("get_message", {"id": message_id})
+    if row is not None:
+        drop_outdated(tx, dict(zip(MESSAGE_COLUMNS, row, strict=True)))
+        tx.run("put_hash", (message_id, fingerprint(row)))

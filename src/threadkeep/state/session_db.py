@@ -29,6 +29,7 @@ from threadkeep.state import (
     orphans as orphans_,
     reactions as reactions_,
     recent as recent_,
+    release as release_,
     retention as retention_,
     rewind as rewind_,
     search as search_,
@@ -332,6 +333,7 @@ class SessionDB:
     inline_blobs = calls(moving_.inline_blobs)
     size_report = reads(sizes_.size_report)
     check = calls(check_.check)
+    release = calls(release_.release)
 
     def backup(
         self,

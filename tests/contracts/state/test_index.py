@@ -49,9 +49,9 @@ def triggers(db: SessionDB) -> set[str]:
         (Parts("user", "今天", None, None), True),
         (Parts("tool", "output", None, "terminal"), False),
         (Parts("tool", "출력", None, "terminal"), True),
-        (Parts("tool", "x " * 4_097, None, "terminal"), True),
-        (Parts("user", "x " * 4_097, None, None), None),
-        (Parts("user", "x " * 16_385, None, None), True),
+        (Parts("tool", "x " * 8_193, None, "terminal"), True),
+        (Parts("user", "x " * 8_192, None, None), None),
+        (Parts("user", "x " * 8_193, None, None), True),
         (Parts("user", "see data:image/png;base64,QUJD", None, None), True),
         (Parts("assistant", "", '[{"function": {"name": "go"}}]', None), True),
         (Parts("user", "short", None, None, offloaded=True), True),
@@ -290,7 +290,7 @@ def test_reindex_takes_away_what_stands_in_the_place_of_an_index(db: SessionDB, 
 
 
 def test_reindex_turns_an_index_as_hermes_makes_it_into_ours(db: SessionDB, make: Make) -> None:
-    make("s", "the walrus", "x " * 20_000)
+    make("s", "the walrus", "y " * 20_000 + "x")
     damage(
         db,
         ";".join(f"DROP TRIGGER {name}" for name in TRIGGERS)

@@ -468,7 +468,7 @@ def test_a_file_without_a_column_we_rely_on_is_only_read_and_keeps_every_byte(
 
 def test_side_tables_of_a_newer_threadkeep_are_not_turned_back(path: Path) -> None:
     open_state(path).close()
-    do(path, "UPDATE tk_meta SET value = '2' WHERE key = 'side_version'")
+    do(path, "UPDATE tk_meta SET value = '99' WHERE key = 'side_version'")
     before = path.read_bytes()
     with suppress(ThreadkeepError), open_state(path) as db:
         talk(db, "s", "hello")

@@ -73,9 +73,8 @@ def test_a_file_with_times_as_text_is_taken_in(tmp_path: Path) -> None:
         db.create_session("t", "x")
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("DROP TABLE tk_activity")
-        for name in ("tk_session_new", "tk_session_moved", "tk_session_gone", "tk_message_gone"):
+        for name in ("tk_session_new", "tk_session_gone", "tk_message_gone"):
             other.execute(f"DROP TRIGGER {name}")
-        other.execute("DROP TRIGGER tk_message_moved")
         other.execute("UPDATE sessions SET started_at = 'noon'")
     with open_state(path) as db:
         assert by_activity(db) == ["t"]
@@ -212,6 +211,8 @@ def test_what_hermes_counted_stays_counted_when_the_session_goes(db: SessionDB, 
     do(db, "UPDATE sessions SET input_tokens = 50, actual_cost_usd = 1.5 WHERE id = 'a'")
     before = db.usage("session")
     assert [(one["input_tokens"], one["actual_cost_usd"]) for one in before] == [(50, 1.5)]
+    settle(db)
+    assert db.usage("session") == before
     do(db, "DELETE FROM messages")
     do(db, "DELETE FROM sessions")
     assert db.usage("session") == before

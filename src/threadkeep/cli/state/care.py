@@ -1,4 +1,4 @@
-"""`threadkeep state prune`, `rm`, `compact`, `sizes`, `check` and `reindex`."""
+"""`threadkeep state prune`, `rm`, `compact`, `sizes`, `check`, `reindex` and `release`."""
 
 import click
 
@@ -24,7 +24,7 @@ from threadkeep.cli.state.group import (
 )
 from threadkeep.cli.state.words import Json, days, plain, when
 from threadkeep.errors import Invalid
-from threadkeep.home import count_long_messages, find_state_session
+from threadkeep.home import count_long_messages, find_state_session, is_adopted
 
 _TITLE = 40
 
@@ -222,3 +222,27 @@ def reindex(call: Call) -> None:
         document(file=path, messages=count)
     else:
         note(f"the index of {path} is new; {counted(count, 'message')} in it")
+
+
+@state_command("release", "threadkeep state release ~/.hermes/state.db")
+@click.argument("path", required=False)
+def release(call: Call, *, path: str | None) -> None:
+    """Take everything of threadkeep out of the file at PATH: it is Hermes's alone again.
+
+    A backup is made first. Sessions and messages stay as they are, packed blobs go back into
+    their messages, and the search index is built anew in Hermes's own form.
+    """
+    target = path or call.db
+    with call.home.state(target, read_only=True) as looked:
+        ours, file = is_adopted(looked), looked.db_path
+    report: Json = {"removed": [], "backup": None}
+    if ours:
+        with call.home.state(target, must_exist=True) as store, progress("releasing"):
+            report = store.release()
+    if call.as_json:
+        document(file=file, **report)
+    elif ours:
+        note(f"{counted(len(report['removed']), 'object')} taken out of {file}")
+        note(f"as it was: {report['backup']}")
+    else:
+        note(f"{file} has nothing of threadkeep in it")

@@ -293,6 +293,12 @@ SELECT field, kind, value FROM tk_exact WHERE owner = 'session' AND key = :key;
 -- name: drop_exact
 DELETE FROM tk_exact WHERE owner = :owner AND key = :key AND field = :field;
 
+-- name: drop_exact_of_message
+DELETE FROM tk_exact WHERE owner = 'message' AND key = :id;
+
+-- name: drop_offloaded_of_message
+DELETE FROM tk_offloaded WHERE message_id = :id;
+
 -- ---------------------------------------------------------------- keys of callers
 
 -- name: get_key
@@ -353,15 +359,17 @@ ON CONFLICT(session_id) DO UPDATE SET parent_id = excluded.parent_id, kind = exc
 SELECT id FROM sessions WHERE title = :title;
 
 -- name: title_and_source
-SELECT s.title, f.title_source FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
-WHERE s.id = :id;
+-- Who gave it is known of the title that was given; another one came from another program.
+SELECT s.title, CASE WHEN f.titled IS s.title THEN f.title_source END
+FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id WHERE s.id = :id;
 
 -- name: set_title
 UPDATE sessions SET title = :title WHERE id = :id;
 
 -- name: set_title_source
-INSERT INTO tk_flags(session_id, title_source) VALUES (:id, :source)
-ON CONFLICT(session_id) DO UPDATE SET title_source = excluded.title_source;
+INSERT INTO tk_flags(session_id, title_source, titled)
+VALUES (:id, :source, (SELECT title FROM sessions WHERE id = :id))
+ON CONFLICT(session_id) DO UPDATE SET title_source = excluded.title_source, titled = excluded.titled;
 
 -- name: session_by_title
 SELECT s.* FROM full.sessions s WHERE title = :title;
@@ -625,7 +633,8 @@ LIMIT 1;
 
 -- name: sessions_after
 -- By id, not by an index on the sessions: there are few behind the cursor, and many before it.
-SELECT DISTINCT session_id FROM messages NOT INDEXED WHERE id > :cursor;
+SELECT session_id FROM messages NOT INDEXED WHERE id > :cursor
+UNION SELECT session_id FROM tk_touched;
 
 -- name: stored_activity
 SELECT session_id, last_active FROM tk_activity
@@ -635,6 +644,12 @@ ORDER BY last_active DESC, session_id DESC LIMIT :limit;
 -- name: put_activity
 INSERT INTO tk_activity(session_id, last_active) VALUES (:id, :at)
 ON CONFLICT(session_id) DO UPDATE SET last_active = excluded.last_active;
+
+-- name: drop_activity
+DELETE FROM tk_activity WHERE session_id = :id;
+
+-- name: forget_touched
+DELETE FROM tk_touched;
 
 -- name: newest_message_id
 SELECT max(id) FROM messages;
@@ -682,15 +697,15 @@ DELETE FROM tk_exact WHERE owner = 'session' AND key = :id;
 DELETE FROM tk_relations WHERE session_id = :id;
 
 -- name: side_of
-SELECT f.pinned_at, f.archived_at, f.title_source, r.kind
+SELECT f.pinned_at, f.archived_at, CASE WHEN f.titled IS s.title THEN f.title_source END, r.kind
 FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
 LEFT JOIN tk_relations r ON r.session_id = s.id WHERE s.id = :id;
 
 -- name: put_flags
-INSERT INTO tk_flags(session_id, pinned_at, archived_at, title_source)
-VALUES (:id, :pinned_at, :archived_at, :title_source)
+INSERT INTO tk_flags(session_id, pinned_at, archived_at, title_source, titled)
+VALUES (:id, :pinned_at, :archived_at, :title_source, (SELECT title FROM sessions WHERE id = :id))
 ON CONFLICT(session_id) DO UPDATE SET pinned_at = excluded.pinned_at,
-  archived_at = excluded.archived_at, title_source = excluded.title_source;
+  archived_at = excluded.archived_at, title_source = excluded.title_source, titled = excluded.titled;
 
 -- name: adopt_parent
 UPDATE sessions SET parent_session_id = :parent

@@ -61,9 +61,8 @@ WHERE type = 'trigger' AND tbl_name = 'messages' AND sql LIKE '%messages\_fts%' 
 -- Gives a row if the contract's index lacks the oldest message that must be in it (Hermes makes an empty index where it
 -- finds none), or ours lacks all. The limits bound the look in a file that begins with many long messages.
 SELECT 1 WHERE (
-  SELECT id FROM (SELECT id, role, content FROM messages ORDER BY id LIMIT 16)
-  WHERE content IS NOT NULL AND length(content) <= CASE role WHEN 'tool' THEN 8192 ELSE 32768 END
-    AND instr(content, ';base64,') = 0 LIMIT 1
+  SELECT id FROM (SELECT id, content FROM messages ORDER BY id LIMIT 16)
+  WHERE length(content) <= 16384 AND instr(content, ';base64,') = 0 LIMIT 1
 ) NOT IN (SELECT id FROM messages_fts_docsize)
 OR (EXISTS (SELECT 1 FROM tk_docs) AND NOT EXISTS (SELECT 1 FROM tk_search_docsize));
 
@@ -109,10 +108,11 @@ SELECT v FROM messages_fts_config WHERE k = 'version';
 SELECT v FROM tk_search_config WHERE k = 'version';
 
 -- name: check_messages_fts
-INSERT INTO messages_fts(messages_fts, rank) VALUES ('integrity-check', 1);
+-- With 1 also against the messages: Hermes fills the index with other words in a file that it brought further.
+INSERT INTO messages_fts(messages_fts, rank) VALUES ('integrity-check', :depth);
 
 -- name: check_tk_search
-INSERT INTO tk_search(tk_search) VALUES ('integrity-check');
+INSERT INTO tk_search(tk_search, rank) VALUES ('integrity-check', :depth);
 
 -- ---------------------------------------------------------------- asking for candidates
 

@@ -1,5 +1,6 @@
 -- What threadkeep keeps beside the tables of the contract. Hermes ignores all of it, and the triggers, in
 -- plain SQL, keep it right when Hermes writes. A file without these tables gets them when we first write it.
+-- `threadkeep state release` takes all of it out again.
 
 CREATE TABLE tk_meta (
   key TEXT PRIMARY KEY,                     -- side_version; indexed: the last message tk_search has seen
@@ -8,7 +9,6 @@ CREATE TABLE tk_meta (
 
 -- Indexes for what the contract's own cannot answer in the time of one page. (One more over session and id would
 -- page through a session of 100,000 messages quicker than the 10 ms it takes; it costs 4 % of the file.)
-CREATE INDEX tk_messages_first_user ON messages(session_id, id) WHERE role = 'user' AND content IS NOT NULL;
 CREATE INDEX tk_sessions_roots ON sessions(started_at DESC) WHERE parent_session_id IS NULL;
 CREATE INDEX tk_sessions_by_source ON sessions(source, started_at DESC);
 
@@ -47,7 +47,8 @@ CREATE TABLE tk_flags (
   session_id TEXT PRIMARY KEY,
   pinned_at REAL,                           -- pruning spares it
   archived_at REAL,                         -- listings leave it out
-  title_source TEXT                         -- 'user' or 'auto': an automatic title never replaces a user's
+  title_source TEXT,                        -- 'user' or 'auto': an automatic title never replaces a user's
+  titled TEXT                               -- the title it is about; another one came from another program
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tk_relations (
@@ -96,6 +97,21 @@ CREATE TABLE tk_usage (
   PRIMARY KEY (session_id, day, model)
 ) STRICT, WITHOUT ROWID;
 
+-- What another program counted in a session beyond that, as of our last look: usage when the session goes.
+CREATE TABLE tk_spent (
+  session_id TEXT PRIMARY KEY,
+  day TEXT NOT NULL,                        -- on which the session began
+  model TEXT NOT NULL,
+  source TEXT NOT NULL,
+  input_tokens INTEGER NOT NULL,
+  output_tokens INTEGER NOT NULL,
+  cache_read_tokens INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL,
+  estimated_cost_usd REAL NOT NULL,
+  actual_cost_usd REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Pictures in exact values, and what was moved out of ended sessions, each kept once.
 CREATE TABLE tk_blobs (
   hash TEXT PRIMARY KEY,                    -- of the original text
@@ -132,8 +148,17 @@ CREATE TABLE tk_activity (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tk_activity_order ON tk_activity(last_active, session_id);
 
+-- Sessions that somebody changed since we last wrote their activity and usage down. Any value is taken: a
+-- program that has ids of another type, or none, must not be refused.
+CREATE TABLE tk_touched (
+  session_id PRIMARY KEY
+);
+
 -- ---------------------------------------------------------------- kept right, whoever writes
--- The casts are for programs that write a time as text: STRICT would refuse their rows.
+-- The triggers name no column of Hermes's tables but ids, and in UPDATE OF, where SQLite takes a name that is
+-- gone. So Hermes may drop and rebuild columns and tables of its own. What a trigger cannot know is compared when
+-- it is read (exact and offloaded values, titles), or is read again later (tk_dirty, tk_touched). DO NOTHING,
+-- and not OR IGNORE: the statement that fires a trigger decides about its ORs.
 
 CREATE TRIGGER tk_message_gone AFTER DELETE ON messages BEGIN
   DELETE FROM tk_hashes WHERE id = old.id;
@@ -141,10 +166,7 @@ CREATE TRIGGER tk_message_gone AFTER DELETE ON messages BEGIN
   DELETE FROM tk_offloaded WHERE message_id = old.id;
   DELETE FROM tk_docs WHERE message_id = old.id;
   DELETE FROM tk_dirty WHERE id = old.id;
-  UPDATE tk_activity SET last_active = CAST(coalesce(
-    (SELECT max(timestamp) FROM messages WHERE session_id = old.session_id),
-    (SELECT started_at FROM sessions WHERE id = old.session_id), last_active) AS REAL)
-  WHERE session_id = old.session_id AND last_active <= old.timestamp;
+  INSERT INTO tk_touched(session_id) VALUES (old.session_id) ON CONFLICT DO NOTHING;
 END;
 
 CREATE TRIGGER tk_message_changed AFTER UPDATE ON messages BEGIN
@@ -153,31 +175,11 @@ CREATE TRIGGER tk_message_changed AFTER UPDATE ON messages BEGIN
   DELETE FROM tk_dirty WHERE id = old.id;
   INSERT INTO tk_dirty(id) SELECT new.id
   WHERE new.id <= (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed');
+  INSERT INTO tk_touched(session_id) VALUES (old.session_id), (new.session_id) ON CONFLICT DO NOTHING;
 END;
 
-CREATE TRIGGER tk_message_moved AFTER UPDATE OF timestamp, session_id ON messages BEGIN
-  UPDATE tk_activity SET last_active = CAST(coalesce(
-    (SELECT max(timestamp) FROM messages m WHERE m.session_id = tk_activity.session_id),
-    (SELECT started_at FROM sessions s WHERE s.id = tk_activity.session_id), last_active) AS REAL)
-  WHERE session_id IN (old.session_id, new.session_id);
-END;
-
-CREATE TRIGGER tk_message_content AFTER UPDATE OF role, content, reasoning, tool_name, tool_call_id,
-  finish_reason, tool_calls, reasoning_details, codex_reasoning_items ON messages
-BEGIN
-  DELETE FROM tk_exact WHERE owner = 'message' AND key = old.id AND (
-    (field = 'content' AND old.content IS NOT new.content)
-    OR (field = 'role' AND old.role IS NOT new.role)
-    OR (field = 'reasoning' AND old.reasoning IS NOT new.reasoning)
-    OR (field = 'tool_name' AND old.tool_name IS NOT new.tool_name)
-    OR (field = 'tool_call_id' AND old.tool_call_id IS NOT new.tool_call_id)
-    OR (field = 'finish_reason' AND old.finish_reason IS NOT new.finish_reason));
-  DELETE FROM tk_offloaded WHERE message_id = old.id AND (
-    (field = 'content' AND old.content IS NOT new.content)
-    OR (field = 'reasoning' AND old.reasoning IS NOT new.reasoning)
-    OR (field = 'tool_calls' AND old.tool_calls IS NOT new.tool_calls)
-    OR (field = 'reasoning_details' AND old.reasoning_details IS NOT new.reasoning_details)
-    OR (field = 'codex_reasoning_items' AND old.codex_reasoning_items IS NOT new.codex_reasoning_items));
+CREATE TRIGGER tk_session_new AFTER INSERT ON sessions BEGIN
+  INSERT INTO tk_touched(session_id) VALUES (new.id) ON CONFLICT DO NOTHING;
 END;
 
 CREATE TRIGGER tk_session_gone AFTER DELETE ON sessions BEGIN
@@ -188,25 +190,12 @@ CREATE TRIGGER tk_session_gone AFTER DELETE ON sessions BEGIN
   DELETE FROM tk_relations WHERE session_id = old.id;
   DELETE FROM tk_rewound WHERE session_id = old.id;
   DELETE FROM tk_activity WHERE session_id = old.id;
-END;
-
--- What another program counted is noted when the session goes: spent is spent, whoever wrote it down.
-CREATE TRIGGER tk_session_spent AFTER DELETE ON sessions WHEN typeof(old.id) = 'text' BEGIN
+  DELETE FROM tk_touched WHERE session_id = old.id;
   INSERT INTO tk_usage(session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
     cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd)
-  SELECT old.id, coalesce(date(old.started_at, 'unixepoch', 'localtime'), ''),
-    CAST(coalesce(old.model, '') AS TEXT), CAST(old.source AS TEXT), i, o, cr, cw, r, e, a
-  FROM (
-    SELECT CAST(coalesce(old.input_tokens, 0) - coalesce(sum(input_tokens), 0) AS INTEGER) AS i,
-      CAST(coalesce(old.output_tokens, 0) - coalesce(sum(output_tokens), 0) AS INTEGER) AS o,
-      CAST(coalesce(old.cache_read_tokens, 0) - coalesce(sum(cache_read_tokens), 0) AS INTEGER) AS cr,
-      CAST(coalesce(old.cache_write_tokens, 0) - coalesce(sum(cache_write_tokens), 0) AS INTEGER) AS cw,
-      CAST(coalesce(old.reasoning_tokens, 0) - coalesce(sum(reasoning_tokens), 0) AS INTEGER) AS r,
-      CAST(coalesce(old.estimated_cost_usd, 0) - coalesce(sum(estimated_cost_usd), 0) AS REAL) AS e,
-      CAST(coalesce(old.actual_cost_usd, 0) - coalesce(sum(actual_cost_usd), 0) AS REAL) AS a
-    FROM tk_usage WHERE session_id = old.id
-  )
-  WHERE i <> 0 OR o <> 0 OR cr <> 0 OR cw <> 0 OR r <> 0 OR abs(e) > 1e-9 OR abs(a) > 1e-9
+  SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd
+  FROM tk_spent WHERE session_id = old.id
   ON CONFLICT(session_id, day, model) DO UPDATE SET
     input_tokens = input_tokens + excluded.input_tokens,
     output_tokens = output_tokens + excluded.output_tokens,
@@ -215,28 +204,18 @@ CREATE TRIGGER tk_session_spent AFTER DELETE ON sessions WHEN typeof(old.id) = '
     reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
     estimated_cost_usd = estimated_cost_usd + excluded.estimated_cost_usd,
     actual_cost_usd = actual_cost_usd + excluded.actual_cost_usd;
+  DELETE FROM tk_spent WHERE session_id = old.id;
 END;
 
 CREATE TRIGGER tk_session_changed AFTER UPDATE OF id, source, user_id, model_config, system_prompt,
   parent_session_id, started_at, title ON sessions
 BEGIN
   DELETE FROM tk_session_hashes WHERE session_id = old.id;
-  DELETE FROM tk_exact WHERE owner = 'session' AND key = old.id AND (
-    (field = 'system_prompt' AND old.system_prompt IS NOT new.system_prompt)
-    OR (field = 'title' AND old.title IS NOT new.title)
-    OR (field = 'source' AND old.source IS NOT new.source)
-    OR (field = 'user_id' AND old.user_id IS NOT new.user_id));
-  UPDATE tk_flags SET title_source = NULL
-  WHERE session_id = old.id AND old.title IS NOT new.title;  -- we say again who gave ours
+  INSERT INTO tk_touched(session_id) VALUES (old.id), (new.id) ON CONFLICT DO NOTHING;
 END;
 
-CREATE TRIGGER tk_session_new AFTER INSERT ON sessions BEGIN
-  DELETE FROM tk_activity WHERE session_id = new.id;
-  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, CAST(new.started_at AS REAL));
-END;
-
-CREATE TRIGGER tk_session_moved AFTER UPDATE OF id, started_at ON sessions BEGIN
-  DELETE FROM tk_activity WHERE session_id IN (old.id, new.id);
-  INSERT INTO tk_activity(session_id, last_active) VALUES (new.id, CAST(coalesce(
-    (SELECT max(timestamp) FROM messages WHERE session_id = new.id), new.started_at) AS REAL));
+CREATE TRIGGER tk_session_counted AFTER UPDATE OF input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd ON sessions
+BEGIN
+  INSERT INTO tk_touched(session_id) VALUES (new.id) ON CONFLICT DO NOTHING;
 END;

@@ -23,6 +23,30 @@ SELECT total_changes();
 -- name: merge_index
 INSERT INTO messages_fts(messages_fts, rank) VALUES ('merge', :pages);
 
+-- ---------------------------------------------------------------- usage of others
+
+-- name: forget_spent
+DELETE FROM tk_spent WHERE session_id = :id;
+
+-- name: note_spent
+INSERT INTO tk_spent(session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd)
+SELECT id, coalesce(date(started_at, 'unixepoch', 'localtime'), ''), CAST(coalesce(model, '') AS TEXT),
+  CAST(source AS TEXT), i, o, cr, cw, r, e, a
+FROM (
+  SELECT s.id, s.started_at, s.model, s.source,
+    CAST(coalesce(s.input_tokens, 0) - coalesce(sum(u.input_tokens), 0) AS INTEGER) AS i,
+    CAST(coalesce(s.output_tokens, 0) - coalesce(sum(u.output_tokens), 0) AS INTEGER) AS o,
+    CAST(coalesce(s.cache_read_tokens, 0) - coalesce(sum(u.cache_read_tokens), 0) AS INTEGER) AS cr,
+    CAST(coalesce(s.cache_write_tokens, 0) - coalesce(sum(u.cache_write_tokens), 0) AS INTEGER) AS cw,
+    CAST(coalesce(s.reasoning_tokens, 0) - coalesce(sum(u.reasoning_tokens), 0) AS INTEGER) AS r,
+    CAST(coalesce(s.estimated_cost_usd, 0) - coalesce(sum(u.estimated_cost_usd), 0) AS REAL) AS e,
+    CAST(coalesce(s.actual_cost_usd, 0) - coalesce(sum(u.actual_cost_usd), 0) AS REAL) AS a
+  FROM sessions s LEFT JOIN tk_usage u ON u.session_id = s.id
+  WHERE s.id = :id AND typeof(s.id) = 'text' GROUP BY s.id
+)
+WHERE i <> 0 OR o <> 0 OR cr <> 0 OR cw <> 0 OR r <> 0 OR abs(e) > 1e-9 OR abs(a) > 1e-9;
+
 -- ---------------------------------------------------------------- offloading
 
 -- name: offloaded_between
@@ -168,23 +192,26 @@ SELECT c.id, c.parent_session_id FROM sessions c LEFT JOIN sessions p ON p.id = 
 WHERE c.parent_session_id IS NOT NULL AND p.id IS NULL LIMIT :limit;
 
 -- name: exact_with_columns
--- An offloaded column shows a marker, not the readable form of the value: nothing to compare.
+-- An offloaded column shows a marker, not the readable form of the value: nothing to compare. Nor is there in a
+-- message without a fingerprint: another program changed it.
 SELECT e.owner, e.key, e.field, e.kind, e.value, e.hash, m.id IS NOT NULL OR s.id IS NOT NULL,
-  o.field IS NOT NULL, CASE e.field
+  o.field IS NULL AND h.id IS NOT NULL, CASE e.field
     WHEN 'role' THEN m.role WHEN 'content' THEN m.content WHEN 'tool_call_id' THEN m.tool_call_id
     WHEN 'tool_name' THEN m.tool_name WHEN 'finish_reason' THEN m.finish_reason
     WHEN 'reasoning' THEN m.reasoning END
 FROM tk_exact e
 LEFT JOIN messages m ON e.owner = 'message' AND m.id = e.key
 LEFT JOIN sessions s ON e.owner = 'session' AND s.id = e.key
-LEFT JOIN tk_offloaded o ON e.owner = 'message' AND o.message_id = e.key AND o.field = e.field;
+LEFT JOIN tk_offloaded o ON e.owner = 'message' AND o.message_id = e.key AND o.field = e.field
+LEFT JOIN tk_hashes h ON e.owner = 'message' AND h.id = e.key;
 
 -- name: offloaded_with_columns
-SELECT o.message_id, o.field, o.pieces, m.id IS NOT NULL, CASE o.field
+SELECT o.message_id, o.field, o.pieces, m.id IS NOT NULL, h.id IS NOT NULL, CASE o.field
     WHEN 'content' THEN m.content WHEN 'tool_calls' THEN m.tool_calls
     WHEN 'reasoning' THEN m.reasoning WHEN 'reasoning_details' THEN m.reasoning_details
     WHEN 'codex_reasoning_items' THEN m.codex_reasoning_items END
-FROM tk_offloaded o LEFT JOIN messages m ON m.id = o.message_id;
+FROM tk_offloaded o LEFT JOIN messages m ON m.id = o.message_id
+LEFT JOIN tk_hashes h ON h.id = o.message_id;
 
 -- name: has_blob
 SELECT 1 FROM tk_blobs WHERE hash = :hash;
