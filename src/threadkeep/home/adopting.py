@@ -39,6 +39,7 @@ from threadkeep.home.sessions import session_as_lines
 from threadkeep.state import layout as state_layout, versions as state_versions
 from threadkeep.state.context import reading
 from threadkeep.state.session_db import SessionDB
+from threadkeep.state.side import heal
 from threadkeep.state.transfer import read_lines
 from threadkeep.state.updates import Update, plan_update, remember_all
 
@@ -173,7 +174,7 @@ def _bring_up_state(path: Path) -> None:
     with Database(path, state_layout.QUERIES, tuning=state_layout.TUNING) as database:
         state_layout.finish_making(database)
         prepare(database, state_layout.SCHEMA, no_backup)
-        state_layout.heal(database)
+        heal(database)
         with database.write() as tx:
             remember_all(tx, _HERMES)
 
