@@ -8,7 +8,6 @@ from threadkeep.base.sqlite import Database, Tx
 from threadkeep.knowledge.layout import (
     FILL_INDEX,
     INDEX,
-    SIDE,
     begun_version,
     create_missing,
     has_everything,
@@ -17,12 +16,16 @@ from threadkeep.knowledge.layout import (
     run_script,
     seed_health,
     seeded,
+    side_of,
     unseeded,
     user_version,
     write_version,
 )
 
 Health = dict[str, Any]
+
+# What keeps tickets apart that wait for us alone: those that were there before are touched once.
+_OWN_TICKETS: Final = frozenset({"tk_own_ticket_again"})
 
 # The name of a source before version 14 gave it another.
 _OLD, _NEW = "claude-session", "agentic-session-claude"
@@ -84,7 +87,8 @@ def mend(tx: Tx, now: int) -> None:
         run_script(tx, FILL_INDEX)
     _rename_source(tx, now)
     seed_health(tx, seeded(version), now)
-    create_missing(tx, SIDE)
+    if create_missing(tx, side_of(version)) & _OWN_TICKETS:
+        tx.execute("UPDATE agentic_enrichment_queue SET status = status WHERE status = 'pending'")
 
 
 def _add_late_columns(tx: Tx) -> None:

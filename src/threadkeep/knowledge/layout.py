@@ -23,7 +23,17 @@ PACKAGE: Final = "threadkeep.knowledge"
 # The archive first; then what recall, vectors, models and health keep of their own.
 SIDE: Final = "\n".join(
     load_text(PACKAGE, f"tk{part}.sql")
-    for part in ("", "_recall", "_vectors", "_model", "_health", "_service", "_lessons", "_browse")
+    for part in (
+        "",
+        "_recall",
+        "_vectors",
+        "_model",
+        "_health",
+        "_service",
+        "_lessons",
+        "_browse",
+        "_tickets",
+    )
 )
 FILL_INDEX: Final = load_text(PACKAGE, "fill_index.sql")
 
@@ -50,6 +60,13 @@ def head_of(version: int) -> str:
     changes = tuple(changes_until(version))
     frozen = "" if any(change.dropped for change in changes) else load_text(PACKAGE, "frozen.sql")
     return "\n".join((load_text(PACKAGE, "head.sql"), frozen, *map(script_of, changes)))
+
+
+@cache
+def side_of(version: int) -> str:
+    """Give what is ours in a file of a version."""
+    scripts = (change.beside for change in changes_until(version))
+    return "\n".join((SIDE, *(load_text(PACKAGE, script) for script in scripts if script)))
 
 
 HEAD: Final = head_of(SCHEMA_VERSION)
@@ -126,7 +143,7 @@ _BESIDE: Final = (
 
 @cache
 def _names_of(version: int) -> frozenset[str]:
-    return created_names(head_of(version)) | created_names(SIDE)
+    return created_names(head_of(version)) | created_names(side_of(version))
 
 
 def run_script(tx: Tx, script: str) -> None:
@@ -244,4 +261,4 @@ def head_with_rows(version: int, now: int) -> str:
     """Give the script of a fresh file: the contract, our tables, and the health rows."""
     rows = ", ".join(f"('{source}', {now:d})" for source in seeded(version))
     put = f"INSERT INTO source_health (source, updated_at) VALUES {rows}"  # noqa: S608
-    return f"{head_of(version)}\n{SIDE}\n{put};\n"
+    return f"{head_of(version)}\n{side_of(version)}\n{put};\n"

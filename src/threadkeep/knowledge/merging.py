@@ -274,7 +274,8 @@ def _refer(table: _Table, row: Row, places: Places) -> list[Place] | None:
 
 def _unlocked(row: Row) -> Row:
     """Whoever had taken a ticket there does not work here."""
-    status = "pending" if row["status"] == "processing" else row["status"]
+    waits = row["status"] == "processing" or row["locked_by"] == "threadkeep"
+    status = "pending" if waits else row["status"]
     return {"status": status, "locked_at": None, "locked_by": None}
 
 

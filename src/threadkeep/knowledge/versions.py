@@ -30,6 +30,7 @@ class Change(NamedTuple):
     dropped: tuple[str, ...] = ()  # those that refer to others first
     renamed: Mapping[str, str] = _NOTHING  # new table -> the one whose rows it took over
     health: tuple[str, ...] = ()  # rows that source_health begins with
+    beside: str = ""  # a script of ours, for what its Hippo does otherwise
     hides: bool = False  # Hippo shows no node that rests on nothing settled
 
 
@@ -55,6 +56,7 @@ CHANGES: Final = (
             *("knowledge_node_claude_sessions", "claude_enrichment_queue", "claude_sessions"),
             *("claude_session_parity", "claude_session_offsets"),
         ),
+        beside="tk_own_tickets.sql",
     ),
 )
 

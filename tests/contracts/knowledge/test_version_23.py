@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.knowledge import ask, assert_sound, clock, do, objects, rows
+from tests.support.knowledge import NOW, ask, assert_sound, clock, do, objects, rows
 from threadkeep.errors import Conflict, Invalid, SchemaMismatch, ThreadkeepError
 from threadkeep.knowledge.layout import SEEDED
 from threadkeep.knowledge.opening import open_knowledge
+from threadkeep.knowledge.rebuilding import HARNESSES, HIPPOS
+from threadkeep.knowledge.segments import enqueue
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
+from threadkeep.knowledge.tickets import claim, depths, release
 from threadkeep.knowledge.upgrading import migrate_file, plan_migration
 from threadkeep.knowledge.versions import CHANGES, NEWEST, WRITTEN, Change, target_of
 
@@ -137,6 +140,31 @@ def test_a_store_never_goes_back_and_only_to_what_is_written(
     target = target_of(version, wanted)
     assert target in WRITTEN
     assert target >= min(max(version or 0, wanted), NEWEST)
+
+
+TICKETS = "SELECT status, locked_by FROM agentic_enrichment_queue ORDER BY session_id"
+
+
+def test_no_ticket_waits_for_the_brain_that_it_never_takes(path: Path) -> None:
+    make(path)
+    for number, harness in enumerate(HARNESSES):
+        do(path, SEGMENT.format(harness, number))
+    queue = "INSERT INTO agentic_enrichment_queue (session_id, enqueued_at, updated_at)"
+    do(path, f"{queue} SELECT id, 1, 1 FROM agentic_sessions")
+    own = len(HARNESSES) - len(HIPPOS)
+    with KnowledgeStore.open(path, schema=23, clock=clock) as store:
+        db = store.context.db
+        assert ask(path, TICKETS) == [("pending", None)] * 4 + [("skipped", "threadkeep")] * own
+        with db.write() as tx:
+            assert depths(tx)["agentic"] == {"pending": len(HARNESSES)}
+            taken = claim(tx, "agentic", worker="w", now=NOW, limit=100, at_once=True)
+            assert len(taken) == len(HARNESSES)
+        with db.write() as tx:
+            assert release(tx, "w") == len(HARNESSES)
+        assert ask(path, TICKETS) == [("pending", None)] * 4 + [("skipped", "threadkeep")] * own
+        with db.write() as tx:
+            enqueue(tx, len(HARNESSES), NOW)
+        assert ask(path, TICKETS)[-1] == ("skipped", "threadkeep")
 
 
 @pytest.mark.parametrize("schema", WRITTEN)

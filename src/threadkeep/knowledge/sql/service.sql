@@ -27,6 +27,7 @@ FROM tk_service_parts ORDER BY part
 -- name: tickets_wait
 SELECT EXISTS (SELECT 1 FROM enrichment_queue WHERE status = 'pending')
   OR EXISTS (SELECT 1 FROM agentic_enrichment_queue WHERE status = 'pending')
+  OR EXISTS (SELECT 1 FROM agentic_enrichment_queue WHERE status = 'skipped' AND locked_by = 'threadkeep')
   OR EXISTS (SELECT 1 FROM browser_enrichment_queue WHERE status = 'pending')
   OR EXISTS (SELECT 1 FROM workflow_enrichment_queue WHERE status = 'pending')
   OR EXISTS (SELECT 1 FROM memory_enrichment_queue AS q JOIN memory_revisions AS r ON r.id = q.revision_id

@@ -55,11 +55,17 @@ AND a.probe_tag IS NULL ORDER BY min(a.start_time) OVER (PARTITION BY a.cwd), a.
 
 -- name: claim_agentic
 {take_segments}
-WHERE (q.status = 'pending' OR (q.status = 'processing' AND coalesce(q.locked_at, 0) <= :stale)) {by_folder}
+WHERE (q.status = 'pending' OR (q.status = 'skipped' AND q.locked_by = 'threadkeep')
+  OR (q.status = 'processing' AND coalesce(q.locked_at, 0) <= :stale)) {by_folder}
 
 -- name: claim_agentic_front
 {take_segments}
-WHERE q.id IN (SELECT id FROM agentic_enrichment_queue WHERE status = 'pending' ORDER BY priority, id LIMIT :front) {by_folder}
+WHERE q.id IN (
+  SELECT id FROM (
+    SELECT id, priority FROM agentic_enrichment_queue WHERE status = 'pending'
+    UNION ALL SELECT id, priority FROM agentic_enrichment_queue WHERE status = 'skipped' AND locked_by = 'threadkeep'
+  ) ORDER BY priority, id LIMIT :front
+) {by_folder}
 
 -- name: claimed_agentic
 SELECT q.id FROM agentic_enrichment_queue AS q JOIN agentic_sessions AS a ON a.id = q.session_id
