@@ -89,7 +89,7 @@ def test_the_status_counts_agents_chats_and_sessions(home: Home) -> None:
         room.index.close_session(room.new_session("two").id)
     found = home.status().mailbox
     assert (found.agents, found.chats, found.sessions, found.active) == (2, 1, 2, 1)
-    assert (found.schema_version, found.problem) == (1, "")
+    assert (found.schema_version, found.problem) == (2, "")
     home.mail_path().write_bytes(b"nonsense" * 1000)
     assert home.status().mailbox.problem
 

@@ -107,7 +107,7 @@ def test_answers_for_settled_mail_go_and_open_ones_stay(desk: Desk) -> None:
     assert desk.container.prune(older_than_ms=1000) == Pruned(0, 1)
     assert desk.rows("SELECT count(*) FROM tk_claim", side="outbound") == [(2,)]
     assert desk.container.poll() == []
-    assert [claim.message_id for claim in desk.host.claims()] == [mail.id for mail in mails[1:]]
+    assert {claim.message_id for claim in desk.host.claims()} == {mail.id for mail in mails[1:]}
 
 
 def test_only_the_container_prunes_while_it_works(desk: Desk) -> None:

@@ -46,6 +46,8 @@ def test_we_know_that_we_were_there(tmp_path: Path) -> None:
     assert look(pair.ctx) == OtherSide(None, None, our_host=True, our_container=True)
     deliver(pair, "o2", "2026-11-17T03:56:15.780Z")
     say(pair, "o3", "2026-11-17T03:56:16.780Z", "task_log")
+    assert seen(pair) == ("2.1", None)
+    pair.sql("out", "INSERT INTO session_state VALUES ('current_in_reply_to', 'm1', '2026-11-17')")
     assert seen(pair) == ("2.1", "2.1")
 
 
