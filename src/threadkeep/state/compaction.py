@@ -66,7 +66,7 @@ def archive_and_compact(
     lock of the compaction must still be that holder's. Settings are patched as well.
     """
     if lock_holder is not None and not holds_lock(ctx, tx, session_id, lock_holder):
-        msg = f"the lock for compacting session {session_id!r} is not {lock_holder!r}'s any more"
+        msg = f"compression lease lost: {session_id!r} is not {lock_holder!r}'s to compact any more"
         raise SessionCompressionInProgressError(msg, hint="read the session again before the next")
     values: Json = {}
     if model_config_patch is not None:
@@ -166,7 +166,7 @@ def publish_compression_child(
     if require_compression_lease and not holds_lock(
         ctx, tx, parent_session_id, compression_lock_holder
     ):
-        msg = f"the lock for compacting session {parent_session_id!r} was lost"
+        msg = f"compression lease lost: {parent_session_id!r} is not this holder's to compact"
         raise CompressionSessionBusyError(msg, hint="take it again, and read the session again")
     parent = _open_parent(ctx, tx, parent_session_id)
     if not messages:

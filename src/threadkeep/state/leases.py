@@ -273,7 +273,7 @@ def _refuse_lost_turn(ctx: Context, tx: Tx, session_id: str, holder: str, ttl: f
     conversation = conversation_of(tx, session_id)
     found = tx.one("turn_lease", {"id": conversation})
     if found is None or found[0] != holder:
-        msg = f"the turn of session {session_id!r} is not {holder!r}'s any more"
+        msg = f"turn lease lost: the turn of session {session_id!r} is not {holder!r}'s any more"
         raise SessionTurnLeaseLostError(msg, hint="take it again, and read what was said meanwhile")
     if found[1] <= ctx.clock():  # over, but nobody took it: it goes on
         until = ctx.clock() + max(_SHORTEST, float(ttl))

@@ -2,14 +2,16 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from threadkeep.base.backup import Kept, Progress, make_backup
 from threadkeep.base.live import LiveConnection
 from threadkeep.base.redacting import Redact
 from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls
+from threadkeep.errors import Closed
 from threadkeep.state import (
     check as check_,
     compaction as compaction_,
@@ -48,6 +50,8 @@ from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
 from threadkeep.state.opening import open_context
 from threadkeep.state.usage_queue import PATIENCE, UsageQueue
 from threadkeep.state.verbs import appends, reads, writes
+
+R = TypeVar("R")
 
 
 def _default_path() -> Path:
@@ -100,6 +104,25 @@ class SessionDB:
                 live = self.context.db.live()
                 self._live = (os.getpid(), live)
             return live
+
+    def _execute_write(
+        self,
+        function: Callable[[LiveConnection], R],
+        patience_s: float | None = None,  # noqa: ARG002  (the queue is fair to everybody)
+    ) -> R:
+        """Run a program's own SQL in one write transaction; it is given the connection."""
+        connection = self._conn
+        if connection is None:
+            raise Closed(f"{self.db_path} is closed", hint="open the store again")
+        with self._lock:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = function(connection)
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+        return result
 
     def close(self) -> None:
         """Write what is queued, and close the store; twice is fine."""
