@@ -36,7 +36,7 @@ _BESIDE: Final = {
     "pinned": "coalesce((SELECT f.pinned_at IS NOT NULL FROM tk_flags f"
     " WHERE f.session_id = t.id), 0)",
     "title_source": "(SELECT CASE f.title_source WHEN 'auto' THEN 'llm' ELSE f.title_source END"
-    " FROM tk_flags f WHERE f.session_id = t.id)",
+    " FROM tk_flags f WHERE f.session_id = t.id AND f.titled IS t.title)",
 }
 # Our own tables that queries join; a file that is Hermes's own has none of them.
 _OURS: Final = {

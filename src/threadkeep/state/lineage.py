@@ -9,9 +9,10 @@ from threadkeep.state.context import Context, Json
 from threadkeep.state.copying import copy_message
 from threadkeep.state.exact import put
 from threadkeep.state.messages import append_messages
+from threadkeep.state.relations import need_session, set_relation
 from threadkeep.state.rewind import need_message, recount
 from threadkeep.state.rows import refresh_session_hash
-from threadkeep.state.sessions import check_id, need_session, set_relation
+from threadkeep.state.sessions import check_id
 from threadkeep.state.wanted import marked
 
 _HOPS: Final = 100

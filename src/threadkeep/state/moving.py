@@ -15,7 +15,7 @@ from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.offload import FIELDS, Cut, cut, inline_messages
-from threadkeep.state.sessions import need_session
+from threadkeep.state.relations import need_session
 from threadkeep.state.verbs import write
 
 _DAY: Final = 86_400.0

@@ -12,7 +12,7 @@ from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.state.context import Context, Json
 from threadkeep.state.copying import beside, mark_messages, restore_message
 from threadkeep.state.messages import call_count, keys_of, remember_key
-from threadkeep.state.sessions import need_session
+from threadkeep.state.relations import need_session
 from threadkeep.state.transcript import as_messages
 
 # What our rewinds took is noted as keys: "number:highest id", with the id of the cut.

@@ -7,9 +7,16 @@ from typing import Any
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Row, Tx
+from threadkeep.state.columns import update_rows
 from threadkeep.state.content import decode_content
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
-from threadkeep.state.exact import drop_outdated, overlay_messages, overlay_session
+from threadkeep.state.exact import (
+    Stored,
+    drop_outdated,
+    keep,
+    overlay_messages,
+    overlay_session,
+)
 from threadkeep.state.offload import inline_messages
 
 log = logging.getLogger(__name__)
@@ -28,6 +35,31 @@ def read_sessions(ctx: Context, tx: Tx, query: str, params: Json) -> list[Json]:
         for session in sessions:
             overlay_session(tx, session)
     return sessions
+
+
+def update_session(ctx: Context, tx: Tx, session_id: str, values: Json) -> bool:
+    """Set columns of a session, whatever the file looks like; False if there is no such one."""
+    changed = update_rows(ctx, tx, "sessions", {"id": session_id}, values) > 0
+    if changed and ctx.side:
+        refresh_session_hash(tx, session_id)
+    return changed
+
+
+def update_session_texts(ctx: Context, tx: Tx, session_id: str, texts: dict[str, Stored]) -> bool:
+    """Set texts of a session, and keep beside it what a column cannot hold."""
+    values: Json = {field: stored.column for field, stored in texts.items()}
+    changed = update_session(ctx, tx, session_id, values)
+    if changed:
+        keep_texts(ctx, tx, session_id, texts)
+    return changed
+
+
+def keep_texts(ctx: Context, tx: Tx, session_id: str, texts: dict[str, Stored]) -> None:
+    """Keep beside a session what its columns cannot hold of these texts, and nothing older."""
+    if ctx.side:
+        for field in texts:
+            tx.run("drop_exact", {"owner": "session", "key": session_id, "field": field})
+        keep(tx, "session", session_id, texts)
 
 
 def messages_of(ctx: Context, tx: Tx, rows: Sequence[Row]) -> list[Json]:

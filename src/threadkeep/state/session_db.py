@@ -31,10 +31,12 @@ from threadkeep.state import (
     orphans as orphans_,
     reactions as reactions_,
     recent as recent_,
+    relations as relations_,
     release as release_,
     retention as retention_,
     rewind as rewind_,
     search as search_,
+    session_config as config_,
     sessions as sessions_,
     sizes as sizes_,
     telegram as telegram_,
@@ -65,6 +67,9 @@ class SessionDB:
     """An agent's session history in one file, shared by any number of threads and processes."""
 
     MAX_TITLE_LENGTH = titles_.MAX_TITLE_LENGTH
+    TITLE_SOURCE_DERIVED = titles_.DERIVED
+    TITLE_SOURCE_LLM = titles_.LLM
+    TITLE_SOURCE_USER = titles_.USER
     # How the contract's own store waits; programs read these names. Ours waits in a fair queue.
     _WRITE_MAX_RETRIES = 15
     _WRITE_RETRY_MIN_S = 0.020
@@ -163,7 +168,17 @@ class SessionDB:
     set_session_archived = writes(marks_.set_session_archived)
     set_session_hidden = writes(marks_.set_session_hidden, newest=True)
     set_session_read = writes(marks_.set_session_read, newest=True)
-    set_relation = writes(sessions_.set_relation)
+    set_relation = writes(relations_.set_relation)
+    promote_to_session_reset = writes(sessions_.promote_to_session_reset)
+    update_session_meta = writes(config_.update_session_meta, counted=True)
+    update_session_model = writes(config_.update_session_model, counted=True)
+    update_session_billing_route = writes(config_.update_session_billing_route, counted=True)
+    update_session_runtime_lock = writes(config_.update_session_runtime_lock)
+    patch_session_model_config = writes(config_.patch_session_model_config)
+    get_session_model_config_value = reads(config_.get_session_model_config_value)
+    set_session_yolo = writes(config_.set_session_yolo)
+    session_yolo_enabled = staticmethod(config_.session_yolo_enabled)
+    session_gateway_runtime = staticmethod(config_.session_gateway_runtime)
 
     # ------------------------------------------------------------------ messages
     append_message = appends(messages_.append_message)
@@ -248,6 +263,9 @@ class SessionDB:
     # ------------------------------------------------------------------ titles
     set_session_title = writes(titles_.set_session_title)
     set_auto_title = writes(titles_.set_auto_title)
+    set_auto_title_if_empty = writes(titles_.set_auto_title_if_empty)
+    get_session_title_source = reads(titles_.get_session_title_source)
+    set_session_title_source = writes(titles_.set_session_title_source)
     get_session_title = reads(titles_.get_session_title)
     get_session_by_title = reads(titles_.get_session_by_title)
     resolve_session_by_title = reads(titles_.resolve_session_by_title)

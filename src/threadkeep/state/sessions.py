@@ -1,17 +1,36 @@
-"""Sessions: begun, ended, looked up, counted, deleted."""
+"""Sessions: begun, filled in, ended, reopened and looked up."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.errors import Invalid, NotFound
+from threadkeep.errors import Invalid
+from threadkeep.state.columns import insert_row
 from threadkeep.state.context import Context, Json, clean
 from threadkeep.state.exact import Stored, dump, keep, to_column
-from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
+from threadkeep.state.model_config import patch_config, read_config
+from threadkeep.state.prompts import drop_unused_prompts, prompt_columns
+from threadkeep.state.relations import set_relation
+from threadkeep.state.rows import (
+    keep_texts,
+    read_session,
+    read_sessions,
+    refresh_session_hash,
+    update_session,
+)
+from threadkeep.state.session_config import change_config
 from threadkeep.state.wanted import Wanted, archived_or_not, asked_sources, below, escape_like
 
-RELATIONS = ("compression", "branch", "delegate")
-_LONGEST_PATTERN = 10_000  # SQLite refuses a LIKE of more than 50,000 bytes
+_LONGEST_PATTERN: Final = 10_000  # SQLite refuses a LIKE of more than 50,000 bytes
+# Ends that happened without anybody asking for one: a reset may take their place.
+_ACCIDENTS: Final = ("agent_close", "ws_orphan_reap", "superseded_by_resume", "startup_orphan_reap")
+# What a child has from its parent, and what a continuation has from it as well.
+_INHERITED: Final = ("cwd", "git_repo_root", "git_branch", "profile_name")
+_CONTINUED: Final = (
+    *("user_id", "session_key", "chat_id", "chat_type", "thread_id", "display_name"),
+    "origin_json",
+)
+_RESET: Final = "_reset_from"
 
 
 def create_session(
@@ -25,36 +44,100 @@ def create_session(
     user_id: str | None = None,
     parent_session_id: str | None = None,
     *,
+    session_key: str | None = None,
+    chat_id: str | None = None,
+    chat_type: str | None = None,
+    thread_id: str | None = None,
+    cwd: str | None = None,
+    profile_name: str | None = None,
+    git_repo_root: str | None = None,
+    origin_json: str | None = None,
+    display_name: str | None = None,
     relation: str | None = None,
 ) -> str:
-    """Begin a session and give its id; one that exists is left as it is.
+    """Begin a session and give its id; one that exists gets what it lacks, nothing is overwritten.
 
-    `relation` says what the session is to its parent: compression, branch or delegate.
+    A child has folder and profile from its parent, a continuation also its place in a messenger.
+    `relation` says what the session is to its parent: compression, branch or delegate. A file of
+    version 6 leaves a session that exists as it is.
     """
     check_id(session_id)
-    columns = {
-        "source": to_column(source, "source"),
-        "user_id": to_column(user_id, "user_id"),
-        "model": to_column(model, "model"),
-        "system_prompt": to_column(clean(ctx, system_prompt), "system_prompt"),
+    given = {
+        "source": source,
+        "user_id": user_id,
+        "model": model,
+        "session_key": session_key,
+        "chat_id": chat_id,
+        "chat_type": chat_type,
+        "thread_id": thread_id,
+        "cwd": cwd,
+        "profile_name": profile_name,
+        "git_repo_root": git_repo_root,
+        "origin_json": origin_json,
+        "display_name": display_name,
     }
+    texts = {field: to_column(value, field) for field, value in given.items()}
+    prompt = to_column(clean(ctx, system_prompt), "system_prompt")
     config = dump(clean(ctx, model_config), "model_config") if model_config else None
-    values: Json = {field: stored.column for field, stored in columns.items()}
-    values |= {"id": session_id, "model_config": config, "now": ctx.clock()}
-    new = tx.run("insert_session", {**values, "parent_session_id": parent_session_id}) > 0
-    if new:
-        _keep_exact(tx, session_id, columns)
-        refresh_session_hash(tx, session_id)
+    values: Json = {field: stored.column for field, stored in texts.items()}
+    values |= {"model_config": config, "parent_session_id": parent_session_id}
+    if _insert(ctx, tx, session_id, values, prompt.column):
+        _keep_exact(ctx, tx, session_id, {**texts, "system_prompt": prompt})
         if relation is not None:
             set_relation(ctx, tx, session_id, parent_session_id, relation)
     elif source is None:
         ctx.notices.warn("no source", "session %r has no source and was not stored", session_id)
+    elif ctx.form.answers.fills_sessions:
+        _fill(ctx, tx, session_id, values, prompt)
+    if parent_session_id and ctx.form.answers.fills_sessions:
+        _inherit(ctx, tx, session_id)
     return session_id
 
 
-def _keep_exact(tx: Tx, session_id: str, columns: dict[str, Stored]) -> None:
-    if any(stored.exact is not None for stored in columns.values()):
-        keep(tx, "session", session_id, columns)
+def _insert(ctx: Context, tx: Tx, session_id: str, values: Json, prompt: str | None) -> bool:
+    """OR IGNORE is the contract's: the first values of a session win."""
+    row = {"id": session_id, **values, "started_at": ctx.clock()}
+    if prompt is not None and tx.one("session_exists", {"id": session_id}) is None:
+        row |= prompt_columns(ctx, tx, prompt)
+    return insert_row(ctx, tx, "sessions", row, or_ignore=True) > 0
+
+
+def _keep_exact(ctx: Context, tx: Tx, session_id: str, texts: dict[str, Stored]) -> None:
+    if ctx.side:
+        keep(tx, "session", session_id, texts)
+        refresh_session_hash(tx, session_id)
+
+
+def _fill(ctx: Context, tx: Tx, session_id: str, values: Json, prompt: Stored) -> None:
+    """Give a session what it lacks. Of a user it is never told anew whose it is."""
+    here = tx.dicts("get_session", {"id": session_id})[0]
+    fresh: Json = {
+        name: value
+        for name, value in values.items()
+        if value is not None and here[name] is None and name not in ("source", "user_id")
+    }
+    config = read_config(here["model_config"])
+    if values["model_config"] is not None and set(config) == {_RESET}:
+        fresh["model_config"] = patch_config(values["model_config"], config)
+    if prompt.column is not None and here["system_prompt"] is None:
+        fresh |= prompt_columns(ctx, tx, prompt.column)
+        keep_texts(ctx, tx, session_id, {"system_prompt": prompt})
+    if fresh:
+        update_session(ctx, tx, session_id, fresh)
+
+
+def _inherit(ctx: Context, tx: Tx, session_id: str) -> None:
+    found = tx.dicts("get_session", {"id": session_id})
+    parents = tx.dicts("get_session", {"id": found[0]["parent_session_id"]}) if found else []
+    if not parents:
+        return
+    child, parent = found[0], parents[0]
+    names = [*_INHERITED, *(_CONTINUED if parent["end_reason"] == "compression" else ())]
+    fresh = {
+        name: parent[name] for name in names if child[name] is None and parent[name] is not None
+    }
+    if fresh:
+        update_session(ctx, tx, session_id, fresh)
 
 
 def check_id(session_id: object) -> None:
@@ -68,43 +151,61 @@ def check_id(session_id: object) -> None:
 
 
 def ensure_session(
-    ctx: Context, tx: Tx, session_id: str, source: str = "unknown", model: str | None = None
-) -> None:
-    """Begin a session unless there is one of that id; nothing of it is overwritten."""
-    create_session(ctx, tx, session_id, source, model)
+    ctx: Context,
+    tx: Tx,
+    /,
+    session_id: str,
+    source: str = "unknown",
+    model: str | None = None,
+    **others: Any,
+) -> str | None:
+    """Begin a session unless there is one of that id; nothing of it is overwritten.
+
+    It takes what `create_session` takes, and gives the id (in a file of version 6 nothing).
+    """
+    create_session(ctx, tx, session_id, source, model, **others)
+    return session_id if ctx.form.answers.ensure_gives_id else None
 
 
 def end_session(ctx: Context, tx: Tx, session_id: str, end_reason: str | None) -> None:
     """End a session; the first end of a session is the one that counts."""
     reason = to_column(end_reason, "end_reason")
-    if tx.run("end_session", {"id": session_id, "now": ctx.clock(), "end_reason": reason.column}):
+    values = {"id": session_id, "now": ctx.clock(), "end_reason": reason.column}
+    if tx.run("end_session", values) and ctx.side:
         keep(tx, "session", session_id, {"end_reason": reason})
 
 
-def reopen_session(_ctx: Context, tx: Tx, session_id: str) -> None:
-    """Make an ended session one that goes on."""
+def reopen_session(ctx: Context, tx: Tx, session_id: str) -> None:
+    """Make an ended session one that goes on.
+
+    What began after its reset is marked first: that was told by the end that goes now.
+    """
+    for (child,) in tx.all("unmarked_reset_children", {"id": session_id}):
+        change_config(ctx, tx, child, {_RESET: session_id})
     tx.run("reopen_session", {"id": session_id})
+
+
+def promote_to_session_reset(
+    ctx: Context, tx: Tx, session_id: str, reason: str = "session_reset"
+) -> bool:
+    """End a session for a reset; also one whose end was an accident, but no deliberate one."""
+    row = tx.one("end_of_session", {"id": session_id})
+    if row is None or not (row[0] is None or row[1] in _ACCIDENTS):
+        return False
+    return update_session(ctx, tx, session_id, {"ended_at": ctx.clock(), "end_reason": reason})
 
 
 def update_system_prompt(ctx: Context, tx: Tx, session_id: str, system_prompt: str | None) -> None:
     """Replace the system prompt of a session."""
     stored = to_column(clean(ctx, system_prompt), "system_prompt")
-    if tx.run("set_system_prompt", {"id": session_id, "system_prompt": stored.column}):
-        tx.run("drop_exact", {"owner": "session", "key": session_id, "field": "system_prompt"})
-        keep(tx, "session", session_id, {"system_prompt": stored})
-        refresh_session_hash(tx, session_id)
+    if update_session(ctx, tx, session_id, prompt_columns(ctx, tx, stored.column)):
+        keep_texts(ctx, tx, session_id, {"system_prompt": stored})
+    drop_unused_prompts(ctx, tx)
 
 
 def get_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
     """Give a session as a dict of its columns, None if there is none."""
     return read_session(ctx, tx, session_id)
-
-
-def need_session(tx: Tx, session_id: str) -> None:
-    """Raise if there is no such session."""
-    if tx.one("session_exists", {"id": session_id}) is None:
-        msg = f"there is no session {session_id!r}"
-        raise NotFound(msg, hint="`threadkeep state ls` shows the sessions")
 
 
 def resolve_session_id(_ctx: Context, tx: Tx, session_id_or_prefix: str) -> str | None:
@@ -193,35 +294,3 @@ def session_count_by_source(
     wanted = Wanted(archived=archived, children=not exclude_children)
     rows = tx.all("count_listed_by_source", wanted.params(ctx))
     return {str(row[0]): int(row[1]) for row in rows}
-
-
-# ---------------------------------------------------------------------- relations
-
-
-def set_relation(
-    _ctx: Context, tx: Tx, session_id: str, parent_id: str | None, relation: str
-) -> None:
-    """Say what a session is to its parent, which it gets: compression, branch or delegate."""
-    if relation not in RELATIONS:
-        msg = f"a session's relation to its parent is not {relation!r}"
-        raise Invalid(msg, hint=f"use one of {', '.join(RELATIONS)}")
-    if parent_id is None:
-        msg = f"session {session_id!r} has a relation, but no parent"
-        raise Invalid(msg, hint="pass parent_session_id, too")
-    need_session(tx, session_id)
-    need_session(tx, parent_id)
-    if comes_from(tx, parent_id, session_id):
-        msg = f"session {parent_id!r} comes from {session_id!r}, and cannot be its parent"
-        raise Invalid(msg, hint="`threadkeep state lineage` shows the family")
-    if tx.run("set_parent", {"id": session_id, "parent_id": parent_id}) > 0:
-        refresh_session_hash(tx, session_id)
-    tx.run("put_relation", {"id": session_id, "parent_id": parent_id, "kind": relation})
-
-
-def comes_from(tx: Tx, session_id: str, ancestor: str) -> bool:
-    """Tell whether a session is another one, or a child of a child … of it."""
-    above, seen = session_id, set[str]()
-    while above is not None and above not in seen and above != ancestor:
-        seen.add(above)
-        above = tx.value("parent_of", {"id": above})
-    return above == ancestor

@@ -4,14 +4,23 @@ import re
 from typing import Final
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.errors import Conflict, TooLarge
+from threadkeep.errors import Conflict, Invalid, TooLarge
 from threadkeep.state.context import Context, Json, clean
-from threadkeep.state.exact import keep, to_column
-from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
-from threadkeep.state.sessions import need_session
+from threadkeep.state.exact import to_column
+from threadkeep.state.marks import put_mark
+from threadkeep.state.relations import need_session
+from threadkeep.state.rows import (
+    read_session,
+    read_sessions,
+    update_session,
+    update_session_texts,
+)
 from threadkeep.state.wanted import escape_like
 
 MAX_TITLE_LENGTH: Final = 100
+# Who gives titles; an automatic one replaces only what ranks lower.
+DERIVED, LLM, USER = "derived", "llm", "user"
+_RANKS: Final = {DERIVED: 0, LLM: 1, USER: 2}
 
 # Control characters, and those that are not seen but change how text is read.
 _UNSEEN: Final = re.compile(
@@ -30,6 +39,10 @@ class TitleTaken(Conflict, ValueError):
     """Another session has this title."""
 
 
+class BadTitleSource(Invalid, ValueError):
+    """Nobody of this name gives titles."""
+
+
 def sanitize_title(title: str | None) -> str | None:
     """Clean a title: no control or invisible characters, single spaces; None if nothing is left."""
     if not title:
@@ -42,19 +55,43 @@ def sanitize_title(title: str | None) -> str | None:
 
 
 def set_session_title(ctx: Context, tx: Tx, session_id: str, title: str | None) -> bool:
-    """Give a session a title that no other session has; False if there is no such session."""
-    return _set(tx, session_id, sanitize_title(clean(ctx, title)), "user")
+    """Give a session a title that no other session has; False if there is no such session.
 
-
-def set_auto_title(ctx: Context, tx: Tx, session_id: str, title: str) -> str | None:
-    """Propose a title; a clash gets a number, and a title that a user gave stays.
-
-    Gives the title that the session has afterwards.
+    A title that an earlier session of the same chain of compressions has moves on to this one.
     """
+    return _set(ctx, tx, session_id, sanitize_title(clean(ctx, title)), USER)
+
+
+def set_auto_title(
+    ctx: Context, tx: Tx, session_id: str, title: str, *, source: str | None = None
+) -> bool | str | None:
+    """Propose a title, which never replaces one that a user gave.
+
+    With a source, `derived` or `llm`, it replaces only what ranks lower, a clash is refused, and
+    the answer is whether it was set. Without one it replaces any automatic title, a clash gets a
+    number, and the answer is the title that the session has afterwards.
+    """
+    if source is None:
+        return _propose(ctx, tx, session_id, title)
+    if source not in (DERIVED, LLM):
+        msg = f"an automatic title does not come from {source!r}"
+        raise BadTitleSource(msg, hint=f"use {DERIVED} or {LLM}")
+    row = tx.one("title_and_source", {"id": session_id})
+    if row is None or (row[0] is not None and _rank(row[1]) >= _rank(source)):
+        return False
+    return _set(ctx, tx, session_id, sanitize_title(clean(ctx, title)), source)
+
+
+def set_auto_title_if_empty(ctx: Context, tx: Tx, session_id: str, title: str) -> bool:
+    """Give a session a model's title unless it has one that ranks as high."""
+    return bool(set_auto_title(ctx, tx, session_id, title, source=LLM))
+
+
+def _propose(ctx: Context, tx: Tx, session_id: str, title: str) -> str | None:
     need_session(tx, session_id)
     row = tx.one("title_and_source", {"id": session_id})
     current, source = row or (None, None)
-    if current is not None and source != "auto":
+    if current is not None and _rank(source) >= _rank(USER):
         return str(current)
     wanted = sanitize_title(_shortened(clean(ctx, title)))
     if wanted is None:
@@ -62,8 +99,13 @@ def set_auto_title(ctx: Context, tx: Tx, session_id: str, title: str) -> str | N
     owner = tx.value("title_owner", {"title": _column(wanted)})
     if owner not in (None, session_id):
         wanted = _next_title(tx, wanted)
-    _set(tx, session_id, wanted, "auto")
+    _set(ctx, tx, session_id, wanted, LLM)
     return wanted
+
+
+def _rank(source: str | None) -> int:
+    """A title of which nobody knows who gave it may be a user's; a source that is new ranks low."""
+    return _RANKS[USER] if source is None else _RANKS.get(source, 0)
 
 
 def _cleaned(title: str) -> str:
@@ -78,19 +120,36 @@ def _column(title: str) -> str:
     return to_column(title, "title").column or ""
 
 
-def _set(tx: Tx, session_id: str, title: str | None, source: str) -> bool:
+def _set(ctx: Context, tx: Tx, session_id: str, title: str | None, source: str) -> bool:
     stored = to_column(title, "title")
     owner = None if title is None else tx.value("title_owner", {"title": stored.column})
     if owner not in (None, session_id):
-        msg = f"Title '{stored.column}' is already in use by session {owner}"
-        raise TitleTaken(msg, hint="choose another title, or rename that session first")
-    if not tx.run("set_title", {"id": session_id, "title": stored.column}):
+        ancestors = tx.all("compressed_ancestors", {"id": session_id})
+        if (owner,) not in ancestors:
+            msg = f"Title '{stored.column}' is already in use by session {owner}"
+            raise TitleTaken(msg, hint="choose another title, or rename that session first")
+        update_session(ctx, tx, owner, {"title": None})
+    if not update_session_texts(ctx, tx, session_id, {"title": stored}):
         return False
-    tx.run("drop_exact", {"owner": "session", "key": session_id, "field": "title"})
-    keep(tx, "session", session_id, {"title": stored})
-    tx.run("set_title_source", {"id": session_id, "source": None if title is None else source})
-    refresh_session_hash(tx, session_id)
+    put_mark(ctx, tx, [session_id], "title_source", None if title is None else source)
     return True
+
+
+def get_session_title_source(_ctx: Context, tx: Tx, session_id: str) -> str | None:
+    """Say who gave a session its title: derived, llm or user; None if it has none."""
+    title, source = tx.one("title_and_source", {"id": session_id}) or (None, None)
+    return None if title is None else source
+
+
+def set_session_title_source(ctx: Context, tx: Tx, session_id: str, source: str) -> bool:
+    """Change only who gave a title; False if there is no such session or it has no title."""
+    if source not in _RANKS:
+        msg = f"a title does not come from {source!r}"
+        raise BadTitleSource(msg, hint=f"use one of {', '.join(_RANKS)}")
+    title, _ = tx.one("title_and_source", {"id": session_id}) or (None, None)
+    if title is not None:
+        put_mark(ctx, tx, [session_id], "title_source", source)
+    return title is not None
 
 
 def get_session_title(ctx: Context, tx: Tx, session_id: str) -> str | None:

@@ -10,9 +10,10 @@ from threadkeep.state.context import SESSION_COLUMNS, Context, Json, clean
 from threadkeep.state.exact import JsonText, Stored, dump, keep, to_column
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.messages import insert
+from threadkeep.state.relations import RELATIONS, comes_from
 from threadkeep.state.rewind import recount
 from threadkeep.state.rows import read_session, read_sessions, refresh_session_hash
-from threadkeep.state.sessions import RELATIONS, check_id, comes_from
+from threadkeep.state.sessions import check_id
 from threadkeep.state.titles import (
     MAX_TITLE_LENGTH,
     get_next_title_in_lineage,

@@ -47,11 +47,15 @@ def reads(
 
 
 def writes(
-    function: Callable[Concatenate[Context, Tx, P], R], *, newest: bool = False
+    function: Callable[Concatenate[Context, Tx, P], R],
+    *,
+    newest: bool = False,
+    counted: bool = False,
 ) -> Callable[Concatenate[Any, P], R]:
     """Make a verb that runs in one write transaction, durable when it returns.
 
     With `newest` it needs tables or columns that came after version 6: the file gets them first.
+    With `counted` it changes what usage is counted for: what is still queued is written first.
     """
 
     def widened(ctx: Context, tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -60,6 +64,8 @@ def writes(
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if counted:
+            store.flush_token_counts()
         return write(store.context, widened if newest else function, *args, **kwargs)
 
     show_as_method(verb, function, given=2)

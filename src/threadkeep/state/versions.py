@@ -47,6 +47,10 @@ class Answers(NamedTuple):
     whole_turns: bool
     # A continuation is told from other children by marks, not by comparing times.
     marked_lineage: bool
+    # A session that is created again gets what it lacks, and a child what it has from its parent.
+    fills_sessions: bool
+    # Ensuring a session gives its id.
+    ensure_gives_id: bool
     # A list or dict as content is stored in the column itself, behind a NUL.
     content_in_column: bool
     # Usage of a session that is missing makes it, and the first usage that counts tells its route.

@@ -250,7 +250,7 @@ def test_title_by_machine_that_is_too_long_is_shortened(db: SessionDB, make: Mak
     make("a")
     make("b")
     for session_id in ("a", "b"):
-        title = db.set_auto_title(session_id, "word " * 60)
+        title = str(db.set_auto_title(session_id, "word " * 60))
         assert title is not None
         assert 0 < len(title) <= 100
         assert db.get_session_title(session_id) == title

@@ -13,12 +13,6 @@ ON CONFLICT(key) DO UPDATE SET value = excluded.value;
 
 -- ---------------------------------------------------------------- sessions
 
--- name: insert_session
--- OR IGNORE is the contract's: the first values of a session win.
-INSERT OR IGNORE INTO sessions(
-  id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at)
-VALUES (:id, :source, :user_id, :model, :model_config, :system_prompt, :parent_session_id, :now);
-
 -- name: get_session
 SELECT s.* FROM full.sessions s WHERE id = :id;
 
@@ -30,9 +24,6 @@ UPDATE sessions SET ended_at = :now, end_reason = :end_reason WHERE id = :id AND
 
 -- name: reopen_session
 UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = :id;
-
--- name: set_system_prompt
-UPDATE sessions SET system_prompt = :system_prompt WHERE id = :id;
 
 -- name: sessions_by_prefix
 -- LIKE is what the contract uses: letters of ASCII match in either case.
@@ -346,9 +337,6 @@ ON CONFLICT(session_id) DO UPDATE SET pinned_at = excluded.pinned_at;
 INSERT INTO tk_flags(session_id, archived_at) VALUES (:id, :at)
 ON CONFLICT(session_id) DO UPDATE SET archived_at = excluded.archived_at;
 
--- name: set_parent
-UPDATE sessions SET parent_session_id = :parent_id WHERE id = :id AND parent_session_id IS NOT :parent_id;
-
 -- name: put_relation
 INSERT INTO tk_relations(session_id, parent_id, kind) VALUES (:id, :parent_id, :kind)
 ON CONFLICT(session_id) DO UPDATE SET parent_id = excluded.parent_id, kind = excluded.kind;
@@ -357,14 +345,6 @@ ON CONFLICT(session_id) DO UPDATE SET parent_id = excluded.parent_id, kind = exc
 
 -- name: title_owner
 SELECT id FROM sessions WHERE title = :title;
-
--- name: title_and_source
--- Who gave it is known of the title that was given; another one came from another program.
-SELECT s.title, CASE WHEN f.titled IS s.title THEN f.title_source END
-FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id WHERE s.id = :id;
-
--- name: set_title
-UPDATE sessions SET title = :title WHERE id = :id;
 
 -- name: set_title_source
 INSERT INTO tk_flags(session_id, title_source, titled)

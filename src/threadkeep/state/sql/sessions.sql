@@ -124,6 +124,15 @@ WHERE s.parent_session_id = :id ORDER BY s.started_at, s.id;
 SELECT s.id FROM sessions s WHERE {delegate_from} = :id
 UNION SELECT s.id FROM sessions s WHERE s.parent_session_id = :id AND {delegate_from} IS NOT NULL;
 
+-- name: model_config_of
+SELECT model_config FROM sessions WHERE id = :id;
+
+-- name: end_of_session
+SELECT ended_at, end_reason FROM sessions WHERE id = :id;
+
+-- name: title_and_source
+SELECT s.title, s.title_source FROM full.sessions s WHERE s.id = :id;
+
 -- name: compressed_family
 -- Whatever hangs on a session by compressions, up and down.
 WITH RECURSIVE up(id) AS (

@@ -1,0 +1,145 @@
+"""What a session says about its model: the JSON of model_config, the model and who bills it.
+
+The same JSON has the marks of the lineage, so it is changed key by key.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.exact import to_column
+from threadkeep.state.model_config import patch_config, read_config
+from threadkeep.state.prompts import drop_unused_prompts, prompt_columns
+from threadkeep.state.rows import read_session, update_session
+
+# Names of a bill, not of a provider that could be called.
+BARE_BILLING_PROVIDERS: Final = frozenset({"auto", "custom"})
+_ROUTE: Final = ("provider", "base_url", "api_mode")
+
+
+def change_config(
+    ctx: Context, tx: Tx, session_id: str, patch: Mapping[str, Any], more: Json | None = None
+) -> bool:
+    """Change keys of a session's model_config and other columns; False if there is no session."""
+    row = tx.one("model_config_of", {"id": session_id})
+    if row is None:
+        return False
+    values = {"model_config": patch_config(row[0], clean(ctx, patch)), **(more or {})}
+    return update_session(ctx, tx, session_id, values)
+
+
+def update_session_meta(
+    ctx: Context, tx: Tx, session_id: str, model_config_json: str, model: str | None = None
+) -> None:
+    """Replace the model_config of a session, which is JSON, and the model if one is given."""
+    values: Json = {"model_config": clean(ctx, model_config_json)}
+    if model is not None:
+        values["model"] = to_column(model, "model").column
+    update_session(ctx, tx, session_id, values)
+
+
+def patch_session_model_config(ctx: Context, tx: Tx, session_id: str, patch: Json) -> None:
+    """Set keys of a session's model_config and leave the others; None takes a key out."""
+    if session_id and patch:
+        change_config(ctx, tx, session_id, patch)
+
+
+def get_session_model_config_value(
+    ctx: Context, tx: Tx, session_id: str, key: str, default: Any = None
+) -> Any:
+    """Give one key of a session's model_config."""
+    session = read_session(ctx, tx, session_id) or {}
+    return read_config(session.get("model_config")).get(key, default)
+
+
+# ---------------------------------------------------------------------- model and provider
+
+
+def update_session_model(
+    ctx: Context, tx: Tx, session_id: str, model: str, provider: str | None = None
+) -> None:
+    """Note that a session goes on with another model; its prompt is to be made anew."""
+    patch: Json = {"browser_model_lock": None}
+    patch |= {name: value for name, value in (("model", model), ("provider", provider)) if value}
+    column = to_column(model, "model").column
+    _change_route(ctx, tx, session_id, patch, {"model": column})
+
+
+def update_session_runtime_lock(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    model_options: Json | None = None,
+    route_source: str | None = None,
+    confirmed: bool = False,
+) -> None:
+    """Note the model that a client has chosen for a session; its prompt is to be made anew."""
+    lock = {
+        "provider": provider or "",
+        "model": model or "",
+        "model_options": model_options or {},
+        "route_source": route_source or "",
+        "confirmed": bool(confirmed),
+        "updated_at": ctx.clock(),
+    }
+    more: Json = {} if model is None else {"model": to_column(model, "model").column}
+    _change_route(ctx, tx, session_id, {"browser_model_lock": lock}, more)
+
+
+def update_session_billing_route(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    *,
+    provider: str,
+    base_url: str,
+    billing_mode: str | None = None,
+) -> None:
+    """Say who bills a session from now on; its prompt is to be made anew."""
+    values: Json = {"billing_provider": provider, "billing_base_url": base_url}
+    if billing_mode is not None:
+        values["billing_mode"] = billing_mode
+    if update_session(ctx, tx, session_id, {**values, **prompt_columns(ctx, tx, None)}):
+        drop_unused_prompts(ctx, tx)
+
+
+def _change_route(ctx: Context, tx: Tx, session_id: str, patch: Json, more: Json) -> None:
+    """A prompt names its model: one that was made for another must not be used again."""
+    if change_config(ctx, tx, session_id, patch, {**more, **prompt_columns(ctx, tx, None)}):
+        drop_unused_prompts(ctx, tx)
+
+
+def session_gateway_runtime(session_meta: Json | None) -> Json:
+    """Give the route that a session row names: of the gateway, of its settings, or of the bill."""
+    row = session_meta or {}
+    config = read_config(row.get("model_config"))
+    runtime = config.get("gateway_runtime")
+    told = _without_none(runtime) if isinstance(runtime, dict) else {}
+    if told.get("provider"):
+        return told
+    route: Json = {name: config[name] for name in _ROUTE if config.get(name)}
+    if route:
+        return route
+    bill = str(row.get("billing_provider") or "").strip()
+    if bill and bill.lower() not in BARE_BILLING_PROVIDERS:
+        return {"provider": bill}
+    return told
+
+
+def _without_none(values: Json) -> Json:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def set_session_yolo(ctx: Context, tx: Tx, session_id: str, enabled: bool) -> None:  # noqa: FBT001
+    """Note whether a session runs everything without asking."""
+    if session_id:
+        change_config(ctx, tx, session_id, {"yolo_mode": bool(enabled)})
+
+
+def session_yolo_enabled(session_meta: Json | None) -> bool:
+    """Tell from a session row whether it runs everything without asking."""
+    return bool(read_config((session_meta or {}).get("model_config")).get("yolo_mode"))
