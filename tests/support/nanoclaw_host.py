@@ -274,6 +274,14 @@ class NanoHost:
             case "update_task" if not self.update(said):
                 text = f'update_task: no live task matched id "{task_id}".'
                 self.post(f"sys-{self.files.clock()}-nobody", {"text": text, "sender": "system"})
+            case "cli_request":  # which it answers, but knows no command for tasks
+                request = said["requestId"]
+                error = {"code": "unknown-command", "message": f"no command {said['command']}"}
+                frame = {"id": request, "ok": False, "error": error}
+                answer = {"type": "cli_response", "requestId": request, "frame": frame}
+                place = dict.fromkeys(("platform", "channel", "thread"))
+                name = f"cli-resp-{request}"
+                self.post(name, answer, kind="system", trigger=0, **place)
 
     def mark(self, out_id: str, name: str | None, status: str) -> None:
         """Write what became of a message; the first word counts."""

@@ -4,8 +4,10 @@ Each test runs on a folder of ours and on one of theirs.
 """
 
 import json
+import threading
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,16 +80,28 @@ def tasks_of(world: World) -> list[tuple[str, str, str | None]]:
     return [(t.text, t.status, t.recurrence) for t in world.container.tasks()]
 
 
-def show_their_host(world: World) -> None:
-    """Let their host deliver something: the form of its times tells which version it is."""
-    world.their_container.say("hello")
-    world.drain(ours=False)
+@contextmanager
+def their_host_at_work(world: World) -> Iterator[None]:
+    """Let their host deliver while our container waits to hear which commands it knows."""
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.wait(0.01):
+            world.drain(ours=False)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_their_host_carries_out_what_our_container_asks(world: World) -> None:
-    show_their_host(world)
     container = world.container
-    water = container.schedule("water", process_after=LONG_AGO, recurrence="*/5 * * * *")
+    with their_host_at_work(world):
+        water = container.schedule("water", process_after=LONG_AGO, recurrence="*/5 * * * *")
     world.clock.forward(0.001)
     feed = container.schedule("feed", process_after=FAR, script="echo 1")
     world.drain(ours=False)
@@ -130,12 +144,13 @@ def test_a_series_goes_on_whoever_runs_it(
 
 def test_a_series_without_a_time_does_not_run_at_once(world: World) -> None:
     """Their host takes no time for now; ours reckons in its own zone, not the container's."""
-    show_their_host(world)
-    task = world.container.schedule("water", recurrence="30 9 * * *")
+    container = world.container
+    with their_host_at_work(world):
+        task = container.schedule("water", recurrence="30 9 * * *")
     world.drain(ours=False)
     assert world.host.mail(task).process_after == "2025-10-10T09:30:00.000Z"
     world.clock.forward(1)
-    task = world.container.schedule("water", recurrence="30 9 * * *")
+    task = container.schedule("water", recurrence="30 9 * * *")
     Host(world.path, clock=world.clock, zone="Asia/Kolkata").drain({})
     assert world.host.mail(task).process_after == "2025-10-10T04:00:00.000Z"
 
