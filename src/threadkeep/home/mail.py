@@ -16,7 +16,7 @@ from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import Session, SessionMode
 from threadkeep.mailbox.looking import (
-    FINAL,
+    UNDER_WAY,
     Direction,
     Letter,
     again,
@@ -40,7 +40,7 @@ from threadkeep.mailbox.trace import trace as trace_mail
 from threadkeep.mailbox.verifying import verify as verify_folder
 
 __all__ = [
-    "FINAL",
+    "UNDER_WAY",
     "Adapter",
     "Container",
     "Context",

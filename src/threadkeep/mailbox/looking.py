@@ -19,8 +19,8 @@ from threadkeep.mailbox.times import read_moment
 Direction = Literal["in", "out"]
 _ACKS: Final = "processing_ack"
 _SEARCHED: Final = 10_000
-# States in which nothing more happens by itself.
-FINAL: Final = frozenset(("completed", "failed", "sent", "delivered", "unknown"))
+# States in which more will happen by itself; every other word, whoever made it up, is an end.
+UNDER_WAY: Final = frozenset(("pending", "paused", "processing", "waiting", "prepared", "sending"))
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ import msgspec
 from threadkeep.base import json
 from threadkeep.errors import Invalid
 
-MailStatus = Literal["pending", "completed", "failed", "paused"]
 DeliveryState = Literal["prepared", "sending", "sent", "failed", "unknown"]
 Json = dict[str, Any]
 # The channel of copies of what was said in a sibling session: to be read, never to be answered.

@@ -24,7 +24,7 @@ from threadkeep.cli.output import json_line, note, one_line, paging, table, warn
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home import now_ms
 from threadkeep.home.mail import (
-    FINAL,
+    UNDER_WAY,
     Context,
     Direction,
     Letter,
@@ -44,7 +44,7 @@ _EVERY = 0.25  # between two looks of `tail -f`, in seconds
 _PAGE = 500
 _ALL = 2**31
 _STATES = (
-    *("pending", "processing", "completed", "failed", "paused"),
+    *("pending", "processing", "completed", "failed", "paused", "cancelled"),
     *("waiting", "prepared", "sending", "sent", "delivered", "unknown"),
 )
 
@@ -188,7 +188,7 @@ def _watch(ctx: Context, lines: int, wanted: Callable[[], bool]) -> Iterator[tup
         for letter in new:
             yield letter, False
         open_ |= {letter.id: letter for letter in new}
-        open_ = {key: one for key, one in open_.items() if one.state not in FINAL}
+        open_ = {key: one for key, one in open_.items() if one.state in UNDER_WAY}
         if not wanted():
             return
         time.sleep(_EVERY)
