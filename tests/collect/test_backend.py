@@ -33,7 +33,7 @@ from threadkeep.collect.protocol import (
 )
 from threadkeep.collect.server import Server
 from threadkeep.errors import Conflict, SchemaMismatch, StorageFull
-from threadkeep.home.keeping import keeping, shake_hands
+from threadkeep.home.keeping import keeping, schema_to_be, shake_hands
 from threadkeep.home.observing import socket_path
 from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
 from threadkeep.knowledge.store import KnowledgeStore
@@ -330,6 +330,9 @@ def test_a_brain_that_expects_another_schema_is_refused_before_the_store_opens(
             shake_hands(Home(folder), print)
         thread.join()
     assert not (folder / "knowledge.db").exists()
+    assert schema_to_be(Home(folder)) == 18
+    KnowledgeStore.open(folder / "other.db", schema=23).close()
+    assert schema_to_be(Home(folder), folder / "other.db") == 23
     shake_hands(Home(folder), print)  # nobody listens there any more
     with Home(folder).observations() as observations:
         assert not Backend(observations, "1", brain_port=port).status().brain_reachable

@@ -38,8 +38,8 @@ def brain(talk: Callable[[socket.socket], object]) -> Iterator[int]:
         thread.join()
 
 
-def ask(port: int, *, total: float = NEVER) -> str | None:
-    return check_brain(port, 18, connect_seconds=NEVER, total_seconds=total)
+def ask(port: int, *, ours: int = 18, total: float = NEVER) -> str | None:
+    return check_brain(port, ours, connect_seconds=NEVER, total_seconds=total)
 
 
 def test_a_brain_of_our_version_is_fine() -> None:
@@ -54,6 +54,19 @@ def test_a_brain_of_another_version_is_refused_with_advice(version: int) -> None
         ask(port)
     assert "18" in caught.value.message
     assert "stop Hippo's brain" in caught.value.hint
+
+
+def test_a_brain_of_23_is_fine_for_a_store_at_23_and_one_at_18_is_told_the_way() -> None:
+    with brain(lambda link: link.sendall(health(23))) as port:
+        assert ask(port, ours=23) is None
+    talk = brain(lambda link: link.sendall(health(23)))
+    with talk as port, pytest.raises(SchemaMismatch, match="version 23") as caught:
+        ask(port)
+    assert "`threadkeep knowledge migrate --to 23`" in caught.value.hint
+    talk = brain(lambda link: link.sendall(health(18)))
+    with talk as port, pytest.raises(SchemaMismatch) as caught:
+        ask(port, ours=23)
+    assert "migrate" not in caught.value.hint
 
 
 def test_no_brain_is_fine() -> None:

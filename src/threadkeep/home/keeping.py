@@ -73,12 +73,12 @@ def keeping(
 def shake_hands(home: "Home", tell: Tell, path: str | Path | None = None) -> None:
     """Refuse to go on beside a brain of Hippo that expects another schema; before a store opens."""
     port = home.config.socket.brain_port
-    warning = check_brain(port, _schema_to_be(home, path)) if port else None
+    warning = check_brain(port, schema_to_be(home, path)) if port else None
     if warning:
         tell(warning)
 
 
-def _schema_to_be(home: "Home", path: str | Path | None) -> int:
+def schema_to_be(home: "Home", path: str | Path | None = None) -> int:
     """Give the version that a store will have once it is open for writing."""
     file = home.knowledge_path(path)
     found: int | None = None
