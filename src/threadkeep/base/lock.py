@@ -37,6 +37,8 @@ _HELD = 0
 _QUEUE = 1
 _CLOSED = -1
 _FOLLOWED = 1 << 62  # 146 years of nanoseconds: past every place in the queue
+# No link is followed: a database may lie in a folder that somebody else can write.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PAUSE_SHORT, _PAUSE_LONG = 0.0001, 0.005
 # The first milliseconds decide throughput under load; after that patience is cheaper.
 _SHORT_PHASE = 0.02
@@ -332,7 +334,7 @@ class LockHeld:
 
 def _open(path: Path) -> tuple[int, tuple[int, int] | None]:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        descriptor = os.open(path, _FLAGS, PRIVATE_FILE)
     except OSError as error:
         raise translate_os(error, path, "cannot create the lock file") from error
     found = os.fstat(descriptor)

@@ -15,12 +15,13 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from threadkeep.base import forks, pragmas
 from threadkeep.base.connect import connect_uri, journal_mode, run_patiently
 from threadkeep.base.guard import Budget, Guard
+from threadkeep.base.lock import LockHeld, let_go, lock_for
 from threadkeep.base.trouble import is_busy, translate, translate_os
 from threadkeep.base.tx import Tx, refuse_inherited, roll_back
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ThreadkeepError
@@ -72,6 +73,8 @@ class SharedFile:
         self.path = path
         self.queries = queries
         self.budget = budget
+        self.takes_turns = False
+        """Whether writers queue up: for a file that several processes of one side write."""
         self._forget()
         forks.watch(self)
 
@@ -95,7 +98,7 @@ class SharedFile:
     @contextmanager
     def write(self) -> Iterator[Tx]:
         """Write in one transaction that is on the disk when the block ends."""
-        with self._using():
+        with self._using(), self._turn():
             connection = self._open_writer()
             with self._serving(connection) as tx:
                 self._begin(connection)
@@ -122,6 +125,25 @@ class SharedFile:
         finally:
             self._thread = 0
             guard.release()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for our turn: SQLite's lock knows no order, and one of four waited for seconds.
+
+        Where no lock file can be had beside the file, that lock must do.
+        """
+        lock = None
+        if self.takes_turns:
+            with suppress(ThreadkeepError):
+                lock = lock_for(self.path)
+        if lock is None:
+            yield
+            return
+        try:
+            with LockHeld(lock, self.budget):
+                yield
+        finally:
+            let_go(lock)
 
     @contextmanager
     def _serving(self, connection: sqlite3.Connection) -> Iterator[Tx]:

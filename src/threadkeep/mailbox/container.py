@@ -48,6 +48,7 @@ class Container:
     ) -> None:
         """Open the container's side of a folder that the host has made."""
         place = (folder if isinstance(folder, Folder) else Folder(folder)).need()
+        place.outbound.takes_turns = True
         bring_up_outbound(place)
         group, session = reading.names(place)
         self.context = Context(place, clock, zone, policy, group, session).checked()

@@ -13,7 +13,7 @@ from threadkeep.mailbox.problems import Problem, error, warning
 
 _OTHERS: Final = 0o077
 _DATABASES: Final = ("inbound.db", "outbound.db")
-_PLAIN: Final = frozenset((*_DATABASES, ".heartbeat", ".agent.lock"))
+_PLAIN: Final = frozenset((*_DATABASES, ".heartbeat", ".agent.lock", "outbound.db.lock"))
 _PLANTED: Final = "the agent may have put it there; look at it, then remove it"
 
 

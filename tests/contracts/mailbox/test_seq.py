@@ -11,8 +11,10 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import at_length, examples
 from tests.support.mail import Pair, look, open_pair
-from threadkeep.errors import Conflict
+from threadkeep.base.lock import LockHeld, let_go, lock_for
+from threadkeep.errors import Busy, Conflict
 from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.folder import Folder
 from threadkeep.mailbox.host import Host
 
 WORKERS = at_length(8, 4)
@@ -154,3 +156,41 @@ def test_threads_of_two_hosts_never_get_the_same_number(pair: Pair) -> None:
     for thread in threads:
         thread.join()
     assert [mail.seq for mail in pair.host.inbox(limit=100)] == list(range(2, 122, 2))
+
+
+# ---------------------------------------------------------------------- whose turn it is
+
+
+def test_writers_of_the_agents_side_queue_up(pair: Pair) -> None:
+    """First come, first served, as the writer lock has it; SQLite's own lock knows no order."""
+    path = pair.container.context.folder.path
+    hasty = Container(Folder(path, budget=0.01))
+    lock = lock_for(path / "outbound.db")
+    with LockHeld(lock, 1):
+        done: list[str] = []
+
+        def send() -> None:
+            try:
+                hasty.send("x")
+            except Busy as error:
+                done.append(str(error))
+
+        other = threading.Thread(target=send)
+        other.start()
+        other.join()
+        assert "another thread of this process" in done[0]
+        # The host does not queue up with its agent: that could keep it waiting for ever.
+        assert pair.host.reset_claims().released == 0
+    let_go(lock)
+    assert hasty.send("x").seq == 1
+
+
+def test_without_a_lock_file_mail_is_written_all_the_same(pair: Pair, tmp_path: Path) -> None:
+    path = pair.container.context.folder.path / "outbound.db.lock"
+    path.symlink_to(tmp_path / "elsewhere")
+    assert pair.container.send("x").seq == 1
+    assert not (tmp_path / "elsewhere").exists()
+    assert [p.where for p in pair.host.verify() if p.severity == "error"] == ["outbound.db.lock"]
+    path.unlink()
+    path.mkdir()
+    assert pair.container.send("y").seq == 3

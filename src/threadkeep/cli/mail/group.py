@@ -44,7 +44,10 @@ def looking(call: Call, session: str) -> Context:
 
 def hosting(call: Call, session: str, zone: str | None = None) -> Host:
     """Open the host's side of a mailbox; one that NanoClaw made gets our side tables."""
-    return Host(call.home.mail_folder(session), zone=call.home.zone_named(zone))
+    host = Host(call.home.mail_folder(session), zone=call.home.zone_named(zone))
+    if zone is not None:  # somebody means another one than the session's own
+        host.context = host.context._replace(zone=zone)
+    return host
 
 
 def containing(call: Call, session: str) -> Container:
