@@ -201,3 +201,48 @@ def test_claims_of_a_dead_agent_are_let_go(run: Run, box: str) -> None:
     Container(box).claim([mail])
     assert "1 to be retried" in run("mail", "sweep", box).stdout
     assert Host(box).mail(mail.id).tries == 1
+
+
+# ---------------------------------------------------------------------- prune
+
+
+class Takes:
+    """A channel that takes everything."""
+
+    def send(self, mail: Outgoing) -> str | None:
+        return mail.id
+
+
+def test_old_mail_is_pruned_on_demand(run: Run, box: str) -> None:
+    for text in "abcd":
+        Container(box).send(text)
+    Host(box).drain({"cli": Takes()})
+    shown = document(run("mail", "prune", box, "--keep", "2", "--dry-run", "--json"))
+    assert (shown["messages"], shown["answers"], shown["dry_run"]) == (2, 0, True)
+    assert "this needs a yes" in run("mail", "prune", box, "--keep", "2", code=2).stderr
+    assert len(Host(box).outbox()) == 4
+    assert "removed 2 messages" in run("mail", "prune", box, "--keep", "2", "--yes").stderr
+    assert [mail.text for mail in Host(box).outbox()] == ["c", "d"]
+    assert "removed 0 messages" in run("mail", "prune", box, "--older-than", "90d").stderr
+    assert "needs a limit" in run("mail", "prune", box, code=2).stderr
+
+
+# ---------------------------------------------------------------------- commands of the host
+
+
+def test_a_command_of_the_host_is_run_from_the_agents_side(
+    run: Run, box: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(box)
+    monkeypatch.setattr("threadkeep.mailbox.asking.time.sleep", lambda _: host.drain({}))
+    assert run("mail", "ncl", box, "tasks", "list").stdout == "No tasks.\n"
+    typed = ("tasks", "create", "--prompt", "feed the cat", "--recurrence", "0 9 * * *", "--json")
+    made = document(run("mail", "ncl", box, *typed))["data"]
+    assert made["prompt"] == "feed the cat"
+    assert made["series_id"] in run("mail", "ncl", box, "tasks", "list").stdout
+    run("mail", "ncl", box, "tasks", "pause", made["series_id"])
+    assert [task.status for task in host.tasks()] == ["paused"]
+    assert "no command" in run("mail", "ncl", box, "tasks", "bogus", code=2).stderr
+    monkeypatch.undo()
+    silent = run("mail", "ncl", box, "--timeout", "0.01", "tasks", "list", code=4)
+    assert "has not answered" in silent.stderr

@@ -129,7 +129,7 @@ def test_tasks_have_a_time_and_a_recurrence(run: Run, box: str) -> None:
     words = ["mail", "send", box, "report", "--task"]
     run(*words, "--at", "2999-01-01T10:00", "--tz", "Europe/Madrid")
     told = run(*words, "--every", "0 9 * * 1-5", "--tz", "Europe/Madrid").stderr
-    assert "later runs are due in the zone of the host" in told
+    assert "later runs are due in the zone of the agent" in told
     once, often = Host(box).tasks()
     assert once.process_after == "2999-01-01T09:00:00.000Z"
     assert once.content == {"prompt": "report", "script": None}

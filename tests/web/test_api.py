@@ -175,6 +175,16 @@ def test_state_pages_go_on_behind_the_last_one_though_others_came(site: Site) ->
 # ---------------------------------------------------------------------- mail
 
 
+def test_an_agent_has_a_zone_of_its_own(site: Site) -> None:
+    asked_for = {"agent": "keeper", "zone": "Asia/Tokyo"}
+    box = done(site.post("/api/mail/sessions", asked_for), 201)
+    where = f"/api/mail/sessions/{box['session']['id']}/tasks"
+    task = {"prompt": "x", "every": "0 9 * * *"}
+    done(site.post(where, task), 201)
+    (found,) = done(site.get(where))["items"]
+    assert {time[10:] for time in found["next"]} == {"T00:00:00.000Z"}  # nine in Tokyo
+
+
 def test_mail_is_sent_paused_and_traced(site: Site) -> None:
     box = done(site.post("/api/mail/sessions", {"agent": "clerk"}), 201)
     name = box["session"]["id"]
@@ -195,6 +205,8 @@ def test_mail_is_sent_paused_and_traced(site: Site) -> None:
     assert done(site.get(f"/api/mail/sessions/{name}/letters/2/trace"))["items"][0]["what"]
     assert done(site.get(f"/api/mail/sessions/{name}/verify"))["ok"]
     assert done(site.get("/api/mail/sessions"))["items"][0]["open"]["pending"] == 3
+    old = done(site.post(f"/api/mail/sessions/{name}/prune", {"keep": 10}))
+    assert (old["messages"], old["answers"]) == (0, 0)
     assert done(site.post(f"/api/mail/sessions/{name}/close", {}))["status"] == "closed"
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox.adapters import Adapter, FileAdapter, Outgoing
 from threadkeep.mailbox.agent_loop import run_agent
+from threadkeep.mailbox.asking import run_command
+from threadkeep.mailbox.commands import read_typed
 from threadkeep.mailbox.container import Container, open_here
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.delivery import Drained
@@ -29,6 +31,7 @@ from threadkeep.mailbox.looking import (
 )
 from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.problems import Problem
+from threadkeep.mailbox.prune import PrunedMail
 from threadkeep.mailbox.reading import poll, tasks as tasks_of
 from threadkeep.mailbox.records import DeadLetter, Delivery, Destination, Mail, OutMail, Place
 from threadkeep.mailbox.recurrence import next_times
@@ -60,6 +63,7 @@ __all__ = [
     "Policy",
     "Problem",
     "ProcessRunner",
+    "PrunedMail",
     "Report",
     "Session",
     "SessionMode",
@@ -78,7 +82,9 @@ __all__ = [
     "parse_moment",
     "poll",
     "read_moment",
+    "read_typed",
     "run_agent",
+    "run_command",
     "sweep_session",
     "tasks_of",
     "trace_mail",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from threadkeep.errors import Busy
 from threadkeep.mailbox import acks, content as shapes, outbound, reading, sending
-from threadkeep.mailbox.commands import CommandRefused
+from threadkeep.mailbox.commands import CommandRefused, CommandReply
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.given import need_seconds, need_text
 from threadkeep.mailbox.ids import answer_row_id
@@ -60,7 +60,14 @@ def wait_for_answer(ctx: Context, question_id: str, timeout: float) -> Json | No
 
 def command(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> Any:
     """Run a command of the host as `ncl` does, and give what it answers; a refusal is raised."""
-    return _data(_answered(ctx, _request(ctx, words, flags), timeout))
+    return run_command(ctx, words, flags, timeout).data
+
+
+def run_command(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> CommandReply:
+    """Run a command of the host; give what it answers, and the words to print, if it has any."""
+    frame = _answered(ctx, _request(ctx, words, flags), timeout)
+    human = frame.get("human")
+    return CommandReply(_data(frame), human if isinstance(human, str) else None)
 
 
 def carry_out(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> OutMail:

@@ -6,7 +6,7 @@ Where the answer is there, the request was done: after a crash nothing happens a
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
@@ -47,7 +47,7 @@ class Flag(NamedTuple):
     is_switch: bool = False
 
 
-class Call(NamedTuple):
+class CommandCall(NamedTuple):
     """One request while it is worked on: who asks, and with which flags."""
 
     ctx: Context
@@ -73,14 +73,14 @@ class Call(NamedTuple):
         return self.flags.get(name) is True
 
 
-class Reply(NamedTuple):
+class CommandReply(NamedTuple):
     """What a command found or did, and the words in which that is printed, if it has any."""
 
     data: Any
     human: str | None = None
 
 
-class Command(NamedTuple):
+class HostCommand(NamedTuple):
     """One command: what it is called and takes, and what it does in a folder.
 
     `step` is done in the folder of whoever asks and, if it works `everywhere`, in the agent's
@@ -90,8 +90,8 @@ class Command(NamedTuple):
     name: str
     about: str
     flags: tuple[Flag, ...]
-    step: Callable[[Call, Context, Tx], Any]
-    reply: Callable[[Call, list[Any]], Reply]
+    step: Callable[[CommandCall, Context, Tx], Any]
+    reply: Callable[[CommandCall, list[Any]], CommandReply]
     everywhere: bool = True
     writes: bool = True
 
@@ -100,7 +100,7 @@ class Command(NamedTuple):
 
 
 def answer(
-    ctx: Context, request: Outgoing, commands: Mapping[str, Command], others: Others = tuple
+    ctx: Context, request: Outgoing, commands: Mapping[str, HostCommand], others: Others = tuple
 ) -> None:
     """Do what a `cli_request` asks for and write its answer, once, however often it is called."""
     row_id = answer_id(request)
@@ -110,18 +110,18 @@ def answer(
     try:
         command, call = _understood(ctx, request, commands)
         if call.is_on(_HELP):
-            write_frame(ctx, request, _good(call, Reply(text := help_text(command), text)))
+            write_frame(ctx, request, _good(call, CommandReply(text := help_text(command), text)))
             return
         if command is None:
             text = overview_text(commands.values())
-            write_frame(ctx, request, _good(call, Reply(text, text)))
+            write_frame(ctx, request, _good(call, CommandReply(text, text)))
             return
         _do(call, command, _chosen(call, others))
     except CommandRefused as error:
         write_frame(ctx, request, refusal(request, error.code, str(error)))
 
 
-def _do(call: Call, command: Command, folders: list[Context]) -> None:
+def _do(call: CommandCall, command: HostCommand, folders: list[Context]) -> None:
     given = []
     for ctx in folders:
         if ctx is not call.ctx:
@@ -139,7 +139,7 @@ def _do(call: Call, command: Command, folders: list[Context]) -> None:
         _put(call.ctx, tx, call.request, frame)
 
 
-def _step_elsewhere(call: Call, command: Command, ctx: Context) -> list[Any]:
+def _step_elsewhere(call: CommandCall, command: HostCommand, ctx: Context) -> list[Any]:
     """Do a step in another folder; one that cannot be read does not cut off the rest."""
     try:
         with _opened(ctx, writes=command.writes) as tx:
@@ -153,7 +153,7 @@ def _opened(ctx: Context, *, writes: bool) -> AbstractContextManager[Tx]:
     return ctx.folder.inbound.write() if writes else ctx.folder.inbound.read()
 
 
-def _chosen(call: Call, others: Others) -> list[Context]:
+def _chosen(call: CommandCall, others: Others) -> list[Context]:
     """Give the folders that are meant: the agent's own, or the session it names."""
     wanted = call.text(_SESSION)
     folders = [*others(), call.ctx]
@@ -167,8 +167,8 @@ def _chosen(call: Call, others: Others) -> list[Context]:
 
 
 def _understood(
-    ctx: Context, request: Outgoing, commands: Mapping[str, Command]
-) -> tuple[Command | None, Call]:
+    ctx: Context, request: Outgoing, commands: Mapping[str, HostCommand]
+) -> tuple[HostCommand | None, CommandCall]:
     typed, args = request.content.get("command"), request.content.get("args") or {}
     if not isinstance(typed, str) or not isinstance(args, dict):
         raise CommandRefused("invalid-args", "the command must be text, and its flags an object")
@@ -177,16 +177,35 @@ def _understood(
     flags = _own_group(ctx, read_flags(args))
     if name == _HELP:
         command = commands.get(f"tasks-{task_id}")
-        return command, Call(ctx, request, {_HELP: command is not None})
+        return command, CommandCall(ctx, request, {_HELP: command is not None})
     if command is None:
         hint = "this host knows tasks; `ncl help` lists its commands"
         raise CommandRefused("unknown-command", f"no command {shown(typed)}", hint=hint)
     if flags.pop(_HELP, None):
-        return command, Call(ctx, request, {_HELP: True})
+        return command, CommandCall(ctx, request, {_HELP: True})
     if task_id is not None and flags.setdefault("id", task_id) != task_id:
         msg = f"two ids were given: {shown(task_id)} and {shown(flags['id'])}"
         raise CommandRefused("invalid-args", msg)
-    return command, Call(ctx, request, check_flags(command, flags))
+    return command, CommandCall(ctx, request, check_flags(command, flags))
+
+
+def read_typed(arguments: Sequence[str]) -> tuple[str, dict[str, str | bool]]:
+    """Read what was typed after `ncl`: the words of the command, and the flags among them.
+
+    A flag takes the next argument for its value, unless that is a flag, or there is none.
+    """
+    words: list[str] = []
+    flags: dict[str, str | bool] = {}
+    name = ""
+    for one in arguments:
+        if one.startswith("--") and len(one) > len("--"):
+            name = one.removeprefix("--")
+            flags[name] = True
+        elif name:
+            flags[name], name = one, ""
+        else:
+            words.append(one)
+    return " ".join(words), flags
 
 
 def split_command(typed: str, names: Collection[str]) -> tuple[str, str | None]:
@@ -220,7 +239,7 @@ def _own_group(ctx: Context, flags: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if name not in _GROUP}
 
 
-def check_flags(command: Command, flags: Mapping[str, Any]) -> dict[str, str | bool]:
+def check_flags(command: HostCommand, flags: Mapping[str, Any]) -> dict[str, str | bool]:
     """Give the flags of a command; refuse what it does not have, lacks, or needs a value for."""
     known = {flag.name: flag for flag in command.flags}
     for name in flags:
@@ -253,7 +272,7 @@ def _typed(name: str) -> str:
 # ---------------------------------------------------------------------- help
 
 
-def help_text(command: Command | None) -> str:
+def help_text(command: HostCommand | None) -> str:
     """Say what a command does and takes."""
     if command is None:
         return ""
@@ -266,7 +285,7 @@ def help_text(command: Command | None) -> str:
     return "\n".join(lines)
 
 
-def overview_text(commands: Iterable[Command]) -> str:
+def overview_text(commands: Iterable[HostCommand]) -> str:
     """List the commands there are."""
     known = {f"ncl {one.name.replace('-', ' ', 1)}": one.about for one in commands}
     wide = max(map(len, known), default=0)
@@ -277,7 +296,7 @@ def overview_text(commands: Iterable[Command]) -> str:
 # ---------------------------------------------------------------------- frames
 
 
-def _good(call: Call, reply: Reply) -> Json:
+def _good(call: CommandCall, reply: CommandReply) -> Json:
     frame: Json = {"id": call.request_id, "ok": True, "data": reply.data}
     return frame if reply.human is None else {**frame, "human": reply.human}
 

@@ -23,7 +23,7 @@ from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
 from threadkeep.mailbox.given import need_text
 from threadkeep.mailbox.policy import DEFAULT, Policy
-from threadkeep.mailbox.prune import Pruned, prune
+from threadkeep.mailbox.prune import PrunedMail, prune
 from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
 from threadkeep.mailbox.recurrence import zone_name
 
@@ -317,7 +317,7 @@ class Container:
 
     def prune(
         self, *, older_than_ms: int | None = None, keep: int | None = None, dry_run: bool = False
-    ) -> Pruned:
+    ) -> PrunedMail:
         """Remove old mail of ours that is delivered, by age, by how many stay, or by both."""
         return prune(self.context, older_than_ms, keep, dry_run=dry_run)
 

@@ -27,7 +27,7 @@ from threadkeep.mailbox.given import need_each
 from threadkeep.mailbox.policy import DEFAULT, Policy
 from threadkeep.mailbox.post import LocalPost
 from threadkeep.mailbox.problems import Problem
-from threadkeep.mailbox.prune import Pruned, prune_as_host
+from threadkeep.mailbox.prune import PrunedMail, prune_as_host
 from threadkeep.mailbox.records import (
     Claim,
     DeadLetter,
@@ -282,7 +282,7 @@ class Host:
 
     def prune(
         self, *, older_than_ms: int | None = None, keep: int | None = None, dry_run: bool = False
-    ) -> Pruned:
+    ) -> PrunedMail:
         """Remove old mail of the agent that is delivered, while no container works in the folder.
 
         By age, by how many of the newest stay, or by both; what is still needed is kept.

@@ -14,7 +14,7 @@ from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.records import Json, Mail, OutMail, Place
 from threadkeep.mailbox.rows import CAP, mail_of, out_of
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.times import known_zone, read_moment
 
 Direction = Literal["in", "out"]
 _ACKS: Final = "processing_ack"
@@ -61,7 +61,8 @@ def look_at(path: str | Path, *, clock: Clock = now_ms, zone: str = "UTC") -> Co
     folder = Folder(path).need()
     group, session = reading.names(folder)
     named = group or folder.path.parent.name or None
-    return Context(folder, clock, zone, agent_group=named, session=session or folder.path.name)
+    meant = known_zone(reading.zone(folder), zone)
+    return Context(folder, clock, meant, agent_group=named, session=session or folder.path.name)
 
 
 # ------------------------------------------------------------------ counting

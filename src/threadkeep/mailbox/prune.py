@@ -22,7 +22,7 @@ _BATCH: Final = 500  # rows in one commit, so that whoever else writes gets a tu
 _HIGHEST: Final = 2**63 - 1
 
 
-class Pruned(msgspec.Struct, frozen=True):
+class PrunedMail(msgspec.Struct, frozen=True):
     """How many rows were removed, or would be: messages, and answers for inbound mail."""
 
     messages: int
@@ -37,7 +37,7 @@ class _Old(NamedTuple):
 
 def prune_as_host(
     ctx: Context, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
-) -> Pruned:
+) -> PrunedMail:
     """Prune while no container works in the folder: the file is the container's to write."""
     if not dry_run and is_running(ctx):
         msg = f"an agent is at work in {ctx.folder.path}: outbound.db is its own"
@@ -47,7 +47,7 @@ def prune_as_host(
 
 def prune(
     ctx: Context, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
-) -> Pruned:
+) -> PrunedMail:
     """Remove what is older than `older_than_ms`, beyond the newest `keep`, or both if both are set.
 
     What waits for its delivery, failed and may be tried again, or answers mail that is not settled
@@ -59,7 +59,7 @@ def prune(
             _remove(ctx, ids, ("delete_out", "delete_out_hash"), old.highest)
         for ids in _batches(old.answers):
             _remove(ctx, ids, ("delete_ack", "delete_claim"))
-    return Pruned(len(old.messages), len(old.answers))
+    return PrunedMail(len(old.messages), len(old.answers))
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

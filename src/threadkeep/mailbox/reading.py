@@ -185,3 +185,10 @@ def names(folder: Folder) -> tuple[str | None, str]:
             return above if above.startswith("ag-") else None, ""
         group = tx.value("meta", {"key": "agent_group"})
         return group, tx.value("meta", {"key": "session"}) or ""
+
+
+def zone(folder: Folder) -> str | None:
+    """Give the time zone that the host wrote down for the session's tasks, None if it did not."""
+    with folder.inbound.read() as tx:
+        found: str | None = tx.value("meta", {"key": "zone"}) if _has(tx, "tk_meta") else None
+    return found

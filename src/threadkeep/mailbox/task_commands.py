@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox import posting, task_data, task_log, tasks, versions
-from threadkeep.mailbox.commands import Call, Command, CommandRefused, Flag, Reply
+from threadkeep.mailbox.commands import CommandCall, CommandRefused, CommandReply, Flag, HostCommand
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.inbound import NewMail, put
@@ -28,7 +28,7 @@ _CALLED_OFF: Final = versions.VERSIONS["2.1"].called_off
 # ---------------------------------------------------------------------- looking
 
 
-def _list(call: Call, ctx: Context, tx: Tx) -> list[Json]:
+def _list(call: CommandCall, ctx: Context, tx: Tx) -> list[Json]:
     wanted = call.text("status")
     if wanted is not None and wanted not in _LIVE:
         raise CommandRefused("invalid-args", "--status must be pending or paused")
@@ -40,13 +40,13 @@ def _list(call: Call, ctx: Context, tx: Tx) -> list[Json]:
     return [task_data.listed(ctx, tx, mail) for mail in found]
 
 
-def _list_reply(_: Call, found: list[list[Json]]) -> Reply:
+def _list_reply(_: CommandCall, found: list[list[Json]]) -> CommandReply:
     rows = [row for folder in found for row in folder]
     rows.sort(key=lambda row: (read_moment(row["next_run"]) or 0, row["series_id"]))
-    return Reply(rows, task_data.table(rows))
+    return CommandReply(rows, task_data.table(rows))
 
 
-def _get(call: Call, ctx: Context, tx: Tx) -> Json | None:
+def _get(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
     mail = _find(tx, call.need("id"))
     return None if mail is None else task_data.whole(ctx, tx, mail, _LOG_LINES)
 
@@ -58,17 +58,17 @@ def _find(tx: Tx, task_id: str) -> Mail | None:
     return tasks.carrier_of(live) or (rows[-1] if rows else None)
 
 
-def _first(call: Call, found: list[Json | None]) -> Reply:
+def _first(call: CommandCall, found: list[Json | None]) -> CommandReply:
     for one in found:
         if one is not None:
-            return Reply(one)
+            return CommandReply(one)
     raise CommandRefused("handler-error", f"task not found: {_shown_id(call)}")
 
 
 # ---------------------------------------------------------------------- making
 
 
-def _create(call: Call, ctx: Context, tx: Tx) -> Json:
+def _create(call: CommandCall, ctx: Context, tx: Tx) -> Json:
     cron, script = _clearable(call, "recurrence"), _clearable(call, "script")
     when = call.text("process_after")
     if cron is not None:
@@ -89,7 +89,7 @@ def _create(call: Call, ctx: Context, tx: Tx) -> Json:
     return task_data.row(ctx, mail)
 
 
-def _free_id(call: Call, tx: Tx) -> str:
+def _free_id(call: CommandCall, tx: Tx) -> str:
     """Make an id of the request: asked again after a crash, the task has the same one."""
     number = 0
     while True:
@@ -100,7 +100,7 @@ def _free_id(call: Call, tx: Tx) -> str:
         number += 1
 
 
-def _checked_cron(call: Call, ctx: Context, cron: str, script: str | None) -> str:
+def _checked_cron(call: CommandCall, ctx: Context, cron: str, script: str | None) -> str:
     """Refuse what would wake the agent all day long, unless a script decides or it is meant."""
     cron = check_recurrence(cron, ctx.zone)
     if script or call.is_on("dangerously_override_recurrence_limit"):
@@ -117,7 +117,7 @@ def _checked_cron(call: Call, ctx: Context, cron: str, script: str | None) -> st
     return cron
 
 
-def _clearable(call: Call, name: str) -> str | None:
+def _clearable(call: CommandCall, name: str) -> str | None:
     value = call.text(name)
     return None if value is None or value.strip() in _CLEARED else value
 
@@ -125,7 +125,7 @@ def _clearable(call: Call, name: str) -> str | None:
 # ---------------------------------------------------------------------- changing
 
 
-def _update(call: Call, ctx: Context, tx: Tx) -> tuple[int, list[str]]:
+def _update(call: CommandCall, ctx: Context, tx: Tx) -> tuple[int, list[str]]:
     task_id = call.need("id")
     live = [row for row in tasks.rows_of(tx, task_id) if row.status in _LIVE]
     carrier = tasks.carrier_of(live)
@@ -146,7 +146,7 @@ def _update(call: Call, ctx: Context, tx: Tx) -> tuple[int, list[str]]:
     return tasks.change(ctx, tx, task_id, said, times), [n for n in _CHANGES if n in call.flags]
 
 
-def _change(call: Call, name: str) -> str | None:
+def _change(call: CommandCall, name: str) -> str | None:
     value = call.text(name)
     if name in ("recurrence", "script"):
         return _clearable(call, name)
@@ -160,33 +160,33 @@ def _is_due(ctx: Context, mail: Mail) -> bool:
     return due is None or due <= ctx.clock()
 
 
-def _update_reply(call: Call, found: list[tuple[int, list[str]]]) -> Reply:
+def _update_reply(call: CommandCall, found: list[tuple[int, list[str]]]) -> CommandReply:
     touched = _touched(call, [count for count, _ in found]).data
-    return Reply({**touched, "fields": next(names for count, names in found if count)})
+    return CommandReply({**touched, "fields": next(names for count, names in found if count)})
 
 
-def _touched(call: Call, counts: list[int]) -> Reply:
+def _touched(call: CommandCall, counts: list[int]) -> CommandReply:
     if not sum(counts):
         raise CommandRefused("handler-error", f"no live task matched: {_shown_id(call)}")
-    return Reply({"series_id": call.need("id"), "touched": sum(counts)})
+    return CommandReply({"series_id": call.need("id"), "touched": sum(counts)})
 
 
-def _pause(call: Call, _: Context, tx: Tx) -> int:
+def _pause(call: CommandCall, _: Context, tx: Tx) -> int:
     return tasks.hold(tx, call.need("id"))
 
 
-def _resume(call: Call, _: Context, tx: Tx) -> int:
+def _resume(call: CommandCall, _: Context, tx: Tx) -> int:
     return tasks.go_on(tx, call.need("id"))
 
 
-def _delete(call: Call, ctx: Context, tx: Tx) -> int:
+def _delete(call: CommandCall, ctx: Context, tx: Tx) -> int:
     removed = tasks.delete(tx, call.need("id"))
     if removed:
         task_log.remove(ctx, call.need("id"))
     return removed
 
 
-def _cancel(call: Call, _: Context, tx: Tx) -> int:
+def _cancel(call: CommandCall, _: Context, tx: Tx) -> int:
     if call.is_on("all"):
         if call.text("id"):
             raise CommandRefused("invalid-args", "give an id, or --all, not both")
@@ -196,14 +196,14 @@ def _cancel(call: Call, _: Context, tx: Tx) -> int:
     return tasks.call_off(tx, call.need("id"), _CALLED_OFF)
 
 
-def _cancel_reply(call: Call, counts: list[int]) -> Reply:
-    return Reply({"cancelled": sum(counts)}) if call.is_on("all") else _touched(call, counts)
+def _cancel_reply(call: CommandCall, counts: list[int]) -> CommandReply:
+    return CommandReply({"cancelled": sum(counts)}) if call.is_on("all") else _touched(call, counts)
 
 
 # ---------------------------------------------------------------------- running and logging
 
 
-def _run(call: Call, ctx: Context, tx: Tx) -> Json | None:
+def _run(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
     """Put a run of now beside the one that carries the series on, which stays as it is."""
     mail = _find(tx, call.need("id"))
     if mail is None:
@@ -218,7 +218,7 @@ def _run(call: Call, ctx: Context, tx: Tx) -> Json | None:
     return {"series_id": series, "row_id": written.id, "status": written.status}
 
 
-def _append_log(call: Call, ctx: Context, tx: Tx) -> Json:
+def _append_log(call: CommandCall, ctx: Context, tx: Tx) -> Json:
     place = Place(*(tx.one("routing") or ()))
     series = call.text("id") or task_log.series_of_thread(place.thread_id)
     if not series:
@@ -230,11 +230,11 @@ def _append_log(call: Call, ctx: Context, tx: Tx) -> Json:
     return {"series": series, "timestamp": at, "path": task_log.path_of(series), "ok": True}
 
 
-def _only(_: Call, found: list[Any]) -> Reply:
-    return Reply(found[-1])
+def _only(_: CommandCall, found: list[Any]) -> CommandReply:
+    return CommandReply(found[-1])
 
 
-def _shown_id(call: Call) -> str:
+def _shown_id(call: CommandCall) -> str:
     return call.need("id")[:80]
 
 
@@ -258,7 +258,7 @@ _CHANGES: Final = ("prompt", "process_after", "recurrence", "script")
 COMMANDS: Final = {
     command.name: command
     for command in (
-        Command(
+        HostCommand(
             "tasks-list",
             "List the tasks that are still to come, and how their runs went so far.",
             (Flag("status", "Only those that are pending, or paused."), _SESSION, _ALL),
@@ -266,7 +266,7 @@ COMMANDS: Final = {
             _list_reply,
             writes=False,
         ),
-        Command(
+        HostCommand(
             "tasks-get",
             "Show one task: prompt, script, history and the end of its log.",
             (_ID, _SESSION),
@@ -274,7 +274,7 @@ COMMANDS: Final = {
             _first,
             writes=False,
         ),
-        Command(
+        HostCommand(
             "tasks-create",
             "Make a task, for once (--process-after) or again and again (--recurrence).",
             (
@@ -289,7 +289,7 @@ COMMANDS: Final = {
             _only,
             everywhere=False,
         ),
-        Command(
+        HostCommand(
             "tasks-update",
             "Change a task that is still to come, also a run that is due already.",
             (
@@ -304,11 +304,11 @@ COMMANDS: Final = {
             _update,
             _update_reply,
         ),
-        Command("tasks-pause", "Hold a task.", (_ID, _SESSION), _pause, _touched),
-        Command("tasks-resume", "Go on with a held task.", (_ID, _SESSION), _resume, _touched),
-        Command(
+        HostCommand("tasks-pause", "Hold a task.", (_ID, _SESSION), _pause, _touched),
+        HostCommand("tasks-resume", "Go on with a held task.", (_ID, _SESSION), _resume, _touched),
+        HostCommand(
             "tasks-cancel",
-            "Call off a task with all its later runs, or all tasks.",
+            "CommandCall off a task with all its later runs, or all tasks.",
             (
                 _ID._replace(required=False),
                 _ALL._replace(about="Every task of your group."),
@@ -317,21 +317,21 @@ COMMANDS: Final = {
             _cancel,
             _cancel_reply,
         ),
-        Command(
+        HostCommand(
             "tasks-delete",
             "Remove a task with its history and its log.",
             (_ID, _SESSION),
             _delete,
             _touched,
         ),
-        Command(
+        HostCommand(
             "tasks-run",
             "Run a task now, once more; its schedule stays as it is.",
             (_ID, _SESSION),
             _run,
             _first,
         ),
-        Command(
+        HostCommand(
             "tasks-append-log",
             "Add a line to the log of a task; it goes to nobody.",
             (

@@ -1,3 +1,4 @@
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from hypothesis import given, strategies as st
 from tests.contracts.mailbox.postal import NOW, Channel, Clock, Crash, Desk, crash_at_write
 from threadkeep import Mailroom
 from threadkeep.mailbox import Container, FileAdapter, Host, Place
-from threadkeep.mailbox.commands import CommandRefused, read_flags, split_command
+from threadkeep.mailbox.commands import CommandRefused, read_flags, read_typed, split_command
 from threadkeep.mailbox.task_data import run_id, task_id
 
 DAILY = {"prompt": "water", "name": "Water plants", "recurrence": "0 9 * * *"}
@@ -506,6 +507,28 @@ def test_flags_have_one_name_however_they_are_typed(args: dict[str, Any]) -> Non
             read_flags(args)
     else:
         assert read_flags(args) == {name: values.pop() for name, values in by_name.items()}
+
+
+@given(st.lists(st.sampled_from(["a", "b", "--x", "--y-z", "--", "-"]), max_size=8))
+def test_what_is_typed_is_words_and_flags(arguments: list[str]) -> None:
+    words, flags = read_typed(arguments)
+    names = [one for one in arguments if one.startswith("--") and one != "--"]
+    assert set(flags) == {one.removeprefix("--") for one in names}
+    values = [value for value in flags.values() if value is not True]
+    assert len(words.split()) + len(values) <= len(arguments) - len(set(names))
+    if not names:
+        assert words.split() == arguments
+    for before, one in itertools.pairwise(["", *arguments]):
+        if not before.startswith("--") and not one.startswith("--"):
+            assert one in words.split() or one in values
+
+
+def test_flags_are_typed_as_ncl_has_them() -> None:
+    typed = ["tasks", "create", "--prompt", "a b", "--all", "--json", "x", "last"]
+    assert read_typed(typed) == (
+        "tasks create last",
+        {"prompt": "a b", "all": True, "json": "x"},
+    )
 
 
 @given(st.none() | st.text(max_size=60), st.text(max_size=20))

@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.mailbox.postal import CHAT, Channel, Clock, Desk
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import Refused
-from threadkeep.mailbox.prune import Pruned
+from threadkeep.mailbox.prune import PrunedMail
 
 DAY = 86_400
 
@@ -26,20 +26,20 @@ def test_old_mail_goes_by_age(desk: Desk) -> None:
     desk.clock.pass_seconds(10 * DAY)
     desk.say("c", "d")
     desk.host.drain({"test": Channel()})
-    assert desk.host.prune(older_than_ms=5 * DAY * 1000, dry_run=True) == Pruned(2, 0)
+    assert desk.host.prune(older_than_ms=5 * DAY * 1000, dry_run=True) == PrunedMail(2, 0)
     assert texts(desk) == ["a", "b", "c", "d"]
-    assert desk.host.prune(older_than_ms=5 * DAY * 1000) == Pruned(2, 0)
+    assert desk.host.prune(older_than_ms=5 * DAY * 1000) == PrunedMail(2, 0)
     assert texts(desk) == ["c", "d"]
-    assert desk.host.prune(older_than_ms=5 * DAY * 1000) == Pruned(0, 0)
+    assert desk.host.prune(older_than_ms=5 * DAY * 1000) == PrunedMail(0, 0)
 
 
 def test_old_mail_goes_by_count(desk: Desk) -> None:
     desk.say(*"abcde")
     desk.host.drain({"test": Channel()})
-    assert desk.host.prune(keep=9) == Pruned(0, 0)
-    assert desk.host.prune(keep=2) == Pruned(3, 0)
+    assert desk.host.prune(keep=9) == PrunedMail(0, 0)
+    assert desk.host.prune(keep=2) == PrunedMail(3, 0)
     assert texts(desk) == ["d", "e"]
-    assert desk.host.prune(keep=0) == Pruned(1, 0)
+    assert desk.host.prune(keep=0) == PrunedMail(1, 0)
     assert texts(desk) == ["e"]  # numbers go on from it
 
 
@@ -48,7 +48,7 @@ def test_with_both_limits_both_must_hold(desk: Desk) -> None:
     desk.clock.pass_seconds(10 * DAY)
     desk.say("d")
     desk.host.drain({"test": Channel()})
-    assert desk.host.prune(older_than_ms=DAY * 1000, keep=3) == Pruned(1, 0)
+    assert desk.host.prune(older_than_ms=DAY * 1000, keep=3) == PrunedMail(1, 0)
     assert texts(desk) == ["b", "c", "d"]
 
 
@@ -86,12 +86,12 @@ def test_what_is_still_needed_stays(desk: Desk) -> None:
     desk.host.drain({"test": Channel()})
     desk.container.send("for later", deliver_after="2030-01-01T00:00:00Z")
     desk.say("waits", "waits too")
-    assert desk.host.prune(keep=0) == Pruned(1, 0)
+    assert desk.host.prune(keep=0) == PrunedMail(1, 0)
     assert "delivered" not in texts(desk)
     assert desk.host.retry(refused.id)
     desk.container.complete([asked])
     desk.host.sync()
-    assert desk.host.prune(keep=0) == Pruned(1, 1)
+    assert desk.host.prune(keep=0) == PrunedMail(1, 1)
     assert answer.text not in texts(desk)
     assert len(desk.host.drain({"test": Channel()}).sent) == 3
 
@@ -100,11 +100,11 @@ def test_answers_for_settled_mail_go_and_open_ones_stay(desk: Desk) -> None:
     mails = [desk.host.send(text) for text in "abc"]
     desk.container.claim(mails)
     desk.container.complete(mails[:1])
-    assert desk.container.prune(keep=0) == Pruned(0, 0)  # the host has not heard of it yet
+    assert desk.container.prune(keep=0) == PrunedMail(0, 0)  # the host has not heard of it yet
     desk.host.sync()
-    assert desk.container.prune(older_than_ms=1000) == Pruned(0, 0)
+    assert desk.container.prune(older_than_ms=1000) == PrunedMail(0, 0)
     desk.clock.pass_seconds(2)
-    assert desk.container.prune(older_than_ms=1000) == Pruned(0, 1)
+    assert desk.container.prune(older_than_ms=1000) == PrunedMail(0, 1)
     assert desk.rows("SELECT count(*) FROM tk_claim", side="outbound") == [(2,)]
     assert desk.container.poll() == []
     assert {claim.message_id for claim in desk.host.claims()} == {mail.id for mail in mails[1:]}
@@ -116,8 +116,8 @@ def test_only_the_container_prunes_while_it_works(desk: Desk) -> None:
     desk.container.start()
     with pytest.raises(Conflict, match="an agent is at work"):
         desk.host.prune(keep=0)
-    assert desk.host.prune(keep=0, dry_run=True) == Pruned(1, 0)
-    assert desk.container.prune(keep=0) == Pruned(1, 0)
+    assert desk.host.prune(keep=0, dry_run=True) == PrunedMail(1, 0)
+    assert desk.container.prune(keep=0) == PrunedMail(1, 0)
     desk.container.stop()
 
 
@@ -144,5 +144,5 @@ def test_a_folder_without_tables_of_ours_is_pruned_as_well(desk: Desk) -> None:
                     " ('m0', '2025-10-09 09:00:00'), ('m1', '2025-10-09T09:00:00.000Z'),"
                     " ('m2', '2025-10-09T09:00:00.000Z')"
                 )
-    assert desk.container.prune(keep=1) == Pruned(2, 0)
+    assert desk.container.prune(keep=1) == PrunedMail(2, 0)
     assert texts(desk) == ["2"]

@@ -33,6 +33,7 @@ from threadkeep.home.mail import Destination, Host, Mail, OutMail, Place, Sessio
     help="One session for a chat, for each of its threads, or for all chats of the agent.",
 )
 @click.option("--folder", metavar="PATH", help="Make this folder, outside of the mailroom.")
+@click.option("--tz", metavar="ZONE", help="The zone of the agent's tasks, in all its sessions.")
 def new(
     call: Call,
     *,
@@ -42,6 +43,7 @@ def new(
     thread: str | None,
     mode: SessionMode,
     folder: str | None,
+    tz: str | None,
 ) -> None:
     """Make a mailbox for a session of the agent NAME, or give the one that is there.
 
@@ -51,10 +53,14 @@ def new(
         raise Invalid("a channel and a chat go together", hint="give both, or neither")
     if folder is not None:
         made = _bare(folder, name, Place(channel, chat, thread))
+        if tz is not None:
+            made.set_zone(tz)
         session, path = made.context.session, made.context.folder.path
     else:
         with call.home.mailroom() as room:
             opened = room.new_session(name, channel, chat, thread_id=thread, mode=mode)
+            if tz is not None:
+                room.set_zone(opened.agent_group_id, tz)
             session, path = opened.id, room.folder(opened.id).path
     if call.as_json:
         document(session=session, folder=path, agent=name)
@@ -126,11 +132,11 @@ def send(
             id=options["message_id"],
         )
     else:
-        sent = _post(hosting(call, session, tz), words, due, options)
-        if options["every"] and tz not in (None, call.home.zone):
-            warn(
-                f"later runs are due in the zone of the host that serves it: here {call.home.zone}"
-            )
+        host = hosting(call, session, tz)
+        sent = _post(host, words, due, options)
+        lasting = host.own_zone() or call.home.zone
+        if options["every"] and tz not in (None, lasting):
+            warn(f"later runs are due in the zone of the agent, else of its host: here {lasting}")
     if call.as_json:
         document(id=sent.id, seq=sent.seq, direction="out" if side == "agent" else "in")
     else:

@@ -228,17 +228,17 @@ def dead(stores: Stores, asked: BoxPage) -> Paged[DeadLetter]:
 
 def tasks(stores: Stores, asked: BoxPage) -> Paged[Task]:
     """List the tasks that are still to come, each with its next runs."""
-    found = tasks_of(look_into(stores.home, asked.session))
-    shown = [task_of(stores, one) for one in found]
+    box = look_into(stores.home, asked.session)
+    shown = [task_of(one, box.zone) for one in tasks_of(box)]
     return page_of(shown, lambda one: (one.due or "", one.id), asked)
 
 
-def task_of(stores: Stores, mail: Mail) -> Task:
-    """Tell a task with its next five runs."""
+def task_of(mail: Mail, zone: str) -> Task:
+    """Tell a task with its next five runs in the zone of its agent."""
     runs: list[str] = []
     if mail.recurrence:
         try:
-            runs = _runs(stores, mail.recurrence, 5)
+            runs = _runs(mail.recurrence, zone, 5)
         except ThreadkeepError:  # another program wrote what is no recurrence
             runs = []
     series = mail.series_id
@@ -246,14 +246,14 @@ def task_of(stores: Stores, mail: Mail) -> Task:
     return Task(mail.id, mail.seq, mail.status, due, every, series, mail.text, runs)
 
 
-def _runs(stores: Stores, every: str, count: int) -> list[str]:
-    found = next_times(every, now_ms(), stores.home.zone, count)
+def _runs(every: str, zone: str, count: int) -> list[str]:
+    found = next_times(every, now_ms(), zone, count)
     return [iso(int(one.timestamp() * 1000)) for one in found]
 
 
 def next_runs(stores: Stores, asked: NextRuns) -> Paged[str]:
     """Tell when a recurrence runs next."""
-    return Paged(_runs(stores, asked.every, asked.count))
+    return Paged(_runs(asked.every, stores.home.zone, asked.count))
 
 
 def verify(stores: Stores, asked: OneBox) -> Checked:

@@ -7,7 +7,16 @@ from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.home import now_ms
-from threadkeep.home.mail import DeadLetter, Host, Mail, Session, SessionMode, Swept, read_moment
+from threadkeep.home.mail import (
+    DeadLetter,
+    Host,
+    Mail,
+    PrunedMail,
+    Session,
+    SessionMode,
+    Swept,
+    read_moment,
+)
 from threadkeep.home.mailing import host_of, session_named
 from threadkeep.home.stores import Stores
 from threadkeep.web.api.mail import (
@@ -33,6 +42,7 @@ class NewBox(Strict, frozen=True):
     chat: Name | None = None
     thread: Name | None = None
     mode: SessionMode = "shared"
+    zone: Name | None = None  # of the agent's tasks, in all its sessions
 
 
 class File(Strict, frozen=True):
@@ -117,6 +127,14 @@ class Purged(msgspec.Struct, frozen=True):
     purged: int
 
 
+class PruneLimits(Strict, frozen=True):
+    """What of an agent's mail is old: by age, by how many of the newest stay, or by both."""
+
+    older_than_ms: Number | None = None
+    keep: Number | None = None
+    dry_run: DryRun = True
+
+
 class Received(Strict, frozen=True):
     """What somebody said in a chat."""
 
@@ -160,6 +178,8 @@ def create_session(stores: Stores, _: Empty, body: NewBox) -> Box:
         made = room.new_session(
             body.agent, body.channel, body.chat, thread_id=body.thread, mode=body.mode
         )
+        if body.zone is not None:
+            room.set_zone(made.agent_group_id, body.zone)
     return read_box(stores, OneBox(session=made.id))
 
 
@@ -230,6 +250,12 @@ def _dead(host: Host, body: Purge) -> list[DeadLetter]:
     return found
 
 
+def prune(stores: Stores, asked: OneBox, body: PruneLimits) -> PrunedMail:
+    """Remove old mail from the agent that is delivered; say `dry_run: false` to do it."""
+    host = host_of(stores.home, asked.session)
+    return host.prune(older_than_ms=body.older_than_ms, keep=body.keep, dry_run=body.dry_run)
+
+
 def sweep(stores: Stores, asked: OneBox, _: Empty) -> Swept:
     """Take over what the agent said of its mail, and set up next runs; no agent is started."""
     return host_of(stores.home, asked.session).sweep()
@@ -261,7 +287,7 @@ def change_task(stores: Stores, asked: OneTask, body: TaskChange) -> Task:
         if value is not UNSET
     }
     host.update_task(found.series_id or found.id, **changes)
-    return task_of(stores, _task(host, asked.task))
+    return task_of(_task(host, asked.task), host.context.zone)
 
 
 def _task(host: Host, task: str) -> Mail:
@@ -303,6 +329,7 @@ VERBS: tuple[Verb, ...] = (
     verb("POST", f"{_ONE}/letters", send, 201),
     verb("POST", f"{_ONE}/dead/{{letter}}/retry", retry),
     verb("POST", f"{_ONE}/purge", purge),
+    verb("POST", f"{_ONE}/prune", prune),
     verb("POST", f"{_ONE}/sweep", sweep),
     verb("POST", f"{_ONE}/tasks", create_task, 201),
     verb("PATCH", f"{_ONE}/tasks/{{task}}", change_task),

@@ -1,0 +1,35 @@
+"""`threadkeep mail ncl`: a command of the host, asked for from the agent's side."""
+
+import click
+
+from threadkeep.cli.command import SECONDS, Call, command
+from threadkeep.cli.mail.group import containing, session_argument
+from threadkeep.cli.output import document, json_text, write
+from threadkeep.home.mail import read_typed, run_command
+
+
+@command(
+    "ncl",
+    "threadkeep mail ncl last tasks list",
+    'threadkeep mail ncl ./box tasks create --prompt "Feed the cat" --recurrence "0 9 * * *"',
+    "threadkeep mail ncl last help create",
+)
+@session_argument
+@click.option(
+    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for it."
+)
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+def ncl(call: Call, *, session: str, timeout: float, words: tuple[str, ...]) -> None:
+    """Run a command of the host as the agent, and print its answer: tasks, above all.
+
+    What NanoClaw's own `ncl` does in its containers. Flags of the command follow its WORDS.
+    """
+    typed, flags = read_typed(words)
+    answer = run_command(containing(call, session).context, typed, flags, timeout)
+    if call.as_json:
+        document(data=answer.data)
+    else:
+        write(json_text(answer.data) if answer.human is None else answer.human)
+
+
+ncl.context_settings = {"ignore_unknown_options": True}
