@@ -14,6 +14,7 @@ from typing import Any, Final
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.activity import newest_first
+from threadkeep.state.content import decode_content
 from threadkeep.state.context import Context, Json
 from threadkeep.state.lineage import all_continuations, compressed_before, compression_chain
 from threadkeep.state.preview import preview_of
@@ -275,3 +276,14 @@ def list_cron_job_runs(
     params = {"first": first, "behind": behind, "limit": limit, "offset": offset}
     ids = [str(row[0]) for row in tx.all("cron_runs", params)]
     return _rich(ctx, tx, ids, compact=False)
+
+
+def list_skill_scaffolded_sessions(_ctx: Context, tx: Tx, limit: int = 200) -> list[Json]:
+    """Give titled sessions that began with the call of a skill: id, title and that message."""
+    return tx.dicts("begun_with_skill", {"limit": int(limit)})
+
+
+def get_first_assistant_text(_ctx: Context, tx: Tx, session_id: str) -> str:
+    """Give the first answer of a session as text, empty if there is none or it is no text."""
+    text = decode_content(tx.value("first_assistant_text", {"session_id": session_id}))
+    return text if isinstance(text, str) else ""

@@ -20,6 +20,7 @@ from threadkeep.state import (
     deletion as deletion_,
     gateway as gateway_,
     handoff as handoff_,
+    heartbeat as heartbeat_,
     index as index_,
     leases as leases_,
     lineage as lineage_,
@@ -46,6 +47,7 @@ from threadkeep.state import (
     upkeep as upkeep_,
     usage as usage_,
     usage_sums as usage_sums_,
+    workspace as workspace_,
 )
 from threadkeep.state.context import Seconds, now
 from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
@@ -276,6 +278,16 @@ class SessionDB:
     get_session_rich_row = reads(listing_.get_session_rich_row, counted=True)
     search_sessions_by_id = reads(listing_.search_sessions_by_id)
     list_cron_job_runs = reads(listing_.list_cron_job_runs)
+    list_skill_scaffolded_sessions = reads(listing_.list_skill_scaffolded_sessions)
+    get_first_assistant_text = reads(listing_.get_first_assistant_text)
+    session_lifecycle_statuses = reads(heartbeat_.session_lifecycle_statuses)
+    touch_session_activity = writes(heartbeat_.touch_session_activity, newest=True)
+    clear_session_activity_labels = writes(heartbeat_.clear_session_activity_labels)
+    get_session_activity = reads(heartbeat_.get_session_activity)
+    update_session_cwd = writes(workspace_.update_session_cwd, newest=True)
+    publish_session_git_metadata = writes(workspace_.publish_session_git_metadata)
+    backfill_repo_roots = writes(workspace_.backfill_repo_roots)
+    distinct_session_cwds = reads(workspace_.distinct_session_cwds)
     session_unread = staticmethod(listing_.session_unread)
     get_compression_tip = reads(lineage_.get_compression_tip)
     get_compression_lineage = reads(lineage_.get_compression_lineage)

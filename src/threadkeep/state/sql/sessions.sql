@@ -256,3 +256,37 @@ SELECT s.id, CAST({last_active} AS REAL) FROM full.sessions s;
 
 -- name: heartbeats
 SELECT s.id, CAST({last_active} AS REAL) FROM full.sessions s WHERE s.last_activity_at IS NOT NULL;
+
+-- name: heartbeat_of
+SELECT s.last_activity_at, s.last_activity_description, s.last_activity_provenance
+FROM full.sessions s WHERE s.id = :id;
+
+-- name: last_messages_of
+SELECT m.session_id, m.role, m.tool_calls IS NOT NULL, m.finish_reason FROM messages m
+WHERE m.id IN (SELECT (SELECT max(x.id) FROM messages x WHERE x.session_id = w.value) FROM json_each(:ids) w);
+
+-- ---------------------------------------------------------------- folders
+
+-- name: workspace_of
+SELECT s.cwd, s.git_metadata_generation FROM full.sessions s WHERE s.id = :id;
+
+-- name: sessions_without_root
+SELECT s.id FROM full.sessions s WHERE s.cwd = :cwd AND coalesce(s.git_repo_root, '') = '';
+
+-- name: folders_of_sessions
+SELECT s.cwd AS cwd, count(*) AS sessions, max(coalesce(s.ended_at, s.started_at, 0)) AS last_active
+FROM full.sessions s WHERE trim(s.cwd) <> '' AND (:archived OR s.archived = 0) GROUP BY s.cwd;
+
+-- ---------------------------------------------------------------- first texts
+
+-- name: begun_with_skill
+SELECT s.id, s.title, m.content FROM sessions s JOIN messages m ON m.id = (
+  SELECT x.id FROM messages x WHERE x.session_id = s.id AND x.role = 'user' AND x.content IS NOT NULL
+  ORDER BY x.timestamp, x.id LIMIT 1)
+WHERE s.title IS NOT NULL AND m.content LIKE '[IMPORTANT: The user has invoked the %'
+ORDER BY s.started_at DESC LIMIT :limit;
+
+-- name: first_assistant_text
+SELECT m.content FROM messages m
+WHERE m.session_id = :session_id AND m.role = 'assistant' AND m.content IS NOT NULL
+ORDER BY m.timestamp, m.id LIMIT 1;
