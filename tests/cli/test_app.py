@@ -48,7 +48,7 @@ def test_every_command_of_the_contract_is_there() -> None:
     rest += " capture watch sessions show search sources usage raw forget tail"
     rest += " events run shell-init import-history lessons probe"
     rest += " native-host native-messaging-host gh-poll gh-pending-notifications"
-    rest += " recall ask timeline fixed similar context open enrich embed doctor serve"
+    rest += " memories recall ask timeline fixed similar context open enrich embed doctor serve"
     state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
     state += " prune compact sizes check reindex release"
     mail = "new ls send poll ack tail trace retry pause verify sweep serve next echo demo"

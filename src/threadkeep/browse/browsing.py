@@ -283,7 +283,7 @@ class Browse:
         limit: int = 50,
     ) -> NodePage:
         """List what was learned, the newest first; `after` is a page's `next`."""
-        asked = remembered.Asked(text, project, outcome)
+        asked = remembered.Asked(text, project, outcome, self.clock())
         with self.database.read(lenient=True) as tx:
             return remembered.list_nodes(tx, asked, after, limit)
 

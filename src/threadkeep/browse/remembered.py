@@ -19,6 +19,7 @@ from threadkeep.browse.records import (
 )
 from threadkeep.browse.selecting import like
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.eligibility import eligible_nodes
 from threadkeep.knowledge.things import strings_in
 from threadkeep.recall.hits import one_line, summary_of
 
@@ -48,25 +49,27 @@ class Ground(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Which nodes are meant."""
+    """Which nodes are meant, and when: what is not settled then is not shown."""
 
     text: str
     project: str | None
     outcome: str | None
+    now: int
 
 
 # ---------------------------------------------------------------------- nodes
 
 
 def list_nodes(tx: Tx, asked: Asked, after: str | None, limit: int) -> NodePage:
-    """List nodes, the newest first; those of nothing but probes are not shown."""
+    """List nodes, the newest first; those that rest on nothing real or settled are not shown."""
     before = _LAST if after is None else _number(after)
     size = max(1, min(limit, _MOST))
     kept: list[NodeRow] = []
     looked = 0
     while True:
         rows = _nodes_before(tx, asked, before)
-        kept += _node_rows(tx, rows, asked.project)
+        shown = eligible_nodes(tx, [row[0] for row in rows], asked.now)
+        kept += _node_rows(tx, [row for row in rows if row[0] in shown], asked.project)
         looked += len(rows)
         if len(kept) > size:
             return NodePage(tuple(kept[:size]), str(kept[size - 1].id))

@@ -32,6 +32,7 @@ SECTIONS: Final[Sections] = {
         "usage": Entry("usage.command:usage", "Sum up tokens and cost: by day, model, project"),
         "events": Entry("observed.events:events", "List commands that shells and agents ran"),
         "lessons": Entry("observed.ci_listing:lessons", "List failures that came back"),
+        "memories": Entry("memory.notes:memories", "List the notes that Claude keeps"),
         "raw": Entry("history.show:raw", "Write a session's lines as its program wrote them"),
     },
     "Hand on": {

@@ -1,6 +1,7 @@
 """A revision of a memory becomes a node: what the note says, in its own words."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from threadkeep.enrich import identifiers as ids
@@ -64,7 +65,6 @@ def _intent(note: Note, headings: tuple[str, ...]) -> str:
 
 def _said(note: Note, text: str, headings: tuple[str, ...]) -> Iterator[str]:
     yield f"Note {note.logical_path}" + (f": {listed(headings, 6)}" if headings else "")
-    for number, sentence in enumerate(sentences(text)):
-        if number >= _SENTENCES:
-            return
+    body = "\n".join(line for line in text.split("\n") if not line.startswith("#"))
+    for sentence in islice(sentences(body), _SENTENCES):
         yield cut_words(sentence)

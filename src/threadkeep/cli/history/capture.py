@@ -234,8 +234,10 @@ def _total(parts: Mapping[str, "HarnessReport"], seconds: float) -> str:
     size = sum(part.source_bytes for part in parts.values())
     lines = sum(part.lines for part in parts.values())
     messages = sum(part.entries for part in parts.values())
+    notes = sum(part.memories for part in parts.values())
     if not lines:
-        return f"nothing new in {seconds:.1f} s"
+        said = f"{counted(notes, 'note')} of Claude's" if notes else "nothing new"
+        return f"{said} in {seconds:.1f} s"
     told = f"{counted(lines, 'line')} with {counted(messages, 'message')}, {size_text(size)}"
     return f"{told} in {seconds:.1f} s ({speed_text(size, seconds)})"
 

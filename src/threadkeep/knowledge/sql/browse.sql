@@ -136,6 +136,11 @@ FROM json_each(:ids) AS i CROSS JOIN knowledge_node_workflow_runs AS l ON l.know
 UNION ALL
 SELECT l.knowledge_node_id, 'lesson', k.id, k.last_seen_at, k.repo, NULL, 0
 FROM json_each(:ids) AS i CROSS JOIN knowledge_node_lessons AS l ON l.knowledge_node_id = i.value JOIN lessons AS k ON k.id = l.lesson_id
+UNION ALL
+SELECT l.knowledge_node_id, 'memory', c.id, r.source_mtime_ms, d.repository, NULL, d.repository = 'hippo/__hippo_probe__'
+FROM json_each(:ids) AS i JOIN knowledge_node_memory_chunks AS l ON l.knowledge_node_id = i.value
+JOIN memory_chunks AS c ON c.id = l.memory_chunk_id JOIN memory_revisions AS r ON r.id = c.revision_id
+JOIN memory_documents AS d ON d.id = r.document_id
 
 -- name: browse_names_in_nodes
 SELECT k.knowledge_node_id, e.name FROM json_each(:ids) AS i CROSS JOIN knowledge_node_entities AS k ON k.knowledge_node_id = i.value
