@@ -16,6 +16,7 @@ from tests.faults.old_state_files import UNNUMBERED, WITHOUT_INDEX, make_old_sta
 from tests.support.chats import new_session, turn
 from tests.support.hermes_v6 import HermesV6
 from tests.support.knowledge import do
+from tests.support.newer_states import make_newer_state
 from threadkeep import Home
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
 from threadkeep.home.adopting import adopt
@@ -201,22 +202,69 @@ def dump(path: Path) -> list[str]:
         return list(file.iterdump())
 
 
-def test_a_newer_hermes_is_merged_into_a_fresh_store(
+def newest_hermes(path: Path) -> None:
+    """Make a file with more in it than anybody knows, and something in all of it."""
+    path.unlink()
+    make_newer_state(path, 999)
+    do(
+        path,
+        "INSERT INTO sessions(id, source, started_at, cwd, mood, input_tokens, pinned)"
+        " VALUES ('late', 'cli', 5, '/w', 'wild', 9, 1)",
+        "INSERT INTO messages(session_id, role, content, timestamp, weather, api_content)"
+        " VALUES ('late', 'user', 'said', 6, 'rain', 'sent')",
+        "INSERT INTO messages(session_id, role, content, timestamp, active)"
+        " VALUES ('late', 'user', 'taken back', 7, 0)",
+        "INSERT INTO session_model_usage(session_id, model, input_tokens) VALUES ('late', 'm', 9)",
+        "INSERT INTO state_meta VALUES ('last_vacuum', '1')",
+    )
+
+
+def test_a_newer_hermes_is_copied_with_all_that_it_has(
     home: Home, hermes: Path, environ: dict[str, str]
 ) -> None:
-    with closing(sqlite3.connect(hermes)) as file, file:
-        file.execute("UPDATE schema_version SET version = 22")
-        file.execute("ALTER TABLE sessions ADD COLUMN cwd TEXT")
+    newest_hermes(hermes)
     with untouched(hermes):
         planned = adopt(home, "hermes", dry_run=True, environ=environ)
         assert not home.state_path().exists()
         done = adopt(home, "hermes", environ=environ)
     for one in (planned, done):
-        assert (one.copied, one.added, one.skipped) == (False, 2, 0)
-        assert "stay in the original" in one.notes[0]
+        assert (one.copied, one.added, one.skipped, one.notes) == (True, 1, 0, [])
     with home.state(must_exist=True) as state:
-        assert state.message_count() == 2
+        session = state.get_session("late")
+        assert session is not None
+        assert (session["mood"], session["cwd"]) == ("wild", "/w")
+        assert state.usage()[0]["model"] == "m"
+        assert state.get_messages("late")[0]["weather"] == "rain"
+        state.append_message("late", "user", "here")
     assert adopt(home, "hermes", environ=environ).added == 0
+    with home.state() as state:
+        assert [one["content"] for one in state.get_messages("late")] == ["said", "here"]
+
+
+def test_a_merge_of_a_newer_hermes_takes_what_fits_and_names_the_rest(
+    home: Home, hermes: Path, environ: dict[str, str]
+) -> None:
+    with home.state() as state:
+        state.create_session("ours", "cli")
+    newest_hermes(hermes)
+    with untouched(hermes):
+        done = adopt(home, "hermes", environ=environ)
+    assert (done.copied, done.added) == (False, 1)
+    told = " ".join(done.notes)
+    assert "sessions: mood stayed" in told
+    assert "messages: weather stayed" in told
+    assert "moods, state_meta" in told
+    with home.state() as state:
+        session = state.get_session("late")
+        assert session is not None
+        assert (session["cwd"], session["pinned"], session["message_count"]) == ("/w", 1, 1)
+        (row,) = state.get_messages("late")
+        assert (row["content"], row["api_content"]) == ("said", "sent")
+        every = state.get_messages("late", include_inactive=True)
+        assert [one["content"] for one in every] == ["said", "taken back"]
+        assert {one["model"]: one["input_tokens"] for one in state.usage()} == {"m": 9}
+    again = adopt(home, "hermes", environ=environ)
+    assert (again.added, again.updated) == (0, 0)
 
 
 def test_a_damaged_original_leaves_nothing_behind(

@@ -36,14 +36,18 @@ from threadkeep.home.originals import (
 )
 from threadkeep.home.places import environment, same_file
 from threadkeep.home.sessions import session_as_lines
-from threadkeep.state import layout as state_layout, versions as state_versions
+from threadkeep.state import layout as state_layout
 from threadkeep.state.context import reading
+from threadkeep.state.form import survey
 from threadkeep.state.session_db import SessionDB
 from threadkeep.state.side import heal
 from threadkeep.state.transfer import read_lines
 from threadkeep.state.updates import Update, plan_update, remember_all
+from threadkeep.state.versions import V6, known_columns
 
 _HERMES: Final = "hermes"
+# The tables whose rows come along with a session; others are the running program's own.
+_MERGED: Final = frozenset({"sessions", "messages", "system_prompts", "session_model_usage"})
 
 
 class Merge(NamedTuple):
@@ -83,14 +87,13 @@ def adopt(
         return adopt_knowledge(home, original, place, dry_run=dry_run, progress=progress)
     way = _WAYS[program]
     place = _other_than(source, way.place(home, source, target))
-    if place.exists() or not way.can_copy(original):
+    if place.exists():
         return _merge(way, home, original, place, progress, dry_run=dry_run)
     if not dry_run:
         with copy_of(source, place, way.bring_up) as copy:
             name_copy(copy, place)
     added = original.counts.get("sessions", 0)
-    notes = way.notes(home, original)
-    return Adopted(original, place, copied=True, added=added, notes=notes, dry_run=dry_run)
+    return Adopted(original, place, copied=True, added=added, dry_run=dry_run)
 
 
 def _other_than(source: Path, place: Path) -> Path:
@@ -125,7 +128,7 @@ def _merge(
         updated=len(changed.sessions) - (len(problems) - failed),
         skipped=len(known) - len(changed.sessions),
         problems=problems,
-        notes=[*way.notes(home, original), *changed.notes],
+        notes=[*way.notes(original, place), *changed.notes],
         dry_run=dry_run,
     )
 
@@ -146,13 +149,12 @@ def _ids(path: Path, way: "_Way") -> list[str]:
 
 class _Way(NamedTuple):
     place: Callable[[HomeLike, Path, str | Path | None], Path]
-    can_copy: Callable[[Original], bool]
     bring_up: Callable[[Path], None]
     table: str
     order: str
     compare: Callable[[Path, Path, list[str]], "Compared"]  # of sessions that both have
     merge: Callable[[Merge], list[str]]  # gives what could not be merged
-    notes: Callable[[HomeLike, Original], list[str]]
+    notes: Callable[[Original, Path], list[str]]  # what a merge leaves behind
 
 
 class Compared(msgspec.Struct):
@@ -171,10 +173,14 @@ def _state_place(home: HomeLike, source: Path, target: str | Path | None) -> Pat
 
 
 def _bring_up_state(path: Path) -> None:
+    """Give an old file our schema; one that Hermes has brought further is used as it is."""
     with Database(path, state_layout.QUERIES, tuning=state_layout.TUNING) as database:
-        state_layout.finish_making(database)
-        prepare(database, state_layout.SCHEMA, no_backup)
-        heal(database)
+        with database.read() as tx:
+            old = survey(tx).answers is V6
+        if old:
+            state_layout.finish_making(database)
+            prepare(database, state_layout.SCHEMA, no_backup)
+            heal(database)
         with database.write() as tx:
             remember_all(tx, _HERMES)
 
@@ -216,11 +222,36 @@ def _of_total(work: Merge) -> Callable[[int], None] | None:
     return None if heard is None else lambda count: heard(count, total)
 
 
-def _state_notes(_: HomeLike, original: Original) -> list[str]:
-    ours = state_versions.SCHEMA_VERSION
-    if (original.version or 0) <= ours:
-        return []
-    return [f"columns that came after schema version {ours} stay in the original"]
+def _state_notes(original: Original, place: Path) -> list[str]:
+    """Say what a merge leaves behind: columns that the store has none for, and whole tables."""
+    theirs, ours = _tables(original.path), _tables(place)
+    notes = []
+    for table, known in known_columns().items():
+        can_hold = {*ours.get(table, ()), *(column.name for column in known)}
+        left = sorted(set(theirs.get(table, ())) - can_hold)
+        if left and table in _MERGED:
+            notes.append(f"{table}: {', '.join(left)} stayed: this store has no such column")
+    others = sorted(set(theirs) - _MERGED)
+    if others:
+        notes.append(f"tables that belong to the running program stayed: {', '.join(others)}")
+    return notes
+
+
+def _is_data(table: str) -> bool:
+    """Indexes, our own tables and the number of the schema are made anew in each store."""
+    return not table.startswith(("messages_fts", "sqlite_", "tk_")) and table != "schema_version"
+
+
+def _tables(path: Path) -> dict[str, tuple[str, ...]]:
+    """Give the columns of every table that has rows."""
+    if not path.exists() or path.stat().st_size == 0:
+        return {}
+    with open_foreign(path) as database:
+        return {
+            name: tuple(str(row[1]) for row in database.rows(f'PRAGMA table_info("{name}")'))
+            for name in database.tables()
+            if _is_data(name) and any(database.rows(f'SELECT 1 FROM "{name}" LIMIT 1'))  # noqa: S608
+        }
 
 
 def _bring_up_chat(path: Path) -> None:
@@ -263,7 +294,6 @@ def _merge_chat(work: Merge) -> list[str]:
 _WAYS: Final = {
     "hermes": _Way(
         _state_place,
-        lambda original: (original.version or 1) <= state_versions.SCHEMA_VERSION,
         _bring_up_state,
         "sessions",
         "started_at, id",
@@ -273,7 +303,6 @@ _WAYS: Final = {
     ),
     "grida": _Way(
         lambda home, _, target: home.chat_path(target),
-        lambda _: True,
         _bring_up_chat,
         "chat_sessions",
         "created_at, id",

@@ -9,7 +9,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.state.moving import long_messages
 from threadkeep.state.session_db import SessionDB
 from threadkeep.state.sessions import two_that_begin
-from threadkeep.state.transfer import line, side_of
+from threadkeep.state.transfer import export_lines, line, side_of
 
 Json = dict[str, Any]
 
@@ -91,11 +91,7 @@ def count_long_messages(store: SessionDB, older_than_days: float = 0) -> int:
 
 def session_as_lines(store: SessionDB, session_id: str) -> Iterator[str]:
     """Give one session as `iter_export` gives all: a line for it, and one for each message."""
-    session = store.get_session(session_id)
-    side = flags_of(store, [session_id])[session_id]
-    yield line({"session": session, **({"side": side} if side else {})})
-    for message in store.iter_messages(session_id):
-        yield line({"message": message})
+    return export_lines(store.context, session_id)
 
 
 def session_as_object(store: SessionDB, session_id: str) -> str:

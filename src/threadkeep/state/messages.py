@@ -42,7 +42,7 @@ _FIELDS = frozenset(
     }
 )
 # What version 6 has no column for.
-_NEWER: Final = (
+NEWER_FIELDS: Final = (
     *("reasoning_content", "codex_message_items", "platform_message_id", "observed"),
     *("effect_disposition", *_SENT, "display_metadata"),
 )
@@ -242,9 +242,10 @@ def _append_turns(
 # ---------------------------------------------------------------------- rows
 
 
-def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) -> int:
-    """Store one message without counting it; give its id."""
+def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any], **more: Any) -> int:
+    """Store one message without counting it, with `more` in its columns; give its id."""
     columns, exact = _columns(ctx, tx, session_id, message)
+    columns |= more
     message_id = insert_row(ctx, tx, "messages", columns)
     if ctx.side:
         put_hash(tx, message_id, columns)
@@ -254,10 +255,11 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]) ->
 
 
 def change(
-    ctx: Context, tx: Tx, session_id: str, message_id: int, message: Mapping[str, Any]
+    ctx: Context, tx: Tx, session_id: str, message_id: int, message: Mapping[str, Any], **more: Any
 ) -> None:
-    """Put another message in the place of one, under its id."""
+    """Put another message in the place of one, under its id, with `more` in its columns."""
     columns, exact = _columns(ctx, tx, session_id, message)
+    columns |= more
     update_rows(ctx, tx, "messages", {"id": message_id}, columns)
     if ctx.side:
         put_hash(tx, message_id, columns)
@@ -298,7 +300,7 @@ def _calls(ctx: Context, value: Any) -> Any:
 
 def _needs_newer(message: Mapping[str, Any]) -> bool:
     """Tell whether a message says something that version 6 has no column for."""
-    return any(message.get(name) not in (None, False) for name in _NEWER)
+    return any(message.get(name) not in (None, False) for name in NEWER_FIELDS)
 
 
 def _content(ctx: Context, value: Any, exact: dict[str, Stored]) -> Any:

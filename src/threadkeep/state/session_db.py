@@ -22,6 +22,7 @@ from threadkeep.state import (
     handoff as handoff_,
     heartbeat as heartbeat_,
     index as index_,
+    intake as intake_,
     leases as leases_,
     lineage as lineage_,
     listing as listing_,
@@ -358,7 +359,7 @@ class SessionDB:
     export_all = reads(transfer_.export_all, counted=True)
     export_session_lineage = reads(transfer_.export_session_lineage, counted=True)
     iter_export = calls(transfer_.iter_export)
-    import_sessions = calls(transfer_.import_sessions)
+    import_sessions = calls(intake_.import_sessions)
 
     # ------------------------------------------------------------------ care
     prune_candidates = reads(retention_.prune_candidates)

@@ -84,11 +84,14 @@ def as_messages(ctx: Context, tx: Tx, rows: list[Json]) -> list[Json]:
     return rows
 
 
-def iter_messages(ctx: Context, session_id: str, page: int = _PAGE) -> Iterator[Json]:
+def iter_messages(
+    ctx: Context, session_id: str, page: int = _PAGE, *, include_inactive: bool = False
+) -> Iterator[Json]:
     """Give the messages of a session one by one, holding a page of them in memory at a time."""
     after = 0
+    wanted = partial(get_messages, ctx, session_id=session_id, include_inactive=include_inactive)
     while True:
-        rest = partial(get_messages, ctx, session_id=session_id, limit=page, after_id=after)
+        rest = partial(wanted, limit=page, after_id=after)
         messages = reading(ctx, rest)
         yield from messages
         if len(messages) < max(page, 1):

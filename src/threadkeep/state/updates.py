@@ -12,16 +12,33 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import SESSION_COLUMNS, Context, Json, clean
-from threadkeep.state.messages import MESSAGE_FIELDS, change, insert
+from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.messages import MESSAGE_FIELDS, NEWER_FIELDS, change, insert, keys_of
 from threadkeep.state.rewind import put_aside, recount
 from threadkeep.state.rows import read_session, refresh_session_hash
 from threadkeep.state.transcript import get_messages
+from threadkeep.state.versions import known_columns
 
 _KIND: Final = "import:"
-_JSON: Final = ("tool_calls", "reasoning_details", "codex_reasoning_items")
+# A number of the file that a message comes from.
+_OTHER_IDS: Final = frozenset({"display_order"})
+_JSON: Final = (
+    *("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items"),
+    "display_metadata",
+)
 # What a session is, and what its messages add up to: neither comes from an update.
-_FIXED: Final = frozenset(("id", "parent_session_id", "message_count", "tool_call_count"))
+_FIXED: Final = frozenset(
+    ("id", "parent_session_id", "message_count", "tool_call_count", "system_prompt_hash")
+)
+# What says that a program is at work in a session, or owns its conversation.
+LIVE: Final = frozenset(
+    (
+        *("session_key", "expiry_finalized", "handoff_state", "handoff_platform", "handoff_error"),
+        *("last_activity_at", "last_activity_description", "last_activity_provenance"),
+        *("compression_failure_cooldown_until", "compression_failure_error"),
+        *("compression_fallback_streak", "compression_ineffective_count"),
+    )
+)
 _SPENT: Final = frozenset(
     (
         *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
@@ -51,8 +68,8 @@ class Update(msgspec.Struct):
 def plan_update(ctx: Context, tx: Tx, session: Json, origin: str) -> Update:
     """Compare a session with the one that is here; nothing is written."""
     session_id = session["id"]
-    here = get_messages(ctx, tx, session_id)
-    known = keys_of(tx, session_id, origin) if ctx.side else {}
+    here = get_messages(ctx, tx, session_id, include_inactive=True)
+    known = keys_of(tx, session_id, _KIND + origin)
     pairs = _Pairs(ctx, here, known)
     update = Update()
     for message in session["messages"]:
@@ -70,6 +87,7 @@ class _Pairs:
         self._ctx = ctx
         self._known = known
         self._here = {message["id"]: told_by(message) for message in here}
+        self._live = {message["id"] for message in here if message.get("active") != 0}
         self._same: dict[str, list[int]] = defaultdict(list)
         for number, told in reversed(self._here.items()):
             self._same[told].append(number)
@@ -82,8 +100,9 @@ class _Pairs:
         number = self._known.get(str(name))
         if number is not None:
             self._met.add(number)
-            # One that is not here any more was taken back here.
-            if number in self._here and self._here[number] not in said:
+            # One that is not here any more, or not live, was taken back here.
+            taken_back = message.get("active") == 0
+            if number in self._live and (taken_back or self._here[number] not in said):
                 update.changed.append((number, message))
             return
         equal = next(filter(None, map(self._equal, said)), None)
@@ -103,12 +122,15 @@ class _Pairs:
 
     def left(self) -> set[int]:
         """Give the messages here that the other store does not have."""
-        return self._here.keys() - self._met
+        return self._live - self._met
 
 
 def told_by(message: Mapping[str, Any]) -> str:
     """Give all that a message says, so that two can be compared wherever they are stored."""
-    return json.dumps([_plain(field, message.get(field)) for field in MESSAGE_FIELDS], default=repr)
+    said = [_plain(field, message.get(field)) for field in MESSAGE_FIELDS]
+    newer = {field: _plain(field, message.get(field)) for field in NEWER_FIELDS}
+    more = {field: value for field, value in newer.items() if value not in (None, 0)}
+    return json.dumps([*said, more], default=repr, sort_keys=True)
 
 
 def _plain(field: str, value: Any) -> Any:
@@ -140,11 +162,11 @@ def _plan_columns(ctx: Context, tx: Tx, session: Json, update: Update, *, contin
     name_of = {"id": session["id"]}
     side = (tx.one("side_of", name_of) if ctx.side else None) or (None, None, None, None)
     counted = ctx.side and tx.value("has_usage", name_of) is not None
-    for name in SESSION_COLUMNS:
-        theirs = clean(ctx, session.get(name))
-        if name in _FIXED or theirs is None or theirs == here.get(name):
+    for name in here.keys() & session.keys() - _FIXED - (LIVE if continued else frozenset()):
+        theirs = clean(ctx, session[name])
+        if theirs is None or theirs == here[name]:
             continue
-        named = name == "title" and side[2] == "user"
+        named = name in ("title", "title_source") and "user" in (side[2], here["title_source"])
         if continued or named or (counted and name in _SPENT):
             update.kept.append(name)
         else:
@@ -159,27 +181,43 @@ def apply_update(ctx: Context, tx: Tx, session_id: str, update: Update, origin: 
     if update.rewound_from is not None:
         put_aside(ctx, tx, session_id, update.rewound_from)
     for number, message in update.changed:
-        change(ctx, tx, session_id, number, message)
-    added = [(message.get("id"), insert(ctx, tx, session_id, message)) for message in update.new]
+        change(ctx, tx, session_id, number, message, **columns_beside(ctx, message))
+    added = [
+        (message.get("id"), insert(ctx, tx, session_id, message, **columns_beside(ctx, message)))
+        for message in update.new
+    ]
     remember(tx, session_id, origin, [*update.keys, *added])
     if update.is_needed:
         recount(tx, session_id)
-        refresh_session_hash(tx, session_id)
+        if ctx.side:
+            refresh_session_hash(tx, session_id)
+
+
+def columns_beside(ctx: Context, message: Any) -> Json:
+    """Give the columns of a message that say nothing in our words: marks, and unknown ones."""
+    if not isinstance(message, Mapping):
+        return {}
+    known = {column.name for column in known_columns()["messages"]}
+    marks = {"active", "compacted"} if message.get("active") == 0 else set()
+    taken = ({*ctx.form.tables["messages"]} - known - _OTHER_IDS) | marks
+    return {
+        name: message[name]
+        for name in sorted(taken)
+        if isinstance(message.get(name), (str, int, float, bytes))
+    }
 
 
 def remember(tx: Tx, session_id: str, origin: str, pairs: Iterable[tuple[Any, int]]) -> None:
     """Note which message here is which of another store."""
-    for name, number in pairs:
-        if name is not None and origin:
-            values = {"session_id": session_id, "kind": _KIND + origin}
-            tx.run("put_key", {**values, "key": str(name), "message_id": number})
+    named = [(str(name), number) for name, number in pairs if name is not None and origin]
+    if named:
+        tx.run("make_keys")
+    for name, number in named:
+        values = {"session_id": session_id, "kind": _KIND + origin}
+        tx.run("put_key", {**values, "key": name, "message_id": number})
 
 
 def remember_all(tx: Tx, origin: str) -> None:
     """Note that every message of a file is as in the store that it was copied from."""
+    tx.run("make_keys")
     tx.run("put_all_keys", {"kind": _KIND + origin})
-
-
-def keys_of(tx: Tx, session_id: str, origin: str) -> dict[str, int]:
-    """Give the messages that came from another store, by their number there."""
-    return dict(tx.all("keys_of", {"session_id": session_id, "kind": _KIND + origin}))

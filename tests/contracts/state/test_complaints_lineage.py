@@ -200,7 +200,8 @@ def test_lineage_is_exported_together(db: SessionDB, make: Make) -> None:
     make("one", "question")
     db.compress_session("one", "two", [{"role": "user", "content": "summary"}])
     exported = db.export_session_lineage("two")
-    found = exported if isinstance(exported, list) else exported["sessions"]
+    assert exported is not None
+    found = exported["segments"]
     assert [session["id"] for session in found] == ["one", "two"]
     assert [len(session["messages"]) for session in found] == [1, 1]
 

@@ -558,6 +558,12 @@ WHERE coalesce(s.input_tokens, 0) + coalesce(s.output_tokens, 0) + coalesce(s.ca
   + coalesce(s.cache_write_tokens, 0) + coalesce(s.reasoning_tokens, 0) > 0
 GROUP BY s.id;
 
+-- name: drop_model_usage
+DELETE FROM session_model_usage WHERE session_id = :id;
+
+-- name: usage_of_session
+SELECT * FROM full.session_model_usage WHERE session_id = :id;
+
 -- name: noted_usage
 SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_tokens,
   cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd FROM tk_usage;

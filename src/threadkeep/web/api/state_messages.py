@@ -316,7 +316,7 @@ def export(stores: Stores, asked: OfSource) -> Lines:
     return Lines(lines())
 
 
-def import_lines(stores: Stores, asked: StateImport, body: GivenLines) -> dict[str, int]:
+def import_lines(stores: Stores, asked: StateImport, body: GivenLines) -> Json:
     """Take in what `export` gave, or Hermes's own export."""
     given = session_lines(body.raw.splitlines(keepends=True))
     return stores.state().import_sessions(given, on_conflict=asked.on_conflict)

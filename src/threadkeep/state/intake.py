@@ -1,0 +1,352 @@
+"""Exported sessions stored again, whole: with the columns that the file has or can get."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from threadkeep.base.sqlite import Tx
+from threadkeep.errors import Conflict, Invalid
+from threadkeep.state.columns import insert_row, update_rows
+from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.exact import JsonText, Stored, dump, keep, to_column
+from threadkeep.state.messages import insert
+from threadkeep.state.prompts import prompt_columns
+from threadkeep.state.relations import MARKS, RELATIONS, comes_from
+from threadkeep.state.rewind import recount
+from threadkeep.state.rows import refresh_session_hash
+from threadkeep.state.sessions import check_id
+from threadkeep.state.titles import (
+    MAX_TITLE_LENGTH,
+    get_next_title_in_lineage,
+    sanitize_title,
+)
+from threadkeep.state.transfer import HINT, read_lines
+from threadkeep.state.updates import (
+    LIVE,
+    apply_update,
+    columns_beside,
+    plan_update,
+    remember,
+)
+from threadkeep.state.verbs import write
+from threadkeep.state.versions import known_columns
+
+_CHOICES: Final = ("skip", "error", "replace", "update")
+_TEXTS: Final = ("source", "user_id", "model", "system_prompt", "title")
+_FLAGS: Final = ("pinned_at", "archived_at", "title_source")
+# What is stored in a way of its own, or anew in each file.
+_OWN: Final = frozenset({"id", "system_prompt_hash", "message_count", "tool_call_count"})
+_PLAIN: Final = (str, int, float, bytes, type(None))
+
+
+def import_sessions(
+    ctx: Context,
+    sessions: Iterable[str | bytes | Mapping[str, Any]],
+    *,
+    on_conflict: str = "skip",
+    origin: str = "",
+    progress: Callable[[int], None] | None = None,
+) -> Json:
+    """Store exported sessions, each in one transaction; tell how many, and which.
+
+    Takes what `export_session`, `export_all` and `iter_export` give. A session that exists is
+    skipped, replaced, updated with what is new in it, or an error. `origin` names the store that
+    they come from, so that the next update knows its messages again; without it, what says that a
+    program is at work in a session stays behind. A list of objects is checked before anything of it
+    is stored, and what is wrong is in `errors`; in lines, bad input stops the import.
+    """
+    if on_conflict not in _CHOICES:
+        msg = f"what exists cannot be treated as {on_conflict!r}"
+        raise Invalid(msg, hint=f"use one of {', '.join(_CHOICES)}")
+    result: Json = {"ok": True, "imported": 0, "skipped": 0, "detached": 0}
+    result |= {"imported_ids": [], "skipped_ids": [], "errors": _problems(ctx, sessions)}
+    result |= {"added": 0, "replaced": 0, "messages": 0}
+    if on_conflict == "update":
+        result["updated"] = 0
+    if result["errors"]:
+        return {**result, "ok": False}
+    parents: list[tuple[str, str]] = []
+    for number, session in enumerate(read_lines(sessions), 1):
+        outcome, messages = write(ctx, import_session, session, on_conflict, origin)
+        result[outcome] += 1
+        result["messages"] += messages
+        named = "skipped_ids" if outcome == "skipped" else "imported_ids"
+        result[named].append(session["id"])
+        if isinstance(session.get("parent_session_id"), str):  # an import may have stopped half-way
+            parents.append((session["id"], session["parent_session_id"]))
+        if progress is not None:
+            progress(number)
+    result["imported"] = len(result["imported_ids"])
+    result["detached"] = write(ctx, _join_families, parents)
+    return result
+
+
+def _problems(ctx: Context, sessions: object) -> list[Json]:
+    """Tell what is wrong with a list of objects, by place; other input is read as it comes."""
+    if isinstance(sessions, (Mapping, str, bytes)) or not isinstance(sessions, Iterable):
+        msg = "sessions must be a list"
+        raise ImportRefused(msg, hint="pass what `export` gave, in a list")
+    if not isinstance(sessions, list) or any(isinstance(one, (str, bytes)) for one in sessions):
+        return []
+    found, seen = [], set[str]()
+    for index, raw in enumerate(sessions):
+        name = raw.get("id") if isinstance(raw, Mapping) else None
+        try:
+            _check(ctx, raw, seen)
+        except Invalid as error:
+            named = {"session_id": name} if isinstance(name, str) and name else {}
+            found.append({"index": index, "error": str(error), **named})
+        seen.add(str(name))
+    return found
+
+
+class ImportRefused(Invalid, ValueError):
+    """What was given cannot be sessions."""
+
+
+def _check(ctx: Context, raw: Any, seen: set[str]) -> None:
+    if not isinstance(raw, Mapping):
+        raise Invalid("session must be an object", hint=HINT)
+    session = next(read_lines([raw]))
+    session_id = session.get("id")
+    if not isinstance(session_id, str) or not session_id.strip():
+        raise Invalid("session id is required", hint=HINT)
+    if session_id in seen:
+        raise Invalid("duplicate session id", hint=HINT)
+    check_id(session_id)
+    _check_numbers(session_id, session)
+    for message in session["messages"]:
+        _message(ctx, session_id, message)
+
+
+def _join_families(ctx: Context, tx: Tx, parents: list[tuple[str, str]]) -> int:
+    """Give children their parents, which may have come after them; count those without one."""
+    for child, parent in parents:
+        joined = not comes_from(tx, parent, child) and tx.run(
+            "adopt_parent", {"id": child, "parent": parent}
+        )
+        if joined and ctx.side:
+            refresh_session_hash(tx, child)
+    return sum(tx.value("parent_of", {"id": child}) is None for child, _ in parents)
+
+
+def import_session(
+    ctx: Context, tx: Tx, session: Json, on_conflict: str = "skip", origin: str = ""
+) -> tuple[str, int]:
+    """Store an exported session whole; give what became of it, and how many messages came in."""
+    session_id = session.get("id")
+    if not isinstance(session_id, str) or not session_id:
+        msg = f"a session needs an id, not {session_id!r}"
+        raise Invalid(msg, hint="pass what `export` wrote")
+    check_id(session_id)
+    if not origin:
+        session = {name: value for name, value in session.items() if name not in LIVE}
+    outcome = "added"
+    if tx.one("session_exists", {"id": session_id}) is not None:
+        if on_conflict == "skip":
+            return "skipped", 0
+        if on_conflict == "update":
+            return _update(ctx, tx, session, origin)
+        if on_conflict == "error":
+            msg = f"there is a session {session_id!r} already"
+            raise Conflict(msg, hint="import with on_conflict='skip' or 'replace'")
+        _empty(ctx, tx, session_id)
+        outcome = "replaced"
+    _store(ctx, tx, session_id, session, origin, is_new=outcome == "added")
+    return outcome, len(session["messages"])
+
+
+def _update(ctx: Context, tx: Tx, session: Json, origin: str) -> tuple[str, int]:
+    session_id = session["id"]
+    messages = [_message(ctx, session_id, one) for one in session["messages"]]
+    update = plan_update(ctx, tx, {**session, "messages": messages}, origin)
+    if update.columns:
+        columns, texts = _columns(ctx, tx, session_id, update.columns)
+        _check_numbers(session_id, columns)
+        _put(ctx, tx, session_id, columns, texts, is_new=False)
+    apply_update(ctx, tx, session_id, update, origin)
+    _put_usage(ctx, tx, session_id, session.get("usage"))
+    told = len(update.new) + len(update.changed)
+    return ("updated" if update.is_needed else "skipped"), told
+
+
+def _empty(ctx: Context, tx: Tx, session_id: str) -> None:
+    """Take out what a session is to be replaced of; flags stay unless the new one has some."""
+    tx.run("delete_messages", {"session_id": session_id})
+    if ctx.side:
+        for name in ("forget_rewinds", "drop_session_exact", "drop_relation"):
+            tx.run(name, {"id": session_id})
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def _columns(
+    ctx: Context, tx: Tx, session_id: str, session: Mapping[str, Any]
+) -> tuple[Json, dict[str, Stored]]:
+    """Give the columns of a session as they are stored, and the texts among them."""
+    known = {column.name for column in known_columns()["sessions"]}
+    here = known | {*ctx.form.tables["sessions"]}
+    columns: Json = {
+        name: value for name, value in session.items() if name in here and name not in _OWN
+    }
+    for name in set(columns) - set(_TEXTS) - {"model_config"}:
+        if not isinstance(columns[name], _PLAIN):
+            msg = f"session {session_id!r}: {name} must be text or a number, not {columns[name]!r}"
+            raise Invalid(msg, hint=HINT)
+    values = {field: clean(ctx, session[field]) for field in _TEXTS if field in session}
+    if "title" in values:
+        values["title"] = _free_title(ctx, tx, session_id, values["title"])
+    texts = {field: to_column(value, field) for field, value in values.items()}
+    columns |= {field: stored.column for field, stored in texts.items()}
+    if "model_config" in session:
+        config = clean(ctx, session["model_config"])
+        if not isinstance(config, str):
+            config = dump(config, "model_config") if config else None
+        columns["model_config"] = config
+    return columns, texts
+
+
+def _put(
+    ctx: Context,
+    tx: Tx,
+    session_id: str,
+    columns: Json,
+    texts: Mapping[str, Stored],
+    *,
+    is_new: bool,
+) -> None:
+    """Store the columns of a session, its prompt in the way of the file."""
+    if "system_prompt" in columns:
+        columns = {**columns, **prompt_columns(ctx, tx, columns["system_prompt"])}
+    if is_new:
+        insert_row(ctx, tx, "sessions", {"id": session_id, **columns})
+    else:
+        update_rows(ctx, tx, "sessions", {"id": session_id}, columns)
+    if ctx.side:
+        keep(tx, "session", session_id, dict(texts))
+
+
+def _store(
+    ctx: Context, tx: Tx, session_id: str, session: Json, origin: str, *, is_new: bool
+) -> None:
+    columns, texts = _columns(ctx, tx, session_id, session)
+    columns["source"] = "unknown" if columns.get("source") is None else columns["source"]
+    if columns.get("started_at") is None:
+        columns["started_at"] = ctx.clock()
+    parent = columns.get("parent_session_id")
+    known = parent is not None and tx.one("session_exists", {"id": parent}) is not None
+    if not known or comes_from(tx, str(parent), session_id):
+        columns["parent_session_id"] = None
+    side = session["side"]
+    _check_numbers(session_id, {**columns, **side})
+    if not ctx.side:
+        columns |= _as_columns(columns, parent, side)
+    _put(ctx, tx, session_id, columns, texts, is_new=is_new)
+    pairs = []
+    for message in session["messages"]:
+        more = columns_beside(ctx, message)
+        number = insert(ctx, tx, session_id, _message(ctx, session_id, message), **more)
+        pairs.append((message.get("id"), number))
+    remember(tx, session_id, origin, pairs)
+    recount(tx, session_id)
+    _put_usage(ctx, tx, session_id, session.get("usage"))
+    if ctx.side:
+        _put_side(ctx, tx, session_id, parent, side)
+        refresh_session_hash(tx, session_id)
+
+
+def _put_usage(ctx: Context, tx: Tx, session_id: str, rows: Any) -> None:
+    """Keep what each model used; the rows of a session that has some are replaced by these."""
+    given = [row for row in rows or () if isinstance(row, Mapping) and row.get("model")]
+    if not given or (ctx.side and tx.value("has_usage", {"id": session_id}) is not None):
+        return
+    ctx.widen(tx)
+    tx.run("drop_model_usage", {"id": session_id})
+    here = ctx.form.tables["session_model_usage"]
+    for row in given:
+        values = {n: v for n, v in row.items() if n in here and isinstance(v, _PLAIN)}
+        _check_numbers(session_id, values)
+        insert_row(ctx, tx, "session_model_usage", {**values, "session_id": session_id})
+
+
+# ---------------------------------------------------------------------- what only we know
+
+
+def _as_columns(columns: Json, parent: Any, side: Mapping[str, Any]) -> Json:
+    """Say in a file that is Hermes's own what our side tables would say."""
+    told: Json = {}
+    for flag, column in (("pinned_at", "pinned"), ("archived_at", "archived")):
+        if side.get(flag) is not None:
+            told[column] = 1
+    if side.get("title_source") is not None:
+        told["title_source"] = side["title_source"]
+    mark = MARKS.get(str(side.get("relation")))
+    if mark is not None and isinstance(parent, str):
+        told["model_config"] = _marked(columns.get("model_config"), mark, parent)
+    return told
+
+
+def _marked(config: str | None, mark: str, parent: str) -> str | None:
+    settings = _decoded(config) if config else {}
+    return json.dumps({**settings, mark: parent}) if isinstance(settings, dict) else config
+
+
+def _put_side(ctx: Context, tx: Tx, session_id: str, parent: Any, side: Mapping[str, Any]) -> None:
+    if set(_FLAGS) & set(side):
+        tx.run("put_flags", {"id": session_id, **{name: side.get(name) for name in _FLAGS}})
+        if "pinned" in ctx.form.tables["sessions"]:
+            update_rows(ctx, tx, "sessions", {"id": session_id}, _as_columns({}, None, side))
+    if side.get("relation") in RELATIONS and isinstance(parent, str):
+        tx.run("put_relation", {"id": session_id, "parent_id": parent, "kind": side["relation"]})
+
+
+def _free_title(ctx: Context, tx: Tx, session_id: str, title: Any) -> str | None:
+    """Take the title along; if another session has it by now, with a number."""
+    wanted = sanitize_title(str(title)[:MAX_TITLE_LENGTH]) if title else None
+    column = to_column(wanted, "title").column
+    if column is None or tx.value("title_owner", {"title": column}) in (None, session_id):
+        return wanted
+    return get_next_title_in_lineage(ctx, tx, column)
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _check_numbers(session_id: str, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        numeric = name.endswith(("_at", "_tokens", "_count", "_usd", "timestamp"))
+        if numeric and value is not None and not _is_number(value):
+            msg = f"session {session_id!r}: {name} must be a number, not {str(value)[:40]!r}"
+            raise Invalid(msg, hint=HINT)
+
+
+def _is_number(value: Any) -> bool:
+    fits = not isinstance(value, int) or abs(value) < 1 << 63
+    return isinstance(value, (int, float)) and value == value and fits  # noqa: PLR0124  (no NaN)
+
+
+def _message(ctx: Context, session_id: str, message: Any) -> Json:
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        msg = f"session {session_id!r} has a message that is no object with a role"
+        raise Invalid(msg, hint=HINT)
+    _check_numbers(session_id, {name: message.get(name) for name in ("timestamp", "token_count")})
+    decoded = dict(message)
+    for field in (
+        "reasoning_details",
+        "codex_reasoning_items",
+        "codex_message_items",
+        "tool_calls",
+    ):
+        if isinstance(decoded.get(field), str):
+            as_it_is = ctx.redact is None and field != "tool_calls"
+            decoded[field] = JsonText(decoded[field]) if as_it_is else _decoded(decoded[field])
+    return decoded
+
+
+def _decoded(text: str) -> Any:
+    """Exports have tool calls decoded; other programs may write them as the text they are."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
