@@ -143,9 +143,15 @@ def answer_to(tx: Tx, question_id: str) -> Mail | None:
 
 def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
     """Replace all names the agent may write to; give how many there are."""
-    tx.run("clear_destinations")
     rows = list(destinations)
-    for row in rows:
+    names = [row.name for row in rows]
+    for name, *_ in tx.all("destinations"):
+        if name not in names:
+            tx.run("drop_destination", {"name": name})
+    for number, row in enumerate(rows):
+        if row.name in names[:number]:
+            hint = "give each destination a name of its own"
+            raise Conflict(f"two destinations are called {shown(row.name)}", hint=hint)
         if row.type not in ("channel", "agent"):
             msg = f"destination {shown(row.name)} has the type {shown(row.type)}"
             raise Invalid(msg, hint="use channel or agent")
@@ -153,7 +159,7 @@ def write_destinations(tx: Tx, destinations: Iterable[Destination]) -> int:
         if not need_place(row.place).known:
             msg = f"destination {shown(row.name)} does not say where it is"
             raise Invalid(msg, hint="give channel_type and platform_id, or agent_group_id")
-        tx.run("add_destination", _destination(row))
+        tx.run("set_destination", _destination(row))
     return len(rows)
 
 

@@ -100,14 +100,8 @@ def _mail_fields(mail: Mail, kind: str, tries: str, where: str) -> Iterator[Prob
         yield warning(where, "has no count of tries", "NanoClaw would try it for ever")
     if kind != "text":
         yield error(where, f"has a {kind} as its content, not text", "write it as JSON text")
-    elif not _is_object(mail.raw):
-        yield _not_json(mail, where)
-
-
-def _not_json(mail: Mail, where: str) -> Problem:
-    if mail.kind == "task" and mail.status in _LIVE:
-        return error(where, "is a task whose content is not JSON", "NanoClaw lists no task with it")
-    return warning(where, "has content that is not JSON", "the agent sees it as plain text")
+    elif not _is_object(mail.raw):  # very old tasks are so, too: it is their prompt
+        yield warning(where, "has content that is not JSON", "the agent sees it as plain text")
 
 
 def _number(seq: Any, where: str) -> Iterator[Problem]:

@@ -241,6 +241,35 @@ def test_destinations_have_what_their_type_has_and_nothing_else(pair: Pair) -> N
     assert pair.sql("in", sql) == [("telegram", "42", None), (None, None, "ag-2")]
 
 
+def test_columns_of_later_versions_keep_what_they_hold(pair: Pair) -> None:
+    pair.host.write_destinations([Destination("a", "A", "channel", "telegram", "1")])
+    pair.agent.set_state("mood", "good")
+    pair.sql("in", "ALTER TABLE destinations ADD COLUMN thread_id_override TEXT")
+    pair.sql("in", "UPDATE destinations SET thread_id_override = 'T9'")
+    pair.sql("out", "ALTER TABLE session_state ADD COLUMN turn INTEGER")
+    pair.sql("out", "UPDATE session_state SET turn = 7")
+    names = [Destination(name, name, "channel", "telegram", "2") for name in ("a", "b")]
+    pair.host.write_destinations(names)
+    pair.agent.set_state("mood", "better")
+    sql = "SELECT name, platform_id, thread_id_override FROM destinations ORDER BY name"
+    assert pair.sql("in", sql) == [("a", "2", "T9"), ("b", "2", None)]
+    assert pair.sql("out", "SELECT value, turn FROM session_state") == [("better", 7)]
+    pair.host.write_destinations(names[1:])
+    assert [one.name for one in pair.host.destinations()] == ["b"]
+
+
+def test_a_very_old_task_is_its_prompt(pair: Pair) -> None:
+    task = pair.host.insert_task("look", recurrence="@hourly", process_after=START)
+    pair.sql("in", "UPDATE messages_in SET content = 'water the plants' WHERE id = ?", task.id)
+    (mail,) = pair.agent.poll()
+    assert mail.text == "water the plants"
+    pair.agent.claim([mail])
+    pair.agent.complete([mail])
+    pair.host.sweep()
+    assert [run.text for run in pair.host.tasks()] == ["water the plants"]
+    assert [one for one in pair.host.verify() if one.severity == "error"] == []
+
+
 def test_an_answer_to_an_echo_goes_to_the_chat_of_the_session(pair: Pair) -> None:
     echo = Place("session-echo", "sess-2")
     assert not echo.known

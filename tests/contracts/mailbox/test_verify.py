@@ -118,8 +118,8 @@ BAD_MAIL = [
     ("UPDATE messages_in SET content = x'7b7d' WHERE seq = 2", "error", "blob as its content"),
     (
         "UPDATE messages_in SET content = 'words' WHERE kind = 'task' AND status = 'pending'",
-        "error",
-        "task whose content is not JSON",
+        "warning",
+        "not JSON",
     ),
 ]
 

@@ -224,12 +224,16 @@ DELETE FROM tk_meta WHERE key = :key
 -- name: destinations
 SELECT name, display_name, type, channel_type, platform_id, agent_group_id FROM destinations ORDER BY name
 
--- name: clear_destinations
-DELETE FROM destinations
+-- name: drop_destination
+DELETE FROM destinations WHERE name = :name
 
--- name: add_destination
+-- name: set_destination
+-- In place: columns of a later version keep what they hold.
 INSERT INTO destinations (name, display_name, type, channel_type, platform_id, agent_group_id)
 VALUES (:name, :display_name, :type, :channel_type, :platform_id, :agent_group_id)
+ON CONFLICT (name) DO UPDATE SET display_name = excluded.display_name, type = excluded.type,
+  channel_type = excluded.channel_type, platform_id = excluded.platform_id,
+  agent_group_id = excluded.agent_group_id
 
 -- name: routing
 SELECT channel_type, platform_id, thread_id FROM session_routing WHERE id = 1

@@ -76,7 +76,8 @@ DELETE FROM tk_claim WHERE message_id = :id
 SELECT value FROM session_state WHERE key = :key
 
 -- name: set_state
-INSERT OR REPLACE INTO session_state (key, value, updated_at) VALUES (:key, :value, :now)
+INSERT INTO session_state (key, value, updated_at) VALUES (:key, :value, :now)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
 
 -- name: drop_state
 DELETE FROM session_state WHERE key = :key
