@@ -56,6 +56,11 @@ def is_literal(group: Group) -> bool:
     return not any(term.words for term in group.wanted)
 
 
+def is_unspaced(term: Term) -> bool:
+    """Tell whether a term is of a script without spaces, at least in part."""
+    return any(map(contains_unspaced, term.words))
+
+
 # ---------------------------------------------------------------------- expressions
 
 

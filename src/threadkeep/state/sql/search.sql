@@ -179,7 +179,10 @@ ORDER BY m.id DESC LIMIT :limit;
 -- ---------------------------------------------------------------- from candidates to hits
 
 -- name: filter_candidates
-SELECT m.id, m.timestamp, CAST(s.source AS BLOB)
+-- With the text, if they are to be ranked: the row is at hand, and to find it again takes as long as to compare.
+SELECT m.id, m.timestamp, CAST(s.source AS BLOB), CASE WHEN :texts THEN CAST(
+  coalesce(m.content, '') || CASE WHEN m.tool_calls IS NULL AND m.tool_name IS NULL THEN ''
+  ELSE ' ' || coalesce(m.tool_calls, '') || ' ' || coalesce(m.tool_name, '') END AS BLOB) END
 FROM json_each(:ids) c JOIN full.messages m ON m.id = c.value
 JOIN sessions s ON s.id = m.session_id
 WHERE (:inactive OR coalesce(m.active, 1) = 1 OR m.compacted = 1)
@@ -192,11 +195,6 @@ WHERE (:inactive OR coalesce(m.active, 1) = 1 OR m.compacted = 1)
        OR s.source NOT IN (SELECT value FROM json_each(:not_sources)))
   AND (CAST(:not_sessions AS TEXT) IS NULL
        OR m.session_id NOT IN (SELECT value FROM json_each(:not_sessions)));
-
--- name: texts_to_score
-SELECT m.id, CAST(coalesce(m.content, '') || CASE WHEN m.tool_calls IS NULL AND m.tool_name IS NULL THEN ''
-  ELSE ' ' || coalesce(m.tool_calls, '') || ' ' || coalesce(m.tool_name, '') END AS BLOB)
-FROM json_each(:ids) c JOIN messages m ON m.id = c.value;
 
 -- name: hit
 SELECT m.session_id, s.source, s.model, s.started_at
