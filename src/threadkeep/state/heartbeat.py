@@ -16,6 +16,7 @@ _PROVENANCES: Final = (
     "agent.compression_timeout",
     "agent.compression_cooldown",
 )
+COMPLETE, INTERRUPTED, ERROR, EMPTY = "complete", "interrupted", "error", "empty"
 _FAILED: Final = ("error", "agent_error", "content_filter")
 
 
@@ -84,7 +85,7 @@ def session_lifecycle_statuses(_ctx: Context, tx: Tx, session_ids: Sequence[str]
     ids = [each for each in session_ids or () if each]
     rows = tx.all("last_messages_of", {"ids": json.dumps(ids)})
     found = {str(row[0]): classify_session_status(row[1], bool(row[2]), row[3]) for row in rows}
-    return {each: found.get(each, "empty") for each in ids}
+    return {each: found.get(each, EMPTY) for each in ids}
 
 
 def classify_session_status(
@@ -97,7 +98,7 @@ def classify_session_status(
     A question, a call without its answer and an answer nobody looked at are interrupted.
     """
     if (finish_reason or "").strip().lower() in _FAILED:
-        return "error"
+        return ERROR
     said = (role or "").strip().lower()
     waiting = said in ("user", "tool") or (said == "assistant" and has_tool_calls)
-    return "interrupted" if waiting else "complete"
+    return INTERRUPTED if waiting else COMPLETE

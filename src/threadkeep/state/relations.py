@@ -10,6 +10,11 @@ from threadkeep.state.rows import update_session
 from threadkeep.state.session_config import change_config
 
 RELATIONS: Final = ("compression", "branch", "delegate")
+# Ends after which a conversation begins anew; the queries have the same list.
+RESET_END_REASONS: Final = (
+    *("session_reset", "session_switch", "idle", "daily", "suspended"),
+    "resume_pending_expired",
+)
 MARKS: Final = {"branch": "_branched_from", "delegate": "_delegate_from"}
 
 

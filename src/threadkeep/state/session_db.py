@@ -13,6 +13,7 @@ from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls
 from threadkeep.errors import Closed
 from threadkeep.state import (
+    backends as backends_,
     check as check_,
     compaction as compaction_,
     conversation as conversation_,
@@ -281,6 +282,12 @@ class SessionDB:
     list_cron_job_runs = reads(listing_.list_cron_job_runs)
     list_skill_scaffolded_sessions = reads(listing_.list_skill_scaffolded_sessions)
     get_first_assistant_text = reads(listing_.get_first_assistant_text)
+    register_backend_heartbeat = writes(backends_.register_backend_heartbeat)
+    clear_backend_heartbeat = writes(backends_.clear_backend_heartbeat)
+    prune_stale_heartbeats = writes(backends_.prune_stale_heartbeats)
+    list_backend_heartbeats = reads(backends_.list_backend_heartbeats)
+    sweep_orphaned_sessions = writes(backends_.sweep_orphaned_sessions)
+    reopen_if_explicitly_closed = writes(backends_.reopen_if_explicitly_closed)
     session_lifecycle_statuses = reads(heartbeat_.session_lifecycle_statuses)
     touch_session_activity = writes(heartbeat_.touch_session_activity, newest=True)
     clear_session_activity_labels = writes(heartbeat_.clear_session_activity_labels)

@@ -71,6 +71,10 @@ V6: Final = Answers(*[False] * len(Answers._fields))
 TODAY: Final = Answers(*[True] * len(Answers._fields))
 
 
+# The tables that every newest file has, and those that are made when they are first needed.
+_ALL_TABLES: Final = ("newest.sql", "telegram.sql", "backends.sql")
+
+
 @cache
 def newest_columns() -> Mapping[str, tuple[Column, ...]]:
     """Give the columns of each known table in its newest form."""
@@ -80,5 +84,5 @@ def newest_columns() -> Mapping[str, tuple[Column, ...]]:
 @cache
 def known_columns() -> Mapping[str, tuple[Column, ...]]:
     """Give the columns of each known table, also of those that a file has only on demand."""
-    scripts = (load_text(PACKAGE, name) for name in ("newest.sql", "telegram.sql"))
+    scripts = (load_text(PACKAGE, name) for name in _ALL_TABLES)
     return declared_columns("\n".join(scripts))

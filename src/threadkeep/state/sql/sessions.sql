@@ -290,3 +290,39 @@ ORDER BY s.started_at DESC LIMIT :limit;
 SELECT m.content FROM messages m
 WHERE m.session_id = :session_id AND m.role = 'assistant' AND m.content IS NOT NULL
 ORDER BY m.timestamp, m.id LIMIT 1;
+
+-- ---------------------------------------------------------------- processes that serve sessions
+
+-- name: put_backend
+INSERT INTO gateway_heartbeats(backend_id, pid, started_at, last_heartbeat, profile, host)
+VALUES (:backend_id, :pid, :started_at, :last_heartbeat, :profile, :host)
+ON CONFLICT(backend_id) DO UPDATE SET pid = excluded.pid, started_at = excluded.started_at,
+  last_heartbeat = excluded.last_heartbeat, profile = excluded.profile, host = excluded.host;
+
+-- name: drop_backend
+DELETE FROM gateway_heartbeats WHERE backend_id = :id;
+
+-- name: stale_backends
+SELECT b.backend_id FROM full.gateway_heartbeats b WHERE b.last_heartbeat < :cutoff;
+
+-- name: backends
+SELECT b.backend_id, b.pid, b.started_at, b.last_heartbeat, b.profile, b.host
+FROM full.gateway_heartbeats b ORDER BY b.last_heartbeat DESC;
+
+-- name: idle_open_sessions
+-- A process may have the sessions that began after it did, or shortly before.
+SELECT s.id FROM full.sessions s
+WHERE s.ended_at IS NULL AND s.started_at < :cutoff AND {last_active} < :cutoff
+  AND s.source IN (SELECT value FROM json_each(:sources)) AND (:pinned_too OR s.pinned = 0)
+  AND (:any_backend OR NOT EXISTS (SELECT 1 FROM full.gateway_heartbeats b
+    WHERE b.last_heartbeat >= :heard_since AND b.started_at <= s.started_at + :grace));
+
+-- name: drop_compression_lock
+DELETE FROM compression_locks WHERE session_id = :session_id;
+
+-- name: drop_turn_lease
+DELETE FROM session_turn_leases WHERE conversation_id = :conversation_id;
+
+-- name: goes_on_in_child
+SELECT 1 FROM sessions s WHERE s.parent_session_id = :id AND s.source IS NOT 'tool'
+  AND {branched_from} IS NOT :id AND {delegate_from} IS NOT :id AND {reset_from} IS NOT :id LIMIT 1;
