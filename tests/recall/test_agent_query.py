@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from threadkeep.errors import Invalid
 from threadkeep.home.all_sources import all_sources
 from threadkeep.knowledge.evidence_packets import EvidencePacket
 from threadkeep.knowledge.freshness import Freshness, FreshnessStatus, freshness_of
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.recall.agent_query import agent_query
 from threadkeep.recall.confidence import Weighed, assess
 from threadkeep.recall.conflicts import AgentHit, capped, find_conflicts
@@ -153,3 +155,31 @@ def test_freshness_tells_idle_from_failing(book: Notebook) -> None:
         )
         assert status("shell") == "failing"
         assert freshness_of(tx, ["shell"], book.now)["shell"].alarms == ("I-1",)
+
+
+# ---------------------------------------------------------------------- a file that is only read
+
+
+def test_nodes_that_came_since_the_index_are_found_in_a_file_that_is_only_read(
+    book: Notebook, memory: Memory, tmp_path: Path
+) -> None:
+    memory.index()
+    book.put("feedback_tests.md", "Run the quokka before a push.\n")
+    book.learn()
+    with KnowledgeStore.open(tmp_path / "knowledge.db", read_only=True) as store:
+        looking = Memory(store, all_sources([], [], []), clock=lambda: book.now)
+
+        def found(words: str, **filters: Any) -> list[str]:
+            hits = looking.recall(words, Filters(kinds=("node",), **filters), explain=True).hits
+            return [hit.title for hit in hits]
+
+        assert found("feedback_tests.md")[0] == "Memory: feedback_tests.md"
+        assert len(found("kiln")) == 3
+        assert found("")[0] == "Memory: feedback_tests.md"
+        assert found("kiln", category="feedback") == ["Memory: feedback_tests.md"]
+        assert len(found("kiln", source="memory", project="kiln")) == 3
+        assert found("feedback_tests.md", project="other") == []
+        assert found("feedback_tests.md", source="shell") == []
+        assert found("?!") == []
+        book.miss("feedback_tests.md")
+        assert found("feedback_tests.md", category="feedback") == []

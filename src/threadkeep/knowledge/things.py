@@ -59,6 +59,15 @@ def index_things(tx: Tx, limit: int = BATCH) -> int:
     return done
 
 
+def read_nodes(tx: Tx, ids: Iterable[int]) -> list[Thing]:
+    """Read nodes as they would be indexed, in this order."""
+    return [
+        _node(tx, row)
+        for number in ids
+        for row in tx.all("things_node", {"after": number - 1, "through": number, "limit": 1})
+    ]
+
+
 def clear_things(tx: Tx) -> None:
     """Take all words of things out of the index, and have them indexed anew."""
     for step in ("clear_thing_words", "clear_things", "clear_stale", "clear_indexed"):

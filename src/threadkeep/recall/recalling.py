@@ -34,6 +34,7 @@ from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.records import Filters, Found, Hit
 from threadkeep.recall.snippets import Marks, marks_of
 from threadkeep.recall.terms import Question, read_question
+from threadkeep.recall.unindexed import unindexed_nodes
 
 _SOURCES: Final = frozenset(("shell", "agent", "browser", "ci", "memory"))
 _MEANT: Final = 8_000  # characters of a question that its vector is made of
@@ -113,7 +114,7 @@ def recall_in(tx: Tx, sources: Sources, asked: Asked, meant: Meant) -> Found:
     _check(tx, sources, asked.filters)
     scope = narrowed(tx, scope_of(asked.filters))
     pool = find(tx, question, scope) if question.clues else _without_words(tx, asked, scope)
-    candidates = by_words(tx, pool, scope)
+    candidates = [*by_words(tx, pool, scope), *unindexed_nodes(tx, asked.text, scope)]
     if meant.by is not None:
         candidates = add_meaning(tx, meant.by, candidates, scope)
     ranked = _ordered(candidates, question, asked)
@@ -139,7 +140,8 @@ def _notes(question: Question, asked: Asked, scope: Scope, shower: "_Shower") ->
     if not question.clues and asked.text.strip():
         notes.append("the question has no word that could be looked for")
     if not scope.placed:
-        notes.append("the file was never opened for writing by this version: only messages count")
+        said = "the file was never opened for writing by this version"
+        notes.append(f"{said}: only messages and knowledge count")
     if shower.archive.damaged:
         notes.append(f"{len(shower.archive.damaged)} blocks of the archive cannot be read")
     return tuple(notes)
@@ -224,7 +226,7 @@ class _Shower:
     def _is_visible(self, one: Candidate) -> bool:
         if one.side == "entry":
             return one.id in self._messages and not self._is_probe(self._messages[one.id])
-        thing = load_thing(self._tx, one.kind, one.row)
+        thing = load_thing(self._tx, one.kind, one.row, indexed=one.id > 0)
         if thing is not None:
             self._things[one.id] = thing
         return thing is not None

@@ -149,8 +149,9 @@ def test_the_same_files_become_the_same_rows(
     book.store.close()
 
 
+@pytest.mark.parametrize("read_only", [False, True])
 def test_the_same_words_find_the_same_nodes(
-    golden: Path, tmp_path: Path, expected: dict[str, Any]
+    golden: Path, tmp_path: Path, expected: dict[str, Any], *, read_only: bool
 ) -> None:
     path = tmp_path / "v23.db"
     shutil.copyfile(golden / "v23.db", path)
@@ -159,7 +160,7 @@ def test_the_same_words_find_the_same_nodes(
         "only_memory": Filters(kinds=("node",), source="claude-auto-memory"),
         "with_excluded": Filters(kinds=("node",), include_excluded=True),
     }
-    with KnowledgeStore.open(path) as store:
+    with KnowledgeStore.open(path, read_only=read_only) as store:
         memory = Memory(store, all_sources([], [], []), clock=lambda: expected["eligible_at_ms"])
         for words, wanted in expected["searches"].items():
             for how, filters in only.items():

@@ -103,6 +103,22 @@ CASE WHEN d.repository LIKE 'local:%/memory' THEN (
   WHERE a.source_file > substr(d.repository, 7, length(d.repository) - 12) AND a.source_file < substr(d.repository, 7, length(d.repository) - 13) || '0'
     AND a.cwd != '' LIMIT 1) END
 
+-- piece: of_category
+(CAST(:category AS TEXT) IS NULL OR EXISTS (
+    SELECT 1 FROM knowledge_node_memory_chunks AS k JOIN memory_chunks AS c ON c.id = k.memory_chunk_id
+    JOIN memory_documents AS d ON d.active_revision_id = c.revision_id JOIN memory_document_categories AS g ON g.document_id = d.id
+    WHERE k.knowledge_node_id = n.id AND g.category = :category))
+
+-- name: last_node
+SELECT max(id) FROM knowledge_nodes
+
+-- name: nodes_behind
+SELECT n.id FROM knowledge_nodes AS n WHERE n.id > :after AND {of_category} ORDER BY n.id DESC LIMIT :limit
+
+-- name: nodes_behind_with_words
+SELECT n.id FROM knowledge_fts AS f JOIN knowledge_nodes AS n ON n.id = f.rowid
+WHERE knowledge_fts MATCH :match AND n.id > :after AND {of_category} ORDER BY f.rank LIMIT :limit
+
 -- What a node rests on: the latest of each kind; a probe is told apart.
 -- A node about a run of CI is about the run, whatever sessions were at work then.
 -- name: grounds_of_node
