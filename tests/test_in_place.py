@@ -11,6 +11,7 @@ from tests.support.knowledge import ask, do
 from tests.support.memory_rows import remember
 from threadkeep.home.browsing import open_browse
 from threadkeep.home.facade import Home
+from threadkeep.home.in_place import open_memory_to_ask
 from threadkeep.knowledge.layout import head_of
 
 SEGMENT = """INSERT INTO agentic_sessions (session_id, harness, segment_index, project_dir, cwd,
@@ -81,8 +82,21 @@ def test_a_memory_that_is_replaced_is_found_in_its_new_words(home: Home, hippo: 
     assert recalled(home, hippo, "kookaburra") == []
 
 
+def test_a_look_brings_no_file_to_another_version(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "hippo.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(head_of(20))
+    do(path, "PRAGMA user_version = 20", SEGMENT.format("first"), NODE.format("a quokka"))
+    before = path.read_bytes()
+    with closing(open_browse(home, path)) as browse:
+        assert browse.sessions().items == ()
+    with open_memory_to_ask(home, path) as memory:
+        assert memory.store.access.finding.kind == "between"
+    assert path.read_bytes() == before
+
+
 def test_one_of_a_version_that_nobody_knows_stays_as_it_is(home: Home, hippo: Path) -> None:
-    do(hippo, "PRAGMA user_version = 24")
+    do(hippo, "PRAGMA user_version = 24", "DROP TABLE agentic_cursor")
     before = hippo.read_bytes()
     with home.history(hippo, read_only=True) as history:
         assert history.store.access.finding.kind == "unknown"

@@ -17,11 +17,11 @@ from threadkeep.capture.batches import Batches
 from threadkeep.capture.context import Surroundings
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.report import HarnessReport
+from threadkeep.knowledge.things import NOTED, noted_so_far
 from threadkeep.sources.hippo_notes import READER, HippoNotes
 from threadkeep.sources.records import Log, Stamp
 
 _TOGETHER: Final = 200  # sessions whose slices are in memory
-_MARK: Final = "noted"  # how far slices were looked at
 _MARK_EVERY: Final = 500  # slices: to write the mark at every capture would be dear
 _COLUMNS: Final = (
     *("session_id", "harness", "segment_index", "model", "agent", "project_dir", "cwd"),
@@ -46,13 +46,8 @@ def note_sessions(around: Surroundings, *, everything: bool = False) -> int:
             _bring_in(around, harness, some)
     if last > seen and (found or last - seen >= _MARK_EVERY):
         with around.db.write() as tx:
-            tx.run("indexed_on", {"kind": _MARK, "upto": last, "rows": 0, "words": 0})
+            tx.run("indexed_on", {"kind": NOTED, "upto": last, "rows": 0, "words": 0})
     return len(found)
-
-
-def noted_so_far(tx: Tx) -> int:
-    """Give the number of the last slice that was looked at."""
-    return int(tx.value("indexed_upto", {"kind": _MARK}) or 0)
 
 
 def _bring_in(around: Surroundings, harness: str, names: Sequence[str]) -> None:

@@ -92,7 +92,7 @@ def _merge(home: HomeLike, original: Original, place: Path, progress: Progress |
             forgotten = list_forgotten(tx)
         with _prepared_copy(original, place, home.redactor(), forgotten) as copy:
             if copy.has_memory:
-                make_memory_tables(ours.context.db, QUERIES)
+                make_memory_tables(ours.context.db)
             tables = merge_knowledge(copy.database, ours.context.db, progress)
             history.note_sessions()
             return _told(original, place, copy, tables, copied=False)

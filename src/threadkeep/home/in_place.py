@@ -5,17 +5,20 @@ recall needs its index: the first look makes both. Nothing of Hippo's is changed
 """
 
 import logging
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.capture.noted_sessions import noted_so_far
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import ReadOnly, ThreadkeepError
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.things import noted_so_far
 from threadkeep.sources.hippo_notes import READER
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
+    from threadkeep.recall.memory import Memory
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +30,8 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
 
     Where the file cannot be written all stays as it is.
     """
-    if not store.context.db.read_only or not store.access.finding.writable:
-        return
+    if not store.context.db.read_only or store.access.finding.kind != "current":
+        return  # to look at a file is no reason to bring it to another version
     with store.context.db.read() as tx:
         if not _has_news(tx):
             return
@@ -38,6 +41,19 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
             history.note_sessions(everything=False)
     except ThreadkeepError as error:
         log.warning("the conversations in %s are not listed: %s", path, error.message)
+
+
+def open_memory_to_ask(home: "Home", path: str | Path | None = None) -> "Memory":
+    """Open memory so that its index can be brought up, where that changes nothing of the contract.
+
+    No store is begun by a question, and none is brought to another version.
+    """
+    with home.knowledge(path, read_only=True) as store:
+        kind = store.access.finding.kind
+    if kind == "current":
+        with suppress(ReadOnly):
+            return home.memory(path, must_exist=True)
+    return home.memory(path, read_only=True)
 
 
 def _has_news(tx: Tx) -> bool:

@@ -13,8 +13,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from threadkeep.errors import ReadOnly, ThreadkeepError
+from threadkeep.errors import ThreadkeepError
 from threadkeep.home.browsing import Browse, open_browse
+from threadkeep.home.in_place import open_memory_to_ask
 
 if TYPE_CHECKING:
     from threadkeep.base.sqlite import Database
@@ -146,11 +147,7 @@ class Stores:
         return self._once("memory", self._open_memory, lambda one: one.store.context.db)
 
     def _open_memory(self) -> "Memory":
-        self.home.knowledge(self.db, read_only=True).close()  # looking changes no other's file
-        try:
-            return self.home.memory(self.db, must_exist=True)
-        except ReadOnly:
-            return self.home.memory(self.db, read_only=True)
+        return open_memory_to_ask(self.home, self.db)
 
     def archive(self) -> "History":
         """Give the captured history, to read it."""

@@ -6,7 +6,7 @@ who runs a query needs to know the version of the file.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, partial
 from typing import Final
 
@@ -14,23 +14,43 @@ from threadkeep.knowledge.layout import ALL_TABLES
 from threadkeep.knowledge.versions import CHANGES
 
 _OLD_NAMES: Final = {new: old for change in CHANGES for new, old in change.renamed.items()}
-_VARYING: Final = frozenset(
-    table for change in CHANGES for table in (*change.tables, *change.dropped)
-)
 # A statement that changes no row and takes any named values.
 _NOTHING: Final = "UPDATE source_health SET source = source WHERE 0"
 
 
-def fit_queries(queries: Mapping[str, str], present: Collection[str]) -> dict[str, str]:
-    """Give the queries for a file that has these tables; those that fit are left as they are."""
-    absent = sorted(_VARYING.difference(present))
-    if not absent:
-        return dict(queries)
-    named = re.compile(rf"\b(?:{'|'.join(absent)})\b")
-    return {
-        name: fit_query(sql, named.findall(sql), present) if named.search(sql) else sql
-        for name, sql in queries.items()
-    }
+class FittedQueries(Mapping[str, str]):
+    """Named queries that fit one file; each is written anew when it is first needed."""
+
+    def __init__(self, queries: Mapping[str, str]) -> None:
+        self._queries = queries
+        self._present: frozenset[str] | None = None  # until the tables are known nothing is changed
+        self._absent: re.Pattern[str] | None = None
+        self._fitted: dict[str, str] = {}
+
+    def fit(self, present: Collection[str]) -> None:
+        """Fit the queries to a file that has these tables."""
+        absent = sorted(ALL_TABLES.keys() - set(present))
+        self._present = frozenset(present)
+        self._absent = re.compile(rf"\b(?:{'|'.join(absent)})\b") if absent else None
+        self._fitted = {}
+
+    def __getitem__(self, name: str) -> str:
+        found = self._fitted.get(name)
+        if found is None:
+            found = self._fitted[name] = self._fit(self._queries[name])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def _fit(self, sql: str) -> str:
+        if self._absent is None or self._present is None:
+            return sql
+        named = self._absent.findall(sql)
+        return fit_query(sql, named, self._present) if named else sql
 
 
 def fit_query(sql: str, absent: Collection[str], present: Collection[str]) -> str:

@@ -4,11 +4,10 @@ Versions 19 and 20 added them and changed nothing else: a Hippo of 18 does not l
 step to 23 finds them there and keeps their rows.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from threadkeep.base.sqlite import Database
-from threadkeep.knowledge.fit import fit_queries
+from threadkeep.knowledge.fit import FittedQueries
 from threadkeep.knowledge.layout import create_missing, names, script_of
 from threadkeep.knowledge.versions import CHANGES
 
@@ -17,11 +16,8 @@ _CHANGES: Final = tuple(change for change in CHANGES if change.number <= _LAST)
 MEMORY: Final = frozenset(table for change in _CHANGES for table in change.tables)
 
 
-def make_memory_tables(database: Database, queries: Mapping[str, str]) -> bool:
-    """Make the tables of memory in a file that lacks them, and let its queries find them.
-
-    `queries` are those that the file was opened with. False if there was nothing to do.
-    """
+def make_memory_tables(database: Database) -> bool:
+    """Make the tables of memory in a file that lacks them; False if there was nothing to do."""
     with database.read() as tx:
         if names(tx, "table") >= MEMORY:
             return False
@@ -29,6 +25,6 @@ def make_memory_tables(database: Database, queries: Mapping[str, str]) -> bool:
         for change in _CHANGES:
             create_missing(tx, script_of(change))
         present = names(tx, "table")
-    if isinstance(database.queries, dict):
-        database.queries |= fit_queries(queries, present)
+    if isinstance(database.queries, FittedQueries):
+        database.queries.fit(present)
     return True

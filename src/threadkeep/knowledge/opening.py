@@ -13,7 +13,7 @@ from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database, Tx
 from threadkeep.errors import Invalid, ReadOnly, SchemaMismatch
-from threadkeep.knowledge.fit import fit_queries
+from threadkeep.knowledge.fit import FittedQueries
 from threadkeep.knowledge.healing import finish_making, heal
 from threadkeep.knowledge.layout import TUNING, names, read_version, refuse_newer_now, user_version
 from threadkeep.knowledge.migrations import knowledge_schema
@@ -98,7 +98,7 @@ class _Fitting:
     """The queries of an open file, which fit its version, and nobody writes another one by them."""
 
     def __init__(self, queries: Mapping[str, str]) -> None:
-        self.queries = dict(queries)  # whoever runs queries has this very object
+        self.queries = FittedQueries(queries)
         self._version = NEWEST
 
     def tuning(self) -> Tuning:
@@ -107,7 +107,7 @@ class _Fitting:
     def fit(self, database: Database) -> Finding:
         with database.read() as tx:
             self._version = user_version(tx)
-            self.queries |= fit_queries(self.queries, names(tx, "table"))
+            self.queries.fit(names(tx, "table"))
         return explain_version(self._version)
 
     def _refuse_newer(self, tx: Tx) -> None:

@@ -15,6 +15,7 @@ from threadkeep.knowledge.entries import text_hash, words_of
 from threadkeep.knowledge.layout import names
 
 BATCH: Final = 2_000
+NOTED: Final = "noted"  # how far another program's slices were made into sessions
 _TABLES: Final = {"tk_turns", "tk_things", "tk_thing_words", "tk_indexed", "tk_stale"}
 _MOST_TEXT: Final = 128 * 1024
 _LAST_ROW: Final = (1 << 63) - 1
@@ -72,6 +73,11 @@ def clear_things(tx: Tx) -> None:
     """Take all words of things out of the index, and have them indexed anew."""
     for step in ("clear_thing_words", "clear_things", "clear_stale", "clear_indexed"):
         tx.run(step)
+
+
+def noted_so_far(tx: Tx) -> int:
+    """Give the number of the last slice that was looked at to make sessions of it."""
+    return int(tx.value("indexed_upto", {"kind": NOTED}) or 0)
 
 
 # ---------------------------------------------------------------------- entries

@@ -43,11 +43,9 @@ def _collect(call: Call) -> None:
 
 
 def _opened(call: Call) -> "Memory":
-    call.home.knowledge(call.db, read_only=True).close()  # looking makes no store and changes none
-    try:
-        return call.home.memory(call.db, must_exist=True)
-    except ReadOnly:
-        return call.home.memory(call.db, read_only=True)
+    from threadkeep.home.in_place import open_memory_to_ask
+
+    return open_memory_to_ask(call.home, call.db)
 
 
 def filter_options(function: Function) -> Function:
