@@ -11,7 +11,7 @@ from tests.support.knowledge import ask, do
 from tests.support.memory_rows import remember
 from threadkeep.home.browsing import open_browse
 from threadkeep.home.facade import Home
-from threadkeep.home.in_place import open_memory_to_ask
+from threadkeep.home.in_place import open_history_to_list, open_memory_to_ask
 from threadkeep.knowledge.layout import head_of
 
 SEGMENT = """INSERT INTO agentic_sessions (session_id, harness, segment_index, project_dir, cwd,
@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def names_in(home: Home, path: Path) -> set[str]:
-    with home.history(path, read_only=True) as history:
+    with open_history_to_list(home, path) as history:
         return {session.session_id for session in history.sessions()}
 
 
@@ -98,7 +98,7 @@ def test_a_look_brings_no_file_to_another_version(home: Home, tmp_path: Path) ->
 def test_one_of_a_version_that_nobody_knows_stays_as_it_is(home: Home, hippo: Path) -> None:
     do(hippo, "PRAGMA user_version = 24", "DROP TABLE agentic_cursor")
     before = hippo.read_bytes()
-    with home.history(hippo, read_only=True) as history:
+    with open_history_to_list(home, hippo) as history:
         assert history.store.access.finding.kind == "unknown"
     assert hippo.read_bytes() == before
 

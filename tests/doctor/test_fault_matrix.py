@@ -177,7 +177,7 @@ def fail_tickets(ward: Ward) -> None:
 
 
 def newer_knowledge(ward: Ward) -> None:
-    do(ward.knowledge, "PRAGMA user_version = 19")
+    do(ward.knowledge, "PRAGMA user_version = 24")
 
 
 def newer_chat(ward: Ward) -> None:

@@ -14,7 +14,6 @@ from threadkeep.capture.harvesting import this_machine
 from threadkeep.capture.history import History
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.all_sources import all_sources
-from threadkeep.home.in_place import make_listable
 from threadkeep.knowledge.logs import known_projects
 from threadkeep.knowledge.memory_documents import has_memories
 from threadkeep.knowledge.memory_intake import Retention
@@ -50,7 +49,6 @@ def open_history(
 ) -> History:
     """Put a store, its sources and its rules together; if that fails, the store is closed."""
     try:
-        make_listable(home, store)
         config = home.config
         chats, states = [home.chat_path()], [home.paths().data / "state.db"]
         sources = all_sources(chats, states, [home.paths().data / "mailbox"])

@@ -17,6 +17,7 @@ from threadkeep.knowledge.things import noted_so_far
 from threadkeep.sources.hippo_notes import READER
 
 if TYPE_CHECKING:
+    from threadkeep.capture.history import History
     from threadkeep.home.facade import Home
     from threadkeep.recall.memory import Memory
 
@@ -30,7 +31,7 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
 
     Where the file cannot be written all stays as it is.
     """
-    if not store.context.db.read_only or store.access.finding.kind != "current":
+    if store.access.finding.kind != "current":
         return  # to look at a file is no reason to bring it to another version
     with store.context.db.read() as tx:
         if not _has_news(tx):
@@ -41,6 +42,13 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
             history.note_sessions(everything=False)
     except ThreadkeepError as error:
         log.warning("the conversations in %s are not listed: %s", path, error.message)
+
+
+def open_history_to_list(home: "Home", path: str | Path | None = None) -> "History":
+    """Open the captured history to list and search it; close it after use."""
+    with home.knowledge(path, read_only=True) as store:
+        make_listable(home, store)
+    return home.history(path, read_only=True)
 
 
 def open_memory_to_ask(home: "Home", path: str | Path | None = None) -> "Memory":

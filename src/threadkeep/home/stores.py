@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.browsing import Browse, open_browse
-from threadkeep.home.in_place import open_memory_to_ask
+from threadkeep.home.in_place import open_history_to_list, open_memory_to_ask
 
 if TYPE_CHECKING:
     from threadkeep.base.sqlite import Database
@@ -154,7 +154,7 @@ class Stores:
         return self._once("archive", self._open_archive, lambda one: one.store.context.db)
 
     def _open_archive(self) -> "History":
-        return self.home.history(self.db, read_only=True)
+        return open_history_to_list(self.home, self.db)
 
     def history(self) -> "History":
         """Give the captured history, to change it."""

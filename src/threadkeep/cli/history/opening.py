@@ -31,8 +31,9 @@ _SHORT = (8, 13, 18, 23)  # ids are cut where the groups of a UUID end
 def looking(call: Call) -> Iterator["History"]:
     """Open the captured history without changing it."""
     from threadkeep.home.captured import need_captured
+    from threadkeep.home.in_place import open_history_to_list
 
-    with call.home.history(call.db, read_only=True) as history:
+    with open_history_to_list(call.home, call.db) as history:
         need_captured(history)
         yield history
 

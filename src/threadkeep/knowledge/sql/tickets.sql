@@ -61,10 +61,11 @@ WHERE (q.status = 'pending' OR (q.status = 'skipped' AND q.locked_by = 'threadke
 -- name: claim_agentic_front
 {take_segments}
 WHERE q.id IN (
+  SELECT id FROM (SELECT id FROM agentic_enrichment_queue WHERE status = 'pending' ORDER BY priority, id LIMIT :front)
+  UNION ALL
   SELECT id FROM (
-    SELECT id, priority FROM agentic_enrichment_queue WHERE status = 'pending'
-    UNION ALL SELECT id, priority FROM agentic_enrichment_queue WHERE status = 'skipped' AND locked_by = 'threadkeep'
-  ) ORDER BY priority, id LIMIT :front
+    SELECT id FROM agentic_enrichment_queue WHERE status = 'skipped' AND locked_by = 'threadkeep' ORDER BY priority, id LIMIT :front
+  )
 ) {by_folder}
 
 -- name: claimed_agentic

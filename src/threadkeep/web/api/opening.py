@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from threadkeep import ChatStore, History, SessionDB
 from threadkeep.errors import NotFound, ReadOnly, SchemaMismatch
 from threadkeep.home import is_adopted
+from threadkeep.home.in_place import open_history_to_list
 from threadkeep.home.stores import Stores
 
 if TYPE_CHECKING:
@@ -96,4 +97,4 @@ def reading_memory(stores: Stores) -> "AbstractContextManager[Memory]":
 
 def reading_history(stores: Stores) -> History:
     """Give the captured history to look at it, whoever wrote it; close it after use."""
-    return stores.home.history(stores.db, read_only=True)
+    return open_history_to_list(stores.home, stores.db)
