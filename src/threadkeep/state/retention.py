@@ -13,6 +13,7 @@ from threadkeep.state.deletion import (
     remove_session,
     with_delegates,
 )
+from threadkeep.state.fts_care import optimize_fts
 from threadkeep.state.index import blames_index, reindex_ours
 from threadkeep.state.moving import offload_blobs, sweep_blobs
 from threadkeep.state.prompts import drop_unused_prompts
@@ -261,15 +262,15 @@ def _pages(ctx: Context) -> tuple[int, int, int]:
 
 
 def vacuum(ctx: Context) -> int:
-    """Write the file anew without its free pages; give how many bytes that gained.
+    """Write the file anew without its free pages; give how many full-text tables were merged.
 
     It needs as much free space again, and everybody waits for it: `compact` is gentler.
     """
-    before = _size(ctx)
-    _drop_stale_postings(ctx)
-    _merge_index(ctx)
+    if ctx.side:
+        _drop_stale_postings(ctx)
+    merged = optimize_fts(ctx)
     ctx.db.vacuum()
-    return before - _size(ctx)
+    return merged
 
 
 def compact(ctx: Context, *, offload: bool = False, older_than_days: float = 0) -> Json:

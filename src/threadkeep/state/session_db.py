@@ -19,6 +19,7 @@ from threadkeep.state import (
     conversation as conversation_,
     cooldowns as cooldowns_,
     deletion as deletion_,
+    fts_care as fts_care_,
     gateway as gateway_,
     handoff as handoff_,
     heartbeat as heartbeat_,
@@ -263,6 +264,14 @@ class SessionDB:
     # ------------------------------------------------------------------ search
     search_messages = calls(search_.search_messages)
     reindex = calls(index_.reindex)
+    rebuild_fts = calls(fts_care_.rebuild_fts)
+    optimize_fts = calls(fts_care_.optimize_fts)
+    optimize_fts_storage = calls(fts_care_.optimize_fts_storage)
+    fts_optimize_available = reads(fts_care_.fts_optimize_available)
+    fts_rebuild_status = reads(fts_care_.fts_rebuild_status)
+    fts_rebuild_step = calls(fts_care_.fts_rebuild_step)
+    fts_cjk_rebuild_status = reads(fts_care_.fts_cjk_rebuild_status)
+    fts_cjk_rebuild_step = calls(fts_care_.fts_cjk_rebuild_step)
 
     # ------------------------------------------------------------------ titles
     set_session_title = writes(titles_.set_session_title)

@@ -29,6 +29,9 @@ SELECT value FROM full.state_meta WHERE key = :key;
 INSERT INTO state_meta(key, value) VALUES (:key, :value)
 ON CONFLICT(key) DO UPDATE SET value = excluded.value;
 
+-- name: drop_state_value
+DELETE FROM state_meta WHERE key = :key;
+
 -- name: state_values
 SELECT key, value FROM full.state_meta WHERE key LIKE :pattern ESCAPE '\';
 
