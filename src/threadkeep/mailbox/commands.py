@@ -7,11 +7,11 @@ Where the answer is there, the request was done: after a crash nothing happens a
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
+from threadkeep.base import json
 from threadkeep.base.tx import Tx
-from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, TooLarge
+from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, ThreadkeepError, TooLarge
 from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.adapters import Outgoing, Refused
 from threadkeep.mailbox.context import Context
@@ -94,6 +94,8 @@ class HostCommand(NamedTuple):
     reply: Callable[[CommandCall, list[Any]], CommandReply]
     everywhere: bool = True
     writes: bool = True
+    concerns: Callable[[CommandCall, Tx], bool] = lambda _call, _tx: True
+    """Tell whether there is anything to do in another folder, before it is opened to write."""
 
 
 # ---------------------------------------------------------------------- one request, one answer
@@ -122,14 +124,12 @@ def answer(
 
 
 def _do(call: CommandCall, command: HostCommand, folders: list[Context]) -> None:
-    given = []
-    for ctx in folders:
-        if ctx is not call.ctx:
-            given += _step_elsewhere(call, command, ctx)
+    elsewhere = [ctx for ctx in folders if ctx is not call.ctx]
+    given = [found for ctx in elsewhere for found in _step_elsewhere(call, command, ctx)]
     with call.ctx.folder.inbound.write() as tx:  # what is done here is written with the answer
         tx.execute("SAVEPOINT before")
         try:
-            if any(ctx is call.ctx for ctx in folders):
+            if len(elsewhere) < len(folders):
                 given.append(command.step(call, call.ctx, tx))
             frame = _good(call, command.reply(call, given))
         except (Invalid, NotFound, Conflict) as error:
@@ -137,20 +137,52 @@ def _do(call: CommandCall, command: HostCommand, folders: list[Context]) -> None
             code = error.code if isinstance(error, CommandRefused) else "handler-error"
             frame = refusal(call.request, code, str(error))
         _put(call.ctx, tx, call.request, frame)
+    for ctx in elsewhere if command.writes else ():
+        _forget_step(call, ctx)
 
 
 def _step_elsewhere(call: CommandCall, command: HostCommand, ctx: Context) -> list[Any]:
-    """Do a step in another folder; one that cannot be read does not cut off the rest."""
+    """Do a step in another folder; one that cannot be read does not cut off the rest.
+
+    What it gave is kept there until the answer is written: after a crash in between it is not
+    done again.
+    """
     try:
-        with _opened(ctx, writes=command.writes) as tx:
-            return [command.step(call, ctx, tx)]
+        with ctx.folder.inbound.read() as tx:
+            if not command.writes:
+                return [command.step(call, ctx, tx)]
+            if _done_before(call, tx) is None and not command.concerns(call, tx):
+                return []
+        with ctx.folder.inbound.write() as tx:
+            before = _done_before(call, tx)
+            if before is not None:
+                return [json.decode(before)]
+            found = command.step(call, ctx, tx)
+            tx.run("set_meta", {"key": _step_key(call), "value": json.encode(found)})
+            return [found]
     except (Damaged, NotFound) as error:
         log.warning("%s was left out of %s: %s", ctx.folder.path, command.name, error)
         return []
 
 
-def _opened(ctx: Context, *, writes: bool) -> AbstractContextManager[Tx]:
-    return ctx.folder.inbound.write() if writes else ctx.folder.inbound.read()
+def _done_before(call: CommandCall, tx: Tx) -> str | None:
+    value: str | None = tx.value("meta", {"key": _step_key(call)})
+    return value
+
+
+def _forget_step(call: CommandCall, ctx: Context) -> None:
+    try:
+        with ctx.folder.inbound.read() as tx:
+            if _done_before(call, tx) is None:
+                return
+        with ctx.folder.inbound.write() as tx:
+            tx.run("forget_meta", {"key": _step_key(call)})
+    except ThreadkeepError as error:  # it stays, and is in nobody's way
+        log.info("a step was not forgotten in %s: %s", ctx.folder.path, error)
+
+
+def _step_key(call: CommandCall) -> str:
+    return f"{call.ctx.session}/{call.request_id}"
 
 
 def _chosen(call: CommandCall, others: Others) -> list[Context]:

@@ -238,6 +238,13 @@ def _shown_id(call: CommandCall) -> str:
     return call.need("id")[:80]
 
 
+def _is_there(call: CommandCall, tx: Tx) -> bool:
+    task_id = call.text("id")
+    if task_id is None:
+        return bool(tx.all("all_live_tasks"))
+    return bool(tx.all("task_ids", {"id": task_id}))
+
+
 # ---------------------------------------------------------------------- the table
 
 _ID: Final = Flag("id", "The task, by the id of its series.", required=True)
@@ -303,12 +310,27 @@ COMMANDS: Final = {
             ),
             _update,
             _update_reply,
+            concerns=_is_there,
         ),
-        HostCommand("tasks-pause", "Hold a task.", (_ID, _SESSION), _pause, _touched),
-        HostCommand("tasks-resume", "Go on with a held task.", (_ID, _SESSION), _resume, _touched),
+        HostCommand(
+            "tasks-pause",
+            "Hold a task.",
+            (_ID, _SESSION),
+            _pause,
+            _touched,
+            concerns=_is_there,
+        ),
+        HostCommand(
+            "tasks-resume",
+            "Go on with a held task.",
+            (_ID, _SESSION),
+            _resume,
+            _touched,
+            concerns=_is_there,
+        ),
         HostCommand(
             "tasks-cancel",
-            "CommandCall off a task with all its later runs, or all tasks.",
+            "Call off a task with all its later runs, or all tasks.",
             (
                 _ID._replace(required=False),
                 _ALL._replace(about="Every task of your group."),
@@ -316,6 +338,7 @@ COMMANDS: Final = {
             ),
             _cancel,
             _cancel_reply,
+            concerns=_is_there,
         ),
         HostCommand(
             "tasks-delete",
@@ -323,6 +346,7 @@ COMMANDS: Final = {
             (_ID, _SESSION),
             _delete,
             _touched,
+            concerns=_is_there,
         ),
         HostCommand(
             "tasks-run",
@@ -330,6 +354,7 @@ COMMANDS: Final = {
             (_ID, _SESSION),
             _run,
             _first,
+            concerns=_is_there,
         ),
         HostCommand(
             "tasks-append-log",

@@ -462,6 +462,33 @@ def test_an_agent_finds_its_tasks_from_any_of_its_sessions(tmp_path: Path) -> No
         assert room.host(stranger).mail("t2").status == "pending"
 
 
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("command", ["tasks-cancel-t1", "tasks-run-t1", "tasks-delete-t1"])
+def test_a_task_elsewhere_is_changed_once_whenever_the_host_dies(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    committed: bool,  # noqa: FBT001
+) -> None:
+    with Mailroom.open(tmp_path, clock=lambda: NOW, adapters={"cli": Channel()}) as room:
+        first, second = (room.new_session("helper", "cli", chat) for chat in "ab")
+        room.host(first).insert_task("x", id="t1", recurrence="0 9 * * *")
+        agent = Container(room.folder(second), clock=lambda: NOW)
+        request(agent, command, "cli-1-a")
+        with monkeypatch.context() as patch, pytest.raises(Crash):
+            # The third write of its own folder: taken over, begun, and then the answer.
+            crash_at_write(room.host(second), patch, 3, committed=committed)
+            room.drain(second)
+        before = [task.id for task in room.host(first).inbox(kind="task")]
+        room.drain(second)
+        frame = frame_of(room.host(second), "cli-1-a")
+        assert frame["ok"], frame
+        assert [task.id for task in room.host(first).inbox(kind="task")] == before
+        with room.context(first).folder.inbound.read() as tx:
+            keys = [key for (key,) in tx.execute("SELECT key FROM tk_meta")]
+        assert not any("cli-1-a" in key for key in keys) or committed
+
+
 def test_one_broken_folder_does_not_hide_the_others(tmp_path: Path) -> None:
     with Mailroom.open(
         tmp_path, clock=lambda: NOW, adapters={"cli": FileAdapter(tmp_path / "o")}

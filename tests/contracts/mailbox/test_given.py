@@ -88,7 +88,8 @@ ACTS: dict[str, tuple[Act, tuple[Any, ...]]] = {
 
 
 def picture(pair: Pair) -> list[tuple[str, bytes]]:
-    files = sorted(path for path in pair.path.rglob("*") if path.is_file())
+    # The lock of those who write is no mail: it stays once somebody has begun to write.
+    files = sorted(p for p in pair.path.rglob("*") if p.is_file() and p.suffix != ".lock")
     return [(str(path), path.read_bytes()) for path in files]
 
 
