@@ -41,7 +41,7 @@ def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
 def copy_message(ctx: Context, tx: Tx, message_id: int, session_id: str) -> int:
     """Copy a message into a session, with all columns there are; give the id of the live copy."""
     present = ctx.form.tables["messages"]
-    names = ", ".join(f'"{name}"' for name in present if name not in _OWN)
+    names = ", ".join(_quoted(name) for name in present if name not in _OWN)
     live = [name for name in ("active", "compacted") if name in present]
     values = "".join(f", {int(name == 'active')}" for name in live)
     cursor = tx.execute(
@@ -55,6 +55,10 @@ def copy_message(ctx: Context, tx: Tx, message_id: int, session_id: str) -> int:
         put_hash(tx, copied, dict(zip(MESSAGE_COLUMNS[1:], row[1:], strict=True)))
         put_beside(tx, copied, beside(tx, message_id))
     return copied
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def restore_message(tx: Tx, message_id: int, columns: Sequence[Any], kept: Beside) -> None:

@@ -209,6 +209,8 @@ class Forms:
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
         self._current: Form | None = None
+        # The form to which a message was written and looked at, by its cookie.
+        self.tried: int | None = None
 
     @property
     def current(self) -> Form:

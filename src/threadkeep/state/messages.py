@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.columns import insert_row, update_rows
+from threadkeep.state.columns import update_rows
 from threadkeep.state.content import (
     encode_content,
     encode_json,
@@ -19,6 +19,7 @@ from threadkeep.state.content import (
 from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json, clean
 from threadkeep.state.drain import after_append
 from threadkeep.state.exact import Stored, dump, keep, to_column
+from threadkeep.state.first_insert import insert_and_look
 from threadkeep.state.leases import refuse_append
 from threadkeep.state.verbs import write
 
@@ -246,7 +247,7 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any], **
     """Store one message without counting it, with `more` in its columns; give its id."""
     columns, exact = _columns(ctx, tx, session_id, message)
     columns |= more
-    message_id = insert_row(ctx, tx, "messages", columns)
+    message_id = insert_and_look(ctx, tx, columns)
     if ctx.side:
         put_hash(tx, message_id, columns)
         if exact:

@@ -54,6 +54,21 @@ ON CONFLICT(session_id) DO UPDATE SET hash = excluded.hash;
 
 -- ---------------------------------------------------------------- messages
 
+-- name: count_messages_after
+SELECT count(*) FROM messages WHERE id > :id;
+
+-- name: count_entries_after
+SELECT count(*) FROM messages_fts_docsize WHERE id > :id;
+
+-- name: index_is_kept
+SELECT count(*) FROM sqlite_master WHERE name = 'messages_fts_docsize';
+
+-- name: has_state_meta
+SELECT count(*) FROM sqlite_master WHERE name = 'state_meta';
+
+-- name: index_is_stale
+SELECT 1 FROM state_meta WHERE key = 'fts_stale' AND coalesce(value, '') NOT IN ('', '0');
+
 -- name: count_message
 UPDATE sessions SET message_count = coalesce(message_count, 0) + ?,
   tool_call_count = coalesce(tool_call_count, 0) + ? WHERE id = ?;
