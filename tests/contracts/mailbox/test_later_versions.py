@@ -1,5 +1,6 @@
 """What we write so that every version understands it, and what our older files must learn."""
 
+import itertools
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.contracts.mailbox.pair import CHAT, START, Pair
 from tests.support.nanoclaw import NanoContainer, compact, make_folder
 from tests.support.nanoclaw_host import NanoHost
 from threadkeep.base.presence import Alone
+from threadkeep.base.tx import Tx
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.policy import DEFAULT, run_pause_ms
@@ -103,6 +105,32 @@ def test_a_host_does_not_remake_the_file_of_an_agent_at_work(pair: Pair) -> None
         pair.host.sweep()
         assert pair.changes() == before
     pair.host.sweep()
+    deny(pair)
+    assert [m.text for m in pair.host.outbox()] == ["one", "no"]
+
+
+@pytest.mark.parametrize("last", range(1, 7))
+def test_a_remake_that_is_cut_off_leaves_the_file_as_it_was(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    pair.agent.send("one")
+    make_older(pair)
+    before = shape(pair)
+    real, numbers = Tx.execute, itertools.count(1)
+
+    def execute(tx: Tx, sql: str, *rest: Any) -> Any:
+        changes = "tk_remade" in sql or sql.startswith(("DROP", "CREATE INDEX"))
+        if changes and next(numbers) == last:
+            raise KeyboardInterrupt
+        return real(tx, sql, *rest)
+
+    monkeypatch.setattr(Tx, "execute", execute)
+    with pytest.raises(KeyboardInterrupt):
+        Container(pair.path, clock=lambda: pair.time[0])
+    monkeypatch.undo()
+    assert shape(pair) == before
+    Container(pair.path, clock=lambda: pair.time[0])
+    assert shape(pair)[0] == before[0]
     deny(pair)
     assert [m.text for m in pair.host.outbox()] == ["one", "no"]
 
