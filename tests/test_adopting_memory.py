@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, do
 from tests.support.memory_rows import remember
 from threadkeep.capture.choosing import Forget
@@ -186,8 +187,22 @@ def test_secrets_are_masked_in_every_text(home: Home, hippo: Path, schema: int |
 def test_what_nobody_knows_is_told_and_stays(home: Home, hippo: Path) -> None:
     begin(home, 23)
     do(hippo, "CREATE TABLE dreams (id INTEGER)", "INSERT INTO dreams VALUES (1)")
-    do(hippo, "PRAGMA user_version = 24")
+    do(hippo, "ALTER TABLE knowledge_nodes ADD COLUMN mood TEXT", "PRAGMA user_version = 24")
     done = adopt(home, "hippo", hippo)
-    assert any("dreams (1)" in note for note in done.notes)
+    assert any("dreams (rows: 1), knowledge_nodes.mood" in note for note in done.notes)
     assert any("24" in note for note in done.notes)
     assert ask(done.target, NODES) == ask(hippo, NODES)
+
+
+def test_a_file_at_18_comes_into_a_store_at_23(home: Home, tmp_path: Path) -> None:
+    """The frozen family has no place there: since 18 it is in the other tables, too."""
+    path = tmp_path / "old.db"
+    make_old_knowledge(path, 17)
+    KnowledgeStore.open(path).close()
+    begin(home, 23)
+    done = adopt(home, "hippo", path)
+    assert not any("does not know" in note for note in done.notes)
+    for table in ("agentic_sessions", "events", "knowledge_nodes"):
+        sql = f"SELECT count(*) FROM {table}"
+        assert ask(done.target, sql) == ask(path, sql)
+    assert_sound(done.target)

@@ -15,6 +15,7 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.base.connect import Tuning
 from threadkeep.base.foreign import open_foreign
+from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite import Database, Tx
 from threadkeep.home.copying import copy_of, name_copy, no_backup, throwaway
 from threadkeep.home.originals import Adopted, HomeLike, Original, Progress
@@ -81,7 +82,7 @@ def _adopt(home: HomeLike, original: Original, place: Path, progress: Progress |
             history.note_sessions()
         name_copy(copy.path, place)
         tables = {way.table: Merged(new=copy.counts.get(way.table, 0)) for way in WAYS}
-        return _told(original, place, copy, tables, copied=True)
+        return _told(original, place, copy, tables, [], copied=True)
 
 
 def _merge(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
@@ -95,7 +96,8 @@ def _merge(home: HomeLike, original: Original, place: Path, progress: Progress |
                 make_memory_tables(ours.context.db)
             tables = merge_knowledge(copy.database, ours.context.db, progress)
             history.note_sessions()
-            return _told(original, place, copy, tables, copied=False)
+            notes = _left_there(original, copy, ours.context.db)
+            return _told(original, place, copy, tables, notes, copied=False)
 
 
 # ---------------------------------------------------------------------- the copy
@@ -155,10 +157,16 @@ def _leave_no_trace(database: Database) -> None:
 
 
 def _told(
-    original: Original, place: Path, copy: _Prepared, tables: dict[str, Merged], *, copied: bool
+    original: Original,
+    place: Path,
+    copy: _Prepared,
+    tables: dict[str, Merged],
+    left_there: list[str],
+    *,
+    copied: bool,
 ) -> Adopted:
     sessions = tables.get(_SESSIONS, Merged())
-    notes = [*_notes(copy), *([] if copied else _left_there(original, copy))]
+    notes = [*_notes(copy), *left_there]
     return Adopted(
         original,
         place,
@@ -180,7 +188,7 @@ def _notes(copy: _Prepared) -> list[str]:
     return [f"{what}: {count:,}" for what, count in said.items() if count]
 
 
-def _left_there(original: Original, copy: _Prepared) -> list[str]:
+def _left_there(original: Original, copy: _Prepared, ours: Database) -> list[str]:
     """Say what a merge does not bring: it is in the original, and nowhere else."""
     notes = []
     read = sum(copy.counts.get(table, 0) for table in _READ_SO_FAR)
@@ -188,11 +196,15 @@ def _left_there(original: Original, copy: _Prepared) -> list[str]:
         notes.append(f"how far Hippo has read {read:,} logs stays in the original")
     if _has_vectors(original.path):
         notes.append("vectors stay in the original: Hippo's brain makes those of new nodes again")
-    with copy.database.read() as tx:
-        odd = {table: copy.counts[table] for table in unknown_tables(tx)}
+    with copy.database.read() as theirs, ours.read() as tx:
+        odd = [f"{table} (rows: {copy.counts[table]:,})" for table in unknown_tables(theirs)]
+        for way in WAYS:
+            here = columns_of(tx, way.table)
+            more = sorted(set(columns_of(theirs, way.table)) - set(here)) if here else []
+            odd += [f"{way.table}.{column}" for column in more]
     if odd:
-        listed = ", ".join(f"{table} ({rows:,})" for table, rows in odd.items())
-        notes.append(f"tables that this program does not know stay in the original: {listed}")
+        listed = ", ".join(odd)
+        notes.append(f"what this program does not know stays in the original: {listed}")
     if (original.version or 0) > NEWEST:
         notes.append(f"{explain_version(original.version or 0).cause}")
     return notes
