@@ -80,6 +80,8 @@ class SessionDB:
     _WRITE_RETRY_MIN_S = 0.020
     _WRITE_RETRY_MAX_S = 0.150
     _CHECKPOINT_EVERY_N_WRITES = 50
+    _FTS_REBUILD_MIN_PAUSE = 0.2
+    _FTS_REBUILD_DUTY_FACTOR = 4.0
 
     def __init__(
         self,
