@@ -53,8 +53,10 @@ def _delegates(ctx: Context, tx: Tx, parents: Iterable[str]) -> set[str]:
     """Collect the sessions that these delegated to, and those again; never one of themselves."""
     seeds = set(parents)
     found, last = set(seeds), sorted(seeds)
-    while last and ctx.form.answers.delegates_go_along:
-        new = {str(row[0]) for each in last for row in tx.all("delegates_of", {"id": each})}
+    lost_too = ctx.form.answers.lost_delegates
+    while last:
+        asked = ({"id": each, "lost_too": lost_too} for each in last)
+        new = {str(row[0]) for params in asked for row in tx.all("delegates_of", params)}
         last = sorted(new - found)
         found |= new
     return found - seeds

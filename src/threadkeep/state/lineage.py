@@ -65,7 +65,7 @@ def get_compression_lineage(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     """
     if tx.one("session_exists", {"id": session_id}) is None:
         return []
-    if tx.one("is_fork", {**marked(ctx), "id": session_id}) is not None:
+    if tx.one("is_fork", {"id": session_id}) is not None:
         return [session_id]
     first = _follow(ctx, tx, session_id, "lineage_parent")[-1]
     lineage = _follow(ctx, tx, first, "lineage_child")

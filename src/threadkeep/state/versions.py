@@ -61,8 +61,8 @@ class Answers(NamedTuple):
     json_given_as_text: bool
     # A rewind leaves the messages in their table, marked.
     marked_rewinds: bool
-    # Deleting a session takes those it delegated to along.
-    delegates_go_along: bool
+    # A session may be the delegate of one that it has no more as its parent.
+    lost_delegates: bool
     # Pruning takes sessions that ended, and none that was merely abandoned.
     prunes_ended_only: bool
 

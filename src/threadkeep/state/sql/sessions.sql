@@ -1,6 +1,6 @@
 -- Sessions: where a conversation goes on, which of them a list shows, and what it shows of them.
--- In the pieces `s` is the session, `p` its parent, `r` what we were told of the two; `:marked` is 1 where marks in
--- model_config tell continuations from other children, 0 in a file of version 6, where their times must.
+-- In the pieces `s` is the session, `p` its parent, `r` what we were told of the two; `:marked` is 1 where children
+-- without a mark in model_config are continuations, 0 in a file of version 6, where their times must tell.
 
 -- piece: branched_from
 CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._branched_from') END
@@ -19,15 +19,15 @@ CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._reset
 -- piece: continues
 (p.end_reason = 'compression' AND CASE
   WHEN r.kind IS NOT NULL THEN r.kind = 'compression'
-  WHEN :marked THEN {branched_from} IS NULL AND {delegate_from} IS NULL AND s.source IS NOT 'tool'
-  ELSE s.started_at >= p.ended_at END)
+  WHEN {branched_from} IS NOT NULL OR {delegate_from} IS NOT NULL THEN 0
+  WHEN :marked THEN s.source IS NOT 'tool' ELSE s.started_at >= p.ended_at END)
 
 -- piece: continues_in_lineage
 -- A continuation inherits the settings of a branch or delegate with their marks: these name another parent.
 (p.end_reason = 'compression' AND CASE
   WHEN r.kind IS NOT NULL THEN r.kind = 'compression'
-  WHEN :marked THEN {branched_from} IS NOT p.id AND {delegate_from} IS NOT p.id AND s.source IS NOT 'tool'
-  ELSE s.started_at >= p.ended_at END)
+  WHEN {branched_from} IS p.id OR {delegate_from} IS p.id OR s.source IS 'tool' THEN 0
+  WHEN :marked THEN 1 ELSE s.started_at >= p.ended_at END)
 
 -- piece: last_message
 (SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id)
@@ -38,11 +38,11 @@ coalesce(max(coalesce(s.last_activity_at, {last_message}), coalesce({last_messag
 
 -- piece: listed
 -- Roots, branches and what began after a reset; other children only when asked for.
-(:children OR s.parent_session_id IS NULL OR r.kind = 'branch' OR (:marked AND (
-    {branched_from} IS NOT NULL OR {reset_from} IS NOT NULL OR EXISTS (
+(:children OR s.parent_session_id IS NULL OR r.kind = 'branch'
+    OR {branched_from} IS NOT NULL OR {reset_from} IS NOT NULL OR (:marked AND EXISTS (
       SELECT 1 FROM full.sessions p WHERE p.id = s.parent_session_id
-      AND (p.end_reason = 'branched' AND s.started_at >= p.ended_at OR {reset_child})))))
-  AND (:children OR NOT :marked OR {delegate_from} IS NULL)
+      AND (p.end_reason = 'branched' AND s.started_at >= p.ended_at OR {reset_child}))))
+  AND (:children OR {delegate_from} IS NULL)
   AND (CAST(:sources AS TEXT) IS NULL OR s.source IN (SELECT value FROM json_each(:sources)))
   AND (CAST(:excluded AS TEXT) IS NULL OR s.source NOT IN (SELECT value FROM json_each(:excluded)))
   AND (CAST(:session_key AS TEXT) IS NULL OR s.session_key = :session_key)
@@ -85,7 +85,7 @@ ORDER BY CASE WHEN :marked THEN s.started_at END, s.started_at DESC LIMIT 1;
 
 -- name: is_fork
 -- A branch, a delegate or a tool's session of its parent; without a parent any mark counts.
-SELECT 1 FROM sessions s WHERE s.id = :id AND :marked AND (s.source = 'tool'
+SELECT 1 FROM sessions s WHERE s.id = :id AND (s.source = 'tool'
   OR ({branched_from}) = coalesce(s.parent_session_id, {branched_from})
   OR ({delegate_from}) = coalesce(s.parent_session_id, {delegate_from}));
 
@@ -121,7 +121,8 @@ FROM sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id
 WHERE s.parent_session_id = :id ORDER BY s.started_at, s.id;
 
 -- name: delegates_of
-SELECT s.id FROM sessions s WHERE {delegate_from} = :id
+-- Those that lost their parent are found by reading all sessions: only where there may be such.
+SELECT s.id FROM sessions s WHERE :lost_too AND {delegate_from} = :id
 UNION SELECT s.id FROM sessions s WHERE s.parent_session_id = :id AND {delegate_from} IS NOT NULL;
 
 -- name: model_config_of
