@@ -22,6 +22,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "ask": {"question": "How does the tide feed retry?"},
     "search_knowledge": {"query": "tide"},
     "search_hybrid": {"query": "tide"},
+    "agent_query": {"query": "tide"},
+    "query_memory_history": {"document_uuid": "none"},
     "get_context": {"query": "tide"},
     "get_ci_status": {"repo": REPOSITORY},
     "recall": {"query": "tide"},
