@@ -9,6 +9,8 @@ sending a message and writing that down:
 - neither: the message is marked `unknown` and never sent again by itself. At most once.
 
 A message of which the adapter says that it was not sent is tried again in every case.
+
+`Mailroom.serve` calls adapters from several threads at once, for each session from one of them.
 """
 
 from collections.abc import Mapping

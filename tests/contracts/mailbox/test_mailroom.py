@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import sqlite3
@@ -14,7 +15,7 @@ from tests.conftest import need_tool
 from tests.contracts.mailbox.postal import Channel, Clock, Crash, crash_at_write
 from threadkeep.base.processes import is_running
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.mailbox.adapters import Outgoing
+from threadkeep.mailbox.adapters import FileAdapter, Outgoing
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.host import Host
@@ -498,6 +499,29 @@ def test_a_slow_channel_delays_no_other_session(setup: Setup) -> None:
     sent = [done.sent for report in reports for done in report.delivered.values() if done.sent]
     assert len(sent) == 5  # what ended after `stop` is told of as well
     assert len(channel.texts) == 5
+
+
+def test_many_sessions_may_share_one_file(setup: Setup, tmp_path: Path) -> None:
+    sessions = [setup.room.new_session("ann", "file", str(number)) for number in range(12)]
+    for session in sessions:
+        for text in "ab":
+            setup.container(session).send(text)
+    stop = threading.Event()
+    log = tmp_path / "sent.jsonl"
+    sent: list[str] = []
+
+    def look(report: Report) -> None:
+        sent.extend(row for done in report.delivered.values() for row in done.sent)
+        if len(sent) == 2 * len(sessions):
+            stop.set()
+
+    with Mailroom.open(setup.root, adapters={"file": FileAdapter(log)}, clock=setup.clock) as room:
+        room.serve(stop, every=0, on_report=look)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert sorted(line["id"] for line in lines) == sorted(sent)
+    for session in sessions:
+        own = [line["content"]["text"] for line in lines if line["session"] == session.id]
+        assert own == ["a", "b"]
 
 
 def test_sessions_are_served_one_by_one_where_that_is_wanted(setup: Setup) -> None:
