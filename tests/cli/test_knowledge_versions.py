@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import Run, document
 from tests.conftest import REPO
-from tests.support.knowledge import ask, assert_sound
+from tests.support.knowledge import ask, assert_sound, do
 from tests.support.memory_rows import remember
 
 DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
@@ -70,10 +70,15 @@ def test_a_file_of_memory_is_forgotten_with_its_node(run: Run, schema: int, home
         pytest.skip("there is no memory before 19")
     run("capture", "--quiet", "--user-home", str(home))
     path = home / "knowledge.db"
+    remember(path, "user_zoo.md", "a wallaby waits", 1)
+    do(path, "DELETE FROM knowledge_nodes", "DELETE FROM knowledge_node_memory_chunks")
+    run("forget", "--pattern", "wallaby", "--yes")  # nobody has learned from it yet
+    assert b"wallaby" not in path.read_bytes()
     remember(path, "project_zoo.md", "the kookaburra laughs", 1)
     remember(path, "project_zoo.md", "the bandicoot digs", 2)
     assert "bandicoot" in run("recall", "bandicoot").stdout
-    assert "1 node" in run("forget", "--pattern", "bandicoot", "--dry-run").stderr
+    told = document(run("forget", "--pattern", "bandicoot", "--dry-run", "--json"))["forgotten"]
+    assert (told["nodes"], told["memories"]) == (1, 2)
     run("forget", "--pattern", "bandicoot", "--yes")
     assert "bandicoot" not in run("recall", "bandicoot").stdout
     assert b"bandicoot" not in path.read_bytes()

@@ -59,6 +59,7 @@ class Forgotten(msgspec.Struct):
     segments: int = 0
     nodes: int = 0
     events: int = 0  # with visits and runs of CI
+    memories: int = 0  # files of memory, or single states of one
     examples: list[str] = []
     backups: list[str] = []  # files from before, which still hold it
     unfinished: bool = False  # a reader was in the way: the next capture cleans the file
@@ -183,8 +184,15 @@ def _count_all(tx: Tx, plan: Plan) -> None:
     done.segments = len(lost.get("segment", set()) - plan.changed)
     done.events = len(lost.get("event", set()) - plan.rewritten)
     done.events += len(lost.get("visit", ())) + len(lost.get("run", ()))
+    done.memories = len(lost.get("document", ())) + len(_states(tx, lost))
     done.nodes = len(doomed_nodes(tx, lost))
     done.vectors_left = done.nodes if vectors_are(tx, "locked") else 0
+
+
+def _states(tx: Tx, lost: Mapping[Kind, set[int]]) -> set[int]:
+    """Give the states of files of memory that go, by themselves or with one of their sections."""
+    chunks = ((tx.all("revision_of_chunk", {"id": n})) for n in lost.get("chunk", ()))
+    return {*lost.get("revision", ()), *(row[0] for rows in chunks for row in rows)}
 
 
 def named(session: Session) -> dict[str, str]:

@@ -23,6 +23,7 @@ _KINDS = {
     "segments": "segment",
     "nodes": "node",
     "events": "event",
+    "memories": "note",
 }
 _EXAMPLE = 160
 
