@@ -285,6 +285,7 @@ ALLOWED = {
     "base/backup.py _new_partial": "a copy that has no connection yet",
     "base/backup.py _sync": "a copy that has no connection any more",
     "base/files.py create_private_file": "a file that has no name yet",
+    "base/files.py is_zero_filled": "a file that SQLite has refused",
     "base/files.py sync_dir": "a folder",
     "base/files.py wal_allowed": "the mount table",
     "base/lines.py _append": "a file of lines",

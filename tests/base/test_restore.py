@@ -102,7 +102,7 @@ def backup(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("script, said", [(OUTSIDER, "locked"), (INSIDER, "Busy: ")])
+@pytest.mark.parametrize("script, said", [(OUTSIDER, "locked"), (INSIDER, "LockTimeout: ")])
 def test_nobody_writes_between_the_copy_and_the_replacement(
     tmp_path: Path,
     backup: Path,
@@ -221,7 +221,7 @@ def test_a_writer_of_a_file_that_was_moved_aside_is_refused_at_once(
         damage(path)
         aside = restore_backup(backup, path)
         writer.tell("after")
-        writer.expect(f"Damaged: {path} was removed or replaced while the database was open")
+        writer.expect(f"FileDamaged: {path} was removed or replaced while the database was open")
         assert content(path) == ["then"]
         with Database(path, {}) as database:
             add(database, "since")

@@ -66,7 +66,7 @@ def sqlite_error(name: str) -> sqlite3.Error:
 )
 def test_every_code_of_sqlite_has_its_error(name: str, kind: type[ThreadkeepError]) -> None:
     error = translate(sqlite_error(name), PATH)
-    assert type(error) is kind
+    assert isinstance(error, kind)
     assert str(PATH) in error.message
     assert "what SQLite said" in error.message
     assert error.hint
@@ -82,7 +82,7 @@ def test_misuse_of_the_driver_is_told_apart() -> None:
     connection.close()
     with pytest.raises(sqlite3.Error) as caught:
         connection.execute("SELECT 1")
-    assert type(translate(caught.value, PATH)) is Closed
+    assert isinstance(translate(caught.value, PATH), Closed)
     assert type(translate(sqlite3.InterfaceError("?"), PATH)) is ThreadkeepError
 
 

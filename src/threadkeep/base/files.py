@@ -130,6 +130,15 @@ def set_aside(path: Path, label: str, *, named: bool = False) -> Path | None:
     return Path(f"{path}.{label}{parts[0]}") if parts else None
 
 
+def is_zero_filled(path: Path) -> bool:
+    """Tell whether a file holds nothing but zeros: what some crashes leave of one.
+
+    Ask only of a file that SQLite has refused: reading a live database drops its locks.
+    """
+    with path.open("rb") as file:
+        return all(not any(block) for block in iter(lambda: file.read(1 << 20), b""))
+
+
 def put_in_place(new: Path, path: Path, label: str) -> Path | None:
     """Give a new file the name of a database; the old one is set aside whole, if there is one.
 

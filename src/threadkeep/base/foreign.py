@@ -15,7 +15,7 @@ from threadkeep.base.files import SIDECARS
 from threadkeep.base.guard import Budget, BudgetUsedUp, Guard
 from threadkeep.base.nofollow import refuse_links
 from threadkeep.base.trouble import translate
-from threadkeep.errors import Damaged, NotFound, ReadOnly, StorageFull
+from threadkeep.errors import Damaged, NotFound, ReadOnly, StorageFull, ThreadkeepError
 
 _PATIENCE_MS = 2_000
 _SETTINGS: Final = (
@@ -153,7 +153,7 @@ def _begin(address: str, path: Path, budget: Budget) -> tuple[sqlite3.Connection
         guard.learn()
     except BaseException as error:
         connection.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
             raise guard.trouble(error) from error
         if isinstance(error, UnicodeDecodeError):
             raise _unreadable(path) from error

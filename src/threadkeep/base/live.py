@@ -18,8 +18,8 @@ from threadkeep.base import pragmas
 from threadkeep.base.connect import LOOKING, Tuning, connect_uri, looking_mode
 from threadkeep.base.forks import refuse_shared
 from threadkeep.base.lock import Turn, WriterLock
+from threadkeep.base.trouble import FileClosed
 from threadkeep.base.wal import replaced
-from threadkeep.errors import Closed
 
 R = TypeVar("R")
 
@@ -144,7 +144,7 @@ class LiveConnection:
     def _refuse_inherited(self) -> None:
         if self._pid != os.getpid():
             msg = f"this connection to {self._file} was opened before a fork, in another process"
-            raise Closed(msg, hint="ask the store for its connection again")
+            raise FileClosed(msg, hint="ask the store for its connection again")
 
     def _let_go(self) -> None:
         turn, self._turn = self._turn, None

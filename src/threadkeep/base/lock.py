@@ -30,8 +30,7 @@ from pathlib import Path
 
 from threadkeep.base.files import PRIVATE_FILE, identity_of
 from threadkeep.base.processes import describe_process
-from threadkeep.base.trouble import translate_os
-from threadkeep.errors import Busy, Closed
+from threadkeep.base.trouble import FileClosed, LockTimeout, translate_os
 
 _HELD = 0
 _QUEUE = 1
@@ -238,7 +237,7 @@ class WriterLock:
         if not self._threads.acquire(turn, budget):
             raise self._busy(budget, "another thread of this process")
         if self._file == _CLOSED:
-            raise Closed(f"{self.path.with_suffix('')} was closed", hint="open the store again")
+            raise FileClosed(f"{self.path.with_suffix('')} was closed", hint="open the store again")
 
     def _wait_in_queue(self, deadline: float, budget: float) -> None:
         place = self._enqueue()
@@ -281,8 +280,8 @@ class WriterLock:
         msg = f"{self.path.with_suffix('')} was to be locked twice by one thread: a write"
         return RuntimeError(f"{msg} transaction was begun inside another one")
 
-    def _busy(self, budget: float, holder: str) -> Busy:
-        return Busy(
+    def _busy(self, budget: float, holder: str) -> LockTimeout:
+        return LockTimeout(
             f"{self.path.with_suffix('')} is locked for writing by {holder}; waited {budget:g} s",
             hint="try again, or raise the time budget",
         )

@@ -28,14 +28,13 @@ from threadkeep.base.files import (
 from threadkeep.base.live import LiveConnection, LiveConnections
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.readers import Readers, look_first
-from threadkeep.base.trouble import is_busy, translate
+from threadkeep.base.trouble import FileClosed, LockTimeout, is_busy, translate
 from threadkeep.base.tx import ReadTransaction, Row, Tx, WriteTransaction, roll_back
 from threadkeep.base.wakeup import Wakeup
 from threadkeep.base.wal import WalKeeper, replaced, truncate
 from threadkeep.base.writer import Writer
 from threadkeep.errors import (
     Busy,
-    Closed,
     Invalid,
     NotFound,
     ReadOnly,
@@ -244,10 +243,10 @@ class Database:
         """Turn an error of a transaction into one of ours."""
         return self._busy(budget) if is_busy(error) else translate(error, self.path)
 
-    def _busy(self, budget: float) -> Busy:
+    def _busy(self, budget: float) -> LockTimeout:
         holder = outside_writer(self.file)
         msg = f"{self.path} is locked by {holder}, outside our lock; waited {budget:g} s"
-        return Busy(msg, hint="try again, or raise the time budget")
+        return LockTimeout(msg, hint="try again, or raise the time budget")
 
     # ------------------------------------------------------------------ wake-up
 
@@ -359,7 +358,7 @@ class Database:
         """Raise if the database was closed, maybe while somebody waited for the lock."""
         if self._closed:
             msg = f"{self.path} was closed"
-            raise Closed(msg, hint="open the store again")
+            raise FileClosed(msg, hint="open the store again")
 
     # ------------------------------------------------------------------ forks
 

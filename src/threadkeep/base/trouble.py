@@ -22,7 +22,19 @@ class BrokenRule(Conflict, sqlite3.IntegrityError):
     """A row breaks a rule of the schema; also SQLite's own error, for callers who expect that."""
 
 
-class NoText(Damaged):
+class LockTimeout(Busy, sqlite3.OperationalError):
+    """The file stayed locked; also SQLite's own error, for callers who expect that."""
+
+
+class FileDamaged(Damaged, sqlite3.DatabaseError):
+    """The file fails a check; also SQLite's own error, for callers who expect that."""
+
+
+class FileClosed(Closed, sqlite3.ProgrammingError):
+    """The file is closed; also SQLite's own error, for callers who expect that."""
+
+
+class NoText(FileDamaged):
     """A text in the file is no UTF-8: a flipped bit, or another program's doing."""
 
 
@@ -32,9 +44,9 @@ class _Meaning(NamedTuple):
     hint: str
 
 
-_LOCKED = _Meaning(Busy, "is locked by another program", "try again in a moment")
+_LOCKED = _Meaning(LockTimeout, "is locked by another program", "try again in a moment")
 _UNREADABLE = _Meaning(
-    Damaged, "could not be read", "check the disk; restore a backup with `threadkeep restore`"
+    FileDamaged, "could not be read", "check the disk; restore a backup with `threadkeep restore`"
 )
 _NO_LOCKS = _Meaning(
     ReadOnly, "is on a file system whose locks do not work", "keep the file on a local disk"
@@ -69,34 +81,37 @@ _MEANINGS = {
         ReadOnly, "cannot be written", "check the permissions of the file and its folder"
     ),
     sqlite3.SQLITE_READONLY_DBMOVED: _Meaning(
-        Damaged,
+        FileDamaged,
         "was moved or replaced while it was open",
         "close every program that uses it, then open it again",
     ),
     sqlite3.SQLITE_CORRUPT: _Meaning(
-        Damaged, "is damaged", "restore a backup with `threadkeep restore`; keep the file"
+        FileDamaged, "is damaged", "restore a backup with `threadkeep restore`; keep the file"
     ),
     sqlite3.SQLITE_CORRUPT_VTAB: _Meaning(
-        Damaged, "has a damaged index", "`threadkeep doctor --repair` makes it anew"
+        FileDamaged, "has a damaged index", "`threadkeep doctor --repair` makes it anew"
     ),
     sqlite3.SQLITE_NOTADB: _Meaning(
-        Damaged, "is not a SQLite database, or its header is damaged", "check the path"
+        FileDamaged, "is not a SQLite database, or its header is damaged", "check the path"
     ),
     sqlite3.SQLITE_TOOBIG: _Meaning(
         TooLarge, "does not take a value that large", "store it as a file and keep its URL"
     ),
     sqlite3.SQLITE_AUTH: _Meaning(
-        Damaged,
+        FileDamaged,
         "has a view in the place of a table, or a view or trigger without an end; it was not run",
         "look who made it",
     ),
     sqlite3.SQLITE_INTERRUPT: _Meaning(
-        Closed, "was left in the middle of a query", "this process was asked to end"
+        FileClosed, "was left in the middle of a query", "this process was asked to end"
     ),
     sqlite3.SQLITE_CONSTRAINT: _Meaning(
         BrokenRule, "refused a row that breaks a rule of its schema", "check ids and references"
     ),
 }
+
+
+_OF_FILE = (Busy, Damaged, ReadOnly, StorageFull)
 
 
 def _meaning(error: sqlite3.Error) -> _Meaning | None:
@@ -112,17 +127,19 @@ def is_busy(error: sqlite3.Error) -> bool:
 def is_damage(error: sqlite3.Error) -> bool:
     """Tell whether an error means that the file itself is broken."""
     meaning = _meaning(error)
-    return meaning is not None and meaning.kind is Damaged
+    return meaning is not None and issubclass(meaning.kind, Damaged)
 
 
 def is_of_file(error: BaseException) -> bool:
     """Tell whether an error of SQLite is about the file or its disk, not about what was written."""
     meaning = _meaning(error) if isinstance(error, sqlite3.Error) else None
-    return meaning is not None and meaning.kind in {Busy, Damaged, ReadOnly, StorageFull}
+    return meaning is not None and issubclass(meaning.kind, _OF_FILE)
 
 
 def translate(error: sqlite3.Error, path: Path) -> ThreadkeepError:
     """Turn an error of SQLite into one of ours, with the file's name and the next step."""
+    if isinstance(error, ThreadkeepError):  # it was turned already, further down
+        return error
     meaning = _meaning(error)
     if meaning is not None:
         return meaning.kind(f"{path} {meaning.said}: {error}", hint=meaning.hint)
@@ -132,7 +149,7 @@ def translate(error: sqlite3.Error, path: Path) -> ThreadkeepError:
 def _translate_misuse(error: sqlite3.Error, path: Path) -> ThreadkeepError:
     """Errors without a meaning come from Python's driver, or from SQL that should not be."""
     if "closed database" in str(error):
-        return Closed(f"{path} was closed", hint="open the store again")
+        return FileClosed(f"{path} was closed", hint="open the store again")
     if str(error).startswith("Could not decode to UTF-8"):
         where = str(error).partition(" with text")[0]  # the text itself may be long, or secret
         return NoText(f"{path}: {where}", hint="run check to find the row")

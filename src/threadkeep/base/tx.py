@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from threadkeep.base.connect import wait_to_read
 from threadkeep.base.lock import Turn, WriterLock
 from threadkeep.base.text import to_sql
-from threadkeep.errors import Closed, Conflict, Invalid, TooLarge
+from threadkeep.base.trouble import FileClosed
+from threadkeep.errors import Conflict, Invalid, ThreadkeepError, TooLarge
 
 if TYPE_CHECKING:
     from threadkeep.base.sqlite import Database
@@ -26,7 +27,7 @@ class _Ended:
 
     def execute(self, *_: object) -> NoReturn:
         msg = "this transaction has ended"
-        raise Closed(msg, hint="use a transaction inside its `with` block only")
+        raise FileClosed(msg, hint="use a transaction inside its `with` block only")
 
     def executemany(self, *_: object) -> NoReturn:
         self.execute()
@@ -153,7 +154,7 @@ class ReadTransaction:
         trace: TracebackType | None,
     ) -> None:
         self._finish()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
             raise self._database.trouble(error) from error
 
     def __del__(self) -> None:
@@ -203,7 +204,7 @@ class WriteTransaction:
             return database.writer.begin(self._budget, self._durable, self._foreign_keys)
         except BaseException as error:
             self._finish(lock)
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
                 raise database.trouble(error, self._budget) from error
             raise
 
@@ -218,7 +219,7 @@ class WriteTransaction:
             refuse_inherited(error)
         else:
             self._end(self._lock, error)
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
             raise self._database.trouble(error, self._budget) from error
 
     def _end(self, lock: WriterLock, error: BaseException | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from threadkeep.base.processes import describe_process, lock_holders
+from threadkeep.base.trouble import FileDamaged
 from threadkeep.errors import Closed, Damaged, ThreadkeepError
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def replaced(path: str | Path) -> Damaged:
     """Say that a file is no longer the one that was opened."""
     msg = f"{path} was removed or replaced while the database was open"
     hint = "start this program again; `threadkeep doctor` tells whether the store is whole"
-    return Damaged(msg, hint=hint)
+    return FileDamaged(msg, hint=hint)
 
 
 def truncate(connection: sqlite3.Connection) -> bool:

@@ -10,9 +10,10 @@ from pathlib import Path
 from threadkeep.base import pragmas
 from threadkeep.base.connect import Tuning, connect_uri, journal_mode, open_writer, run_patiently
 from threadkeep.base.guard import refuse_views
+from threadkeep.base.trouble import FileClosed
 from threadkeep.base.tx import Tx, roll_back
 from threadkeep.base.wal import WalKeeper, truncate
-from threadkeep.errors import Closed, Conflict, ThreadkeepError
+from threadkeep.errors import Conflict, ThreadkeepError
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Writer:
     def connect(self) -> sqlite3.Connection:
         """Give the connection, opened if it is not yet."""
         if self._closed:
-            raise Closed(f"{self._file} was closed", hint="open the store again")
+            raise FileClosed(f"{self._file} was closed", hint="open the store again")
         if self.connection is None:
             connection = open_writer(self._file, self._tuning)
             refuse_views(connection, self._queries)

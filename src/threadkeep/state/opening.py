@@ -2,13 +2,15 @@
 
 import logging
 import os
+import secrets
 from pathlib import Path
 
 from threadkeep.base.backup import make_backup
+from threadkeep.base.files import is_zero_filled, set_aside
 from threadkeep.base.redacting import Redact
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import Database
-from threadkeep.errors import Invalid
+from threadkeep.errors import Damaged, Invalid
 from threadkeep.state.context import Context, Notices, Seconds
 from threadkeep.state.form import Form, Forms, Queries, survey
 from threadkeep.state.layout import (
@@ -38,7 +40,7 @@ def open_context(
     if str(path) == ":memory:":
         msg = "a session store is a file: other connections of it could not see it in memory"
         raise Invalid(msg, hint="give a path in a temporary folder")
-    form = _form_of(path)
+    form = _form_of(path) if read_only else _form_or_aside(path)
     if path.exists() and (read_only or (form is not None and form.refusal is not None)):
         if not read_only and form is not None:
             log.warning("%s is opened read-only: %s", path, form.refusal)
@@ -60,6 +62,18 @@ def open_context(
         database.close()
         raise
     return Context(database, clock, Notices(), forms, redact)
+
+
+def _form_or_aside(path: Path) -> Form | None:
+    """Look at a file; one of zeros, as some crashes leave it, is set aside for a new one."""
+    try:
+        return _form_of(path)
+    except Damaged:
+        if not is_zero_filled(path):
+            raise
+        aside = set_aside(path, f"zeroed-{secrets.token_hex(4)}")
+        log.warning("%s held nothing but zeros; it is now %s, and a new one begins", path, aside)
+        return None
 
 
 def _form_of(path: Path) -> Form | None:

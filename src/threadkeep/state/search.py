@@ -22,7 +22,15 @@ from threadkeep.state.drain import drain, how_far, text_of
 from threadkeep.state.exact import readable_text
 from threadkeep.state.index_text import calls_text
 from threadkeep.state.rows import messages_of
-from threadkeep.state.search_query import Group, counts, groups_of, scores
+from threadkeep.state.search_query import (
+    Group,
+    as_prefixes,
+    counts,
+    groups_of,
+    scores,
+    without_column,
+)
+from threadkeep.state.versions import V6
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +95,8 @@ def search_messages(
     _check(query, limit, offset, sort)
     _check_times(since, until)
     shown = _fields(fields)
+    if query and ctx.form.answers is V6:
+        query = without_column(query)
     groups = groups_of(query) if query else []
     if not groups or limit == 0 or (source_filter is not None and not source_filter):
         return []
@@ -114,9 +124,19 @@ def search_messages(
         _catch_up(ctx)
         with ctx.db.read() as tx:
             place = _place(tx, session_id, newest=newest)
-            rounds = () if place is None else Finder(ctx, tx, groups, place).rounds()
-            hits = _hits(asked, rounds, lambda act: act(tx), slice(offset, wanted))
+            hits = _find(asked, tx, place, slice(offset, wanted)) if place is not None else []
     return hits if shown is None else [{key: hit[key] for key in shown} for hit in hits]
+
+
+def _find(asked: "Asked", tx: Tx, place: Place, page: slice) -> list[Json]:
+    """Search through our index; where nothing is found, for words that begin so."""
+    found: list[Hit] = []
+    for groups in dict.fromkeys((tuple(asked.groups), tuple(as_prefixes(asked.groups)))):
+        rounds = Finder(asked.ctx, tx, groups, place).rounds()
+        found = _ordered(asked._replace(groups=groups), rounds, lambda act: act(tx), page.stop)
+        if found:
+            break
+    return [_hit(asked.ctx, tx, hit, asked.query) for hit in found[page]]
 
 
 class Asked(NamedTuple):
@@ -132,10 +152,13 @@ class Asked(NamedTuple):
 
 def _hits(asked: Asked, rounds: Iterable[Found], run: Run, page: slice) -> list[Json]:
     """Filter and sort what was found, and show one page of it."""
-    tiers = _tiers(asked, rounds, run)
-    ordered = _in_order(asked, tiers, page.stop)[page]
+    ordered = _ordered(asked, rounds, run, page.stop)[page]
     shown: list[Json] = run(lambda tx: [_hit(asked.ctx, tx, hit, asked.query) for hit in ordered])
     return shown
+
+
+def _ordered(asked: Asked, rounds: Iterable[Found], run: Run, wanted: int) -> list[Hit]:
+    return _in_order(asked, _tiers(asked, rounds, run), wanted)
 
 
 def _fields(fields: Collection[str] | None) -> list[str] | None:

@@ -1,6 +1,7 @@
 """A search as it was typed, made into what indexes are asked and texts are compared with."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -10,6 +11,9 @@ from threadkeep.base.fts import contains_unspaced, index_words, parse_query
 # BM25's usual numbers: how soon more of a word stops counting, and how much length counts.
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
+_EXACTLY: Final = 64
+_SHORTEST_PREFIX: Final = 3
+_COLUMN: Final = re.compile(r'("[^"]*")|(?<!\S)content\s*:\s*(?=\S)')
 
 
 class Term(NamedTuple):
@@ -49,6 +53,21 @@ def _group(wanted: list[Term], unwanted: list[Term]) -> Group:
     # Asking twice for the same is asking once.
     unique = dict.fromkeys(with_words or wanted)
     return Group(tuple(unique), tuple(term for term in unwanted if term.words or not with_words))
+
+
+def as_prefixes(groups: Sequence[Group]) -> list[Group]:
+    """Ask for words that only begin as typed: `sp_new` for `sp_new1`; for short ones as before."""
+    return [group._replace(wanted=tuple(map(_as_prefix, group.wanted))) for group in groups]
+
+
+def _as_prefix(term: Term) -> Term:
+    long = bool(term.words) and len(term.words[-1]) >= _SHORTEST_PREFIX
+    return term._replace(prefix=True) if long and not is_unspaced(term) else term
+
+
+def without_column(query: str) -> str:
+    """Take `content:` off a term: version 6 has no other column, and every word is in it."""
+    return _COLUMN.sub(lambda found: found[1] or "", query)
 
 
 def is_literal(group: Group) -> bool:
@@ -157,14 +176,19 @@ def counts(groups: Iterable[Group], texts: Iterable[bytes]) -> list[tuple[list[i
     asked = [(_encoded(term.typed), [_encoded(word) for word in term.words]) for term in terms]
     return [
         (
-            [
-                lower.count(typed) or min(map(lower.count, words), default=0)
-                for typed, words in asked
-            ],
+            [_times(lower, typed, words) for typed, words in asked],
             len(lower),
         )
         for lower in map(bytes.lower, texts)
     ]
+
+
+def _times(text: bytes, typed: bytes, words: list[bytes]) -> int:
+    """What was typed, in one piece, counts for more than any number of its words."""
+    exactly = text.count(typed)
+    if exactly and len(words) > 1:
+        return _EXACTLY + exactly
+    return exactly or min(map(text.count, words), default=0)
 
 
 def _encoded(text: str) -> bytes:

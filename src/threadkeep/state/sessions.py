@@ -63,7 +63,7 @@ def create_session(
     """
     check_id(session_id)
     given = {
-        "source": source,
+        "source": "unknown" if source is None else source,  # a session that is told of is stored
         "user_id": user_id,
         "model": model,
         "session_key": session_key,
@@ -85,8 +85,6 @@ def create_session(
         _keep_exact(ctx, tx, session_id, {**texts, "system_prompt": prompt})
         if relation is not None:
             set_relation(ctx, tx, session_id, parent_session_id, relation)
-    elif source is None:
-        ctx.notices.warn("no source", "session %r has no source and was not stored", session_id)
     elif ctx.form.answers.fills_sessions:
         _fill(ctx, tx, session_id, values, prompt)
     if parent_session_id and ctx.form.answers.fills_sessions:

@@ -357,7 +357,7 @@ def everything_in(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("content", [b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 8176, b"hello"])
+@pytest.mark.parametrize("content", [b"SQLite format 3\0" + b"\xff" * 8176, b"hello"])
 def test_damaged_file_is_refused_and_not_multiplied(tmp_path: Path, content: bytes) -> None:
     """#86747, #76660: a repair loop wrote 89 GB of backups."""
     path = tmp_path / "state.db"

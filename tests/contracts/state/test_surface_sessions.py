@@ -92,9 +92,9 @@ def test_unknown_parent_is_an_integrity_error(db: SessionDB) -> None:
     assert db.get_session("s") is None
 
 
-def test_session_without_source_gives_its_id_and_is_not_stored(db: SessionDB) -> None:
+def test_session_without_source_gives_its_id_and_is_stored(db: SessionDB) -> None:
     assert db.create_session("s", None) == "s"
-    assert db.get_session("s") is None
+    assert db.get_session("s") is not None
 
 
 def test_child_knows_its_parent(db: SessionDB) -> None:

@@ -60,11 +60,12 @@ WHERE type = 'trigger' AND tbl_name = 'messages' AND sql LIKE '%messages\_fts%' 
 -- name: emptied_index
 -- Gives a row if the contract's index lacks the oldest message that must be in it (Hermes makes an empty index where it
 -- finds none), or ours lacks all. The limits bound the look in a file that begins with many long messages.
-SELECT 1 WHERE (
-  SELECT id FROM (SELECT id, content FROM messages ORDER BY id LIMIT 16)
-  WHERE length(content) <= 16384 AND instr(content, ';base64,') = 0 LIMIT 1
-) NOT IN (SELECT id FROM messages_fts_docsize)
-OR (EXISTS (SELECT 1 FROM tk_docs) AND NOT EXISTS (SELECT 1 FROM tk_search_docsize));
+SELECT 1 WHERE EXISTS (
+  SELECT 1 FROM (
+    SELECT id FROM (SELECT id, content FROM messages ORDER BY id LIMIT 16)
+    WHERE length(content) <= 16384 AND instr(content, ';base64,') = 0 LIMIT 1
+  ) WHERE id NOT IN (SELECT id FROM messages_fts_docsize)
+) OR (EXISTS (SELECT 1 FROM tk_docs) AND NOT EXISTS (SELECT 1 FROM tk_search_docsize));
 
 -- name: schema_entry
 SELECT type FROM sqlite_master WHERE name = :name;
