@@ -5,10 +5,13 @@ value for a column that the file lacks widens the file first, unless it is the d
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Context
+from threadkeep.state.form import Form
+from threadkeep.state.versions import known_columns
 
 Values = Mapping[str, Any]
 
@@ -16,10 +19,14 @@ Values = Mapping[str, Any]
 def insert_row(ctx: Context, tx: Tx, table: str, values: Values, *, or_ignore: bool = False) -> int:
     """Insert one row and give its rowid, 0 if it was there and `or_ignore` is set."""
     fitting = _fitting(ctx, tx, table, values)
-    names, marks = ", ".join(fitting), ", ".join("?" * len(fitting))
-    word = "INSERT OR IGNORE" if or_ignore else "INSERT"
-    cursor = tx.execute(f"{word} INTO {table}({names}) VALUES ({marks})", tuple(fitting.values()))
+    sql = _insertion("INSERT OR IGNORE" if or_ignore else "INSERT", table, tuple(fitting))
+    cursor = tx.execute(sql, tuple(fitting.values()))
     return (cursor.lastrowid or 0) if cursor.rowcount else 0
+
+
+@lru_cache(maxsize=128)
+def _insertion(word: str, table: str, names: tuple[str, ...]) -> str:
+    return f"{word} INTO {table}({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
 
 
 def update_rows(ctx: Context, tx: Tx, table: str, key: Values, values: Values) -> int:
@@ -34,13 +41,24 @@ def update_rows(ctx: Context, tx: Tx, table: str, key: Values, values: Values) -
 
 
 def _fitting(ctx: Context, tx: Tx, table: str, values: Values) -> Values:
-    missing = {column.name: column.default for column in ctx.form.missing_columns(table)}
-    if any(
-        name in missing and not _is_default(value, missing[name]) for name, value in values.items()
-    ):
+    missing = _defaults(ctx.form, table)
+    if not missing:
+        return values
+    if any(not _is_default(values.get(name), default) for name, default in missing.items()):
         ctx.widen(tx)
         return values
     return {name: value for name, value in values.items() if name not in missing}
+
+
+def _defaults(form: Form, table: str) -> Mapping[str, str]:
+    """Give the known columns that the file lacks, with their defaults."""
+    return _defaults_of(table, form.tables.get(table, ()))
+
+
+@lru_cache(maxsize=64)
+def _defaults_of(table: str, present: tuple[str, ...]) -> Mapping[str, str]:
+    known = known_columns()[table]
+    return {column.name: column.default for column in known if column.name not in present}
 
 
 def _is_default(value: Any, default: str) -> bool:

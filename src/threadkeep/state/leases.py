@@ -269,6 +269,17 @@ def refuse_closed(tx: Tx, session_id: str) -> None:
         raise CompressionSessionClosedError(session_id)
 
 
+def refuse_during_turn(ctx: Context, tx: Tx, session_id: str) -> None:
+    """Raise while a turn or a compaction runs: it would bring back what is taken out."""
+    if has_live_session_turn_lease(ctx, tx, session_id):
+        msg = f"a turn of session {session_id!r} is running"
+        raise SessionTurnLeaseLostError(msg, hint="stop it, or wait for its end; nothing changed")
+    found = tx.one("compression_lock", {"id": session_id})
+    if found is not None and found[1] > ctx.clock() and not _is_gone(found[0]):
+        msg = f"session {session_id!r} is being compacted"
+        raise SessionCompressionInProgressError(msg, hint="wait for its end; nothing was changed")
+
+
 def _refuse_lost_turn(ctx: Context, tx: Tx, session_id: str, holder: str, ttl: float) -> None:
     conversation = conversation_of(tx, session_id)
     found = tx.one("turn_lease", {"id": conversation})

@@ -24,7 +24,7 @@ from threadkeep.state.leases import refuse_append
 from threadkeep.state.verbs import write
 
 # What a message can say, by the names of the newest form.
-_TEXTS = (
+_TEXTS: Final = (
     *("role", "tool_call_id", "tool_name", "finish_reason", "reasoning", "reasoning_content"),
     *("platform_message_id", "effect_disposition"),
 )
@@ -47,6 +47,14 @@ NEWER_FIELDS: Final = (
     *("reasoning_content", "codex_message_items", "platform_message_id", "observed"),
     *("effect_disposition", *_SENT, "display_metadata"),
 )
+# The columns of a message that says nothing, in the order in which they are written.
+_UNSAID: Final[Json] = {
+    **dict.fromkeys(("session_id", *_TEXTS, "content", *_SENT, *_JSON, "tool_calls")),
+    **dict.fromkeys(("display_metadata", "token_count", "timestamp")),
+    "observed": 0,
+    "active": 1,
+}
+_SAID: Final = _UNSAID.keys() - {"session_id", "timestamp", "active"}
 # The clock of a batch moves on by this much from message to message.
 _TICK: Final = 1e-6
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -275,24 +283,37 @@ def _columns(
     if not ctx.form.answers.content_in_column and _needs_newer(message):
         ctx.widen(tx)  # before the content is written in one form or the other
     exact: dict[str, Stored] = {}
-    columns: Columns = {"session_id": session_id, "active": 1}
-    columns["content"] = _content(ctx, message.get("content"), exact)
-    for field in _TEXTS:
-        columns[field] = _text(ctx, message.get(field), field, exact)
-    for field in _SENT:
-        value = message.get(field)
-        columns[field] = whole_text(clean(ctx, value)) if isinstance(value, str) else None
-    calls = _calls(ctx, message.get("tool_calls"))
-    columns["tool_calls"] = dump(clean(ctx, calls), "tool_calls") if calls else None
-    encode = encode_json if ctx.form.answers.json_given_as_text else dump
-    for field in _JSON:
-        value = message.get(field)
-        columns[field] = encode(clean(ctx, value), field) if value else None
-    columns["display_metadata"] = encode_metadata(clean(ctx, message.get("display_metadata")))
-    columns["observed"] = 1 if message.get("observed") else 0
-    columns["token_count"] = message.get("token_count")
+    columns: Columns = {**_UNSAID, "session_id": session_id}
     columns["timestamp"] = _seconds(message.get("timestamp"), ctx.clock())
+    for field, value in message.items():
+        if value is None or field not in _SAID:
+            continue
+        if field in _TEXTS:
+            columns[field] = _text(ctx, value, field, exact)
+        elif field == "content":
+            columns[field] = _content(ctx, value, exact)
+        elif field == "token_count":
+            columns[field] = value
+        else:
+            columns[field] = _structured(ctx, field, value)
     return columns, exact
+
+
+def _structured(ctx: Context, field: str, value: Any) -> Any:
+    """Give the column for what is more than a text, or only taken where it is one."""
+    if field == "observed":
+        return 1 if value else 0
+    if field in _SENT:
+        return whole_text(clean(ctx, value)) if isinstance(value, str) else None
+    if field == "display_metadata":
+        return encode_metadata(clean(ctx, value))
+    if field == "tool_calls":
+        value = _calls(ctx, value)
+        return dump(clean(ctx, value), field) if value else None
+    if not value:
+        return None
+    taken = ctx.form.answers.json_given_as_text
+    return encode_json(clean(ctx, value), field) if taken else dump(clean(ctx, value), field)
 
 
 def _calls(ctx: Context, value: Any) -> Any:

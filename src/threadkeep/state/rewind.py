@@ -11,6 +11,7 @@ from threadkeep.base.sqlite import Tx
 from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.state.context import Context, Json
 from threadkeep.state.copying import beside, mark_messages, restore_message
+from threadkeep.state.leases import refuse_during_turn
 from threadkeep.state.messages import call_count, keys_of, remember_key
 from threadkeep.state.relations import need_session
 from threadkeep.state.transcript import as_messages
@@ -48,6 +49,7 @@ def rewind_to_message(
     not say `expected_target_content`, nothing is done. They are out of every reader's sight,
     Hermes's too, until `undo_rewind`.
     """
+    refuse_during_turn(ctx, tx, session_id)
     need_message(tx, session_id, target_message_id)
     target = as_messages(ctx, tx, tx.dicts("whole_message", {"id": target_message_id}))[0]
     if target["role"] != "user" and not any_role:

@@ -50,6 +50,7 @@ from threadkeep.state import (
     upkeep as upkeep_,
     usage as usage_,
     usage_sums as usage_sums_,
+    user_turns as user_turns_,
     workspace as workspace_,
 )
 from threadkeep.state.context import Seconds, now
@@ -213,6 +214,7 @@ class SessionDB:
     assert_resume_safe = reads(conversation_.assert_resume_safe)
     assert_export_safe = reads(conversation_.assert_export_safe)
     rewind_to_message = writes(rewind_.rewind_to_message)
+    rewind_user_turn = writes(user_turns_.rewind_user_turn)
     undo_rewind = writes(rewind_.undo_rewind)
     restore_rewound = writes(rewind_.restore_rewound)
 

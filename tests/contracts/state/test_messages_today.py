@@ -225,6 +225,25 @@ def test_what_cannot_be_rewound_is_refused(db: SessionDB) -> None:
     assert db.get_active_message_ids("s") == [question, answer]
 
 
+def test_going_back_by_what_the_user_said(db: SessionDB) -> None:
+    for role, text in (("user", "one"), ("assistant", "1"), ("user", "two"), ("assistant", "2")):
+        db.append_message("s", role, text)
+    own = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
+    own.append({"role": "user", "content": "other"})
+    with pytest.raises(RuntimeError, match="in memory"):
+        db.rewind_user_turn("s", -1, warm_history=own)
+    with pytest.raises(ValueError, match="did not say"):
+        db.rewind_user_turn("s", 2)
+    own[-1]["content"] = "two"
+    done = db.rewind_user_turn("s", -1, warm_history=own, adopt_row_ids=True)
+    assert (done.live_text, done.rewound_count, done.turns_undone) == ("two", 2, 1)
+    assert [(turn["content"], turn["_row_id"]) for turn in done.prefix] == [("one", 1), ("1", 2)]
+    assert db.try_acquire_session_turn_lease("s", "somebody")
+    with pytest.raises(SessionTurnLeaseLostError):
+        db.rewind_user_turn("s", -5)
+    assert contents(db) == ["one", "1"]
+
+
 def test_a_compaction_keeps_what_came_in_meanwhile(db: SessionDB, path: Path) -> None:
     db.append_message("s", "user", "old")
     mark = db.get_active_message_watermark("s")
