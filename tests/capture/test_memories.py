@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import memories as asked
+from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 from threadkeep.capture.watching import watch
 from threadkeep.home import Home
@@ -224,3 +225,18 @@ def test_a_repository_is_named_by_its_remote_without_what_logs_in(tmp_path: Path
     assert host_and_path("git@git.example:ada/kiln.git") == "git.example/ada/kiln"
     assert host_and_path("ssh://git@git.example:22/ada/kiln") == "git.example/ada/kiln"
     assert host_and_path("") == ""
+
+
+def test_a_note_that_was_forgotten_does_not_come_back(desk: Desk) -> None:
+    desk.write("a.md", "# One\n\nThe quokka sleeps.\n")
+    desk.write("b.md", "# Two\n\nThe numbat digs.\n")
+    desk.capture()
+    with desk.history() as history:
+        enrich(desk.home, history, with_model=False)
+        history.forget(Forget(pattern="quokka"))
+        assert sum(part.memories for part in history.capture().harnesses.values()) == 0
+    assert [row[0] for row in desk.ask(asked.DOCUMENTS)] == ["b.md"]
+    assert len(desk.ask("SELECT * FROM knowledge_nodes")) == 1
+    desk.write("a.md", "# One\n\nThe wombat wakes up.\n")
+    desk.capture()
+    assert b"quokka" not in Path(desk.home.knowledge_path()).read_bytes()

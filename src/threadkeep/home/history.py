@@ -14,10 +14,12 @@ from threadkeep.capture.harvesting import this_machine
 from threadkeep.capture.history import History
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.all_sources import all_sources
+from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.logs import known_projects
 from threadkeep.knowledge.memory_documents import has_memories
 from threadkeep.knowledge.memory_intake import Retention
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.versions import changes_until
 from threadkeep.redact.engine import Redactor
 from threadkeep.redact.rules import load_rules
 from threadkeep.sources.claude_memory import (
@@ -130,9 +132,13 @@ def _memories(settings: AutoMemorySettings, environ: Mapping[str, str]) -> Claud
 
 
 def _holds_memories(store: KnowledgeStore) -> bool:
-    """Tell whether a file has a place for notes: those before version 20 have none."""
+    """Tell whether a file is of a version that has a place for notes.
+
+    One at 18 may have the tables too, with what was imported: nothing is added to that.
+    """
     with store.context.db.read() as tx:
-        return has_memories(tx)
+        known = changes_until(user_version(tx))
+        return has_memories(tx) and any("memory_documents" in change.tables for change in known)
 
 
 def _enabled(sources: dict[str, Source], disabled: tuple[str, ...]) -> dict[str, Source]:
