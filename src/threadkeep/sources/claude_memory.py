@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -72,6 +73,8 @@ class ClaudeMemory:
         self._discovery = discovery
         self._named = tuple(named)
         self.keep = keep
+        # Asked again at every look: of a hundred folders that took a tenth of a second.
+        self._repository = cache(repository_of)
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name Claude's folders of projects, the folders in its settings, and the named files."""
@@ -86,11 +89,11 @@ class ClaudeMemory:
         for one in self._named:
             stamp = file_stamp(one.path, user, is_root=True)
             if stamp is not None:
-                repository = one.repository or repository_of(one.path.parent)
+                repository = one.repository or self._repository(one.path.parent)
                 name = one.logical_path or readable(one.path.name)
                 found[str(one.path)] = Log(str(one.path), stamp, name, repository)
         for place in self._places(user):
-            for log in _in_folder(place, user):
+            for log in self._in_folder(place, user):
                 found.setdefault(log.path, log)
         yield from (found[path] for path in sorted(found))
 
@@ -102,6 +105,14 @@ class ClaudeMemory:
             if real not in seen and self._is_wanted(place):
                 seen.add(real)
                 yield place
+
+    def _in_folder(self, place: _Place, user: UserHome) -> Iterator[Log]:
+        root = str(place.folder) if place.is_named else ""
+        for entry in listed(str(place.folder), user, is_root=place.is_named):
+            stamp = entry_stamp(entry, user) if entry.name.endswith(_SUFFIX) else None
+            if stamp is not None:
+                repository = self._repository(place.folder)
+                yield Log(entry.path, stamp, readable(entry.name), repository, root=root)
 
     def _usual(self, user: UserHome) -> Iterator[_Place]:
         for folder in project_folders(user):
@@ -160,20 +171,10 @@ class _Silent:
 # ---------------------------------------------------------------------- folders
 
 
-def _in_folder(place: _Place, user: UserHome) -> Iterator[Log]:
-    repository = ""
-    root = str(place.folder) if place.is_named else ""
-    for entry in listed(str(place.folder), user, is_root=place.is_named):
-        if not entry.name.endswith(_SUFFIX):
-            continue
-        stamp = entry_stamp(entry, user)
-        if stamp is not None:
-            repository = repository or repository_of(place.folder)
-            yield Log(entry.path, stamp, readable(entry.name), repository, root=root)
-
-
 def _named_in(folder: Path, name: str, user: UserHome, slug: str = "") -> Iterator[_Place]:
     """Yield the folder that a file of Claude's settings names, if it does."""
+    if not os.path.lexists(folder / name):  # most projects have none, and this is asked often
+        return
     try:
         value = json.loads(read(folder, (), name, _MOST_SETTINGS, hard_links=True))
     except (ThreadkeepError, OSError, ValueError, RecursionError):
