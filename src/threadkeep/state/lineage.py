@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.errors import Conflict
+from threadkeep.state.columns import insert_row
 from threadkeep.state.context import Context, Json
 from threadkeep.state.copying import copy_message
 from threadkeep.state.exact import put
@@ -12,11 +13,16 @@ from threadkeep.state.messages import append_messages
 from threadkeep.state.relations import need_session, set_relation
 from threadkeep.state.rewind import need_message, recount
 from threadkeep.state.rows import refresh_session_hash
-from threadkeep.state.sessions import check_id
+from threadkeep.state.sessions import CONTINUED, INHERITED, check_id
 from threadkeep.state.wanted import marked
 
 _HOPS: Final = 100
 _RESUME_HOPS: Final = 32
+# A child is held where its parent is, by the same user and model.
+_OF_PARENT: Final = (
+    *("source", "user_id", "model", "model_config", "system_prompt", "system_prompt_hash"),
+    *INHERITED,
+)
 _NODE: Final = (
     *("id", "parent_id", "title", "source", "started_at", "ended_at", "end_reason"),
     *("message_count", "relation"),
@@ -183,7 +189,8 @@ def compress_session(
     tx.run("end_compressed", {"id": session_id, "now": now})
     tx.run("start_after", {"id": new_session_id, "parent": session_id, "now": now})
     append_messages(ctx, tx, new_session_id, messages)
-    refresh_session_hash(tx, new_session_id)
+    if ctx.side:
+        refresh_session_hash(tx, new_session_id)
     return new_session_id
 
 
@@ -199,7 +206,8 @@ def branch_session(
             break
         copy_message(ctx, tx, message_id, new_session_id)
     recount(tx, new_session_id)
-    refresh_session_hash(tx, new_session_id)
+    if ctx.side:
+        refresh_session_hash(tx, new_session_id)
     return new_session_id
 
 
@@ -209,8 +217,12 @@ def _begin_child(ctx: Context, tx: Tx, parent: str, child: str, relation: str) -
         msg = f"there is a session {child!r} already"
         raise Conflict(msg, hint="choose another id for the new session")
     check_id(child)
-    tx.run("insert_child", {"id": child, "parent": parent, "now": ctx.clock()})
-    for field, kind, value in tx.all("exact_session", {"key": parent}):
+    whole = tx.dicts("stored_session", {"id": parent})[0]
+    names = (*_OF_PARENT, *(CONTINUED if relation == "compression" else ()))
+    values = {name: whole[name] for name in names if name in whole}
+    own = {"id": child, "parent_session_id": parent, "started_at": ctx.clock()}
+    insert_row(ctx, tx, "sessions", {**values, **own})
+    for field, kind, value in tx.all("exact_session", {"key": parent}) if ctx.side else ():
         if field != "title":
             put(tx, "session", child, field, kind, value)
     set_relation(ctx, tx, child, parent, relation)

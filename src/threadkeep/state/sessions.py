@@ -25,8 +25,8 @@ _LONGEST_PATTERN: Final = 10_000  # SQLite refuses a LIKE of more than 50,000 by
 # Ends that happened without anybody asking for one: a reset may take their place.
 _ACCIDENTS: Final = ("agent_close", "ws_orphan_reap", "superseded_by_resume", "startup_orphan_reap")
 # What a child has from its parent, and what a continuation has from it as well.
-_INHERITED: Final = ("cwd", "git_repo_root", "git_branch", "profile_name")
-_CONTINUED: Final = (
+INHERITED: Final = ("cwd", "git_repo_root", "git_branch", "profile_name")
+CONTINUED: Final = (
     *("user_id", "session_key", "chat_id", "chat_type", "thread_id", "display_name"),
     "origin_json",
 )
@@ -130,7 +130,7 @@ def _inherit(ctx: Context, tx: Tx, session_id: str) -> None:
     if not parents:
         return
     child, parent = found[0], parents[0]
-    names = [*_INHERITED, *(_CONTINUED if parent["end_reason"] == "compression" else ())]
+    names = [*INHERITED, *(CONTINUED if parent["end_reason"] == "compression" else ())]
     fresh = {
         name: parent[name] for name in names if child[name] is None and parent[name] is not None
     }

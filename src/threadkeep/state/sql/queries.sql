@@ -454,13 +454,6 @@ UPDATE sessions SET message_count = :messages, tool_call_count = :calls WHERE id
 
 -- ---------------------------------------------------------------- lineage
 
--- name: insert_child
--- A child is held where its parent is, by the same user and model.
-INSERT INTO sessions(
-  id, source, user_id, model, model_config, system_prompt, parent_session_id, started_at)
-SELECT :id, source, user_id, model, model_config, system_prompt, id, :now
-FROM sessions WHERE id = :parent;
-
 -- name: end_compressed
 -- Also one that ended before: it goes on in its child, and that must be found.
 UPDATE sessions SET ended_at = coalesce(ended_at, :now), end_reason = 'compression' WHERE id = :id;

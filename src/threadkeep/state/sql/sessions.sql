@@ -125,6 +125,9 @@ WHERE s.parent_session_id = :id ORDER BY s.started_at, s.id;
 SELECT s.id FROM sessions s WHERE :lost_too AND {delegate_from} = :id
 UNION SELECT s.id FROM sessions s WHERE s.parent_session_id = :id AND {delegate_from} IS NOT NULL;
 
+-- name: stored_session
+SELECT * FROM sessions WHERE id = :id;
+
 -- name: model_config_of
 SELECT model_config FROM sessions WHERE id = :id;
 
