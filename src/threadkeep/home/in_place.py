@@ -46,9 +46,9 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
 
 def open_history_to_list(home: "Home", path: str | Path | None = None) -> "History":
     """Open the captured history to list and search it; close it after use."""
-    with home.knowledge(path, read_only=True) as store:
-        make_listable(home, store)
-    return home.history(path, read_only=True)
+    history = home.history(path, read_only=True)
+    make_listable(home, history.store)
+    return history
 
 
 def open_memory_to_ask(home: "Home", path: str | Path | None = None) -> "Memory":
@@ -56,11 +56,12 @@ def open_memory_to_ask(home: "Home", path: str | Path | None = None) -> "Memory"
 
     No store is begun by a question, and none is brought to another version.
     """
-    with home.knowledge(path, read_only=True) as store:
-        kind = store.access.finding.kind
-    if kind == "current":
-        with suppress(ReadOnly):
-            return home.memory(path, must_exist=True)
+    memory = home.memory(path, read_only=True)
+    if memory.store.access.finding.kind != "current":
+        return memory
+    memory.close()
+    with suppress(ReadOnly):
+        return home.memory(path, must_exist=True)
     return home.memory(path, read_only=True)
 
 
