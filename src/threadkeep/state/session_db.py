@@ -325,7 +325,7 @@ class SessionDB:
     usage = reads(usage_sums_.usage, counted=True)
     usage_totals = reads(usage_sums_.usage_totals, counted=True)
 
-    def queue_token_counts(self, session_id: str, **kwargs: Any) -> None:
+    def queue_token_counts(self, /, session_id: str, **kwargs: Any) -> None:
         """Count usage as `update_token_counts` does, in the background and in order."""
         self.usage_queue.put(session_id, **kwargs)
 
