@@ -234,6 +234,25 @@ def test_watches_and_heartbeats_are_noted(client: Client, home: Home) -> None:
         assert health["browser"] == 1_700_000_000_000
 
 
+def test_a_heartbeat_tells_what_is_wrong_and_takes_it_back(client: Client, home: Home) -> None:
+    def error() -> tuple[str | None, bool]:
+        with home.observations() as observations:
+            (one,) = (h for h in observations.health() if h.source == "browser")
+            return one.last_error_msg, one.last_error_ts is None
+
+    secret = "AKIA" + "Z7QK5N2WXL4VB3HT"
+    said = f"no native host, aws_access_key_id={secret} " + "x" * 600
+    assert client.ask(UpdateSourceHealthHeartbeat("browser", NOW, said)) == Ack()
+    message, is_clear = error()
+    assert message is not None
+    assert message.startswith("no native host")
+    assert len(message) <= 512
+    assert secret not in message
+    assert not is_clear
+    assert client.ask(UpdateSourceHealthHeartbeat("browser", NOW)) == Ack()
+    assert error() == (None, True)
+
+
 def test_events_that_the_store_cannot_take_are_kept_and_collected_later(
     observations: Observations, monkeypatch: pytest.MonkeyPatch, home: Home
 ) -> None:
