@@ -12,7 +12,7 @@ from threadkeep.state.content import decode_metadata
 from threadkeep.state.context import Context, Json
 from threadkeep.state.rows import complete_messages, decode_json
 
-_MOST_MESSAGES: Final = 20_000
+MAX_SAFE_MESSAGES: Final = 20_000
 _HOPS: Final = 100
 # Memories that a harness puts before what the user said: fenced, with a note to the model.
 _MEMORY: Final = re.compile(
@@ -41,7 +41,7 @@ class SessionResumeTooLargeError(TooLarge, ValueError):
     def __init__(
         self,
         message_count: int,
-        limit: int = _MOST_MESSAGES,
+        limit: int = MAX_SAFE_MESSAGES,
         scope: str = "across its lineage",
     ) -> None:
         """Say how many messages there are at least."""
@@ -55,7 +55,7 @@ class SessionResumeTooLargeError(TooLarge, ValueError):
 class SessionExportTooLargeError(TooLarge, ValueError):
     """The session has more messages than may be exported in memory."""
 
-    def __init__(self, session_id: str, message_count: int, limit: int = _MOST_MESSAGES) -> None:
+    def __init__(self, session_id: str, message_count: int, limit: int = MAX_SAFE_MESSAGES) -> None:
         """Say how many messages there are at least."""
         self.session_id, self.message_count, self.limit = session_id, message_count, limit
         super().__init__(
@@ -304,7 +304,7 @@ def _limit(max_messages: int | None) -> int:
     if max_messages is not None and max_messages < 0:
         msg = "max_messages must not be negative"
         raise LimitNegative(msg, hint="pass 0 for no limit")
-    return _MOST_MESSAGES if max_messages is None else max_messages
+    return MAX_SAFE_MESSAGES if max_messages is None else max_messages
 
 
 def _count(tx: Tx, session_ids: Sequence[str], limit: int) -> int:

@@ -7,10 +7,10 @@ from typing import Any
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.columns import insert_row, update_rows
 from threadkeep.state.context import Context, Json
+from threadkeep.state.relations import RESET_END_REASONS
 from threadkeep.state.rows import read_sessions, refresh_session_hash
-from threadkeep.state.versions import RESET_ENDS
 
-_RESETS = json.dumps(RESET_ENDS)
+_RESETS = json.dumps(RESET_END_REASONS)
 
 
 def record_gateway_session_peer(

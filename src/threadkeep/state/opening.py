@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 from pathlib import Path
+from typing import Final
 
 from threadkeep.base.backup import make_backup
 from threadkeep.base.files import is_zero_filled, set_aside
@@ -27,10 +28,35 @@ from threadkeep.state.versions import V6
 log = logging.getLogger(__name__)
 
 
-def default_path() -> Path:
-    """Give the file that Hermes uses: in HERMES_HOME, else in .hermes of the user's home."""
+class Refusals:
+    """Keeps why a store could not be opened last: programs tell their users long after."""
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+
+
+_REFUSALS: Final = Refusals()
+
+
+def last_refusal() -> str | None:
+    """Tell why a store could not be opened last in this process, None if none was refused."""
+    return _REFUSALS.last
+
+
+def note_refusal(error: Exception) -> None:
+    """Remember why a store could not be opened."""
+    _REFUSALS.last = str(error)
+
+
+def hermes_home() -> Path:
+    """Give Hermes's folder: HERMES_HOME, else .hermes of the user's home."""
     home = os.environ.get("HERMES_HOME")
-    return (Path(home) if home else Path.home() / ".hermes") / "state.db"
+    return Path(home) if home else Path.home() / ".hermes"
+
+
+def default_path() -> Path:
+    """Give the file that Hermes uses, in its folder."""
+    return hermes_home() / "state.db"
 
 
 def open_context(

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from threadkeep.base.backup import Kept, Progress, make_backup
+from threadkeep.base.holders import foreign_holders
 from threadkeep.base.live import LiveConnection
 from threadkeep.base.redacting import Redact
 from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import calls
-from threadkeep.errors import Closed
+from threadkeep.errors import Closed, ThreadkeepError
 from threadkeep.state import (
     backends as backends_,
     check as check_,
@@ -55,7 +56,7 @@ from threadkeep.state import (
 )
 from threadkeep.state.context import Seconds, now
 from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
-from threadkeep.state.opening import open_context
+from threadkeep.state.opening import note_refusal, open_context
 from threadkeep.state.usage_queue import PATIENCE, UsageQueue
 from threadkeep.state.verbs import appends, reads, writes
 
@@ -66,7 +67,7 @@ def _default_path() -> Path:
     """Give the default of the stand-in module, also where a program has put another one there."""
     from threadkeep.state import hermes_state  # noqa: PLC0415  (it imports this module)
 
-    return hermes_state.DEFAULT_DB_PATH
+    return hermes_state._default_db_path()  # noqa: SLF001
 
 
 class SessionDB:
@@ -96,12 +97,17 @@ class SessionDB:
         """Open the file, and create it for the owner alone if it is missing.
 
         A writer waits its turn with a patience of up to 30 seconds (timeout=30.0) while other
-        processes write; readers never wait. A file of a newer schema is opened read-only.
+        processes write; readers never wait. A file of any version is written in its own form; one
+        that cannot be written safely is opened read-only, and a warning says why.
         """
         self.db_path = Path(_default_path() if db_path is None else db_path)
-        self.context = open_context(
-            self.db_path, read_only=read_only, budget=timeout, redact=redact, clock=clock
-        )
+        try:
+            self.context = open_context(
+                self.db_path, read_only=read_only, budget=timeout, redact=redact, clock=clock
+            )
+        except ThreadkeepError as error:
+            note_refusal(error)
+            raise
         self.usage_queue = UsageQueue(self.update_token_counts)
         self._lock = threading.RLock()
         self._live: tuple[int, LiveConnection] | None = None
@@ -117,6 +123,14 @@ class SessionDB:
                 live = self.context.db.live()
                 self._live = (os.getpid(), live)
             return live
+
+    def _insert_session_row(self, session_id: str, source: str, **columns: Any) -> None:
+        """Begin a session, or fill what an existing one lacks: Hermes's gateway calls it so."""
+        self.create_session(session_id, source, **columns)
+
+    def _foreign_state_db_holders(self) -> list[tuple[int, str]]:
+        """Give the other processes that have the file open, with the name of what they hold."""
+        return foreign_holders(self.db_path)
 
     def _execute_write(
         self,

@@ -17,12 +17,6 @@ SCHEMA_VERSION: Final = 6
 # The newest that was run beside ours; files of later numbers are judged by their tables as well.
 NEWEST_TRIED: Final = 26
 
-# Ends by which a user or the clock puts a conversation behind him: nothing goes back past one.
-RESET_ENDS: Final = (
-    *("session_reset", "session_switch", "idle", "daily", "suspended"),
-    "resume_pending_expired",
-)
-
 # The columns of version 6: from then on every file has them.
 SESSIONS_OF_6: Final = (
     *("id", "source", "user_id", "model", "model_config", "system_prompt", "parent_session_id"),

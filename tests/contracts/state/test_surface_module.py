@@ -26,7 +26,8 @@ METHODS = {
     "update_system_prompt": "session_id system_prompt",
     "update_token_counts": "session_id input_tokens output_tokens model cache_read_tokens "
     "cache_write_tokens reasoning_tokens estimated_cost_usd actual_cost_usd cost_status "
-    "cost_source pricing_version billing_provider billing_base_url billing_mode absolute",
+    "cost_source pricing_version billing_provider billing_base_url billing_mode "
+    "api_call_count absolute",  # the place it has since version 8
     "get_session": "session_id",
     "resolve_session_id": "session_id_or_prefix",
     "set_session_title": "session_id title",

@@ -1,0 +1,102 @@
+"""Facts about a state file for programs that look at it from outside: size, holders, soundness."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from threadkeep.base import probe
+from threadkeep.base.backup import make_backup
+from threadkeep.base.holders import holders_of
+from threadkeep.errors import ThreadkeepError
+from threadkeep.state.context import Json
+from threadkeep.state.session_db import SessionDB
+from threadkeep.state.versions import newest_columns
+
+_FTS: Final = ("messages_fts", "messages_fts_trigram", "messages_fts_cjk")
+_META: Final = "SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{}'"
+_QUESTIONS: Final = {
+    **{name: f"PRAGMA {name}" for name in ("page_count", "page_size", "freelist_count")},
+    "journal_mode": "PRAGMA journal_mode",
+    "messages": "SELECT count(*) FROM messages",
+    "sessions": "SELECT count(*) FROM sessions",
+    "names": "SELECT group_concat(name) FROM sqlite_master WHERE type = 'table'",
+    **{
+        name: _META.format(name)
+        for name in ("fts_storage_version", "fts_rebuild_high_water", "fts_rebuild_progress")
+    },
+}
+# A damaged full-text table shows only when something is written.
+_PROBES: Final = (
+    "SELECT id FROM sessions LIMIT 1",
+    "INSERT INTO sessions(id, source, started_at) VALUES ('threadkeep probe', 'probe', 0)",
+    """INSERT INTO messages(session_id, role, content, timestamp)
+    VALUES ('threadkeep probe', 'user', 'probe', 0)""",
+)
+
+
+def collect_state_db_stats(db_path: str | Path) -> Json:
+    """Tell the size, the mode and the counts of a file without changing it; None where unknown."""
+    path = Path(db_path)
+    found = probe.ask(path, _QUESTIONS)
+    names = found.pop("names")
+    present = None if names is None else set(str(names).split(","))
+    pages, size = found["page_count"], found["page_size"]
+    high, done = found["fts_rebuild_high_water"], found["fts_rebuild_progress"]
+    return {
+        **found,
+        "logical_size_bytes": None if pages is None or size is None else pages * size,
+        "wal_size_bytes": _size(Path(f"{path}-wal")),
+        "fts_tables": None if present is None else {name: name in present for name in _FTS},
+        "fts_rebuild_pending": None if present is None else (done or 0) < (high or 0),
+    }
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size if path.exists() else 0
+    except OSError:
+        return None
+
+
+def count_db_holders(db_path: str | Path) -> int | None:
+    """Count the processes that have a file open, None where the system does not tell."""
+    found = holders_of(Path(db_path))
+    return None if found is None else len(found)
+
+
+def opens_cleanly(db_path: str | Path) -> str | None:
+    """Tell what is wrong with a state file, None if it can be read and written."""
+    return probe.trouble_of(Path(db_path), _PROBES)
+
+
+def repair_state_db_schema(db_path: str | Path, *, backup: bool = True) -> Json:
+    """Fill damaged full-text tables anew from the messages, after a backup; tell what was done.
+
+    The messages themselves are not touched. What this cannot mend is told in `error`.
+    """
+    path = Path(db_path)
+    report: Json = {"repaired": False, "strategy": None, "backup_path": None, "error": None}
+    if not path.is_file():
+        return {**report, "error": f"there is no file {path}"}
+    if opens_cleanly(path) is None:
+        return {**report, "repaired": True, "strategy": "none_needed"}
+    try:
+        with SessionDB(path) as store:
+            if backup:
+                report["backup_path"] = str(make_backup(store.context.db, reason="repair"))
+            store.rebuild_fts()
+    except ThreadkeepError as error:
+        return {**report, "error": str(error)}
+    left = opens_cleanly(path)
+    if left is not None:
+        return {**report, "error": f"{left}; restore a backup, or `.recover` with sqlite3"}
+    return {**report, "repaired": True, "strategy": "fts_rebuild"}
+
+
+def schema_read_probe_statements() -> tuple[str, ...]:
+    """Give statements that fail on a file that lacks a table or column of the newest form."""
+
+    def select(table: str, columns: tuple[Any, ...]) -> str:
+        names = ", ".join(f'"{table}"."{column.name}"' for column in columns)
+        return f'SELECT {names} FROM "{table}" LIMIT 0'  # noqa: S608
+
+    return tuple(select(table, columns) for table, columns in sorted(newest_columns().items()))
