@@ -43,6 +43,8 @@ class Known(NamedTuple):
     newest: int
     unindexed: Callable[[Tx], int]
     target: Callable[[int], int] | None = None  # which version one is brought to; else the newest
+    # Why a file must not be written, where that is told by its tables; else by its version.
+    refusal: Callable[[Tx], str | None] | None = None
 
 
 def look_at_store(
@@ -84,8 +86,9 @@ def _look_inside(known: Known, file: Path, facts: StoreFacts, *, ours: bool) -> 
             version = known.read_version(tx)
             if version is None:
                 return replace(facts, **_strange(tx, known, file))
-            if version > known.newest:
-                return replace(facts, version=version, **_newer(known, file, version))
+            said = _refused(tx, known, file, version)
+            if said is not None:
+                return replace(facts, version=version, trouble="newer", said=said)
             problems = _problems(tx, facts)
             return replace(
                 facts,
@@ -113,9 +116,13 @@ def _strange(tx: Tx, known: Known, file: Path) -> dict[str, Any]:
     return {"trouble": "foreign", "said": f"{file} is a database, but no {known.name} store"}
 
 
-def _newer(known: Known, file: Path, version: int) -> dict[str, Any]:
-    said = f"{file} has schema version {version}; this program writes {known.newest}"
-    return {"trouble": "newer", "said": said}
+def _refused(tx: Tx, known: Known, file: Path, version: int) -> str | None:
+    if known.refusal is not None:
+        why = known.refusal(tx)
+        return None if why is None else f"{file} can only be read: {why}"
+    if version <= known.newest:
+        return None
+    return f"{file} has schema version {version}; this program writes {known.newest}"
 
 
 def _kind(error: ThreadkeepError) -> Trouble:

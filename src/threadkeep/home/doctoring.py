@@ -51,6 +51,7 @@ from threadkeep.knowledge.versions import NEWEST, target_of
 from threadkeep.mailbox import index_layout
 from threadkeep.recall.memory import Memory
 from threadkeep.state import versions as state_versions
+from threadkeep.state.form import survey
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -172,6 +173,7 @@ def _known(name: str, place: Path, schema: int) -> Known:
     return Known(
         *(name, queries, kind.read_version, _NEWEST[name], unindexed if small else lambda _: 0),
         target=(lambda version: target_of(version, schema)) if name == "knowledge" else None,
+        refusal=(lambda tx: survey(tx).refusal) if name == "state" else None,
     )
 
 
