@@ -192,18 +192,16 @@ class Home:
     ) -> SessionDB:
         """Open the state store; close it after use.
 
-        A store that is not there is begun, unless it must exist or is only read. A file of Hermes
-        up to version 6 gets our side tables when it is opened for writing, a newer one stays as it
-        is; looking changes nothing.
+        A store that is not there is begun, unless it must exist or is only read. A file of Hermes,
+        if it is of version 6, gets side tables when it is opened for writing; looking changes none.
         """
         target = self.state_path(path)
         if read_only or must_exist:
             need_file(target, "state")
         store = SessionDB(target, read_only, timeout=budget, redact=redact)
         if store.context.db.read_only and not read_only:
-            why = store.context.form.refusal
+            msg = f"{target} can only be read: {store.context.form.refusal}"
             store.close()
-            msg = f"{target} can only be read: {why}"
             raise SchemaMismatch(msg, hint="update threadkeep to change it")
         return store
 
