@@ -32,15 +32,15 @@ def is_malformed(error: BaseException) -> bool:
     return sort and any(words in str(error).lower() for words in _MALFORMED)
 
 
-def choose_journal(connection: Any, name: str, *, require_wal: bool = False) -> str:
+def choose_journal(connection: Any, name: str, *, safe: bool, require_wal: bool = False) -> str:
     """Switch a file to a write-ahead log where that is safe; give the mode that it has then.
 
-    A file that has one keeps it. A library that can lose its commits gets none.
+    A file that has one keeps it. A library that can lose its commits is not `safe` and gets none.
     """
     mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0]).lower()
     if mode == "wal":
         return mode
-    if not has_reset_race():
+    if safe:
         try:
             mode = str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]).lower()
         except sqlite3.OperationalError:

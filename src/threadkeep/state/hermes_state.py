@@ -82,7 +82,8 @@ def apply_wal_with_fallback(
     conn: Any, *, db_label: str = "state.db", require_wal: bool = False
 ) -> str:
     """Give a connection's file a write-ahead log where that is safe; give the mode it has."""
-    return probe.choose_journal(conn, db_label, require_wal=require_wal)
+    safe = not is_sqlite_wal_reset_vulnerable()
+    return probe.choose_journal(conn, db_label, safe=safe, require_wal=require_wal)
 
 
 def is_sqlite_wal_reset_vulnerable(version_info: tuple[int, int, int] | None = None) -> bool:
