@@ -41,6 +41,8 @@ class Tuning(NamedTuple):
     writer: tuple[str, ...] = ()
     reader: tuple[str, ...] = ()
     guard: Callable[[Any], None] | None = None
+    # Whether statistics for the planner may be written; another program's file gets no table of it.
+    statistics: bool = True
 
 
 PLAIN = Tuning()

@@ -175,7 +175,8 @@ class Writer:
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         try:
-            connection.execute("PRAGMA optimize")
+            if self._tuning.statistics:
+                connection.execute("PRAGMA optimize")
             self._wal.look(connection)
         except (sqlite3.Error, ThreadkeepError) as error:  # nothing may keep us from closing
             log.debug("closing %s: %s", self._file, error)

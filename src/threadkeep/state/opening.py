@@ -73,11 +73,12 @@ def open_context(
         return _open_to_look(path, budget, redact, clock)
     queries = Queries(QUERIES)
     forms = Forms(queries)
-    tuning = TUNING._replace(guard=forms.refuse_unwritable)
+    ours = form is None or form.answers is V6 or form.side
+    tuning = TUNING._replace(guard=forms.refuse_unwritable, statistics=ours)
     database = Database(path, queries, budget=budget, read_only=read_only, tuning=tuning)
     try:
         # A file that Hermes has brought further is used as it is; nothing of ours goes into it.
-        if form is None or form.answers is V6 or form.side:
+        if ours:
             finish_making(database)
             if form is None or form.answers is V6:
                 prepare(database, SCHEMA, lambda reason: make_backup(database, reason=reason))

@@ -113,6 +113,15 @@ def test_a_key_makes_a_retry_harmless_also_in_a_file_of_hermes(db: SessionDB, pa
     assert [name for (name,) in ask(path, "SELECT name FROM sqlite_master WHERE name LIKE 'tk_%'")]
 
 
+def test_closing_leaves_the_tables_of_a_file_of_hermes_as_they_were(path: Path) -> None:
+    before = objects(path)
+    with SessionDB(path) as db:
+        for number in range(300):
+            db.append_message("s", "user", f"{number}")
+        db.get_messages("s")
+    assert objects(path) == before
+
+
 def test_a_conversation_has_all_that_a_model_needs_and_nothing_of_a_harness(db: SessionDB) -> None:
     said = "<memory-context>old</memory-context> hello "
     db.append_message("s", "user", said, timestamp=1.5, platform_message_id="p")
