@@ -38,6 +38,8 @@ _BESIDE: Final = {
     "title_source": "(SELECT CASE f.title_source WHEN 'auto' THEN 'llm' ELSE f.title_source END"
     " FROM tk_flags f WHERE f.session_id = t.id AND f.titled IS t.title)",
 }
+# In tk_meta: that these are in columns by now.
+_CARRIED: Final = "marks_in_columns"
 # Our own tables that queries join; a file that is Hermes's own has none of them.
 _OURS: Final = {
     "tk_relations": ("session_id", "parent_id", "kind"),
@@ -260,22 +262,39 @@ def widen(forms: Forms, tx: Tx) -> None:
         found = _CREATED.search(statement)
         if found is not None and found[2] not in present:
             tx.execute(statement)
-    _carry_over(tx, form)
-    forms.look_again(tx)
-
-
-def _carry_over(tx: Tx, form: Form) -> None:
-    """Write into new tables and columns what was known before there were any."""
     if "session_model_usage" not in form.tables:
-        if form.side:
-            tx.run("seed_noted_usage")
-        tx.run("seed_model_usage")
-    if not form.side:
-        return
-    missing = {column.name for column in form.missing_columns("sessions")}
+        _seed_usage(tx, form)
+    forms.look_again(tx)
+    if has_uncarried(tx, forms.current):
+        carry_over(tx, forms.current)
+
+
+def _seed_usage(tx: Tx, form: Form) -> None:
+    """Write into the new table of usage what was known before there was one."""
+    if form.side:
+        tx.run("seed_noted_usage")
+    tx.run("seed_model_usage")
+
+
+def has_uncarried(tx: Tx, form: Form) -> bool:
+    """Tell whether another program has given a file of ours the columns that we kept beside it."""
+    there = any(name in form.tables["sessions"] for name in _BESIDE)
+    return form.side and there and not _is_carried(tx)
+
+
+def carry_over(tx: Tx, form: Form) -> None:
+    """Write into new columns, once, what our side tables knew before there were any.
+
+    Only what is set: the program that made the columns may have set others meanwhile.
+    """
     for column, source in _BESIDE.items():
-        if column in missing:
+        if column in form.tables["sessions"]:
             tx.execute(
                 f"UPDATE sessions AS t SET {column} = {source}"  # noqa: S608
-                " WHERE t.id IN (SELECT session_id FROM tk_flags)"
+                f" WHERE t.id IN (SELECT session_id FROM tk_flags) AND {source} <> 0"
             )
+    tx.execute("INSERT OR REPLACE INTO tk_meta(key, value) VALUES (?, '1')", (_CARRIED,))
+
+
+def _is_carried(tx: Tx) -> bool:
+    return tx.execute("SELECT 1 FROM tk_meta WHERE key = ?", (_CARRIED,)).fetchone() is not None

@@ -13,7 +13,7 @@ from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.state.context import Context, Notices, Seconds
-from threadkeep.state.form import Form, Forms, Queries, survey
+from threadkeep.state.form import Form, Forms, Queries, carry_over, has_uncarried, survey
 from threadkeep.state.layout import (
     QUERIES,
     SCHEMA,
@@ -85,6 +85,10 @@ def open_context(
             heal(database)
         with database.read() as tx:
             forms.look_again(tx)
+            uncarried = has_uncarried(tx, forms.current)
+        if uncarried:
+            with database.write() as tx:
+                carry_over(tx, forms.look(tx))
     except BaseException:
         database.close()
         raise

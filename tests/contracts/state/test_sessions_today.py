@@ -332,3 +332,26 @@ def test_a_preview_is_one_short_line(head: str, tail: str | None) -> None:
     assert len(preview) <= 63
     assert "\n" not in preview
     assert "\r" not in preview
+
+
+def test_pins_survive_when_hermes_brings_our_file_further(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db:
+        for session_id in ("pinned", "archived", "titled"):
+            db.create_session(session_id, "cli")
+        db.set_session_pinned("pinned")
+        db.set_session_archived("archived")
+        db.set_auto_title("titled", "By a model", source="llm")
+    with closing(sqlite3.connect(path)) as connection:
+        for column in ("pinned", "archived"):
+            connection.execute(f"ALTER TABLE sessions ADD COLUMN {column} INTEGER DEFAULT 0")
+        connection.execute("ALTER TABLE sessions ADD COLUMN title_source TEXT")
+        connection.execute("ALTER TABLE messages ADD COLUMN active INTEGER NOT NULL DEFAULT 1")
+        connection.execute("UPDATE schema_version SET version = 26")
+        connection.commit()
+    for left in (1, 0):
+        with SessionDB(path) as db:
+            assert row(db, "pinned")["pinned"] == left
+            assert row(db, "archived")["archived"] == 1
+            assert row(db, "titled")["title_source"] == "llm"
+            ask(db, "UPDATE sessions SET pinned = 0")

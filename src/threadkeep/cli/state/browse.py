@@ -29,6 +29,7 @@ _TITLE = 60
 @click.option("--exclude-source", "excluded", multiple=True, help="None of this source.")
 @click.option("--children", is_flag=True, help="Continuations, branches and delegates, too.")
 @click.option("--archived", is_flag=True, help="Archived sessions, too.")
+@click.option("--hidden", is_flag=True, help="Sessions that a program hides, too.")
 @click.option("--by-activity", is_flag=True, help="The one used last first, not the newest.")
 @click.option("--min-messages", default=0, metavar="N", help="Only with so many messages.")
 @limit_option(20, "How many; -1 for all.")
@@ -40,6 +41,7 @@ def ls(
     excluded: tuple[str, ...],
     children: bool,
     archived: bool,
+    hidden: bool,
     by_activity: bool,
     min_messages: int,
     limit: int,
@@ -58,6 +60,7 @@ def ls(
             include_children=children,
             order_by_last_active=by_activity,
             include_archived=archived,
+            include_hidden=hidden,
             min_message_count=min_messages,
         )
         flags = flags_of(store, [one["id"] for one in found])
@@ -66,7 +69,7 @@ def ls(
         return
     columns = ("id", "last active", "source", "model", "messages", "cost", "title")
     spare = ("cost", "model", "messages", "source", "last active")
-    rows = [_row(one, flags[one["id"]]) for one in found]
+    rows = [_row(one) for one in found]
     with paging(wanted=call.pager):
         table(columns, rows, wide="title", spare=spare)
     if not found:
@@ -81,9 +84,9 @@ def _listed(session: Json, flags: Json) -> Json:
     return {**shown, **at}
 
 
-def _row(session: Json, flags: Json) -> tuple[str, ...]:
+def _row(session: Json) -> tuple[str, ...]:
     limit = _NAME if is_terminal() else 0
-    marks = [word for word in ("pinned", "archived") if flags.get(f"{word}_at") is not None]
+    marks = [word for word in ("pinned", "archived", "hidden") if session[word]]
     name = session["title"] or session["preview"] or ""
     return (
         session["id"],
