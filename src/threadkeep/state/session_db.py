@@ -410,8 +410,8 @@ class SessionDB:
     prune_never_active_keyed_sessions = calls(deletion_.prune_never_active_keyed_sessions)
     archive_sessions = writes(upkeep_.archive_sessions)
     archive_stale_sessions = writes(upkeep_.archive_stale_sessions)
-    maybe_auto_prune_and_vacuum = calls(upkeep_.maybe_auto_prune_and_vacuum)
-    maybe_auto_archive = calls(upkeep_.maybe_auto_archive)
+    maybe_auto_prune_and_vacuum = upkeep_.maybe_auto_prune_and_vacuum
+    maybe_auto_archive = upkeep_.maybe_auto_archive
     finalize_orphaned_compression_sessions = writes(upkeep_.finalize_orphaned_compression_sessions)
     retag_kanban_worker_sessions = writes(upkeep_.retag_kanban_worker_sessions)
     logical_size_bytes = reads(upkeep_.logical_size_bytes)

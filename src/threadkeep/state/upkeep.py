@@ -5,15 +5,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from threadkeep.base.sqlite import Tx
-from threadkeep.state import retention
-from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.context import Context, Json
 from threadkeep.state.deletion import Folder
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.marks import set_session_archived
 from threadkeep.state.meta import get_meta, put_meta
 from threadkeep.state.rows import refresh_session_hash
 from threadkeep.state.selection import DAY, escaped, select, selection
-from threadkeep.state.verbs import write
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +59,8 @@ def _is_pinned(ctx: Context, tx: Tx, session_id: str) -> bool:
 
 
 def maybe_auto_prune_and_vacuum(
-    ctx: Context,
+    store: Any,
+    /,
     retention_days: int = 90,
     min_interval_hours: int = 24,
     vacuum: bool = True,  # noqa: FBT001, FBT002
@@ -76,27 +75,28 @@ def maybe_auto_prune_and_vacuum(
     result: Json = {"skipped": False, "pruned": 0, "vacuumed": False}
 
     def act() -> None:
-        pruned = retention.prune_sessions(ctx, retention_days, sessions_dir=sessions_dir)
-        result["pruned"] = pruned
+        days = retention_days
+        result["pruned"] = store.prune_sessions(older_than_days=days, sessions_dir=sessions_dir)
         pause = min_vacuum_interval_days * DAY
-        if vacuum and pruned and not _was_done(ctx, "last_vacuum", pause):
-            result["vacuumed"] = _vacuum(ctx)
+        if vacuum and result["pruned"] and not _was_done(store, "last_vacuum", pause):
+            result["vacuumed"] = _vacuum(store)
 
-    return _now_and_then(ctx, "last_auto_prune", min_interval_hours, result, act)
+    return _now_and_then(store, "last_auto_prune", min_interval_hours, result, act)
 
 
-def _vacuum(ctx: Context) -> bool:
+def _vacuum(store: Any) -> bool:
     try:
-        retention.vacuum(ctx)
+        store.vacuum()
     except Exception as error:  # noqa: BLE001  (what was pruned is gone all the same)
-        log.warning("%s was not vacuumed: %s", ctx.db.path, error)
+        log.warning("%s was not vacuumed: %s", store.db_path, error)
         return False
-    write(ctx, put_meta, "last_vacuum", str(ctx.clock()))
+    store.set_meta("last_vacuum", str(store.context.clock()))
     return True
 
 
 def maybe_auto_archive(
-    ctx: Context,
+    store: Any,
+    /,
     idle_days: float = 3,
     min_interval_hours: int = 24,
     exclude_pinned: bool = True,  # noqa: FBT001, FBT002
@@ -104,34 +104,32 @@ def maybe_auto_archive(
     """Archive idle sessions if that was not done lately; what goes wrong is in `error`."""
     result: Json = {"skipped": False, "archived": 0}
 
-    def archive(ctx: Context, tx: Tx) -> int:
-        return archive_stale_sessions(ctx, tx, idle_days, exclude_pinned=exclude_pinned)
-
     def act() -> None:
-        result["archived"] = write(ctx, archive)
+        found = store.archive_stale_sessions(idle_days, exclude_pinned=exclude_pinned)
+        result["archived"] = found
 
-    return _now_and_then(ctx, "last_auto_archive", min_interval_hours, result, act)
+    return _now_and_then(store, "last_auto_archive", min_interval_hours, result, act)
 
 
 def _now_and_then(
-    ctx: Context, key: str, hours: float, result: Json, act: Callable[[], None]
+    store: Any, key: str, hours: float, result: Json, act: Callable[[], None]
 ) -> Json:
     """Do something unless it was done within so many hours, and note when; a start goes on."""
     try:
-        result["skipped"] = _was_done(ctx, key, hours * _HOUR)
+        result["skipped"] = _was_done(store, key, hours * _HOUR)
         if not result["skipped"]:
             act()
-            write(ctx, put_meta, key, str(ctx.clock()))
+            store.set_meta(key, str(store.context.clock()))
     except Exception as error:  # noqa: BLE001  (upkeep must not keep a program from starting)
-        log.warning("upkeep of %s failed: %s", ctx.db.path, error)
+        log.warning("upkeep of %s failed: %s", store.db_path, error)
         result["error"] = str(error)
     return result
 
 
-def _was_done(ctx: Context, key: str, pause: float) -> bool:
-    told = reading(ctx, lambda tx: get_meta(ctx, tx, key))
+def _was_done(store: Any, key: str, pause: float) -> bool:
+    told = store.get_meta(key)
     try:
-        return told is not None and ctx.clock() - float(told) < pause
+        return told is not None and store.context.clock() - float(told) < pause
     except ValueError:
         return False
 
