@@ -251,13 +251,14 @@ def test_the_order_in_which_the_state_store_is_looked_for(tmp_path: Path) -> Non
     assert Home(environ=environ).state_path("given.db") == Path("given.db")
 
 
-def test_a_newer_state_file_is_not_opened_for_writing(home: Home) -> None:
+def test_a_state_file_that_cannot_be_written_safely_is_only_read(home: Home) -> None:
     with home.state() as store:
         talk(store, "one", "hello")
     with sqlite3.connect(store.db_path) as database:
         database.execute("UPDATE schema_version SET version = 7")
+        database.execute("CREATE TABLE state_meta (key TEXT PRIMARY KEY, value, odd TEXT NOT NULL)")
     database.close()
-    with pytest.raises(SchemaMismatch, match="newer schema"):
+    with pytest.raises(SchemaMismatch, match="column odd that must be filled"):
         home.state()
     with home.state(read_only=True) as looked:
         assert looked.message_count() == 1

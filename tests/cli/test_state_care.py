@@ -139,14 +139,20 @@ def test_changing_a_file_of_hermes_says_that_it_gets_tables(run: Run, tmp_path: 
     assert "side tables" not in run("state", "--db", path, "reindex").stderr
 
 
-def test_a_newer_file_is_read_but_not_changed(run: Run, state: SessionDB) -> None:
+def test_a_file_with_a_column_that_must_be_filled_is_read_but_not_changed(
+    run: Run, state: SessionDB
+) -> None:
     talk(state, "one", "hello")
     with sqlite3.connect(state.db_path) as database:
         database.execute("UPDATE schema_version SET version = 26")
     database.close()
+    run("state", "title", "one", "a higher number alone is no reason")
+    with sqlite3.connect(state.db_path) as database:
+        database.execute("CREATE TABLE state_meta (key TEXT PRIMARY KEY, value, odd TEXT NOT NULL)")
+    database.close()
     assert "one" in run("state", "ls").stdout
     assert len(document(run("state", "search", "hello", "--json"))["hits"]) == 1
-    assert "newer schema" in run("state", "title", "one", "x", code=5).stderr
+    assert "column odd that must be filled" in run("state", "title", "one", "x", code=5).stderr
 
 
 def test_release_takes_out_what_is_ours(run: Run, state: SessionDB) -> None:
