@@ -35,7 +35,7 @@ from tests.faults.old_state_files import (  # noqa: E402
     WITHOUT_INDEX,
 )
 from tests.faults.serve_kills import serve_under_kills  # noqa: E402
-from tests.faults.tools import CAPTURE, KNOWLEDGE, MAIL, STATE  # noqa: E402
+from tests.faults.tools import CAPTURE, KNOWLEDGE, MAIL, NEWEST_KNOWLEDGE, STATE  # noqa: E402
 from tests.support.user_homes import made_up_home, multiply, real_sample  # noqa: E402
 
 ROUNDS = 1000
@@ -141,6 +141,8 @@ def knowledge_plan() -> list[tools.Run]:
             for version in (12, 16)
         ),
         *(tools.migcrash((version,), *full, store=KNOWLEDGE) for version in (7, 16)),
+        tools.migcrash((18,), "syscall", store=NEWEST_KNOWLEDGE),
+        tools.migcrash((18,), *full, store=NEWEST_KNOWLEDGE),
     ]
 
 

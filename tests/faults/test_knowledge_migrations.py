@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults import tools
 from tests.faults.conftest import Check
-from tests.faults.tools import KNOWLEDGE
+from tests.faults.tools import KNOWLEDGE, NEWEST_KNOWLEDGE
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -24,3 +24,8 @@ def test_upgrade_survives_two_kills_at_any_system_call(check: Check, version: in
 def test_upgrade_survives_a_full_disk_at_any_system_call(check: Check, version: int) -> None:
     words = ("--errno", "ENOSPC", "--max-points", "2")
     check(tools.migcrash((version,), "error", *words, store=KNOWLEDGE))
+
+
+def test_the_way_from_18_to_23_survives_two_kills(check: Check) -> None:
+    words = ("--twice", "--max-points", "2")
+    check(tools.migcrash((18,), "syscall", *words, store=NEWEST_KNOWLEDGE))

@@ -111,6 +111,7 @@ CHAT = Store("chat_adapter.py", "hostile_adapter.py")
 STATE = Store("state_adapter.py", "state_hostile_adapter.py", "state-")
 MAIL = Store("mail_adapter.py", "mail_hostile_adapter.py", "mail-", folder=True)
 KNOWLEDGE = Store("knowledge_adapter.py", "", "knowledge-")
+NEWEST_KNOWLEDGE = Store("knowledge_newest_adapter.py", "", "newest-knowledge-")
 CAPTURE = Store("capture_adapter.py", "capture_hostile_adapter.py", "capture-")
 
 
