@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
@@ -47,6 +48,9 @@ NEWER_FIELDS: Final = (
     *("reasoning_content", "codex_message_items", "platform_message_id", "observed"),
     *("effect_disposition", *_SENT, "display_metadata"),
 )
+_fingerprinted = itemgetter(*MESSAGE_COLUMNS[1:])
+_NOTHING: Final = (None, False)
+_NEWER: Final = frozenset(NEWER_FIELDS)
 # The columns of a message that says nothing, in the order in which they are written.
 _UNSAID: Final[Json] = {
     **dict.fromkeys(("session_id", *_TEXTS, "content", *_SENT, *_JSON, "tool_calls")),
@@ -280,7 +284,8 @@ def change(
 def _columns(
     ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]
 ) -> tuple[Columns, dict[str, Stored]]:
-    if not ctx.form.answers.content_in_column and _needs_newer(message):
+    old = not ctx.form.answers.content_in_column
+    if old and any(message[name] not in _NOTHING for name in message.keys() & _NEWER):
         ctx.widen(tx)  # before the content is written in one form or the other
     exact: dict[str, Stored] = {}
     columns: Columns = {**_UNSAID, "session_id": session_id}
@@ -320,11 +325,6 @@ def _calls(ctx: Context, value: Any) -> Any:
     return parse_calls(value) if ctx.form.answers.json_given_as_text else value
 
 
-def _needs_newer(message: Mapping[str, Any]) -> bool:
-    """Tell whether a message says something that version 6 has no column for."""
-    return any(message.get(name) not in (None, False) for name in NEWER_FIELDS)
-
-
 def _content(ctx: Context, value: Any, exact: dict[str, Stored]) -> Any:
     if ctx.form.answers.content_in_column and not isinstance(value, str):
         return encode_content(clean(ctx, value))
@@ -361,7 +361,7 @@ def put_hash(tx: Tx, message_id: int, columns: Columns) -> None:
     """Write the fingerprint of a message that was just stored."""
     plain = type(columns["content"]) in (str, type(None)) and type(columns["session_id"]) is str
     if plain and type(columns["token_count"]) in (int, type(None)):
-        value = fingerprint((message_id, *(columns[name] for name in MESSAGE_COLUMNS[1:])))
+        value = fingerprint((message_id, *_fingerprinted(columns)))
     else:  # a column turned it into something else: take what it gives back
         value = fingerprint(tx.one("get_message", {"id": message_id}) or ())
     tx.run("put_hash", (message_id, value))
