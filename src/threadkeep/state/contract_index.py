@@ -93,8 +93,6 @@ class ContractFinder:
                 return
             cut = any(each.cut for each in found)
             ids = read.union(*(each.ids for each in found))
-            if not ids and not cut:
-                ids = self._within_words(asked, reach)
             yield Found(ids, cut)
             if not cut:
                 return
@@ -116,15 +114,20 @@ class ContractFinder:
             found |= self._read([group], self._place, reach, columns=_BASE[1:])
         return Found(found, limit == len(ids))
 
-    def _within_words(self, groups: list[Group], reach: Reach) -> set[int]:
-        """Look for parts of words where no whole word was found, as Hermes does."""
+    def within_words(self) -> Iterator[Found]:
+        """Give what has the terms as parts of words, for a search that no whole word answered."""
+        reach = reading(self._ctx, _reach)
         if not reach.parts or self._tools:
-            return set()
+            return
         found: set[int] = set()
-        for group in groups:
-            if all(map(_fits_trigrams, group.wanted)):
-                found.update(self._matching(_PARTS, _parts_expression(group), ROUNDS[0]))
-        return found
+        for group in self._groups:
+            spaced = not any(contains_unspaced(term.typed) for term in group.wanted)
+            if spaced and not is_literal(group) and all(map(_fits_trigrams, group.wanted)):
+                try:
+                    found.update(self._matching(_PARTS, _parts_expression(group), ROUNDS[0]))
+                except FullTextError as error:
+                    log.debug("the index of parts does not answer: %s", error)
+        yield Found(found, cut=False)
 
     def _matching(self, table: str, query: str, limit: int) -> list[int]:
         if not query:

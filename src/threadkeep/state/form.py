@@ -182,7 +182,10 @@ def _source(form: Form | None, table: str) -> str:
         f"{_otherwise(form, column.name, column.default)} AS {column.name}"
         for column in form.missing_columns(table)
     ]
-    prompt = table == "sessions" and "system_prompts" in form.tables
+    # While Hermes brings a file further, the table of prompts is there before the column.
+    prompt = (
+        table == "sessions" and "system_prompt_hash" in present and "system_prompts" in form.tables
+    )
     if not added and not prompt:
         return f"main.{table}"
     shown = [

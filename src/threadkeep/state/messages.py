@@ -246,6 +246,7 @@ def _append_turns(
     turn_lease_holder: str | None,
     turn_lease_ttl_seconds: float,
 ) -> int:
+    ctx.widen(tx)  # who knows this verb is a program of today, and counts on its rules
     refuse_append(ctx, tx, session_id, turn_lease_holder, turn_lease_ttl_seconds)
     added = insert_turns(ctx, tx, session_id, turns)
     tx.run("count_message", (added.messages, added.calls, session_id))

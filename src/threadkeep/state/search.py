@@ -118,8 +118,8 @@ def search_messages(
     if not ctx.side:  # each look is a transaction of its own: Hermes may want to write
         place = reading(ctx, lambda tx: _place(tx, session_id, newest=newest))
         tools = bool(role_filter) and "tool" in _several(role_filter or ())
-        found = () if place is None else ContractFinder(ctx, groups, place, tools=tools).rounds()
-        hits = _hits(asked, found, partial(reading, ctx), slice(offset, wanted))
+        page = slice(offset, wanted)
+        hits = [] if place is None else _find_beside(asked, place, page, tools=tools)
     else:
         _catch_up(ctx)
         with ctx.db.read() as tx:
@@ -150,10 +150,17 @@ class Asked(NamedTuple):
     weights: Mapping[str, float]
 
 
-def _hits(asked: Asked, rounds: Iterable[Found], run: Run, page: slice) -> list[Json]:
-    """Filter and sort what was found, and show one page of it."""
-    ordered = _ordered(asked, rounds, run, page.stop)[page]
-    shown: list[Json] = run(lambda tx: [_hit(asked.ctx, tx, hit, asked.query) for hit in ordered])
+def _find_beside(asked: Asked, place: Place, page: slice, *, tools: bool) -> list[Json]:
+    """Search through Hermes's indexes; where nothing is found that may be shown, in words."""
+    ctx = asked.ctx
+    run: Run = partial(reading, ctx)
+    finder = ContractFinder(ctx, asked.groups, place, tools=tools)
+    found: list[Hit] = []
+    for rounds in (finder.rounds, finder.within_words):
+        found = _ordered(asked, rounds(), run, page.stop)
+        if found:
+            break
+    shown: list[Json] = run(lambda tx: [_hit(ctx, tx, hit, asked.query) for hit in found[page]])
     return shown
 
 

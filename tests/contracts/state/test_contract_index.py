@@ -131,3 +131,14 @@ def test_the_file_keeps_its_journal_mode(path: Path) -> None:
         assert db.context.db.journal_mode == "delete"
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_word_that_only_filtered_messages_have_is_looked_for_within_words(path: Path) -> None:
+    added = (
+        "INSERT INTO messages(session_id, role, content, timestamp) VALUES"
+        " ('s', 'user', 'mistaken', 11), ('s', 'assistant', 'noonday', 12)"
+    )
+    run(path, [added])
+    assert found(path, "taken") == {8}  # the word itself was taken back
+    assert found(path, "noon", role_filter=["assistant"]) == {9}
+    assert found(path, "noon") == {1}

@@ -73,3 +73,17 @@ def test_columns_of_any_name_come_along(tmp_path: Path) -> None:
         session = db.get_session("s")
     assert session is not None
     assert session["odd \"name, 'really'"] == "kept"
+
+
+def test_a_file_that_hermes_is_just_bringing_further_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db:
+        db.create_session("s", "cli", system_prompt="be kind")
+        with closing(sqlite3.connect(path)) as hermes:  # new tables come before new columns
+            hermes.execute("CREATE TABLE system_prompts (hash TEXT PRIMARY KEY, prompt TEXT)")
+            hermes.commit()
+        assert [row["system_prompt"] for row in db.list_sessions_rich()] == ["be kind"]
+        db.create_session("t", "cli", system_prompt="be brief")
+        session = db.get_session("t")
+        assert session is not None
+        assert session["system_prompt"] == "be brief"

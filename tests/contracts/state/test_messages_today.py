@@ -488,3 +488,20 @@ def test_a_newer_word_widens_a_file_of_ours(tmp_path: Path) -> None:
         assert contents(db) == []
         assert db.undo_rewind("s") == 2
         assert db.check() == []
+
+
+def test_a_batch_follows_todays_rules_in_a_new_file(tmp_path: Path) -> None:
+    calls = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
+    with SessionDB(tmp_path / "state.db") as db:
+        db.create_session("s", "cli")
+        turns = [
+            {"role": "assistant", "content": "x", "tool_calls": json.dumps(calls)},
+            {"role": "tool", "content": "y", "reasoning_content": "not its own"},
+        ]
+        assert db.append_messages_batch("s", turns) == 2
+        first, second = db.get_messages("s")
+        assert first["tool_calls"] == calls
+        assert second["reasoning_content"] is None
+        db.end_session("s", "compression")
+        with pytest.raises(CompressionSessionClosedError):
+            db.append_messages_batch("s", [{"role": "user", "content": "late"}])
