@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from threadkeep.base import pragmas
@@ -17,6 +17,9 @@ from threadkeep.base.trouble import is_busy
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R")
+
+PATIENCE = 30.0
 _POLL_FIRST, _POLL_LAST = 0.001, 0.02
 # Where SQLite keeps its write lock: in -shm with a write-ahead log, else in the file itself.
 _WAL_WRITE_LOCK = (120, 120)
@@ -114,7 +117,7 @@ def open_writer(file: Path, tuning: Tuning = PLAIN) -> sqlite3.Connection:
     """Open the connection that writes; a new file gets its journal mode here."""
     connection = _open(file, "rw", pragmas.CONNECTION)
     try:
-        _choose_journal(connection, file, tuning)
+        between_commits(connection, lambda: _choose_journal(connection, file, tuning))
         pragmas.apply(connection, pragmas.WRITER)
         for statement in tuning.writer:
             connection.execute(statement)
@@ -200,23 +203,34 @@ def run_patiently(connection: sqlite3.Connection, sql: str, budget: float) -> No
 
 
 def wait_to_read(connection: sqlite3.Connection, budget: float) -> None:
-    """Take the shared lock of a file without a write-ahead log, between two commits of others.
+    """Take the shared lock of a file without a write-ahead log."""
+
+    def look() -> None:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+
+    between_commits(connection, look, budget)
+
+
+def between_commits(
+    connection: sqlite3.Connection, act: Callable[[], R], budget: float = PATIENCE
+) -> R:
+    """Do something that needs the shared lock, in a gap between two commits of other programs.
 
     A busy writer leaves gaps of a millisecond in twenty; SQLite's own waiting looks every 100 ms.
     """
+    before = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     connection.execute("PRAGMA busy_timeout = 0")
     deadline = time.monotonic() + budget
     try:
         while True:
             try:
-                connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-                return
+                return act()
             except sqlite3.OperationalError as error:
                 if not is_busy(error) or time.monotonic() >= deadline:
                     raise
             time.sleep(_POLL_FIRST)
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {pragmas.BUSY_MS}")
+        connection.execute(f"PRAGMA busy_timeout = {before}")
 
 
 def outside_users(file: Path) -> list[str]:

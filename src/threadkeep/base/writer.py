@@ -8,7 +8,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from threadkeep.base import pragmas
-from threadkeep.base.connect import Tuning, connect_uri, journal_mode, open_writer, run_patiently
+from threadkeep.base.connect import (
+    Tuning,
+    between_commits,
+    connect_uri,
+    journal_mode,
+    open_writer,
+    run_patiently,
+)
 from threadkeep.base.guard import refuse_views
 from threadkeep.base.trouble import FileClosed
 from threadkeep.base.tx import Tx, roll_back
@@ -47,8 +54,8 @@ class Writer:
             raise FileClosed(f"{self._file} was closed", hint="open the store again")
         if self.connection is None:
             connection = open_writer(self._file, self._tuning)
-            refuse_views(connection, self._queries)
-            self.journal_mode = journal_mode(connection)
+            between_commits(connection, lambda: refuse_views(connection, self._queries))
+            self.journal_mode = between_commits(connection, lambda: journal_mode(connection))
             self._level = pragmas.FULL
             self.connection = connection
             self._wal.begin()
