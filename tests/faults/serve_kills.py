@@ -109,7 +109,8 @@ def _check(home: Path, user: Path, working: Working) -> dict[str, int]:
         asked = connection.execute
         commands = asked("SELECT command FROM events WHERE probe_tag IS NULL AND shell = 'zsh'")
         assert sorted(row[0] for row in commands) == sorted(working.commands)
-        for table in QUEUES.values():
+        present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        for table in (one for one in QUEUES.values() if one.name in present):
             stuck = f"SELECT count(*) FROM {table.name} WHERE status NOT IN ('done', 'skipped')"
             assert asked(stuck).fetchone() == (0,), table.name
         assert asked(DUPLICATES).fetchone() == (0,)
