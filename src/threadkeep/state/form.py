@@ -38,7 +38,7 @@ _BESIDE: Final = {
     "title_source": "(SELECT CASE f.title_source WHEN 'auto' THEN 'llm' ELSE f.title_source END"
     " FROM tk_flags f WHERE f.session_id = t.id AND f.titled IS t.title)",
 }
-# In tk_meta: that these are in columns by now.
+# In tk_meta: which of these are in columns by now.
 _CARRIED: Final = "marks_in_columns"
 # Our own tables that queries join; a file that is Hermes's own has none of them.
 _OURS: Final = {
@@ -81,6 +81,7 @@ def survey(tx: Tx) -> Form:
             "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')"
         )
     }
+    views = [name for name, sql in kinds.items() if not sql.upper().startswith("CREATE TABLE")]
     infos = {
         table: tx.execute(f'PRAGMA table_info("{table}")').fetchall()
         for table in known_columns()
@@ -90,8 +91,9 @@ def survey(tx: Tx) -> Form:
     number = _number(tx) if "schema_version" in kinds else 1
     side = _side_version(tx) if "tk_meta" in kinds else 0
     # An older file lacks columns rightly, and gets them when it is opened for writing.
-    reasons = [*_lost(kinds, tables)] if number > SCHEMA_VERSION else []
+    reasons = [*_lost(tables)] if number > SCHEMA_VERSION else []
     reasons.extend(_demanding(infos))
+    reasons.extend(f"{table} is not an ordinary table" for table in infos if table in views)
     if side > SIDE_VERSION:
         reasons.append(f"a newer threadkeep keeps its own tables there (version {side})")
     newer = number > SCHEMA_VERSION or "active" in tables.get("messages", ())
@@ -115,11 +117,9 @@ def _side_version(tx: Tx) -> int:
     return int(row[0]) if row is not None and str(row[0]).isdigit() else 0
 
 
-def _lost(kinds: Mapping[str, str], tables: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+def _lost(tables: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """Tell what we rely on and the file has no longer."""
     for table, columns in _RELIED_ON.items():
-        if not kinds.get(table, "").upper().startswith("CREATE TABLE"):
-            yield f"{table} is not an ordinary table"
         gone = sorted(set(columns) - set(tables.get(table, ())))
         if gone:
             yield f"{table} has no column {', '.join(gone)}"
@@ -239,7 +239,12 @@ class Forms:
 
     def refuse_unwritable(self, tx: Tx) -> None:
         """Raise if the file must not be written as it is now."""
-        refusal = self.look(tx).refusal
+        self.look(tx)
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Raise if the file could not be written at the last look, and say why."""
+        refusal = self.current.refusal
         if refusal is not None:
             msg = f"this file can only be read: {refusal}"
             raise SchemaMismatch(msg, hint="upgrade threadkeep; nothing was changed")
@@ -280,24 +285,28 @@ def _seed_usage(tx: Tx, form: Form) -> None:
 
 
 def has_uncarried(tx: Tx, form: Form) -> bool:
-    """Tell whether another program has given a file of ours the columns that we kept beside it."""
-    there = any(name in form.tables["sessions"] for name in _BESIDE)
-    return form.side and there and not _is_carried(tx)
+    """Tell whether another program has given a file of ours columns for what we kept beside it."""
+    return form.side and bool(_uncarried(tx, form))
 
 
 def carry_over(tx: Tx, form: Form) -> None:
-    """Write into new columns, once, what our side tables knew before there were any.
+    """Write into new columns, once each, what our side tables knew before there were any.
 
     Only what is set: the program that made the columns may have set others meanwhile.
     """
-    for column, source in _BESIDE.items():
-        if column in form.tables["sessions"]:
-            tx.execute(
-                f"UPDATE sessions AS t SET {column} = {source}"  # noqa: S608
-                f" WHERE t.id IN (SELECT session_id FROM tk_flags) AND {source} <> 0"
-            )
-    tx.execute("INSERT OR REPLACE INTO tk_meta(key, value) VALUES (?, '1')", (_CARRIED,))
+    for column in _uncarried(tx, form):
+        source = _BESIDE[column]
+        tx.execute(
+            f"UPDATE sessions AS t SET {column} = {source}"  # noqa: S608
+            f" WHERE t.id IN (SELECT session_id FROM tk_flags) AND {source} <> 0"
+        )
+    carried = " ".join(name for name in _BESIDE if name in form.tables["sessions"])
+    tx.execute("INSERT OR REPLACE INTO tk_meta(key, value) VALUES (?, ?)", (_CARRIED, carried))
 
 
-def _is_carried(tx: Tx) -> bool:
-    return tx.execute("SELECT 1 FROM tk_meta WHERE key = ?", (_CARRIED,)).fetchone() is not None
+def _uncarried(tx: Tx, form: Form) -> list[str]:
+    """Versions brought these columns one by one, so each is carried over when it has come."""
+    row = tx.execute("SELECT value FROM tk_meta WHERE key = ?", (_CARRIED,)).fetchone()
+    carried = "" if row is None else str(row[0])
+    there = form.tables["sessions"]
+    return [name for name in _BESIDE if name in there and name not in carried.split()]

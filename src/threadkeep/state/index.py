@@ -38,11 +38,16 @@ def blames_index(error: ThreadkeepError) -> bool:
     return isinstance(code, int) and code not in _RULES and code & 0xFF not in _NOT_INDEX
 
 
-def detach_index(tx: Tx) -> bool:
-    """Take the contract's triggers out, so that messages can be stored; False if there are none."""
+def detach_index(ctx: Context, tx: Tx) -> bool:
+    """Take the contract's triggers out, so that messages can be stored; False if there are none.
+
+    A file that is Hermes's own is told in Hermes's way, so that Hermes builds its index anew.
+    """
     triggers = [str(row[0]) for row in tx.all("triggers_of_index")]
     for trigger in triggers:
         tx.execute(f'DROP TRIGGER "{trigger}"')
+    if triggers and not ctx.side and "state_meta" in ctx.form.tables:
+        tx.run("distrust_index")
     return bool(triggers)
 
 

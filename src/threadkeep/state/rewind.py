@@ -187,6 +187,13 @@ def restore_rewound(ctx: Context, tx: Tx, session_id: str, since_message_id: int
     return found
 
 
+def hand_over_rewound(ctx: Context, tx: Tx) -> None:
+    """Put what was taken back before the file had a mark for it into its table, marked."""
+    rows = tx.all("all_rewound")
+    _restore(tx, rows)
+    mark_messages(ctx, tx, [int(row[0]) for row in rows], {"active": 0})
+
+
 def recount(tx: Tx, session_id: str) -> None:
     """Set the counts of a session to what its live messages say."""
     rows = tx.all("tool_calls_of", {"session_id": session_id})

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.verbs import show_as_method
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import ReadOnly, ThreadkeepError
 from threadkeep.state.context import Context, reading
 from threadkeep.state.drain import after_append
 from threadkeep.state.index import blames_index, detach_index, warn_of_damage
@@ -104,6 +104,9 @@ def write(
         with ctx.db.write() as tx:
             ctx.forms.look(tx)
             return function(ctx, tx, *given, **named)
+    except ReadOnly:
+        ctx.forms.refuse()  # if the file is the reason, it is the one to tell
+        raise
     except ThreadkeepError as error:
         if not blames_index(error):
             raise
@@ -117,7 +120,7 @@ def _kept(value: Any) -> Any:
 def _without_index(ctx: Context, error: ThreadkeepError, act: Callable[[Tx], R]) -> R:
     try:
         with ctx.db.write() as tx:
-            if not detach_index(tx):
+            if not detach_index(ctx, tx):
                 raise error
             result = act(tx)
     except ThreadkeepError as again:

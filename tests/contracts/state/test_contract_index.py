@@ -142,3 +142,11 @@ def test_a_word_that_only_filtered_messages_have_is_looked_for_within_words(path
     assert found(path, "taken") == {8}  # the word itself was taken back
     assert found(path, "noon", role_filter=["assistant"]) == {9}
     assert found(path, "noon") == {1}
+
+
+def test_an_index_that_was_cut_off_is_marked_so_that_hermes_builds_it_anew(path: Path) -> None:
+    run(path, ["DROP TABLE messages_fts_trigram"])  # its triggers refuse every message now
+    with SessionDB(path) as db:
+        kept = db.append_message("s", "user", "a late walrus")
+        assert db.get_meta("fts_stale") == "1"
+        assert kept in {hit["id"] for hit in db.search_messages("walrus")}

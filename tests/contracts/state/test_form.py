@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.old_state_files import make_old_state
-from tests.support.hermes_today import make_hermes_state
+from tests.support.hermes_today import make_hermes_state, run
+from threadkeep.errors import SchemaMismatch
 from threadkeep.state.form import survey
 from threadkeep.state.hermes_state import SessionDB
 from threadkeep.state.versions import TODAY, V6, newest_columns
@@ -87,3 +88,33 @@ def test_a_file_that_hermes_is_just_bringing_further_is_read(tmp_path: Path) -> 
         session = db.get_session("t")
         assert session is not None
         assert session["system_prompt"] == "be brief"
+
+
+def test_marks_are_carried_over_as_their_columns_come(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db:
+        for name in ("pinned", "archived"):
+            db.create_session(name, "cli")
+        db.set_session_pinned("pinned")
+        db.set_session_archived("archived")
+        db.set_session_title("pinned", "mine")
+    for column in ("archived INTEGER DEFAULT 0", "pinned INTEGER DEFAULT 0", "title_source TEXT"):
+        run(path, [f"ALTER TABLE sessions ADD COLUMN {column}"])  # versions 16, 22 and 26
+        SessionDB(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT id, archived, pinned, title_source FROM sessions")
+        assert set(rows) == {("pinned", 0, 1, "user"), ("archived", 1, 0, None)}
+
+
+def test_a_view_in_the_place_of_any_table_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_hermes_state(
+        path,
+        "INSERT INTO sessions(id, source, started_at) VALUES ('s', 'cli', 1)",
+        "DROP TABLE gateway_routing",
+        "CREATE VIEW gateway_routing AS SELECT 1 AS scope",
+    )
+    with SessionDB(path) as db:
+        assert [row["id"] for row in db.list_sessions_rich()] == ["s"]
+        with pytest.raises(SchemaMismatch, match="gateway_routing is not an ordinary table"):
+            db.append_message("s", "user", "x")

@@ -253,3 +253,21 @@ def test_a_released_file_lets_hermes_make_its_messages_anew(path: Path) -> None:
         "ALTER TABLE made RENAME TO messages",
     )
     assert ask(path, "SELECT count(*) FROM messages") == [(7,)]
+
+
+def test_release_hands_over_what_hermes_has_columns_for(path: Path) -> None:
+    with open_state(path) as db:
+        talk(db, "a", "first", "second", "third")
+        parts = db.append_message("a", "user", [{"type": "text", "text": "seen"}])
+        talk(db, "b", "kept", "answer", "taken")
+        taken = db.get_messages("b")[2]["id"]
+        db.rewind_to_message("b", taken)
+        db.set_session_pinned("a")
+        db.set_session_hidden("b", hidden=False)  # needs a newer column, so the file is widened
+        db.release()
+    stored = ask(path, f"SELECT content FROM messages WHERE id = {parts}")
+    assert stored == [('\0json:[{"type": "text", "text": "seen"}]',)]
+    assert ask(path, f"SELECT content, active FROM messages WHERE id = {taken}") == [("taken", 0)]
+    assert ask(path, "SELECT pinned FROM sessions WHERE id = 'a'") == [(1,)]
+    assert ask(path, "SELECT message_count FROM sessions WHERE id = 'b'") == [(2,)]
+    run(path, "INSERT INTO messages_fts(messages_fts, rank) VALUES ('integrity-check', 1)")

@@ -293,6 +293,10 @@ ON CONFLICT(owner, key, field) DO UPDATE SET
 SELECT key, field, kind, value FROM tk_exact
 WHERE owner = 'message' AND key BETWEEN :first AND :last;
 
+-- name: exact_contents
+SELECT x.key, x.kind, x.value, m.content FROM tk_exact x JOIN messages m ON m.id = x.key
+WHERE x.owner = 'message' AND x.field = 'content';
+
 -- name: exact_session
 SELECT field, kind, value FROM tk_exact WHERE owner = 'session' AND key = :key;
 
@@ -407,6 +411,10 @@ FROM tk_rewound WHERE batch = :batch ORDER BY id;
 
 -- name: forget_rewind
 DELETE FROM tk_rewound WHERE batch = :batch;
+
+-- name: all_rewound
+SELECT {message}, hash, exact
+FROM tk_rewound ORDER BY id;
 
 -- name: rewound_from
 SELECT {message}, hash, exact

@@ -57,6 +57,9 @@ DELETE FROM tk_dirty;
 SELECT name FROM sqlite_master
 WHERE type = 'trigger' AND tbl_name = 'messages' AND sql LIKE '%messages\_fts%' ESCAPE '\';
 
+-- name: distrust_index
+INSERT OR REPLACE INTO state_meta(key, value) VALUES ('fts_stale', '1');
+
 -- name: emptied_index
 -- Gives a row if the contract's index lacks the oldest message that must be in it (Hermes makes an empty index where it
 -- finds none), or ours lacks all. The limits bound the look in a file that begins with many long messages.
