@@ -240,3 +240,15 @@ def test_a_note_that_was_forgotten_does_not_come_back(desk: Desk) -> None:
     desk.write("a.md", "# One\n\nThe wombat wakes up.\n")
     desk.capture()
     assert b"quokka" not in Path(desk.home.knowledge_path()).read_bytes()
+
+
+def test_a_name_that_is_no_text_keeps_nothing_else_out(desk: Desk) -> None:
+    odd = os.fsencode(desk.notes) + b"/odd\xff.md"
+    Path(os.fsdecode(odd)).write_text("# Odd\n\nokapi\n")
+    desk.write("plain.md", "# Plain\n\ndugong\n")
+    assert desk.capture() == 2
+    # The file cannot be asked for by the name that is stored: it was not renamed, and is not gone.
+    desk.write("same.md", "# Odd\n\nokapi\n")
+    assert desk.capture() == 1
+    found = {(row[0], row[1]) for row in desk.ask(asked.DOCUMENTS)}
+    assert found == {(name, "active") for name in ("odd\ufffd.md", "plain.md", "same.md")}

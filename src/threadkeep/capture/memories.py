@@ -21,11 +21,13 @@ from threadkeep.knowledge.memory_intake import (
 )
 from threadkeep.knowledge.memory_names import SOURCE_KIND, document_uuid, hash_of
 from threadkeep.sources.claude_memory import ClaudeMemory
+from threadkeep.sources.claude_paths import readable
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log, Source
 
 # A file that was written a moment ago may be half of itself: it is taken at the next look.
 _SETTLED_NS: Final = 250_000_000
+_NOT_UTF8: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def retention_of(source: Source) -> Retention:
@@ -46,12 +48,22 @@ def read_memory(around: Surroundings, log: Log) -> SeenMemory | None:
     return SeenMemory(
         repository=log.project_dir,
         logical_path=log.session_id,
-        source_path=os.path.realpath(log.path),
+        source_path=_place(log.path),
         text=masked,
         mtime_ms=stamp.mtime_ns // 1_000_000,
         size=stamp.size,
         source_hash=hash_of(plain),
     )
+
+
+def _place(path: str) -> str:
+    """Give where a file really lies, as a text: names need not be UTF-8."""
+    return readable(os.path.realpath(path))
+
+
+def _may_be_there(place: str) -> bool:
+    """Tell whether a file is still there; one whose name is no UTF-8 cannot be asked for."""
+    return _NOT_UTF8 in place or Path(place).is_file()
 
 
 def is_settled(log: Log, now: int) -> bool:
@@ -66,7 +78,7 @@ def store_memory(
     if is_forgotten_memory(tx, document_uuid(seen.repository, seen.logical_path), [seen.text]):
         report.excluded += 1
         return
-    put = put_memory(tx, seen, now=now, is_there=os.path.isfile, keep=keep)
+    put = put_memory(tx, seen, now=now, is_there=_may_be_there, keep=keep)
     if put.is_new:
         report.memories += 1
         report.source_bytes += seen.size
@@ -75,7 +87,7 @@ def store_memory(
 
 def note_trouble(tx: Tx, path: str, said: str, now: int) -> None:
     """Count a file that could not be read as a failure of the capture of memories."""
-    note_failure(tx, SOURCE_KIND, f"{path}: {said}", now)
+    note_failure(tx, SOURCE_KIND, readable(f"{path}: {said}"), now)
 
 
 def is_excluded(exclusion: Exclusion, log: Log) -> bool:
@@ -99,7 +111,7 @@ def absent_from(
     around: Surroundings, source: Source, sight: Sight
 ) -> list[tuple[Absent, Retention]]:
     """Give the documents whose file a look should have found and did not."""
-    found = {os.path.realpath(log.path) for log in sight.logs}
+    found = {_place(log.path) for log in sight.logs}
     roots = {place for root in sight.roots for place in (root, os.path.realpath(root))}
 
     def is_missing(path: str) -> bool:

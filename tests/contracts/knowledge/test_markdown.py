@@ -83,3 +83,18 @@ def test_a_long_change_is_cut() -> None:
     change = change_between("", "\n".join(f"++ line {number}" for number in range(2_000)))
     assert change.summary == "2000 lines added, 0 removed"
     assert len(change.diff) == 16_384
+
+
+def test_long_texts_of_lines_that_come_again_are_not_compared_line_by_line() -> None:
+    old = [f"- line {number % 700}" for number in range(15_000)]
+    new = [*old[:5], *reversed(old[5:-2]), *old[-2:]]
+    change = change_between("\n".join(old), "\n".join(new))
+    first = next(n for n in range(15_000) if old[n] != new[n])
+    last = next(n for n in range(1, 15_000) if old[-n] != new[-n])
+    count = 15_000 - first - last + 1
+    assert change.summary == f"{count} lines added, {count} removed"
+    head = f"--- before\n+++ after\n@@ -{first + 1},{count} +{first + 1},{count} @@\n"
+    assert change.diff.startswith(f"{head}-{old[first]}\n")
+    assert len(change.diff) <= 16_384
+    same = "\n".join(old)
+    assert change_between(same, same) == ("0 lines added, 0 removed", "")
