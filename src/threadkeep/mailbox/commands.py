@@ -27,6 +27,8 @@ Others = Callable[[], Iterable[Context]]
 _HELP: Final = "help"
 _GROUP: Final = ("group", "agent_group_id")
 _SESSION: Final = "session"
+# What says no to a request, wherever it is raised; other trouble is the host's, which tries again.
+_REFUSALS: Final = (Invalid, NotFound, Conflict)
 _SWITCHED: Final = {True: True, "true": True, "1": True, False: False, "false": False, "0": False}
 
 
@@ -119,8 +121,8 @@ def answer(
             write_frame(ctx, request, _good(call, CommandReply(text, text)))
             return
         _do(call, command, _chosen(call, others))
-    except CommandRefused as error:
-        write_frame(ctx, request, refusal(request, error.code, str(error)))
+    except _REFUSALS as error:
+        write_frame(ctx, request, _refused(request, error))
 
 
 def _do(call: CommandCall, command: HostCommand, folders: list[Context]) -> None:
@@ -132,10 +134,9 @@ def _do(call: CommandCall, command: HostCommand, folders: list[Context]) -> None
             if len(elsewhere) < len(folders):
                 given.append(command.step(call, call.ctx, tx))
             frame = _good(call, command.reply(call, given))
-        except (Invalid, NotFound, Conflict) as error:
+        except _REFUSALS as error:
             tx.execute("ROLLBACK TO before")
-            code = error.code if isinstance(error, CommandRefused) else "handler-error"
-            frame = refusal(call.request, code, str(error))
+            frame = _refused(call.request, error)
         _put(call.ctx, tx, call.request, frame)
     for ctx in elsewhere if command.writes else ():
         _forget_step(call, ctx)
@@ -242,14 +243,10 @@ def read_typed(arguments: Sequence[str]) -> tuple[str, dict[str, str | bool]]:
 
 def split_command(typed: str, names: Collection[str]) -> tuple[str, str | None]:
     """Find the longest command that the words begin with, '' if none; the rest is an id."""
-    for end in _ends(typed):
-        if typed[:end] in names:
-            return typed[:end], typed[end + 1 :] or None
-    return "", None
-
-
-def _ends(typed: str) -> list[int]:
-    return [len(typed), *(at for at in range(len(typed) - 1, 0, -1) if typed[at] == "-")]
+    # Name by name: the words may be megabytes of dashes, each of which could end a command.
+    fitting = [name for name in names if typed == name or typed.startswith(f"{name}-")]
+    name = max(fitting, key=len, default="")
+    return name, (typed[len(name) + 1 :] or None) if fitting else None
 
 
 def read_flags(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,6 +334,11 @@ def refusal(request: Outgoing, code: str, message: str) -> Json:
     """Shape an answer that says no."""
     error = {"code": code, "message": message}
     return {"id": request.content["requestId"], "ok": False, "error": error}
+
+
+def _refused(request: Outgoing, error: ThreadkeepError) -> Json:
+    code = error.code if isinstance(error, CommandRefused) else "handler-error"
+    return refusal(request, code, str(error))
 
 
 def answer_id(request: Outgoing) -> str:

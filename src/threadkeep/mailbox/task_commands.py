@@ -218,16 +218,28 @@ def _run(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
     return {"series_id": series, "row_id": written.id, "status": written.status}
 
 
-def _append_log(call: CommandCall, ctx: Context, tx: Tx) -> Json:
-    place = Place(*(tx.one("routing") or ()))
-    series = call.text("id") or task_log.series_of_thread(place.thread_id)
-    if not series:
-        msg = "--id is required: this is not the session of one task"
-        raise CommandRefused("handler-error", msg)
+def _append_log(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
+    """Add to the log beside the task, where `tasks get` finds it."""
+    series = _logged_series(call, ctx, tx)
+    if series is None:
+        return None
     said_ms = read_moment(call.request.timestamp)  # not now: asked again, it is the same line
     at = ctx.now_iso() if said_ms is None else iso(said_ms)
     task_log.append(ctx, series, call.need("msg"), at)
     return {"series": series, "timestamp": at, "path": task_log.path_of(series), "ok": True}
+
+
+def _logged_series(call: CommandCall, ctx: Context, tx: Tx) -> str | None:
+    """Give the series of this folder that is meant: the named one, else what the session is for."""
+    wanted = call.text("id")
+    own = task_log.series_of_thread(Place(*(tx.one("routing") or ())).thread_id)
+    if not wanted and ctx is call.ctx and own is None:
+        msg = "--id is required: this is not the session of one task"
+        raise CommandRefused("handler-error", msg)
+    if ctx is call.ctx and (wanted or own) == own:
+        return own
+    mail = _find(tx, wanted) if wanted else None
+    return None if mail is None else mail.series_id or mail.id
 
 
 def _only(_: CommandCall, found: list[Any]) -> CommandReply:
@@ -364,8 +376,8 @@ COMMANDS: Final = {
                 Flag("id", "The task; in a session of its own, that one."),
             ),
             _append_log,
-            _only,
-            everywhere=False,
+            _first,
+            concerns=_is_there,
         ),
     )
 }

@@ -214,6 +214,9 @@ def test_in_the_session_of_a_task_its_own_log_is_meant(desk: Desk) -> None:
 def test_a_link_in_place_of_the_log_is_not_followed(desk: Desk, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
+    for task_id in "ab":
+        desk.host.insert_task("x", id=task_id, process_after=FUTURE)
+    desk.rows("UPDATE messages_in SET series_id = '../a' WHERE id = 'b'")  # the agent could
     (desk.path / "tasks").symlink_to(outside)
     assert refused(desk, "tasks-append-log", id="a", msg="x")[0] == "handler-error"
     assert list(outside.iterdir()) == []
@@ -223,7 +226,15 @@ def test_a_link_in_place_of_the_log_is_not_followed(desk: Desk, tmp_path: Path) 
     (desk.path / "tasks" / "a.md").symlink_to(outside / "secret")
     assert refused(desk, "tasks-append-log", id="a", msg="x")[0] == "handler-error"
     assert (outside / "secret").read_text() == "s"
-    assert refused(desk, "tasks-append-log", id="../a", msg="x")[0] == "handler-error"
+    for name in ("../a", "b"):
+        assert "cannot be that of a file" in refused(desk, "tasks-append-log", id=name, msg="x")[1]
+    assert sorted(path.name for path in desk.path.glob("*.md")) == []
+
+
+def test_the_log_of_a_task_that_is_not_there_is_refused(desk: Desk) -> None:
+    words = refused(desk, "tasks-append-log", id="typo", msg="x")
+    assert words == ("handler-error", "task not found: typo")
+    assert not (desk.path / "tasks").exists()
 
 
 # ---------------------------------------------------------------------- refusals
@@ -462,6 +473,44 @@ def test_an_agent_finds_its_tasks_from_any_of_its_sessions(tmp_path: Path) -> No
         assert room.host(stranger).mail("t2").status == "pending"
 
 
+@pytest.mark.parametrize(
+    "command, args, words",
+    [
+        ("tasks-update-t1", {"recurrence": "nonsense"}, "fewer than five fields"),
+        ("tasks-update-t1", {"process-after": "tomorrow 18:00"}, "is not a time"),
+        ("tasks-update-t1", {"recurrence": "* * * * *"}, "more than 4 runs a day"),
+    ],
+)
+def test_a_refusal_for_a_task_elsewhere_is_an_answer(
+    tmp_path: Path, command: str, args: dict[str, Any], words: str
+) -> None:
+    with Mailroom.open(tmp_path, clock=lambda: NOW, adapters={"cli": Channel()}) as room:
+        first, second = (room.new_session("helper", "cli", chat) for chat in "ab")
+        before = room.host(first).insert_task("x", id="t1", recurrence="0 9 * * *")
+        request(Container(room.folder(second), clock=lambda: NOW), command, "cli-1-a", **args)
+        assert room.drain(second).sent == ("cli-1-a",)
+        error = frame_of(room.host(second), "cli-1-a")["error"]
+        assert error["code"] == "handler-error"
+        assert words in error["message"]
+        assert room.host(first).mail("t1") == before
+
+
+def test_the_log_of_a_task_elsewhere_lies_beside_it(tmp_path: Path) -> None:
+    with Mailroom.open(tmp_path, clock=lambda: NOW, adapters={"cli": Channel()}) as room:
+        first, second = (room.new_session("helper", "cli", chat) for chat in "ab")
+        room.host(first).insert_task("x", id="t1", recurrence="0 9 * * *")
+        agent = Container(room.folder(second), clock=lambda: NOW)
+        request(agent, "tasks-append-log-t1", "cli-1-a", msg="went well")
+        request(agent, "tasks-append-log", "cli-1-b", msg="of which task?")
+        request(agent, "tasks-get-t1", "cli-1-c")
+        room.drain(second)
+        logged, nameless, shown = (frame_of(room.host(second), f"cli-1-{n}") for n in "abc")
+        assert logged["data"]["series"] == "t1"
+        assert "--id is required" in nameless["error"]["message"]
+        assert [line[-9:] for line in shown["data"]["recent_log"]] == ["went well"]
+        assert not (room.folder(second).path / "tasks").exists()
+
+
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("command", ["tasks-cancel-t1", "tasks-run-t1", "tasks-delete-t1"])
 def test_a_task_elsewhere_is_changed_once_whenever_the_host_dies(
@@ -522,6 +571,19 @@ def test_the_longest_command_that_fits_is_meant(names: set[str], typed: str) -> 
         assert rest != ""
     else:
         assert rest is None
+
+
+def test_a_command_of_many_dashes_costs_no_look_at_each() -> None:
+    class Counted(set[str]):
+        looks = 0
+
+        def __contains__(self, name: object) -> bool:
+            self.looks += 1
+            return super().__contains__(name)
+
+    names = Counted(("tasks-list", "tasks"))
+    assert split_command("tasks" + "-" * 1000, names) == ("tasks", "-" * 999)
+    assert names.looks <= len(names)
 
 
 @given(st.dictionaries(st.text("ab-_", min_size=1, max_size=4), st.sampled_from(["1", "2", True])))
