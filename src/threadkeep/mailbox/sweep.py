@@ -1,12 +1,13 @@
 """The host's regular look at a session: take over answers, end what is stuck, wake who has mail."""
 
+import logging
 from typing import Final, Protocol
 
 import msgspec
 
 from threadkeep.base.clock import is_due
 from threadkeep.base.presence import is_held, was_left
-from threadkeep.errors import Conflict
+from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.mailbox import settling, tasks
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.folder import take_checks_out
@@ -15,6 +16,7 @@ from threadkeep.mailbox.settling import Reset, Settled
 from threadkeep.mailbox.stuck import declared_ms, stuck_reason
 from threadkeep.mailbox.times import read_moment
 
+log = logging.getLogger(__name__)
 _LONGEST_TOOL_MS: Final = 24 * 60 * 60_000  # nobody can be asked, and no word holds for ever
 
 
@@ -61,7 +63,7 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
         settled = _both(settled, settling.sync(ctx))  # what it said last, before it ended
     reset = None if running else _reset(ctx)
     if not running:
-        take_checks_out(ctx.folder)
+        _take_checks_out(ctx)
     rearmed = tuple(mail.id for mail in tasks.rearm(ctx))
     due = _due(ctx)
     started = None if runner is None or running or due == 0 else _start(ctx, runner)
@@ -100,6 +102,14 @@ def _reset(ctx: Context) -> Reset | None:
         return settling.reset_claims(ctx)
     except Conflict:
         return None
+
+
+def _take_checks_out(ctx: Context) -> None:
+    """Make an older outbound.db take every number; one that cannot be remade serves as it is."""
+    try:
+        take_checks_out(ctx.folder)
+    except ThreadkeepError as error:
+        log.info("%s was not remade: %s", ctx.folder.outbound_path, error)
 
 
 def _beat_lately(ctx: Context) -> bool:

@@ -135,6 +135,16 @@ def test_a_remake_that_is_cut_off_leaves_the_file_as_it_was(
     assert [m.text for m in pair.host.outbox()] == ["one", "no"]
 
 
+def test_a_file_that_cannot_be_remade_holds_up_no_sweep(pair: Pair) -> None:
+    pair.agent.send("one")
+    make_older(pair)
+    (sql,) = pair.sql("out", "SELECT sql FROM sqlite_master WHERE name = 'messages_out'")[0]
+    pair.sql("out", "DROP TABLE messages_out")
+    pair.sql("out", f"{sql} WITHOUT ROWID")  # what is copied has numbers of rows
+    pair.host.insert_task("x", id="t1", process_after=pair.time[0])
+    assert pair.host.sweep().due == 1
+
+
 def test_a_table_that_another_refers_to_is_left_as_it_is(pair: Pair) -> None:
     pair.agent.send("one")
     make_older(pair)
