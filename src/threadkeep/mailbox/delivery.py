@@ -6,7 +6,7 @@ left behind. What is written down and what was sent can differ by that one messa
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ from threadkeep.mailbox.telling import called, shortened, tell
 from threadkeep.mailbox.times import read_moment, sqlite_form
 
 log = logging.getLogger(__name__)
+IsOver = Callable[[], bool]
 
 OPEN: Final = frozenset(("prepared", "sending"))
 _CRASHED: Final = "the host stopped while it was being sent"
@@ -63,14 +64,17 @@ class Step(msgspec.Struct, frozen=True):
     has_files: bool = False
 
 
-def drain(ctx: Context, post: PostOffice) -> Drained:
-    """Send what is due; costs what is open, not what was ever said."""
+def drain(ctx: Context, post: PostOffice, is_over: IsOver = lambda: False) -> Drained:
+    """Send what is due; costs what is open, not what was ever said.
+
+    Once `is_over` says so, the message at hand is the last one; the others wait.
+    """
     try:
         alone = Alone(ctx.folder.host_lock_path, "another host")
     except Conflict:
         return Drained(busy=True)
     with alone:
-        return _Round(ctx, post).run(open_deliveries(ctx))
+        return _Round(ctx, post, is_over).run(open_deliveries(ctx))
 
 
 class _Round:
@@ -79,9 +83,10 @@ class _Round:
     What became of one is written together with the mark of the next: one commit per message.
     """
 
-    def __init__(self, ctx: Context, post: PostOffice) -> None:
+    def __init__(self, ctx: Context, post: PostOffice, is_over: IsOver) -> None:
         self._ctx = ctx
         self._post = post
+        self._is_over = is_over
         self._unwritten: list[Step] = []
         self._done: list[Step] = []
 
@@ -91,7 +96,7 @@ class _Round:
         waiting = []
         try:
             for row in rows:
-                if row.place in blocked or self._waits(row):
+                if self._is_over() or row.place in blocked or self._waits(row):
                     waiting.append(row.message_out_id)
                     is_free = row.held
                 else:

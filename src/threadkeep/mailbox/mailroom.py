@@ -17,7 +17,7 @@ from threadkeep.mailbox import inbound, receiving, serving, sweep as sweeping
 from threadkeep.mailbox.actions import Handler
 from threadkeep.mailbox.adapters import Adapter
 from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.delivery import Drained, drain
+from threadkeep.mailbox.delivery import Drained, IsOver, drain
 from threadkeep.mailbox.folder import Folder, session_dir
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index import MailIndex
@@ -290,8 +290,8 @@ class Mailroom:
 
     serve = serving.serve
 
-    def drain(self, session: Session) -> Drained:
-        """Send what is due of one session."""
+    def drain(self, session: Session, is_over: IsOver = lambda: False) -> Drained:
+        """Send what is due of one session, until that is over."""
         context = self.context(session)
         post = RoomPost(
             session,
@@ -303,7 +303,7 @@ class Mailroom:
             siblings=self._siblings,
             wake=self.wake,
         )
-        return drain(context, post)
+        return drain(context, post, is_over)
 
     def sweep_one(self, session: Session) -> Swept:
         """Bring one session up to date."""

@@ -21,7 +21,7 @@ R = TypeVar("R")
 Timer = Callable[[], float]
 _REST: Final = 10
 SIDE_BY_SIDE: Final = 32
-_DRAIN, _SWEEP = "drain", "sweep_one"  # verbs of the room
+_DRAIN, _SWEEP = "drain", "sweep"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -70,6 +70,8 @@ def serve(
     for its sweeps; with 1 there is one for all. A turn waits `patience` seconds for them: a channel
     that takes longer delays nobody else. Trouble with a session is logged when it begins and when
     it changes. A session that took its time to fail rests ten times as long.
+
+    After `stop` every channel ends the message it has at hand, and begins no other.
     """
     known: dict[str, str] = {}
     next_sweep = time.monotonic()
@@ -120,6 +122,7 @@ class _Crew:
         self._room = room
         self._timer = timer
         self._resting = {} if resting is None else resting
+        self._over = threading.Event()
         self._running: dict[tuple[str, str], Future[Attempt]] = {}
         self._threads = ThreadPoolExecutor(side_by_side, thread_name_prefix="threadkeep-mail")
 
@@ -127,6 +130,7 @@ class _Crew:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         self._threads.shutdown()
 
     def turn(self, *, sweeping: bool, patience: float | None) -> Report:
@@ -143,7 +147,8 @@ class _Crew:
         return self._collect(resting)
 
     def finish(self) -> Report:
-        """Wait for all that has begun, and tell what became of it."""
+        """Wait for what is at hand, and tell what became of it."""
+        self._over.set()
         self._threads.shutdown()
         return self._collect({})
 
@@ -156,9 +161,12 @@ class _Crew:
         key = (verb, session.id)
         if key in self._running:
             return None
-        job = getattr(self._room, verb)
+        job = self._room.sweep_one if verb == _SWEEP else self._drain
         future = self._running[key] = self._threads.submit(attempt, job, session, self._timer)
         return future
+
+    def _drain(self, session: Session) -> Drained:
+        return self._room.drain(session, self._over.is_set)
 
     def _collect(self, errors: dict[str, str]) -> Report:
         done: dict[str, dict[str, Any]] = {_DRAIN: {}, _SWEEP: {}}

@@ -214,8 +214,8 @@ def test_in_the_session_of_a_task_its_own_log_is_meant(desk: Desk) -> None:
 def test_a_link_in_place_of_the_log_is_not_followed(desk: Desk, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    for task_id in "ab":
-        desk.host.insert_task("x", id=task_id, process_after=FUTURE)
+    for name in "ab":
+        desk.host.insert_task("x", id=name, process_after=FUTURE)
     desk.rows("UPDATE messages_in SET series_id = '../a' WHERE id = 'b'")  # the agent could
     (desk.path / "tasks").symlink_to(outside)
     assert refused(desk, "tasks-append-log", id="a", msg="x")[0] == "handler-error"

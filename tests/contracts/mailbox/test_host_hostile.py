@@ -382,9 +382,9 @@ def test_a_session_that_fails_slowly_rests_and_the_others_go_on(
     now, looks = [0.0], [0]
     real = rooms.room.drain
 
-    def slow(session: Session) -> Any:
+    def slow(session: Session, is_over: Callable[[], bool]) -> Any:
         if session.id != rooms.ann.id:
-            return real(session)
+            return real(session, is_over)
         now[0], looks[0] = now[0] + 5, looks[0] + 1
         raise Busy("locked", hint="wait")
 

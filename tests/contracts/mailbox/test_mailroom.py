@@ -6,8 +6,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.conftest import need_tool
 from tests.contracts.mailbox.postal import Channel, Clock, Crash, crash_at_write
 from threadkeep.base.processes import is_running
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.mailbox import serving
 from threadkeep.mailbox.adapters import FileAdapter, Outgoing
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.context import Context
@@ -499,6 +502,36 @@ def test_a_slow_channel_delays_no_other_session(setup: Setup) -> None:
     sent = [done.sent for report in reports for done in report.delivered.values() if done.sent]
     assert len(sent) == 5  # what ended after `stop` is told of as well
     assert len(channel.texts) == 5
+
+
+def test_after_a_stop_no_other_message_is_begun(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.channel = channel = SlowFor("slow")
+    session = setup.room.new_session("ann", "test", "slow")
+    for text in ("one", "two", "three"):
+        setup.container(session).send(text)
+
+    class Threads(ThreadPoolExecutor):
+        def shutdown(self, *args: Any, **options: Any) -> None:
+            channel.go_on.set()  # not before `serve` is told to stop
+            super().shutdown(*args, **options)
+
+    monkeypatch.setattr(serving, "ThreadPoolExecutor", Threads)
+    stop = threading.Event()
+    reports: list[Report] = []
+
+    def look(report: Report) -> None:
+        reports.append(report)
+        stop.set()
+
+    with setup.open() as room:
+        room.serve(stop, every=0, patience=0.05, on_report=look)
+        assert channel.texts == ["one"]
+        assert len(reports[-1].delivered[session.id].sent) == 1
+        assert len(reports[-1].delivered[session.id].waiting) == 2
+        room.drain(session)
+    assert channel.texts == ["one", "two", "three"]
 
 
 def test_many_sessions_may_share_one_file(setup: Setup, tmp_path: Path) -> None:
