@@ -67,6 +67,8 @@ class LiveConnection:
         self._budget = budget
         self._turn: Turn | None = None
         self._guard = threading.RLock()
+        # Told what SQLite complains of; says whether it is there now.
+        self.supply: Callable[[str], bool] | None = None
         self._set_up(tuning)
 
     def _set_up(self, tuning: Tuning) -> None:
@@ -122,7 +124,21 @@ class LiveConnection:
                 self._let_go()
 
     def run(self, sql: str, act: Callable[[], R]) -> R:
-        """Do something with the real connection, under the writer lock if it may write."""
+        """Do something with the real connection, under the writer lock if it may write.
+
+        Outside of a transaction, what SQLite does not know may be supplied, and it is done again.
+        """
+        try:
+            return self._run(sql, act)
+        except sqlite3.OperationalError as error:
+            # A script may have done a part of what it says.
+            if not sql or self.raw.in_transaction or self.supply is None:
+                raise
+            if not self.supply(str(error)):
+                raise
+        return self._run(sql, act)
+
+    def _run(self, sql: str, act: Callable[[], R]) -> R:
         self._refuse_inherited()
         if self._lock is None or only_reads(sql):
             with self.inside:

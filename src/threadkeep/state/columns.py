@@ -4,17 +4,23 @@ What is not named keeps its default or its value, so columns that we do not know
 value for a column that the file lacks widens the file first, unless it is the default anyway.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.sqlite import Tx
 from threadkeep.state.context import Context
 from threadkeep.state.form import Form
-from threadkeep.state.versions import known_columns
+from threadkeep.state.versions import known_columns, newest_columns
 
 Values = Mapping[str, Any]
+
+# How SQLite says that a statement names a table or column which is not there.
+_UNKNOWN: Final = re.compile(
+    r'(?:no such (?:table|column): |has no column named )(?:\w+\.)?"?(\w+)"?$'
+)
 
 
 class _Way(NamedTuple):
@@ -58,6 +64,23 @@ def update_rows(ctx: Context, tx: Tx, table: str, key: Values, values: Values) -
     where = " AND ".join(f"{name} IS ?" for name in key)
     sql = f"UPDATE {table} SET {changes} WHERE {where}"  # noqa: S608
     return tx.execute(sql, (*fitting.values(), *key.values())).rowcount
+
+
+def supply(ctx: Context, complaint: str) -> bool:
+    """Widen the file if a program's own SQL failed for what a newer file has; tell whether."""
+    found = _UNKNOWN.search(complaint)
+    if found is None or ctx.db.read_only:
+        return False
+    missing = {
+        name
+        for table in newest_columns()
+        for name in (table, *(column.name for column in ctx.form.missing_columns(table)))
+        if name not in ctx.form.tables
+    }
+    if found[1] in missing:
+        with ctx.db.write() as tx:
+            ctx.widen(tx)
+    return found[1] in missing
 
 
 def _fitting(ctx: Context, tx: Tx, table: str, values: Values) -> Values:

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -54,6 +55,7 @@ from threadkeep.state import (
     user_turns as user_turns_,
     workspace as workspace_,
 )
+from threadkeep.state.columns import supply
 from threadkeep.state.context import Seconds, now
 from threadkeep.state.fts5_words import contains_cjk, sanitize_fts5_query
 from threadkeep.state.opening import note_refusal, open_context
@@ -121,6 +123,7 @@ class SessionDB:
             pid, live = self._live or (0, None)
             if live is None or pid != os.getpid() or not live.lasting:
                 live = self.context.db.live()
+                live.supply = partial(supply, self.context)
                 self._live = (os.getpid(), live)
             return live
 

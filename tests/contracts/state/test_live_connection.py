@@ -233,3 +233,30 @@ def test_a_fork_waits_for_a_read_of_another_thread(db: SessionDB) -> None:
         for thread in threads:
             thread.join()
     assert db.message_count() == 6
+
+
+def test_sql_that_names_newer_columns_widens_a_file_of_version_6(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        db.create_session("s", "cli")
+        connection = db._conn
+        assert connection is not None
+        with pytest.raises(sqlite3.OperationalError, match="no such column: made_up"):
+            connection.execute("SELECT made_up FROM sessions")
+        assert "active" not in db.context.form.tables["messages"]
+        assert connection.execute("SELECT * FROM session_model_usage").fetchall() == []
+        connection.execute("UPDATE sessions SET pinned = 1 WHERE id = 's'")
+        session = db.get_session("s")
+        assert session is not None
+        assert session["pinned"] == 1
+
+
+def test_newer_columns_are_supplied_one_by_one_to_an_older_file(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        connection = db._conn
+        assert connection is not None
+        connection.execute(
+            "INSERT INTO sessions(id, source, started_at, cwd) VALUES ('s', 'c', 1, '/')"
+        )
+        connection.execute("BEGIN")
+        assert connection.execute("SELECT s.last_read_at FROM sessions s").fetchone()[0] is None
+        connection.rollback()
