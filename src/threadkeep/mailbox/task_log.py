@@ -1,10 +1,12 @@
 """What the runs of a task did, in words: one line each in `tasks/<series>.md` of the folder."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from threadkeep.base import nofollow
-from threadkeep.errors import Invalid, NotFound
+from threadkeep.errors import Invalid, NotFound, ReadOnly
 from threadkeep.mailbox import inbound
 from threadkeep.mailbox.adapters import Outgoing
 from threadkeep.mailbox.context import Context
@@ -35,9 +37,10 @@ def path_of(series: str) -> str:
 def append(ctx: Context, series: str, text: str, at: str) -> None:
     """Add a line to the log of a series, on the disk when this returns; the same one only once."""
     name = _name(series)
-    nofollow.make_dir(ctx.folder.path, FOLDER)
     data = f"- {at} {line(text)}\n".encode("utf-8", "replace")
-    nofollow.append(ctx.folder.path, (FOLDER,), name, data, unless_in_last=_TAIL)
+    with _in_reach(ctx):
+        nofollow.make_dir(ctx.folder.path, FOLDER)
+        nofollow.append(ctx.folder.path, (FOLDER,), name, data, unless_in_last=_TAIL)
 
 
 def line(text: str) -> str:
@@ -70,17 +73,33 @@ def _series_of(ctx: Context, mail: Outgoing) -> str | None:
 def newest(ctx: Context, series: str, count: int) -> list[str]:
     """Give the last lines of the log of a series; none if there is no log, or none to be read."""
     try:
-        data = nofollow.read_end(ctx.folder.path, (FOLDER,), _name(series), _TAIL)
-    except (Invalid, NotFound):
+        with _in_reach(ctx):
+            data = nofollow.read_end(ctx.folder.path, (FOLDER,), _name(series), _TAIL)
+    except Invalid:
         return []
     lines = data.decode("utf-8", "replace").splitlines()
     return [one for one in lines if one.strip()][-count:]
 
 
 def remove(ctx: Context, series: str) -> None:
-    """Remove the log of a series; none there is fine."""
+    """Remove the log of a series; none there is fine, and one out of reach stays."""
     if is_safe_name(f"{series}.md"):
-        nofollow.remove_tree(ctx.folder.path, FOLDER, f"{series}.md")
+        try:
+            with _in_reach(ctx):
+                nofollow.remove_tree(ctx.folder.path, FOLDER, f"{series}.md")
+        except Invalid as error:
+            log.warning("the log of %s was not removed: %s", series, error)
+
+
+@contextmanager
+def _in_reach(ctx: Context) -> Iterator[None]:
+    """Refuse what the agent put in the way, or locked; it is told so without paths of the host."""
+    try:
+        yield
+    except (Invalid, NotFound, ReadOnly) as error:
+        log.info("in %s: %s", ctx.folder.path, error)
+        hint = f"`{FOLDER}` must be a folder and the log a plain file, both open to the host"
+        raise Invalid("the log of this task is out of reach", hint=hint) from error
 
 
 def _name(series: str) -> str:

@@ -8,6 +8,8 @@ from hypothesis import given, strategies as st
 
 from tests.contracts.mailbox.postal import NOW, Channel, Clock, Crash, Desk, crash_at_write
 from threadkeep import Mailroom
+from threadkeep.base import nofollow
+from threadkeep.errors import ReadOnly
 from threadkeep.mailbox import Container, FileAdapter, Host, Place
 from threadkeep.mailbox.commands import CommandRefused, read_flags, read_typed, split_command
 from threadkeep.mailbox.task_data import run_id, task_id
@@ -229,6 +231,31 @@ def test_a_link_in_place_of_the_log_is_not_followed(desk: Desk, tmp_path: Path) 
     for name in ("../a", "b"):
         assert "cannot be that of a file" in refused(desk, "tasks-append-log", id=name, msg="x")[1]
     assert sorted(path.name for path in desk.path.glob("*.md")) == []
+
+
+@pytest.mark.parametrize("way", ["a file", "locked"])
+def test_a_log_out_of_reach_is_in_nobodys_way(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    desk.host.insert_task("x", id="t1", process_after=FUTURE)
+    (desk.path / "tasks").write_text("in the way")
+    if way == "locked":  # permissions do not hold root up
+
+        def locked(*_: Any, **__: Any) -> None:
+            raise ReadOnly(f"{desk.path} cannot be written", hint="check it")
+
+        for verb in ("make_dir", "read_end", "remove_tree"):
+            monkeypatch.setattr(nofollow, verb, locked)
+    code, words = refused(desk, "tasks-append-log", id="t1", msg="x")
+    assert code == "handler-error"
+    assert "out of reach" in words
+    assert str(desk.path) not in words
+    assert good(desk, "tasks-get", id="t1")["recent_log"] == []
+    desk.container.insert_message("task_log", {"text": "x"}, Place(), in_reply_to="t1")
+    assert len(desk.host.drain({}).sent) == 1
+    assert good(desk, "tasks-delete", id="t1")["touched"] == 1
+    assert desk.host.tasks() == []
+    assert desk.notes() == []
 
 
 def test_the_log_of_a_task_that_is_not_there_is_refused(desk: Desk) -> None:
