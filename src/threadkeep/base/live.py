@@ -112,6 +112,25 @@ class LiveConnection:
         if self.raw.in_transaction:
             self.run("ROLLBACK", self.raw.rollback)
 
+    def transact(self, act: Callable[[Self], R]) -> R:
+        """Do something in one write transaction, all or none; again if what it lacked is there."""
+        try:
+            return self._transact(act)
+        except sqlite3.OperationalError as error:
+            if self.supply is None or not self.supply(str(error)):
+                raise
+        return self._transact(act)
+
+    def _transact(self, act: Callable[[Self], R]) -> R:
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            result = act(self)
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
+        return result
+
     def close(self) -> None:
         """Close it; what was begun and not committed is taken back.
 

@@ -145,14 +145,7 @@ class SessionDB:
         if connection is None:
             raise Closed(f"{self.db_path} is closed", hint="open the store again")
         with self._lock:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = function(connection)
-            except BaseException:
-                connection.rollback()
-                raise
-            connection.commit()
-        return result
+            return connection.transact(function)
 
     def close(self) -> None:
         """Write what is queued, and close the store; twice is fine."""

@@ -250,13 +250,11 @@ def test_sql_that_names_newer_columns_widens_a_file_of_version_6(tmp_path: Path)
         assert session["pinned"] == 1
 
 
-def test_newer_columns_are_supplied_one_by_one_to_an_older_file(tmp_path: Path) -> None:
+def test_a_transaction_that_names_newer_columns_is_done_whole(tmp_path: Path) -> None:
+    def begin_and_pin(connection: LiveConnection) -> None:
+        connection.execute("INSERT INTO sessions(id, source, started_at) VALUES ('s', 'cli', 1)")
+        connection.execute("UPDATE sessions SET pinned = 1")
+
     with SessionDB(tmp_path / "state.db") as db:
-        connection = db._conn
-        assert connection is not None
-        connection.execute(
-            "INSERT INTO sessions(id, source, started_at, cwd) VALUES ('s', 'c', 1, '/')"
-        )
-        connection.execute("BEGIN")
-        assert connection.execute("SELECT s.last_read_at FROM sessions s").fetchone()[0] is None
-        connection.rollback()
+        db._execute_write(begin_and_pin)
+        assert [(row["id"], row["pinned"]) for row in db.list_sessions_rich()] == [("s", 1)]
