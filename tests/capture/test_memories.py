@@ -252,3 +252,14 @@ def test_a_name_that_is_no_text_keeps_nothing_else_out(desk: Desk) -> None:
     assert desk.capture() == 1
     found = {(row[0], row[1]) for row in desk.ask(asked.DOCUMENTS)}
     assert found == {(name, "active") for name in ("odd\ufffd.md", "plain.md", "same.md")}
+
+
+def test_the_lines_around_front_matter_are_not_what_a_note_says(desk: Desk) -> None:
+    desk.write("user_ada.md", "---\nname: ada\n---\n\nAda fires the kiln on Mondays.\n")
+    assert desk.capture() == 1
+    with desk.history() as history:
+        enrich(desk.home, history, with_model=False)
+    ((summary,),) = desk.ask("SELECT json_extract(content, '$.summary') FROM knowledge_nodes")
+    assert "name: ada" in str(summary)
+    assert "Ada fires the kiln on Mondays." in str(summary)
+    assert "---" not in str(summary)

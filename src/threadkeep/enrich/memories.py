@@ -1,5 +1,6 @@
 """A revision of a memory becomes a node: what the note says, in its own words."""
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -15,6 +16,8 @@ from threadkeep.knowledge.drafts import Draft, Mentions
 _SOURCE_LIMIT: Final = 40_000
 _SENTENCES: Final = 4
 _DECISIONS: Final = 6
+# Claude puts name, description and type first, between lines that say nothing.
+_FRONT_MATTER: Final = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
 def note_project(note: Note) -> str:
@@ -32,7 +35,8 @@ def describe_note(note: Note) -> str:
 
 def note_draft(note: Note, source: str) -> Draft:
     """Derive a node from a note."""
-    text = readable("\n".join(text for _, text in note.sections), _SOURCE_LIMIT)
+    text = "\n".join(text for _, text in note.sections)
+    text = readable(_FRONT_MATTER.sub(r"\1\n", text), _SOURCE_LIMIT)
     headings = ids.unique((path.rpartition(" > ")[2] for path, _ in note.sections if path), 12)
     decided = telling_sentences([text])
     project = note_project(note)
