@@ -263,3 +263,20 @@ def test_the_lines_around_front_matter_are_not_what_a_note_says(desk: Desk) -> N
     assert "name: ada" in str(summary)
     assert "Ada fires the kiln on Mondays." in str(summary)
     assert "---" not in str(summary)
+
+
+def test_a_forgotten_project_takes_its_notes_along(desk: Desk) -> None:
+    said = {"role": "user", "content": "fire it"}
+    line = {"type": "user", "uuid": "u", "sessionId": "s-1", "cwd": "/home/ada/kiln"}
+    rest = {"timestamp": "2026-11-17T10:00:00.000Z", "message": said}
+    (desk.project / "s-1.jsonl").write_text(json.dumps({**line, **rest}) + "\n")
+    other = desk.project.with_name("-home-ada-my-kiln") / "memory"
+    other.mkdir(parents=True)
+    (other / "stays.md").write_text("# Another project's\n\nokapi\n")
+    desk.write("goes.md", "# Glaze\n\ndugong\n")
+    assert desk.capture() == 2
+    with desk.history() as history:
+        enrich(desk.home, history, with_model=False)
+        history.forget(Forget(project="kiln"))
+    assert [row[0] for row in desk.ask(asked.DOCUMENTS)] == ["stays.md"]
+    assert desk.capture() == 0

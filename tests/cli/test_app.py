@@ -51,7 +51,8 @@ def test_every_command_of_the_contract_is_there() -> None:
     rest += " memories recall ask timeline fixed similar context open enrich embed doctor serve"
     state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
     state += " prune compact sizes check reindex release"
-    mail = "new ls send poll ack tail trace retry pause verify sweep serve next ncl echo demo"
+    mail = "new ls send poll ack tail trace retry pause verify sweep serve next ncl prune"
+    mail += " echo demo"
     chat, state, mail = f"{chat} check sizes", f"{state} verify size", f"{mail} check"
     groups = {"chat": chat, "state": state, "mail": mail, "mcp": "install uninstall"}
     groups |= {"redact": "test rules rescan undo", "knowledge": "check migrate"}

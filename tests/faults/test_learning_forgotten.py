@@ -242,7 +242,7 @@ def test_what_was_learned_between_look_and_masking_is_masked_with_its_vector(
 @pytest.mark.parametrize("queue", QUEUES)
 def test_tickets_in_hand_are_taken_back_without_a_try(tmp_path: Path, queue: Any) -> None:
     with (
-        KnowledgeStore.open(tmp_path / "k.db", clock=lambda: NOW) as store,
+        KnowledgeStore.open(tmp_path / "k.db", schema=23, clock=lambda: NOW) as store,
         store.context.db.write() as tx,
     ):
         target = waiting(tx, queue)

@@ -81,9 +81,10 @@ def forget(
         plan.done.vectors_left = 0
     if not dry_run:
         _name_forgotten(around, plan.whole)
+        _forget_work(around, what, searches)  # sessions tell which notes are a project's
         purge(around, sources, places, show)
         _forget_lines(around, places, plan, (what, searches), show)
-        _forget_rows(around, what, searches)
+        _forget_matches(around, what, searches)
         clean(around, sources, show)
         with around.db.read() as tx:
             plan.done.unfinished = tx.one("cleaning") is not None
@@ -232,7 +233,7 @@ def _forget_legacy(tx: Tx, done: Rederived) -> None:
         erase(tx, "legacy", legacy_numbers(tx, key))
 
 
-def _forget_rows(around: Surroundings, what: Forget, searches: Searches) -> None:
+def _forget_work(around: Surroundings, what: Forget, searches: Searches) -> None:
     with around.db.write() as tx:
         found = rows_of_work(tx, what, searches)
         for kind, ids in found.items():
@@ -240,8 +241,13 @@ def _forget_rows(around: Surroundings, what: Forget, searches: Searches) -> None
         if any(found.values()):
             tx.run("drop_quiet_shell_sessions", {"since": what.since, "until": what.until})
             want_cleaning(tx)
-        alone = what.pattern is not None and not (what.in_sessions or what.in_time)
-        if alone and _erase_matches(tx, searches):
+
+
+def _forget_matches(around: Surroundings, what: Forget, searches: Searches) -> None:
+    if what.pattern is None or what.in_sessions or what.in_time:
+        return
+    with around.db.write() as tx:
+        if _erase_matches(tx, searches):
             want_cleaning(tx)
 
 

@@ -404,17 +404,23 @@ SELECT id FROM events WHERE source_kind = 'shell'
 SELECT id FROM memory_revisions
 WHERE (CAST(:since AS INTEGER) IS NULL OR created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR created_at < :until)
 
--- A repository is a name with its owner, or a folder behind `local-git:` or `local:`.
+-- A repository is a name with its owner, or a folder behind `local-git:` or `local:`. Claude's folder of notes is mostly of no repository:
+-- the transcripts beside it say where the work was.
+-- piece: note_of_project
+(d.repository IN (:project, 'local-git:' || :project, 'local:' || :project) OR d.repository LIKE :project_named ESCAPE '\'
+  OR d.repository LIKE 'local:' || :project_below ESCAPE '\' OR d.repository LIKE 'local-git:' || :project_below ESCAPE '\'
+  OR (d.repository LIKE 'local:%/memory' AND EXISTS (
+    SELECT 1 FROM agentic_sessions AS a
+    WHERE a.source_file > substr(d.repository, 7, length(d.repository) - 12) AND a.source_file < substr(d.repository, 7, length(d.repository) - 13) || '0'
+      AND (a.cwd = :project OR a.cwd LIKE :project_below ESCAPE '\' OR a.cwd LIKE :project_named ESCAPE '\' OR a.cwd LIKE :project_in ESCAPE '\'))))
+
 -- name: documents_of_project
-SELECT id FROM memory_documents
-WHERE repository IN (:project, 'local-git:' || :project, 'local:' || :project) OR repository LIKE :project_named ESCAPE '\'
-  OR repository LIKE 'local:' || :project_below ESCAPE '\' OR repository LIKE 'local-git:' || :project_below ESCAPE '\'
+SELECT d.id FROM memory_documents AS d WHERE {note_of_project}
 
 -- name: revisions_of_project
 SELECT r.id FROM memory_revisions AS r JOIN memory_documents AS d ON d.id = r.document_id
 WHERE (CAST(:since AS INTEGER) IS NULL OR r.created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR r.created_at < :until)
-  AND (d.repository IN (:project, 'local-git:' || :project, 'local:' || :project) OR d.repository LIKE :project_named ESCAPE '\'
-    OR d.repository LIKE 'local:' || :project_below ESCAPE '\' OR d.repository LIKE 'local-git:' || :project_below ESCAPE '\')
+  AND {note_of_project}
 
 -- name: visits_between
 SELECT id FROM browser_events
