@@ -74,7 +74,7 @@ def _create(call: CommandCall, ctx: Context, tx: Tx) -> Json:
     if cron is not None:
         cron = _checked_cron(call, ctx, cron, script)
     if cron is None and not when:
-        hint = "say when it shall run, or how often with --recurrence"
+        hint = "say when it should run, or how often with --recurrence"
         raise CommandRefused("handler-error", "--process-after is required", hint=hint)
     mail = posting.put_task(
         ctx,
@@ -261,12 +261,12 @@ def _is_there(call: CommandCall, tx: Tx) -> bool:
 
 _ID: Final = Flag("id", "The task, by the id of its series.", required=True)
 _SESSION: Final = Flag("session", "Only in this session of yours.")
-_CRON: Final = Flag("recurrence", "How often: a cron expression in the zone of your group.")
-_WHEN: Final = Flag("process_after", "When: ISO 8601; without a zone, in that of your group.")
+_CRON: Final = Flag("recurrence", "How often: a cron expression, in your group's time zone.")
+_WHEN: Final = Flag("process_after", "When: ISO 8601; without a zone, in your group's.")
 _SCRIPT: Final = Flag(
     "script", 'Bash before the run; its last line {"wakeAgent": true or false, "data": …} decides.'
 )
-_ALL: Final = Flag("all", "All of your group's; that is so anyway.", is_switch=True)
+_ALL: Final = Flag("all", "All tasks of your group, which is the default.", is_switch=True)
 _OVERRIDE: Final = Flag(
     "dangerously_override_recurrence_limit",
     f"Allow more than {MOST_RUNS} runs a day without a script.",
@@ -279,7 +279,7 @@ COMMANDS: Final = {
     for command in (
         HostCommand(
             "tasks-list",
-            "List the tasks that are still to come, and how their runs went so far.",
+            "List the tasks that are still to come, and how their runs have gone so far.",
             (Flag("status", "Only those that are pending, or paused."), _SESSION, _ALL),
             _list,
             _list_reply,
@@ -295,10 +295,10 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-create",
-            "Make a task, for once (--process-after) or again and again (--recurrence).",
+            "Create a task that runs once (--process-after) or repeatedly (--recurrence).",
             (
-                Flag("prompt", "What you shall do when it runs.", required=True),
-                Flag("name", "A few words for its id."),
+                Flag("prompt", "What to do when it runs.", required=True),
+                Flag("name", "A short name, which its id begins with."),
                 _CRON,
                 _WHEN,
                 _SCRIPT,
@@ -310,10 +310,10 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-update",
-            "Change a task that is still to come, also a run that is due already.",
+            "Change a task that is still to come, including a run that is already due.",
             (
                 _ID,
-                Flag("prompt", "What you shall do instead."),
+                Flag("prompt", "What to do instead."),
                 _WHEN,
                 _CRON._replace(about="How often; `none` makes the next run the last."),
                 _SCRIPT._replace(about="Bash before the run; `none` takes it away."),
@@ -326,7 +326,7 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-pause",
-            "Hold a task.",
+            "Pause a task.",
             (_ID, _SESSION),
             _pause,
             _touched,
@@ -334,7 +334,7 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-resume",
-            "Go on with a held task.",
+            "Resume a paused task.",
             (_ID, _SESSION),
             _resume,
             _touched,
@@ -342,7 +342,7 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-cancel",
-            "Call off a task with all its later runs, or all tasks.",
+            "Cancel a task and all its later runs, or all tasks.",
             (
                 _ID._replace(required=False),
                 _ALL._replace(about="Every task of your group."),
@@ -354,7 +354,7 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-delete",
-            "Remove a task with its history and its log.",
+            "Delete a task, its history and its log.",
             (_ID, _SESSION),
             _delete,
             _touched,
@@ -362,7 +362,7 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-run",
-            "Run a task now, once more; its schedule stays as it is.",
+            "Run a task once, now; its schedule stays as it is.",
             (_ID, _SESSION),
             _run,
             _first,
@@ -370,7 +370,7 @@ COMMANDS: Final = {
         ),
         HostCommand(
             "tasks-append-log",
-            "Add a line to the log of a task; it goes to nobody.",
+            "Add a line to the log of a task; nobody is notified.",
             (
                 Flag("msg", "What was done.", required=True),
                 Flag("id", "The task; in a session of its own, that one."),

@@ -16,13 +16,18 @@ from threadkeep.home.mail import read_typed, run_command
 )
 @session_argument
 @click.option(
-    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for it."
+    "--timeout",
+    type=SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for it.",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 def ncl(call: Call, *, session: str, timeout: float, words: tuple[str, ...]) -> None:
-    """Run a command of the host as the agent, and print its answer: tasks, above all.
+    """Run a host command as the agent, mostly `tasks …`, and print the answer.
 
-    What NanoClaw's own `ncl` does in its containers. Flags of the command follow its WORDS.
+    This is what `ncl` does inside NanoClaw's containers. Flags of the command follow its WORDS.
+    A host must be running (`threadkeep mail serve`), for it is the host that answers.
     """
     typed, flags = read_typed(words)
     answer = run_command(containing(call, session).context, typed, flags, timeout)

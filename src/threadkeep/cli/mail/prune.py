@@ -27,10 +27,11 @@ def prune(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Remove old mail from the agent that is delivered, and answers that were taken over.
+    """Remove old, delivered mail of the agent, and acknowledgements that the host has recorded.
 
-    By age, by how many stay, or by both. What waits, failed, or answers open mail is kept. Not
-    while an agent works in the folder.
+    Give an age, a number to keep, or both. Mail that is waiting, has failed, or answers mail that
+    is still open is kept. This is refused while an agent works in the folder. Mail that was
+    removed can no longer be edited, reacted to or traced.
     """
     host = hosting(call, session)
     age = None if older_than is None else parse_duration(older_than)
