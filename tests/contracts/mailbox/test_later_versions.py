@@ -1,7 +1,10 @@
 """What we write so that every version understands it, and what our older files must learn."""
 
 import itertools
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -133,6 +136,40 @@ def test_a_remake_that_is_cut_off_leaves_the_file_as_it_was(
     assert shape(pair)[0] == before[0]
     deny(pair)
     assert [m.text for m in pair.host.outbox()] == ["one", "no"]
+
+
+KILLED = """
+import os, signal, sys
+from threadkeep.base.tx import Tx
+from threadkeep.mailbox import Container
+
+real = Tx.execute
+
+def execute(tx, sql, *rest):
+    if sql.startswith(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(tx, sql, *rest)
+
+Tx.execute = execute
+Container(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("at", ["DROP TABLE", "CREATE INDEX"])
+def test_a_process_killed_in_a_remake_leaves_the_file_as_it_was(pair: Pair, at: str) -> None:
+    for letter in "abc":
+        pair.agent.send(letter * 1_500_000)  # more than SQLite keeps in memory
+    make_older(pair)
+    before = shape(pair)
+    child = subprocess.run([sys.executable, "-c", KILLED, str(pair.path), at], check=False)
+    assert child.returncode == -signal.SIGKILL
+    assert (pair.path / "outbound.db-journal").stat().st_size > 0
+    pair.host.sweep()  # undoes what was left, then does it itself
+    assert shape(pair)[0] == before[0]
+    assert set(shape(pair)[1]) >= set(before[1])
+    assert pair.value("out", "PRAGMA integrity_check") == "ok"
+    deny(pair)
+    assert [m.text[:2] for m in pair.host.outbox()] == ["aa", "bb", "cc", "no"]
 
 
 def test_a_file_that_cannot_be_remade_holds_up_no_sweep(pair: Pair) -> None:
