@@ -239,12 +239,7 @@ class Forms:
 
     def refuse_unwritable(self, tx: Tx) -> None:
         """Raise if the file must not be written as it is now."""
-        self.look(tx)
-        self.refuse()
-
-    def refuse(self) -> None:
-        """Raise if the file could not be written at the last look, and say why."""
-        refusal = self.current.refusal
+        refusal = self.look(tx).refusal
         if refusal is not None:
             msg = f"this file can only be read: {refusal}"
             raise SchemaMismatch(msg, hint="upgrade threadkeep; nothing was changed")

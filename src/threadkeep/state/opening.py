@@ -11,7 +11,7 @@ from threadkeep.base.files import is_zero_filled, set_aside
 from threadkeep.base.redacting import Redact
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import Database
-from threadkeep.errors import Damaged, Invalid
+from threadkeep.errors import Damaged, Invalid, SchemaMismatch
 from threadkeep.state.context import Context, Notices, Seconds
 from threadkeep.state.form import Form, Forms, Queries, carry_over, has_uncarried, survey
 from threadkeep.state.layout import (
@@ -89,6 +89,12 @@ def open_context(
         if uncarried:
             with database.write() as tx:
                 carry_over(tx, forms.look(tx))
+    except SchemaMismatch:
+        database.close()
+        if _form_of(path) in (None, form):
+            raise
+        # Hermes has brought the file further since we looked: it is another file now.
+        return open_context(path, read_only=read_only, budget=budget, redact=redact, clock=clock)
     except BaseException:
         database.close()
         raise

@@ -104,9 +104,12 @@ def write(
         with ctx.db.write() as tx:
             ctx.forms.look(tx)
             return function(ctx, tx, *given, **named)
-    except ReadOnly:
-        ctx.forms.refuse()  # if the file is the reason, it is the one to tell
-        raise
+    except ReadOnly as error:
+        refusal = ctx.form.refusal
+        if refusal is None:
+            raise
+        msg = f"{ctx.db.path} is open read-only: {refusal}"
+        raise ReadOnly(msg, hint="upgrade threadkeep; nothing was changed") from error
     except ThreadkeepError as error:
         if not blames_index(error):
             raise

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.old_state_files import make_old_state
 from tests.support.hermes_today import make_hermes_state, run
-from threadkeep.errors import SchemaMismatch
+from threadkeep.errors import ReadOnly
 from threadkeep.state.form import survey
 from threadkeep.state.hermes_state import SessionDB
 from threadkeep.state.versions import TODAY, V6, newest_columns
@@ -116,5 +116,5 @@ def test_a_view_in_the_place_of_any_table_is_not_written(tmp_path: Path) -> None
     )
     with SessionDB(path) as db:
         assert [row["id"] for row in db.list_sessions_rich()] == ["s"]
-        with pytest.raises(SchemaMismatch, match="gateway_routing is not an ordinary table"):
+        with pytest.raises(ReadOnly, match="gateway_routing is not an ordinary table"):
             db.append_message("s", "user", "x")
