@@ -65,9 +65,9 @@ def test_migrate_brings_the_homes_own_to_23(run: Run, home: Path) -> None:
     assert "departures" in run("recall", "departures board").stdout
 
 
-def test_a_file_of_memory_is_forgotten_with_its_node(run: Run, schema: int, home: Path) -> None:
-    if schema == 18:
-        pytest.skip("there is no memory before 19")
+@pytest.mark.parametrize("schema", [23], indirect=True)
+@pytest.mark.usefixtures("schema")
+def test_a_file_of_memory_is_forgotten_with_its_node(run: Run, home: Path) -> None:
     run("capture", "--quiet", "--user-home", str(home))
     path = home / "knowledge.db"
     remember(path, "user_zoo.md", "a wallaby waits", 1)

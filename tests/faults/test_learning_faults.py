@@ -239,7 +239,7 @@ def test_a_lock_of_a_clock_that_was_put_back_is_not_kept_for_years(
 ) -> None:
     years = 5 * 365 * 86_400_000
     with (
-        KnowledgeStore.open(tmp_path / "k.db", clock=lambda: NOW) as store,
+        KnowledgeStore.open(tmp_path / "k.db", schema=23, clock=lambda: NOW) as store,
         store.context.db.write() as tx,
     ):
         target = waiting(tx, queue)

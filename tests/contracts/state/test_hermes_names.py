@@ -1,7 +1,6 @@
 """The names that Hermes's own modules take from `hermes_state` beside SessionDB."""
 
 import asyncio
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.disks import read_only
 from tests.support.newer_states import make_newer_state
 from threadkeep.errors import Busy, Damaged, StorageFull, ThreadkeepError
 from threadkeep.state import hermes_state
@@ -173,9 +173,8 @@ def test_a_log_is_switched_on_only_where_that_is_safe(tmp_path: Path) -> None:
     assert hermes_state.sqlite_source_id()
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everything")
 def test_a_file_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.touch(mode=0o400)
-    with pytest.raises(sqlite3.OperationalError, match="chmod"):
+    with read_only(tmp_path), pytest.raises(sqlite3.OperationalError, match="chmod"):
         hermes_state.preflight_db_writability(path)
