@@ -140,7 +140,7 @@ def columns_of(tx: Tx, table: str) -> list[str]:
     return [row[1] for row in tx.execute(f'PRAGMA table_info("{table}")')]
 
 
-class Column(NamedTuple):
+class DeclaredColumn(NamedTuple):
     """A column as its table declares it: type and constraints, and its default as SQL."""
 
     name: str
@@ -148,7 +148,7 @@ class Column(NamedTuple):
     default: str
 
 
-def declared_columns(script: str) -> dict[str, tuple[Column, ...]]:
+def declared_columns(script: str) -> dict[str, tuple[DeclaredColumn, ...]]:
     """Give the columns of every table that a script of SQL creates."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in split_statements(script):
@@ -165,11 +165,11 @@ def declared_columns(script: str) -> dict[str, tuple[Column, ...]]:
         }
 
 
-def _declared(name: str, kind: str, never_null: int, default: str | None) -> Column:
+def _declared(name: str, kind: str, never_null: int, default: str | None) -> DeclaredColumn:
     words = [kind, *(["NOT NULL"] if never_null else [])]
     if default is not None:
         words.append(f"DEFAULT {default}")
-    return Column(name, " ".join(words), "NULL" if default is None else default)
+    return DeclaredColumn(name, " ".join(words), "NULL" if default is None else default)
 
 
 def never_null(tx: Tx, table: str) -> list[str]:

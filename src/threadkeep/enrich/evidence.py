@@ -65,7 +65,7 @@ class Slice(msgspec.Struct, frozen=True):
     said: tuple[Said, ...] = ()
 
 
-class Note(msgspec.Struct, frozen=True):
+class MemoryNote(msgspec.Struct, frozen=True):
     """A revision of a memory."""
 
     revision: int

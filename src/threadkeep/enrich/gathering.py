@@ -11,7 +11,16 @@ from threadkeep.base.json import decode, encode
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
 from threadkeep.capture.transcripts import Sources, entries_in
-from threadkeep.enrich.evidence import Command, JobDone, Note, Remark, RunDone, Said, Slice, Visit
+from threadkeep.enrich.evidence import (
+    Command,
+    JobDone,
+    MemoryNote,
+    Remark,
+    RunDone,
+    Said,
+    Slice,
+    Visit,
+)
 from threadkeep.enrich.spans import SegmentSpan, Spans
 from threadkeep.enrich.tools import does
 from threadkeep.enrich.wording import asked, plain
@@ -187,14 +196,14 @@ def _of_use(said: Iterable[Said]) -> Iterator[Said]:
 # ---------------------------------------------------------------------- runs of CI
 
 
-def read_note(tx: Tx, revision: int) -> Note | None:
+def read_note(tx: Tx, revision: int) -> MemoryNote | None:
     """Read a revision of a memory with its sections; None if it is gone."""
     row = tx.one("memory_to_publish", {"id": revision})
     if row is None:
         return None
     _, _, _, _, _, repository, logical_path, _, current, _ = row
     parts = tx.all("chunks_of_revision", {"id": revision})
-    return Note(
+    return MemoryNote(
         *(revision, _text(repository), _text(logical_path)),
         category=category_of(_text(logical_path)) or "",
         is_current=current == revision,

@@ -8,7 +8,7 @@ from typing import Final
 from threadkeep.enrich import identifiers as ids
 from threadkeep.enrich.composing import dense, joined, listed, project_of, themes_of
 from threadkeep.enrich.deciding import telling_sentences, weighed_in
-from threadkeep.enrich.evidence import Note
+from threadkeep.enrich.evidence import MemoryNote
 from threadkeep.enrich.verbatim import verbatim
 from threadkeep.enrich.wording import cut_middle, cut_words, plain, readable, sentences
 from threadkeep.knowledge.drafts import Draft, Mentions
@@ -20,12 +20,12 @@ _DECISIONS: Final = 6
 _FRONT_MATTER: Final = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
-def note_project(note: Note) -> str:
+def note_project(note: MemoryNote) -> str:
     """Name the project that a note belongs to; one of no repository tells none."""
     return "" if note.repository.startswith("local") else project_of(note.repository)
 
 
-def describe_note(note: Note) -> str:
+def describe_note(note: MemoryNote) -> str:
     """Write a note down as text: all that a node of it may take names from."""
     lines = [f"Note {note.logical_path}", f"Repository: {note.repository}"]
     lines += [f"Kind: {note.category}"] if note.category else []
@@ -33,7 +33,7 @@ def describe_note(note: Note) -> str:
     return cut_middle(plain("\n".join(lines), _SOURCE_LIMIT * 2), _SOURCE_LIMIT)
 
 
-def note_draft(note: Note, source: str) -> Draft:
+def note_draft(note: MemoryNote, source: str) -> Draft:
     """Derive a node from a note."""
     text = "\n".join(text for _, text in note.sections)
     text = readable(_FRONT_MATTER.sub(r"\1\n", text), _SOURCE_LIMIT)
@@ -61,13 +61,13 @@ def note_draft(note: Note, source: str) -> Draft:
     return verbatim(draft, source)
 
 
-def _intent(note: Note, headings: tuple[str, ...]) -> str:
+def _intent(note: MemoryNote, headings: tuple[str, ...]) -> str:
     about = listed(headings, 3) or note.logical_path
     whose = {"user": "who the user is", "feedback": "what was asked for", "index": "what there is"}
     return cut_words(f"Remember {whose.get(note.category, 'what was found out')}: {about}")
 
 
-def _said(note: Note, text: str, headings: tuple[str, ...]) -> Iterator[str]:
+def _said(note: MemoryNote, text: str, headings: tuple[str, ...]) -> Iterator[str]:
     yield f"Note {note.logical_path}" + (f": {listed(headings, 6)}" if headings else "")
     body = "\n".join(line for line in text.split("\n") if not line.startswith("#"))
     for sentence in islice(sentences(body), _SENTENCES):

@@ -14,7 +14,7 @@ from threadkeep.enrich.browsing import (
     visits_draft,
 )
 from threadkeep.enrich.composing import project_of
-from threadkeep.enrich.evidence import Command, Note, RunDone, Slice, Visit
+from threadkeep.enrich.evidence import Command, MemoryNote, RunDone, Slice, Visit
 from threadkeep.enrich.material import Material
 from threadkeep.enrich.memories import describe_note, note_draft, note_project
 from threadkeep.enrich.prompts import is_own
@@ -40,7 +40,7 @@ class Pages(NamedTuple):
     visits: list[Visit]
 
 
-Subject = Chunk | Slice | Pages | RunDone | Note
+Subject = Chunk | Slice | Pages | RunDone | MemoryNote
 
 
 class Piece(NamedTuple):
@@ -190,7 +190,7 @@ def make_material(subject: Subject, roots: tuple[str, ...] = ()) -> Material | S
         source = describe_visits(subject.visits)
         draft = visits_draft(subject.visits, source)
         return Material("browser", "browser", source, "", roots, draft)
-    if isinstance(subject, Note):
+    if isinstance(subject, MemoryNote):
         source = describe_note(subject)
         draft = note_draft(subject, source)
         return Material("memory", "memory", source, note_project(subject), roots, draft)

@@ -13,7 +13,7 @@ import msgspec
 from threadkeep.base.sqlite import Tx
 from threadkeep.base.trouble import is_of_file
 from threadkeep.capture.transcripts import Sources
-from threadkeep.enrich.evidence import Note, RunDone
+from threadkeep.enrich.evidence import MemoryNote, RunDone
 from threadkeep.enrich.material import Author, Material
 from threadkeep.enrich.rules import Piece, Read, Silent, make_material, read_pieces
 from threadkeep.enrich.spans import Spans
@@ -279,7 +279,7 @@ class Enricher:
     def _put_node(self, tx: Tx, queue: Queue, one: _Written, now: int) -> None:
         tickets, subject = one.piece
         targets = tuple(ticket.target for ticket in tickets)
-        if isinstance(subject, Note):
+        if isinstance(subject, MemoryNote):
             what = (tx, one.draft, subject.revision)
             publish_memory(*what, model=one.model, now=now, roots=self._roots)
             return

@@ -69,7 +69,7 @@ def adopt_mail(
         return Adopted(
             original, target, added=len(new), updated=updated, skipped=skipped, dry_run=True
         )
-    work = _Round(len(folders), progress)
+    work = _FolderRound(len(folders), progress)
     with home.mailroom() as room:
         added = sum(work.did(folder, lambda one: _adopt(room, one, central)) for folder in new)
         updated = sum(work.did(folder, lambda one: _update(target, one)) for folder in rest)
@@ -80,7 +80,7 @@ def adopt_mail(
     )
 
 
-class _Round:
+class _FolderRound:
     """Goes through folders; a bad one does not keep out the others."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:

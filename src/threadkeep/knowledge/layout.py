@@ -14,7 +14,7 @@ from threadkeep.knowledge.versions import (
     CHANGES,
     NEWEST,
     SCHEMA_VERSION,
-    Change,
+    VersionChange,
     changes_until,
     explain_version,
 )
@@ -49,7 +49,7 @@ def seeded(version: int) -> tuple[str, ...]:
     return (*SEEDED, *(source for change in changes_until(version) for source in change.health))
 
 
-def script_of(change: Change) -> str:
+def script_of(change: VersionChange) -> str:
     """Give the script of what a version adds; an empty one if it adds no table."""
     return load_text(PACKAGE, f"{change.number:04d}_{change.name}.sql") if change.tables else ""
 

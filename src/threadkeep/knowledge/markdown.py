@@ -28,7 +28,7 @@ class Link(NamedTuple):
     target: str
 
 
-class _Line(NamedTuple):
+class _MarkdownLine(NamedTuple):
     start: int
     text: str
 
@@ -66,7 +66,7 @@ def _target(inside: str) -> str:
     return re.split(r"\s+[\"'(]", plain, maxsplit=1)[0].strip()
 
 
-def _outside_fences(text: str) -> Iterator[_Line]:
+def _outside_fences(text: str) -> Iterator[_MarkdownLine]:
     """Yield the lines that are not inside fenced code; a fence without an end goes to the end."""
     fence = ""
     at = 0
@@ -78,5 +78,5 @@ def _outside_fences(text: str) -> Iterator[_Line]:
         elif found and not (found[1][0] == "`" and "`" in found[2]):
             fence = found[1]
         else:
-            yield _Line(at, line)
+            yield _MarkdownLine(at, line)
         at += len(line) + 1

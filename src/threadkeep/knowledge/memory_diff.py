@@ -13,14 +13,14 @@ _MOST_LINES: Final = 20_000
 _CUT: Final = "\n…\n"
 
 
-class Change(NamedTuple):
+class RevisionChange(NamedTuple):
     """A change in a sentence, and as a unified diff of bounded length."""
 
     summary: str
     diff: str
 
 
-def change_between(old: str, new: str) -> Change:
+def change_between(old: str, new: str) -> RevisionChange:
     """Tell what was added and removed between two texts."""
     before, after = old.splitlines(), new.splitlines()
     is_long = len(before) + len(after) > _MOST_LINES or _pairs(before, after) > _MOST_PAIRS
@@ -32,7 +32,7 @@ def change_between(old: str, new: str) -> Change:
         if len(diff) > _LONGEST:
             diff = diff[: _LONGEST - len(_CUT)] + _CUT
             break
-    return Change(f"{_lines(added)} added, {removed} removed", diff)
+    return RevisionChange(f"{_lines(added)} added, {removed} removed", diff)
 
 
 def _pairs(before: list[str], after: list[str]) -> int:

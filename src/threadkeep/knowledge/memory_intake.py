@@ -45,7 +45,7 @@ class SeenMemory(NamedTuple):
     source_hash: str = ""  # of the text before it was masked: compared, never stored
 
 
-class Document(NamedTuple):
+class KnownDocument(NamedTuple):
     """A row of `memory_documents`, as far as taking in needs it."""
 
     id: int
@@ -130,7 +130,7 @@ def miss_memory(tx: Tx, absent: Absent, *, now: int, keep: Retention = KEPT) -> 
     file by now, because that was only renamed, is left alone.
     """
     row = tx.one("memory_document_by_id", {"id": absent.document})
-    document = None if row is None else Document(*row)
+    document = None if row is None else KnownDocument(*row)
     if document is None or document.source_path != absent.path:
         return
     if document.state == "active" and keep.absence_ms > 0:
@@ -152,15 +152,15 @@ def _place(seen: SeenMemory) -> dict[str, str]:
     }
 
 
-def _document(tx: Tx, seen: SeenMemory) -> Document | None:
+def _document(tx: Tx, seen: SeenMemory) -> KnownDocument | None:
     row = tx.one("memory_document", _place(seen))
-    return None if row is None else Document(*row)
+    return None if row is None else KnownDocument(*row)
 
 
-def _added(tx: Tx, seen: SeenMemory, now: int) -> Document:
+def _added(tx: Tx, seen: SeenMemory, now: int) -> KnownDocument:
     uuid = document_uuid(seen.repository, seen.logical_path)
     number = tx.insert("add_memory", {**_place(seen), "uuid": uuid, "now": now})
-    return Document(
+    return KnownDocument(
         *(number, uuid, seen.repository, seen.logical_path, seen.source_path),
         *(None, None, "active"),
     )
@@ -168,10 +168,11 @@ def _added(tx: Tx, seen: SeenMemory, now: int) -> Document:
 
 def _renamed(
     tx: Tx, seen: SeenMemory, hashed: str, now: int, is_there: Callable[[str], bool]
-) -> Document | None:
+) -> KnownDocument | None:
     """Find the one document that says the same and whose file is gone, and give it the new name."""
     found = [
-        Document(*row) for row in tx.all("memories_with_text", {**_place(seen), "hash": hashed})
+        KnownDocument(*row)
+        for row in tx.all("memories_with_text", {**_place(seen), "hash": hashed})
     ]
     if len(found) != 1 or not seen.text.strip() or is_there(found[0].source_path):
         return None
@@ -194,7 +195,7 @@ def _name_category(tx: Tx, document: int, logical_path: str, now: int) -> None:
 # ---------------------------------------------------------------------- revisions
 
 
-def _same_revision(tx: Tx, document: Document, seen: SeenMemory, hashed: str) -> int | None:
+def _same_revision(tx: Tx, document: KnownDocument, seen: SeenMemory, hashed: str) -> int | None:
     """Give the current revision if it says the same.
 
     Another program may have masked it otherwise: then the hash of the file as it is tells.
@@ -207,7 +208,7 @@ def _same_revision(tx: Tx, document: Document, seen: SeenMemory, hashed: str) ->
     return int(number) if same else None
 
 
-def _revise(tx: Tx, document: Document, seen: SeenMemory, hashed: str, now: int) -> int:
+def _revise(tx: Tx, document: KnownDocument, seen: SeenMemory, hashed: str, now: int) -> int:
     """Store what a document says now, in the contract's order; what it said before is summed up."""
     number = int(tx.value("next_memory_revision", {"document": document.id}))
     revision = tx.insert(
@@ -253,7 +254,7 @@ def _cut(tx: Tx, revision: int, text: str, now: int) -> int:
     return len(rows)
 
 
-def _supersede(tx: Tx, document: Document, text: str, revision: int, now: int) -> None:
+def _supersede(tx: Tx, document: KnownDocument, text: str, revision: int, now: int) -> None:
     tx.run("end_memory_tickets", {"document": document.id, "revision": revision, "now": now})
     row = None if document.current is None else tx.one("memory_revision", {"id": document.current})
     if row is not None and row[4] is not None:
@@ -278,7 +279,7 @@ def _prune(tx: Tx, document: int, keep: Retention, now: int) -> None:
 # ---------------------------------------------------------------------- what is gone
 
 
-def _bury(tx: Tx, document: Document, now: int) -> None:
+def _bury(tx: Tx, document: KnownDocument, now: int) -> None:
     number = document.id
     erase_nodes(tx, _nodes(tx, number))
     said = f"{document.logical_path!r} is no longer in {document.repository!r}"

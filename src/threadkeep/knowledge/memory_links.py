@@ -14,29 +14,29 @@ from threadkeep.knowledge.markdown import Link, links
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-class Target(NamedTuple):
+class LinkTarget(NamedTuple):
     """What a link names: a file beside the index, or something outside of its folder."""
 
     path: str
     is_inside: bool
 
 
-def target_of(href: str) -> Target | None:
+def target_of(href: str) -> LinkTarget | None:
     """Read where a link leads; None if it only names a place in the index itself."""
     plain = href.partition("#")[0].strip()
     if not plain:
         return None
     if _SCHEME.match(plain):
-        return Target(plain, is_inside=False)
+        return LinkTarget(plain, is_inside=False)
     way = posixpath.normpath(plain)
     name = way.rpartition("/")[2]
     outside = way.startswith(("/", "../")) or way in {".", ".."}
-    return Target(plain if name in {".", "..", ""} else name, is_inside=not outside)
+    return LinkTarget(plain if name in {".", "..", ""} else name, is_inside=not outside)
 
 
-def targets_in(text: str) -> dict[str, tuple[Target, Link]]:
+def targets_in(text: str) -> dict[str, tuple[LinkTarget, Link]]:
     """Give the targets of a text by their path; a file beside the index wins over its namesake."""
-    found: dict[str, tuple[Target, Link]] = {}
+    found: dict[str, tuple[LinkTarget, Link]] = {}
     for link in links(text):
         target = target_of(link.target)
         if target is None:
@@ -65,20 +65,20 @@ def retry_links(tx: Tx, repository: str, path: str, now: int) -> None:
         tx.run("link_is_resolved", values)
 
 
-class _Found(NamedTuple):
+class _FoundDocument(NamedTuple):
     document: int | None
     how: str
 
 
-_OUTSIDE: Final = _Found(None, "external")
+_OUTSIDE: Final = _FoundDocument(None, "external")
 
 
-def _resolved(tx: Tx, source: int, repository: str, path: str) -> _Found:
+def _resolved(tx: Tx, source: int, repository: str, path: str) -> _FoundDocument:
     rows = tx.all("memories_named", {"repository": repository, "path": path})
     if len(rows) != 1:
-        return _Found(None, "ambiguous" if rows else "unresolved")
+        return _FoundDocument(None, "ambiguous" if rows else "unresolved")
     target = int(rows[0][0])
     if target == source:
-        return _Found(None, "circular")
+        return _FoundDocument(None, "circular")
     back = tx.value("leads_back", {"target": target, "source": source}) is not None
-    return _Found(target, "circular" if back else "resolved")
+    return _FoundDocument(target, "circular" if back else "resolved")

@@ -18,7 +18,7 @@ NODES: Final = "knowledge_nodes"
 _QUERIES: Final = load_queries(PACKAGE, "merge.sql")
 
 
-class Place(NamedTuple):
+class MergedRow(NamedTuple):
     """Where a row of theirs is here, 0 if another stands for it; and whether it is new here."""
 
     number: int
@@ -26,10 +26,10 @@ class Place(NamedTuple):
     changed: bool = False
 
 
-Places = dict[str, dict[int, Place]]  # table -> number there -> where it is here
+Places = dict[str, dict[int, MergedRow]]  # table -> number there -> where it is here
 
 
-class _Told(NamedTuple):
+class _TellingNodes(NamedTuple):
     """The nodes that tell of a document: by their number, the revision and its chunks."""
 
     revision: int
@@ -49,7 +49,7 @@ def merge_memory(source: Tx, tx: Tx, places: Places) -> int:
         place = documents.get(theirs["id"])
         told = _told(source, theirs["id"])
         if place is None:
-            nodes |= dict.fromkeys(told, Place(0, new=False))
+            nodes |= dict.fromkeys(told, MergedRow(0, new=False))
         elif _is_newer(tx, place, theirs):
             nodes |= _take_over(source, tx, places, theirs, told)
             changed += not place.new
@@ -58,22 +58,24 @@ def merge_memory(source: Tx, tx: Tx, places: Places) -> int:
     return changed
 
 
-def _is_newer(tx: Tx, place: Place, theirs: dict[str, Any]) -> bool:
+def _is_newer(tx: Tx, place: MergedRow, theirs: dict[str, Any]) -> bool:
     updated, *_ = tx.execute(_QUERIES["memory_here"], {"id": place.number}).fetchone()
     return place.new or updated < theirs["updated_at"]
 
 
-def _match(tx: Tx, places: Places, document: int, told: dict[int, _Told]) -> dict[int, Place]:
+def _match(
+    tx: Tx, places: Places, document: int, told: dict[int, _TellingNodes]
+) -> dict[int, MergedRow]:
     """Find the nodes here that tell of the same revisions as theirs."""
     here = {one.revision: node for node, one in _told(tx, document).items()}
     revisions = places["memory_revisions"]
     at = {node: revisions.get(one.revision) for node, one in told.items()}
-    return {n: Place(here.get(p.number, 0) if p else 0, new=False) for n, p in at.items()}
+    return {n: MergedRow(here.get(p.number, 0) if p else 0, new=False) for n, p in at.items()}
 
 
 def _take_over(
-    source: Tx, tx: Tx, places: Places, theirs: dict[str, Any], told: dict[int, _Told]
-) -> dict[int, Place]:
+    source: Tx, tx: Tx, places: Places, theirs: dict[str, Any], told: dict[int, _TellingNodes]
+) -> dict[int, MergedRow]:
     number = places["memory_documents"][theirs["id"]].number
     revisions = places["memory_revisions"]
     current, active = (
@@ -95,7 +97,9 @@ def _take_over(
     return placed
 
 
-def _put_node(source: Tx, tx: Tx, places: Places, told: tuple[str, int, _Told]) -> Place:
+def _put_node(
+    source: Tx, tx: Tx, places: Places, told: tuple[str, int, _TellingNodes]
+) -> MergedRow:
     """Put a node in, under the name that it has in this file, and link it."""
     document, node, one = told
     (row,) = _rows(source, "one_node", NODES, {"id": node})
@@ -106,18 +110,18 @@ def _put_node(source: Tx, tx: Tx, places: Places, told: tuple[str, int, _Told]) 
     listed, marks = (", ".join(f"{sign}{c}" for c in columns) for sign in ("", ":"))
     put = tx.execute(f"INSERT OR IGNORE INTO {NODES} ({listed}) VALUES ({marks})", row)  # noqa: S608
     if put.rowcount != 1 or put.lastrowid is None:
-        return Place(0, new=False)
+        return MergedRow(0, new=False)
     for chunk in one.chunks:
         place = places["memory_chunks"].get(chunk)
         if place is not None:
             tx.execute(_QUERIES["link_memory"], {"node": put.lastrowid, "chunk": place.number})
-    return Place(put.lastrowid, new=True)
+    return MergedRow(put.lastrowid, new=True)
 
 
-def _told(tx: Tx, document: int) -> dict[int, _Told]:
-    found: dict[int, _Told] = {}
+def _told(tx: Tx, document: int) -> dict[int, _TellingNodes]:
+    found: dict[int, _TellingNodes] = {}
     for node, revision, chunk in tx.execute(_QUERIES["nodes_of_memory"], {"id": document}):
-        found.setdefault(node, _Told(revision, [])).chunks.append(chunk)
+        found.setdefault(node, _TellingNodes(revision, [])).chunks.append(chunk)
     return found
 
 

@@ -17,7 +17,7 @@ from threadkeep.base.sqlite import Database, Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forgetting import Kind, erase
 from threadkeep.knowledge.layout import PACKAGE, names, run_script
-from threadkeep.knowledge.memory_merge import NODES, Place, Places, merge_memory
+from threadkeep.knowledge.memory_merge import NODES, MergedRow, Places, merge_memory
 from threadkeep.knowledge.memory_tables import MEMORY
 from threadkeep.knowledge.orphans import TABLE as ORPHANS
 from threadkeep.knowledge.rebuilding import harness_is_allowed, widen_harness
@@ -236,30 +236,30 @@ def _rows(source: Tx, table: _Table) -> Iterator[tuple[int, Row]]:
         yield number, dict(zip(table.columns, values, strict=True))
 
 
-def _settle(tx: Tx, table: _Table, row: Row, places: Places, taken: set[int]) -> Place | None:
+def _settle(tx: Tx, table: _Table, row: Row, places: Places, taken: set[int]) -> MergedRow | None:
     """Find the row here, or put it in; None if it cannot be here."""
     parents = _refer(table, row, places)
     if parents is None:
         return None
     if any(parent.number == 0 for parent in parents):
-        return Place(0, new=False)
+        return MergedRow(0, new=False)
     if table.way.ticket:
         if not all(parent.new for parent in parents):
-            return Place(0, new=False)
+            return MergedRow(0, new=False)
         row |= _unlocked(row)
     here = _find(tx, table.way, row)
     free = next((number for number in here if number not in taken), None)
     if free is None:
         number = _insert(tx, table, row) or _insert_next(tx, table, row)
         if number is not None:
-            return Place(number, new=True)
+            return MergedRow(number, new=True)
         free = here[0] if here else None
     if free is None:
         return None
-    return Place(free, new=False, changed=_take_over(tx, table.way.table, free, row))
+    return MergedRow(free, new=False, changed=_take_over(tx, table.way.table, free, row))
 
 
-def _refer(table: _Table, row: Row, places: Places) -> list[Place] | None:
+def _refer(table: _Table, row: Row, places: Places) -> list[MergedRow] | None:
     """Let a row refer to the rows here; None if it needs one that is not."""
     found = []
     for column, parent in table.parents.items():

@@ -27,7 +27,7 @@ from threadkeep.knowledge.layout import (
 )
 from threadkeep.knowledge.orphans import set_aside_orphans
 from threadkeep.knowledge.rebuilding import HIPPOS, rebuild
-from threadkeep.knowledge.versions import CHANGES, SCHEMA_VERSION, Change
+from threadkeep.knowledge.versions import CHANGES, SCHEMA_VERSION, VersionChange
 
 Columns = Mapping[str, Mapping[str, str]]
 Code = Callable[[Tx, int], None]
@@ -176,7 +176,7 @@ def _join_families(tx: Tx, now: int) -> None:
 # ---------------------------------------------------------------------- after 18
 
 
-def _change(change: Change, tx: Tx, now: int) -> None:
+def _change(change: VersionChange, tx: Tx, now: int) -> None:
     """Do what a version changed, as its row in the table of versions says."""
     if change.dropped:
         _refuse_uncopied(tx)

@@ -21,7 +21,7 @@ _BY_HAND = "do not set user_version by hand: it says that a step was made, and m
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Change(NamedTuple):
+class VersionChange(NamedTuple):
     """What one version changed in a file; its script is `NNNN_name.sql`, if it adds tables."""
 
     number: int
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
 
 CHANGES: Final = (
-    Change(
+    VersionChange(
         *(19, "memory"),
         tables=(
             *("memory_documents", "memory_revisions", "memory_chunks", "memory_enrichment_queue"),
@@ -44,13 +44,15 @@ CHANGES: Final = (
         health=("claude-auto-memory",),
         hides=True,
     ),
-    Change(20, "memory_links", tables=("memory_document_categories", "memory_document_links")),
-    Change(21, "memory_watcher", health=("auto-memory-watcher",)),
-    Change(
+    VersionChange(
+        20, "memory_links", tables=("memory_document_categories", "memory_document_links")
+    ),
+    VersionChange(21, "memory_watcher", health=("auto-memory-watcher",)),
+    VersionChange(
         *(22, "offsets", ("agentic_session_offsets",)),
         renamed={"agentic_session_offsets": "claude_session_offsets"},
     ),
-    Change(
+    VersionChange(
         *(23, "no_frozen_family"),
         dropped=(
             *("knowledge_node_claude_sessions", "claude_enrichment_queue", "claude_sessions"),
@@ -61,7 +63,7 @@ CHANGES: Final = (
 )
 
 
-def changes_until(version: int) -> Iterator[Change]:
+def changes_until(version: int) -> Iterator[VersionChange]:
     """Give what changed since 18 in a file of a version."""
     return (change for change in CHANGES if change.number <= version)
 

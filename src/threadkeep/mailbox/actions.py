@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import commands, content as shapes, inbound, posting, tasks
-from threadkeep.mailbox.adapters import Answered, Outgoing, Refused
+from threadkeep.mailbox.adapters import Outgoing, Refused, ToldByAnswer
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.records import Json, Place
 from threadkeep.mailbox.task_commands import COMMANDS
@@ -53,7 +53,7 @@ def _refuse_unknown(ctx: Context, mail: Outgoing, what: str, hint: str) -> NoRet
     if not mail.content.get("requestId"):
         raise refused
     commands.write_frame(ctx, mail, commands.refusal(mail, "unknown-command", str(refused)))
-    raise Answered(what, hint=hint)
+    raise ToldByAnswer(what, hint=hint)
 
 
 def _schedule(ctx: Context, mail: Outgoing) -> None:

@@ -36,7 +36,7 @@ class Refused(Invalid):
     """The message was not sent and never can be."""
 
 
-class Answered(Refused):
+class ToldByAnswer(Refused):
     """The message never can be sent, and its sender was told so by an answer of its own."""
 
 

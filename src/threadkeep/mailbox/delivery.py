@@ -18,7 +18,15 @@ from threadkeep.base.presence import Alone
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Busy, Conflict, Invalid, StorageFull
 from threadkeep.mailbox import content as shapes
-from threadkeep.mailbox.adapters import Answered, File, MaybeSent, NotNow, Outgoing, Refused, Sent
+from threadkeep.mailbox.adapters import (
+    File,
+    MaybeSent,
+    NotNow,
+    Outgoing,
+    Refused,
+    Sent,
+    ToldByAnswer,
+)
 from threadkeep.mailbox.attachments import clear_outbox, collect
 from threadkeep.mailbox.context import Context
 from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, is_record, route_of
@@ -249,7 +257,7 @@ class _Round:
         if isinstance(error, Refused) or row.attempts >= self._ctx.policy.delivery_attempts:
             state: DeliveryState = "failed" if row.state == "prepared" else "unknown"
             step = _given_up(row, mail, state, reason)
-            return replace(step, note=None) if isinstance(error, Answered) else step
+            return replace(step, note=None) if isinstance(error, ToldByAnswer) else step
         return self._later(row, reason)
 
     def _later(self, row: Delivery, reason: str) -> Step:

@@ -47,7 +47,7 @@ class Rest(NamedTuple):
     trouble: str
 
 
-class Attempt(NamedTuple):
+class LookResult(NamedTuple):
     """What became of one look at a session: a result, or what stopped it and for how long."""
 
     result: Any = None
@@ -123,7 +123,7 @@ class _Crew:
         self._timer = timer
         self._resting = {} if resting is None else resting
         self._over = threading.Event()
-        self._running: dict[tuple[str, str], Future[Attempt]] = {}
+        self._running: dict[tuple[str, str], Future[LookResult]] = {}
         self._threads = ThreadPoolExecutor(side_by_side, thread_name_prefix="threadkeep-mail")
 
     def __enter__(self) -> Self:
@@ -157,7 +157,7 @@ class _Crew:
         rests = {one.id: rest for one in sessions if (rest := self._resting.get(one.id))}
         return {one: rest.trouble for one, rest in rests.items() if now < rest.until}
 
-    def _begin(self, verb: str, session: Session) -> Future[Attempt] | None:
+    def _begin(self, verb: str, session: Session) -> Future[LookResult] | None:
         key = (verb, session.id)
         if key in self._running:
             return None
@@ -185,14 +185,16 @@ class _Crew:
         return Report(done[_DRAIN], done[_SWEEP], errors, busy)
 
 
-def attempt(verb: Callable[[Session], R], session: Session, timer: Timer) -> Attempt:
+def attempt(verb: Callable[[Session], R], session: Session, timer: Timer) -> LookResult:
     """Do something for a session; what fails is told, with how long the session shall rest."""
     began = timer()
     try:
-        return Attempt(verb(session))
+        return LookResult(verb(session))
     except Exception as error:  # noqa: BLE001  (one session must not stop the others)
         now = timer()
-        return Attempt(rest=Rest(now + (now - began) * _REST, f"{type(error).__name__}: {error}"))
+        return LookResult(
+            rest=Rest(now + (now - began) * _REST, f"{type(error).__name__}: {error}")
+        )
 
 
 def for_each(room: "Mailroom", verb: Callable[[Session], R]) -> dict[str, R]:

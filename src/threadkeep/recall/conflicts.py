@@ -33,7 +33,7 @@ class ConflictSide(msgspec.Struct, frozen=True):
     evidence_refs: tuple[str, ...]
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class Disagreement(msgspec.Struct, frozen=True):
     """A disagreement, the older side first; of stale evidence there is one side alone."""
 
     kind: str  # outcome_disagreement, decision_contradiction, stale_evidence
@@ -45,8 +45,8 @@ class Conflict(msgspec.Struct, frozen=True):
 class ConflictReport(msgspec.Struct, frozen=True):
     """Everything that speaks against taking hits for the truth of today."""
 
-    staleness: Conflict | None = None
-    conflicts: tuple[Conflict, ...] = ()
+    staleness: Disagreement | None = None
+    conflicts: tuple[Disagreement, ...] = ()
     has_unresolved_conflicts: bool = False
     summary: str = ""
 
@@ -77,25 +77,25 @@ def _refs(hit: AgentHit) -> tuple[str, ...]:
     return tuple(one.ref for one in hit.evidence)
 
 
-def _stale(hits: Sequence[AgentHit]) -> Conflict | None:
+def _stale(hits: Sequence[AgentHit]) -> Disagreement | None:
     known = [one.freshness for hit in hits for one in hit.evidence if one.freshness is not None]
     if not known or not all(one.is_stale for one in known):
         return None
     refs = tuple(ref for hit in hits for ref in _refs(hit))
     said = "Everything that is cited comes from sources that are stale, idle or absent."
-    return Conflict("stale_evidence", said, evidence_refs=refs)
+    return Disagreement("stale_evidence", said, evidence_refs=refs)
 
 
-def _outcomes(hits: Sequence[AgentHit]) -> Conflict | None:
+def _outcomes(hits: Sequence[AgentHit]) -> Disagreement | None:
     ended = [hit for hit in hits if hit.outcome in {"success", "failure"}]
     if len({hit.outcome for hit in ended}) < 2:  # noqa: PLR2004
         return None
     sides = sorted((_side(hit, hit.outcome) for hit in ended), key=lambda one: one.captured_at)
     said = "The hits do not agree on whether it worked."
-    return Conflict("outcome_disagreement", said, tuple(sides))
+    return Disagreement("outcome_disagreement", said, tuple(sides))
 
 
-def _decisions(hits: Sequence[AgentHit]) -> Conflict | None:
+def _decisions(hits: Sequence[AgentHit]) -> Disagreement | None:
     chosen = [
         _side(hit, str(one["chosen"]))
         for hit in hits
@@ -107,7 +107,7 @@ def _decisions(hits: Sequence[AgentHit]) -> Conflict | None:
         return None
     older, newer = ordered[0], ordered[-1]
     said = f"A later decision ({newer.says!r}) contradicts an earlier one ({older.says!r})."
-    return Conflict("decision_contradiction", said, (older, newer))
+    return Disagreement("decision_contradiction", said, (older, newer))
 
 
 def _side(hit: AgentHit, says: str) -> ConflictSide:

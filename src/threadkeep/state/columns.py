@@ -23,7 +23,7 @@ _UNKNOWN: Final = re.compile(
 )
 
 
-class _Way(NamedTuple):
+class _InsertWay(NamedTuple):
     """How rows of some names go into a table: the statement, their values, and what is lacking."""
 
     sql: str
@@ -47,12 +47,12 @@ def insert_row(ctx: Context, tx: Tx, table: str, values: Values, *, or_ignore: b
 
 # Written once for each set of names: an append takes 15 µs less.
 @lru_cache(maxsize=256)
-def _way(word: str, table: str, names: tuple[str, ...], present: tuple[str, ...]) -> _Way:
+def _way(word: str, table: str, names: tuple[str, ...], present: tuple[str, ...]) -> _InsertWay:
     missing = _defaults_of(table, present)
     kept = tuple(name for name in names if name not in missing)
     sql = f"{word} INTO {table}({', '.join(kept)}) VALUES ({', '.join('?' * len(kept))})"
     pick = itemgetter(*kept) if len(kept) > 1 else lambda values: tuple(values[n] for n in kept)
-    return _Way(sql, pick, tuple((name, missing[name]) for name in names if name in missing))
+    return _InsertWay(sql, pick, tuple((name, missing[name]) for name in names if name in missing))
 
 
 def update_rows(ctx: Context, tx: Tx, table: str, key: Values, values: Values) -> int:

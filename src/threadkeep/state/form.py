@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from threadkeep.base.schema import Column, add_missing_columns
+from threadkeep.base.schema import DeclaredColumn, add_missing_columns
 from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.sqlite import Tx
 from threadkeep.errors import SchemaMismatch
@@ -66,7 +66,7 @@ class Form(NamedTuple):
         """Tell whether every table and column that we know by name is there."""
         return not any(map(self.missing_columns, newest_columns()))
 
-    def missing_columns(self, table: str) -> list[Column]:
+    def missing_columns(self, table: str) -> list[DeclaredColumn]:
         """Give the known columns of a table that the file lacks."""
         present = self.tables.get(table, ())
         return [column for column in known_columns()[table] if column.name not in present]

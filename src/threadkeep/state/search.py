@@ -112,7 +112,7 @@ def search_messages(
         "texts": sort in (None, "rank"),
     }
     weights = SOURCE_WEIGHTS if source_weights is None else source_weights
-    asked = Asked(ctx, query, groups, filters, sort or "rank", weights)
+    asked = SessionSearch(ctx, query, groups, filters, sort or "rank", weights)
     wanted = LAST_ID if limit < 0 else offset + limit
     newest = sort != "oldest"
     if not ctx.side:  # each look is a transaction of its own: Hermes may want to write
@@ -128,7 +128,7 @@ def search_messages(
     return hits if shown is None else [{key: hit[key] for key in shown} for hit in hits]
 
 
-def _find(asked: "Asked", tx: Tx, place: Place, page: slice) -> list[Json]:
+def _find(asked: "SessionSearch", tx: Tx, place: Place, page: slice) -> list[Json]:
     """Search through our index; where nothing is found, for words that begin so."""
     found: list[Hit] = []
     for groups in dict.fromkeys((tuple(asked.groups), tuple(as_prefixes(asked.groups)))):
@@ -139,7 +139,7 @@ def _find(asked: "Asked", tx: Tx, place: Place, page: slice) -> list[Json]:
     return [_hit(asked.ctx, tx, hit, asked.query) for hit in found[page]]
 
 
-class Asked(NamedTuple):
+class SessionSearch(NamedTuple):
     """One search: where, for what, with which filters, in which order."""
 
     ctx: Context
@@ -150,7 +150,7 @@ class Asked(NamedTuple):
     weights: Mapping[str, float]
 
 
-def _find_beside(asked: Asked, place: Place, page: slice, *, tools: bool) -> list[Json]:
+def _find_beside(asked: SessionSearch, place: Place, page: slice, *, tools: bool) -> list[Json]:
     """Search through Hermes's indexes; where nothing is found that may be shown, in words."""
     ctx = asked.ctx
     run: Run = partial(reading, ctx)
@@ -164,7 +164,7 @@ def _find_beside(asked: Asked, place: Place, page: slice, *, tools: bool) -> lis
     return shown
 
 
-def _ordered(asked: Asked, rounds: Iterable[Found], run: Run, wanted: int) -> list[Hit]:
+def _ordered(asked: SessionSearch, rounds: Iterable[Found], run: Run, wanted: int) -> list[Hit]:
     return _in_order(asked, _tiers(asked, rounds, run), wanted)
 
 
@@ -233,7 +233,7 @@ def _place(tx: Tx, session_id: str | None, *, newest: bool) -> Place | None:
 # ---------------------------------------------------------------------- tiers
 
 
-def _tiers(asked: Asked, rounds: Iterable[Found], run: Run) -> Iterator[list[Hit]]:
+def _tiers(asked: SessionSearch, rounds: Iterable[Found], run: Run) -> Iterator[list[Hit]]:
     """Give the hits of each round that the rounds before did not have; the first few as one."""
     seen: set[int] = set()
     tier: list[Hit] = []
@@ -250,7 +250,7 @@ def _tiers(asked: Asked, rounds: Iterable[Found], run: Run) -> Iterator[list[Hit
     yield tier
 
 
-def _filtered(asked: Asked, tx: Tx, ids: Collection[int]) -> list[Hit]:
+def _filtered(asked: SessionSearch, tx: Tx, ids: Collection[int]) -> list[Hit]:
     if not ids:
         return []
     sql = asked.ctx.db.queries["filter_candidates"]
@@ -270,7 +270,7 @@ def _seconds(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _in_order(asked: Asked, tiers: Iterable[list[Hit]], wanted: int) -> list[Hit]:
+def _in_order(asked: SessionSearch, tiers: Iterable[list[Hit]], wanted: int) -> list[Hit]:
     """Sort tier after tier, until there are as many as wanted."""
     ordered: list[Hit] = []
     for tier in tiers:

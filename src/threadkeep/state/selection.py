@@ -13,7 +13,7 @@ _ENDED, _ABANDONED, _ANY, _OPEN = range(4)
 _LIKE: Final = ("title_like", "model_like", "branch_like")
 
 
-class Filters(NamedTuple):
+class PruneFilters(NamedTuple):
     """What narrows a clean-up; of what is None, anything will do."""
 
     last_active_before: float | None = None
@@ -44,7 +44,7 @@ class Filters(NamedTuple):
 class Selection(NamedTuple):
     """Filters, and what else decides: open sessions, pins, chains of compressions."""
 
-    filters: Filters
+    filters: PruneFilters
     state: int = _ENDED
     include_pinned: bool = False
     pinned_only: bool = False
@@ -68,7 +68,7 @@ def selection(
     Days without activity count unless a time is given. Pinned sessions are spared, with all of
     their chain; `whole_lineages` also keeps one that goes on in a session that is not selected.
     """
-    chosen = Filters(source=source, **filters)
+    chosen = PruneFilters(source=source, **filters)
     if chosen.last_active_before is None and chosen.started_before is None:
         chosen = chosen._replace(last_active_before=_cutoff(ctx, older_than_days))
     state = _OPEN if only_open else _ANY if include_open else _default_state(ctx)
@@ -103,7 +103,7 @@ def select(ctx: Context, tx: Tx, chosen: Selection, session_id: str | None = Non
     return found
 
 
-def _params(filters: Filters) -> Json:
+def _params(filters: PruneFilters) -> Json:
     given = filters._asdict()
     values: Json = {name: None if value == "" else value for name, value in given.items()}
     for name in (*_LIKE, "provider"):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from threadkeep.base.schema import Column, declared_columns
+from threadkeep.base.schema import DeclaredColumn, declared_columns
 from threadkeep.base.sql import load_text
 
 PACKAGE: Final = "threadkeep.state"
@@ -70,13 +70,13 @@ _ALL_TABLES: Final = ("newest.sql", "telegram.sql", "backends.sql")
 
 
 @cache
-def newest_columns() -> Mapping[str, tuple[Column, ...]]:
+def newest_columns() -> Mapping[str, tuple[DeclaredColumn, ...]]:
     """Give the columns of each known table in its newest form."""
     return declared_columns(load_text(PACKAGE, "newest.sql"))
 
 
 @cache
-def known_columns() -> Mapping[str, tuple[Column, ...]]:
+def known_columns() -> Mapping[str, tuple[DeclaredColumn, ...]]:
     """Give the columns of each known table, also of those that a file has only on demand."""
     scripts = (load_text(PACKAGE, name) for name in _ALL_TABLES)
     return declared_columns("\n".join(scripts))

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from threadkeep.knowledge.markdown import Link, links, sections
 from threadkeep.knowledge.memory_diff import change_between
-from threadkeep.knowledge.memory_links import Target, target_of, targets_in
+from threadkeep.knowledge.memory_links import LinkTarget, target_of, targets_in
 
 LINES = st.sampled_from(
     ["# One", "## Two", "###### Six", "####### no", "#no", "#", "```", "~~~~", "```py", "text", ""]
@@ -53,8 +53,8 @@ def test_links_lose_their_titles_and_brackets() -> None:
 
 
 def test_a_target_is_a_file_beside_the_index_or_lies_outside() -> None:
-    assert target_of("a.md#part") == Target("a.md", is_inside=True)
-    assert target_of("./x/../a.md") == Target("a.md", is_inside=True)
+    assert target_of("a.md#part") == LinkTarget("a.md", is_inside=True)
+    assert target_of("./x/../a.md") == LinkTarget("a.md", is_inside=True)
     for outside in ("../a.md", "/etc/a.md", "https://a.example/a.md", "mailto:ada@a.example"):
         found = target_of(outside)
         assert found is not None

@@ -16,7 +16,7 @@ from threadkeep.knowledge.segments import enqueue
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
 from threadkeep.knowledge.tickets import claim, depths, release
 from threadkeep.knowledge.upgrading import migrate_file, plan_migration
-from threadkeep.knowledge.versions import CHANGES, NEWEST, WRITTEN, Change, target_of
+from threadkeep.knowledge.versions import CHANGES, NEWEST, WRITTEN, VersionChange, target_of
 
 VERSION = "PRAGMA user_version"
 FROZEN = CHANGES[-1].dropped
@@ -102,7 +102,7 @@ def test_a_drop_that_hippo_did_not_finish_is_finished(old: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [c for c in CHANGES if c.health], ids=lambda c: c.name)
-def test_a_step_that_fails_leaves_the_version_before_it(old: Path, change: Change) -> None:
+def test_a_step_that_fails_leaves_the_version_before_it(old: Path, change: VersionChange) -> None:
     """Each step is one transaction: what it made before it failed is gone with it."""
     stop = "CREATE TRIGGER stop BEFORE INSERT ON source_health"
     do(old, f"{stop} BEGIN SELECT raise(ABORT, 'stopped'); END")
