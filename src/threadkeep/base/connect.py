@@ -202,13 +202,17 @@ def run_patiently(connection: sqlite3.Connection, sql: str, budget: float) -> No
         pause = min(pause * 2, _POLL_LAST)
 
 
-def wait_to_read(connection: sqlite3.Connection, budget: float) -> None:
-    """Take the shared lock of a file without a write-ahead log."""
+def wait_to_read(connection: sqlite3.Connection, budget: float) -> bool:
+    """Take the shared lock of a file without a write-ahead log; tell whether it took waiting."""
+    looks = 0
 
     def look() -> None:
+        nonlocal looks
+        looks += 1
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
     between_commits(connection, look, budget)
+    return looks > 1
 
 
 def between_commits(

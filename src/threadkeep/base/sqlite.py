@@ -19,6 +19,7 @@ from threadkeep.base.connect import (
     outside_writer,
     shape_new_file,
 )
+from threadkeep.base.courtesy import Courtesy
 from threadkeep.base.files import (
     create_private_file,
     identity_of,
@@ -95,6 +96,7 @@ class Database:
         self._lock: WriterLock | None = None
         # Without a write-ahead log a reader waits for writers, and they for it.
         self.readers_wait = False
+        self.courtesy = Courtesy()
         self._follows = 0
         self._follows_guard = threading.Lock()
         self._readers = Readers(self._connect_reader)

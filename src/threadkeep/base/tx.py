@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from threadkeep.base.connect import wait_to_read
 from threadkeep.base.lock import Turn, WriterLock
 from threadkeep.base.text import to_sql
 from threadkeep.base.trouble import FileClosed
@@ -125,11 +124,12 @@ def _too_large(error: OverflowError) -> Invalid:
 class ReadTransaction:
     """A read transaction: one snapshot, on a connection that never waits for the writer."""
 
-    __slots__ = ("_connection", "_database", "_lenient", "_tx")
+    __slots__ = ("_began", "_connection", "_database", "_lenient", "_tx")
 
     def __init__(self, database: "Database", lenient: bool = False) -> None:  # noqa: FBT001, FBT002
         self._database = database
         self._lenient = lenient
+        self._began = 0.0  # beside a busy writer, which is then left alone for a while
         self._connection: sqlite3.Connection | None = None
         self._tx: Tx | None = None
 
@@ -138,7 +138,7 @@ class ReadTransaction:
         try:
             connection.execute("BEGIN")
             if self._database.readers_wait:
-                wait_to_read(connection, self._database.budget)
+                self._began = self._database.courtesy.begin(connection, self._database.budget)
         except sqlite3.Error as error:
             self._finish()
             raise self._database.trouble(error, self._database.budget) from error
@@ -170,6 +170,8 @@ class ReadTransaction:
             if self._lenient:
                 connection.text_factory = str
             self._database.give_reader(connection)
+            if self._began:
+                self._database.courtesy.end(self._began)
 
 
 def _decoded(text: bytes) -> str:

@@ -116,7 +116,9 @@ def search_messages(
     wanted = LAST_ID if limit < 0 else offset + limit
     newest = sort != "oldest"
     if not ctx.side:  # each look is a transaction of its own: Hermes may want to write
-        place = reading(ctx, lambda tx: _place(tx, session_id, newest=newest))
+        place: Place | None = Place(newest=newest)
+        if session_id is not None:
+            place = reading(ctx, lambda tx: _place(tx, session_id, newest=newest))
         tools = bool(role_filter) and "tool" in _several(role_filter or ())
         page = slice(offset, wanted)
         hits = [] if place is None else _find_beside(asked, place, page, tools=tools)
