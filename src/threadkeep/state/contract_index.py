@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.fts import FullTextError, contains_unspaced
 from threadkeep.base.sqlite import Row, Tx
 from threadkeep.state.candidates import LAST_ID, ROUNDS, Found, Place
+from threadkeep.state.content import decode_content
 from threadkeep.state.context import Context, reading
 from threadkeep.state.drain import parts_of
 from threadkeep.state.exact import readable_text
@@ -38,7 +39,6 @@ _BASE: Final = ("content", "tool_name", "tool_calls")
 _CHUNK: Final = 2_000
 _MOST_ROWS: Final = 200_000
 _TRIGRAM: Final = 3
-_PARTED: Final = b"\0json:"
 # Chinese, Japanese and Korean without their marks of combination: found as it was typed.
 _UNSPACED: Final = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff\uac00-\ud7a3]+")
 
@@ -192,12 +192,10 @@ class ContractFinder:
 
 def _as_read(content: bytes | None) -> bytes | None:
     """Give the text of a content that is a list of parts in the column."""
-    if content is None or not content.startswith(_PARTED):
+    if content is None or not content.startswith(b"\0"):
         return content
-    try:
-        return readable_text(json.loads(content[len(_PARTED) :])).encode("utf-8", "replace")
-    except (ValueError, RecursionError):
-        return content
+    said = decode_content(content.decode("utf-8", "replace"))
+    return content if isinstance(said, str) else readable_text(said).encode("utf-8", "replace")
 
 
 def _steps(first: int, last: int, *, newest: bool) -> list[tuple[int, int]]:

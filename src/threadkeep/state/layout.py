@@ -1,4 +1,4 @@
-"""The schema of a state file: fresh, of versions 1 to 6, or newer and only to be looked at."""
+"""The schema of the state file that we make, and of files of versions 1 to 6; see `form`."""
 
 import re
 from collections.abc import Iterator

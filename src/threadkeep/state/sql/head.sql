@@ -2,7 +2,7 @@
 -- Hermes opens and writes such a file; what is ours alone is in side.sql.
 
 CREATE TABLE schema_version (
-  version INTEGER NOT NULL                  -- one row; a file with more than 6 is only read
+  version INTEGER NOT NULL                  -- one row; the tables themselves say more
 );
 
 CREATE TABLE sessions (
