@@ -172,7 +172,7 @@ def _of_part(part: MemoryPart) -> Item:
 
 
 def query_memory_history(room: Room, given: HistoryArguments) -> Reply:
-    """Give what became of one note."""
+    """Give the history of one note."""
     limit = max(1, clamped(given.limit))
     asked = AskedMemory(
         repository=given.repository,

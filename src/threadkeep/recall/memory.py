@@ -146,7 +146,7 @@ class Memory:
             return query_memories(tx, asked)
 
     def memory_history(self, asked: AskedMemory) -> tuple[list[MemoryRevision], bool]:
-        """Give what became of one of Claude's notes, and whether there is more."""
+        """Give the history of one of Claude's notes, and whether there is more."""
         with self.store.context.db.read(lenient=True) as tx:
             return memory_history(tx, asked)
 

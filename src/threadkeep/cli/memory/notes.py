@@ -1,4 +1,4 @@
-"""`threadkeep memories`: the notes that Claude keeps, as they are now, and what became of one."""
+"""`threadkeep memories`: the notes that Claude keeps, as they are now, and their history."""
 
 from typing import TYPE_CHECKING
 
