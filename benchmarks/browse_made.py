@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.engine import capture
 from threadkeep.capture.exclusion import Exclusion
-from threadkeep.capture.harvesting import Who
+from threadkeep.capture.harvesting import MachineUser
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.redact import Masked
+from threadkeep.redact.engine import MaskedBlock
 from threadkeep.sources.pi import PiSource
 from threadkeep.sources.records import UserHome
 
@@ -84,12 +84,12 @@ def make_store(folder: Path, path: Path, now: int, sessions: int) -> None:
     """Make a store: one session of very many blocks, some recent ones, and rows of many more."""
     _write_logs(folder, now)
     with KnowledgeStore.open(path, clock=lambda: now) as store:
-        around = Surroundings(
+        around = CaptureContext(
             db=store.context.db,
             user=UserHome(folder),
-            mask=lambda lines, _before, _after: Masked(lines),
+            mask=lambda lines, _before, _after: MaskedBlock(lines),
             clock=lambda: now,
-            who=Who("box", "somebody"),
+            who=MachineUser("box", "somebody"),
             exclusion=Exclusion(()),
         )
         capture(around, {"pi": PiSource()})

@@ -11,7 +11,7 @@ from benchmarks.measure import Counters, in_turn, median_of, used_by
 from benchmarks.place import Place
 from benchmarks.report import NOTHING, Table, figure
 from threadkeep.capture.history import History
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 
 _MILLI: Final = 1e3
 _HITS: Final = 20

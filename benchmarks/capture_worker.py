@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.clock import now_ms
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.engine import capture
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import this_machine
-from threadkeep.capture.report import Report
-from threadkeep.home import Home
-from threadkeep.redact import Masked
+from threadkeep.capture.report import CaptureReport
+from threadkeep.home.facade import Home
+from threadkeep.redact.engine import MaskedBlock
 from threadkeep.sources.records import UserHome
 from threadkeep.sources.registry import foreign_sources
 
@@ -38,10 +38,10 @@ def captured(store: str, user_home: str) -> dict[str, Any]:
 def unmasked(store: str, user_home: str) -> dict[str, Any]:
     """Capture with every line left as it is; users have no such switch."""
     with Home(store, environ={}).knowledge() as knowledge:
-        around = Surroundings(
+        around = CaptureContext(
             db=knowledge.context.db,
             user=UserHome(Path(user_home)),
-            mask=lambda lines, _before, _after: Masked(lines),
+            mask=lambda lines, _before, _after: MaskedBlock(lines),
             clock=now_ms,
             who=this_machine(),
             exclusion=Exclusion(),
@@ -49,7 +49,7 @@ def unmasked(store: str, user_home: str) -> dict[str, Any]:
         return summary(capture(around, foreign_sources()))
 
 
-def summary(report: Report) -> dict[str, Any]:
+def summary(report: CaptureReport) -> dict[str, Any]:
     """Sum up what a run did."""
     parts = report.harnesses.values()
     return {

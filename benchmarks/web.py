@@ -21,10 +21,10 @@ from benchmarks.measure import in_turn
 from benchmarks.place import Place
 from benchmarks.report import NOTHING, Goal, Result, Table, figure
 from benchmarks.web_browser import Seen, browse_long_session
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.web_place import address_of, listen
 from threadkeep.home.web_token import make_token, one_time_link
-from threadkeep.web.part import Order
+from threadkeep.web.part import WorkerTask
 
 SESSIONS: Final = 100_000
 _FIRST_MS, _TYPED_MS, _SHOWN_MS, _TASK_MS = 50.0, 100.0, 1000.0, 200.0
@@ -109,7 +109,7 @@ def _ways(now: int) -> dict[str, str]:
 def serving(home: Home, path: Path) -> Iterator[Running]:
     """Run the process that answers, as `threadkeep serve` does."""
     with listen(home.config.web, exactly=False) as listener:
-        order = Order(listener.fileno(), str(home.paths().data), str(path), _IDLE_SECONDS)
+        order = WorkerTask(listener.fileno(), str(home.paths().data), str(path), _IDLE_SECONDS)
         words = [sys.executable, "-P", "-m", "threadkeep.web.worker"]
         with subprocess.Popen(
             [*words, msgspec.json.encode(order).decode()],

@@ -13,7 +13,7 @@ from tests.support.hermes_v6 import NOW, HermesV6
 from threadkeep import Home
 from threadkeep.home.adopting import adopt
 from threadkeep.home.browsing import open_browse
-from threadkeep.home.originals import Adopted
+from threadkeep.home.originals import AdoptReport
 
 
 class World:
@@ -36,7 +36,7 @@ class World:
         with closing(sqlite3.connect(self.hermes)) as file, file:
             file.execute(statement, values)
 
-    def adopt(self, **options: Any) -> Adopted:
+    def adopt(self, **options: Any) -> AdoptReport:
         return adopt(self.home, "hermes", environ=self.environ, **options)
 
     def told(self, session: str) -> list[Any]:

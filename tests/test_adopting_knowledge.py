@@ -17,7 +17,7 @@ from threadkeep import Home
 from threadkeep.home.adopting import adopt
 from threadkeep.knowledge import merging
 from threadkeep.knowledge.layout import ALL_TABLES, TABLES
-from threadkeep.knowledge.merging import WAYS, Merged
+from threadkeep.knowledge.merging import WAYS, MergeCounts
 
 SEEDS = (1, 3, 5, 7, 9, 11, 13, 15, 17)
 NOT_TAKEN = {"claude_session_offsets", "agentic_session_offsets", "agentic_cursor"}
@@ -163,7 +163,7 @@ def test_a_file_that_hippo_wrote_is_merged_whole(
     assert all(rows.left == 0 for rows in done.tables.values())
     bring_up(path)
     unlock(path)
-    assert drop_orphans(path) == done.tables.get("tk_orphans", Merged()).new
+    assert drop_orphans(path) == done.tables.get("tk_orphans", MergeCounts()).new
     assert_all_of(path, store)
     assert_sound(store)
 
@@ -179,7 +179,7 @@ def test_a_second_merge_changes_nothing(
     again = adopt(home, "hippo", path)
     assert everything(store) == once
     for table, rows in first.tables.items():
-        assert again.tables[table] == Merged(there=rows.new + rows.there)
+        assert again.tables[table] == MergeCounts(there=rows.new + rows.there)
     assert (again.added, again.skipped) == (0, first.added + first.skipped)
 
 
@@ -523,7 +523,7 @@ def test_a_merge_that_was_cut_off_is_simply_repeated(
     before = everything(store)
     merge = merging._merge_table
 
-    def cut(*args: Any) -> Merged:
+    def cut(*args: Any) -> MergeCounts:
         if args[2].table == table:
             raise Crash
         return merge(*args)

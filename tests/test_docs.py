@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from scripts import reference
 from tests.conftest import REPO
-from threadkeep.cli.app import cli
-from threadkeep.home import Home
+from threadkeep.cli.root import cli
+from threadkeep.home.facade import Home
 from threadkeep.knowledge.observed import Command
 
 DEMO_HISTORY = REPO / "src" / "threadkeep" / "demo" / "history"

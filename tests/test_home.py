@@ -10,7 +10,8 @@ import threadkeep
 from tests.support.states import talk
 from threadkeep import ChatStore, Home, SessionDB
 from threadkeep.errors import Conflict, Invalid, NotFound, SchemaMismatch, UnsupportedEngine
-from threadkeep.home import find_state_session, follow, is_adopted, running_runs
+from threadkeep.home.live import follow, running_runs
+from threadkeep.home.sessions import find_state_session, is_adopted
 
 
 @pytest.fixture

@@ -45,8 +45,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aio": BELOW_HOME | {"home"},
     "testing": BELOW_HOME | {"home", "aio"},
     "__init__": BELOW_HOME | {"home", "aio"},
-    **{room: {"home", "__init__"} for room in SURFACES},
-    "cli": {"home", "__init__", "web", "mcp"},  # the command line starts the other surfaces
+    **{room: BELOW_HOME | {"home", "__init__"} for room in SURFACES},
+    "cli": BELOW_HOME
+    | {"home", "__init__", "web", "mcp"},  # the command line starts the other surfaces
     "__main__": {"cli"},
 }
 
@@ -284,7 +285,7 @@ def test_no_file_names_a_machine_a_registry_or_a_folder_outside() -> None:
         (broken_layers, "chat/store.py", "from threadkeep import home"),
         (broken_layers, "chat/wire/acp.py", "from ...knowledge import nodes"),
         (broken_layers, "base/db.py", "def f():\n    import threadkeep.chat.store"),
-        (broken_layers, "web/app.py", "from threadkeep.cli import main"),
+        (broken_layers, "web/app.py", "from threadkeep.cli.app import main"),
         (broken_layers, "web/app.py", "from threadkeep.chat.store import ChatStore"),
         (broken_layers, "home.py", "from threadkeep import cli"),
         (broken_layers, "attic/old.py", ""),

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.memory import Memory
 

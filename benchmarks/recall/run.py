@@ -15,7 +15,7 @@ from threadkeep.capture.history import History
 from threadkeep.embed.choosing import choose
 from threadkeep.embed.filling import embed_pending
 from threadkeep.embed.texts import archived_texts
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.learning import enrich
 from threadkeep.knowledge.vectors import VectorIndex
 from threadkeep.recall.meaning import Meaning

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from threadkeep.capture.history import History
     from threadkeep.chat.recorder import Recorder
     from threadkeep.chat.records import Event, Message, Page, Run, Session
-    from threadkeep.chat.search import Hit
+    from threadkeep.chat.search import ChatHit, ChatHit as Hit
     from threadkeep.chat.store import ChatStore
-    from threadkeep.home import Home
+    from threadkeep.home.facade import Home
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.mailbox.mailroom import Mailroom
     from threadkeep.state.session_db import SessionDB
 
 __version__ = "0.1.0"
-__all__ = ["ChatStore", "Event", "History", "Hit", "Home", "KnowledgeStore"]
+__all__ = ["ChatHit", "ChatStore", "Event", "History", "Hit", "Home", "KnowledgeStore"]
 __all__ += ["Mailroom", "Message", "Page", "Recorder", "Run", "Session", "SessionDB"]
 __all__ += ["ThreadkeepError", "__version__", "errors", "open"]
 
@@ -27,7 +27,7 @@ _LAZY = {  # where each name lives; it is loaded when first asked for, so that i
     **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),
     "ChatStore": "threadkeep.chat.store",
     "History": "threadkeep.capture.history",
-    "Hit": "threadkeep.chat.search",
+    **dict.fromkeys(("ChatHit", "Hit"), "threadkeep.chat.search"),
     "Home": "threadkeep.home",
     "KnowledgeStore": "threadkeep.knowledge.store",
     "Mailroom": "threadkeep.mailbox.mailroom",
@@ -39,7 +39,8 @@ _LAZY = {  # where each name lives; it is loaded when first asked for, so that i
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'threadkeep' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    renamed = {"Hit": "ChatHit"}  # the name of one version ago
+    return getattr(import_module(_LAZY[name]), renamed.get(name, name))
 
 
 def __dir__() -> list[str]:
@@ -48,6 +49,6 @@ def __dir__() -> list[str]:
 
 def open(path: str | Path | None = None) -> "Home":  # noqa: A001  (read as threadkeep.open)
     """Open a home: a folder with its stores, the user's own unless a path is given."""
-    from threadkeep.home import Home  # noqa: PLC0415  (loaded when it is needed)
+    from threadkeep.home.facade import Home  # noqa: PLC0415  (loaded when it is needed)
 
     return Home(path)

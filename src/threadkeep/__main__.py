@@ -2,7 +2,7 @@
 
 import sys
 
-from threadkeep.cli import main
+from threadkeep.cli.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
 from threadkeep.base.backup import (
-    Kept,
+    BackupRetention,
     backup_folder,
     check_file,
     list_backups,
@@ -242,30 +242,32 @@ def test_stamps_sort_like_their_times(one: int, other: int) -> None:
     assert (stamp(one) < stamp(other)) == (one < other)
 
 
-def backups_at(database: Database, *times: int, keep: Kept) -> list[Path]:
+def backups_at(database: Database, *times: int, keep: BackupRetention) -> list[Path]:
     return [make_backup(database, keep=keep, clock=lambda time=time: time) for time in times]  # type: ignore[misc]
 
 
 def test_the_newest_are_kept_by_count(database: Database) -> None:
-    made = backups_at(database, *(NOON + n for n in range(5)), keep=Kept(newest=3, days=9))
+    made = backups_at(
+        database, *(NOON + n for n in range(5)), keep=BackupRetention(newest=3, days=9)
+    )
     assert list_backups(database.path) == made[:1:-1]
 
 
 def test_old_ones_are_removed_by_age_but_never_the_newest(database: Database) -> None:
-    keep = Kept(newest=9, days=2)
+    keep = BackupRetention(newest=9, days=2)
     old, recent, last = backups_at(database, NOON, NOON + DAY, NOON + 2 * DAY, keep=keep)
     assert prune_backups(database.path, keep, NOON + 2 * DAY) == []
     assert prune_backups(database.path, keep, NOON + 2 * DAY + 1) == [old]
-    assert prune_backups(database.path, Kept(newest=0), NOON + 99 * DAY) == [recent]
+    assert prune_backups(database.path, BackupRetention(newest=0), NOON + 99 * DAY) == [recent]
     assert list_backups(database.path) == [last]
-    assert prune_backups(database.path, Kept(newest=0, days=0), NOON + 99 * DAY) == []
+    assert prune_backups(database.path, BackupRetention(newest=0, days=0), NOON + 99 * DAY) == []
 
 
 @pytest.mark.parametrize("ahead", [40, 400, 4000])
 def test_a_clock_that_is_far_ahead_takes_no_backup_of_the_last_weeks(
     database: Database, ahead: int
 ) -> None:
-    keep = Kept(newest=99, days=30)
+    keep = BackupRetention(newest=99, days=30)
     made = backups_at(database, *(NOON + n * DAY for n in range(20)), keep=keep)
     (wrong,) = backups_at(database, NOON + ahead * DAY, keep=keep)
     assert list_backups(database.path, NOON + ahead * DAY) == [wrong, *made[::-1]]
@@ -278,7 +280,7 @@ def test_a_clock_that_is_far_ahead_takes_no_backup_of_the_last_weeks(
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_backups_from_the_future_make_room_for_those_of_now(database: Database, count: int) -> None:
-    keep = Kept(newest=count, days=30)
+    keep = BackupRetention(newest=count, days=30)
     backups_at(database, *(NOON + n * DAY for n in range(400, 405)), keep=keep)
     for time in range(NOON, NOON + 5 * DAY, DAY):
         (made,) = backups_at(database, time, keep=keep)
@@ -287,20 +289,20 @@ def test_backups_from_the_future_make_room_for_those_of_now(database: Database, 
 
 
 def test_a_clock_that_is_behind_takes_nothing(database: Database) -> None:
-    keep = Kept(newest=4, days=30)
+    keep = BackupRetention(newest=4, days=30)
     made = backups_at(database, *(NOON + n * DAY for n in range(3)), keep=keep)
     (behind,) = backups_at(database, NOON - 400 * DAY, keep=keep)
     assert list_backups(database.path, NOON - 400 * DAY) == [behind, *made[::-1]]
 
 
 def test_backups_far_apart_go_by_age_as_well(database: Database) -> None:
-    keep = Kept(newest=99, days=30)
+    keep = BackupRetention(newest=99, days=30)
     made = backups_at(database, *(NOON + n * 60 * DAY for n in range(9)), keep=keep)
     assert list_backups(database.path) == made[:-6:-1]
 
 
 def test_two_backups_in_one_millisecond_are_two(database: Database) -> None:
-    first, second = backups_at(database, NOON, NOON, keep=Kept())
+    first, second = backups_at(database, NOON, NOON, keep=BackupRetention())
     assert list_backups(database.path) == [second, first]
 
 
@@ -311,8 +313,10 @@ def test_any_reason_makes_a_name(database: Database, reason: str) -> None:
 
 
 def test_a_backup_with_a_place_of_its_own_removes_none(database: Database, tmp_path: Path) -> None:
-    made = backups_at(database, NOON, NOON + 1, keep=Kept())
-    make_backup(database, tmp_path / "copy.db", keep=Kept(newest=1), clock=lambda: NOON + 2)
+    made = backups_at(database, NOON, NOON + 1, keep=BackupRetention())
+    make_backup(
+        database, tmp_path / "copy.db", keep=BackupRetention(newest=1), clock=lambda: NOON + 2
+    )
     assert list_backups(database.path) == made[::-1]
 
 
@@ -321,12 +325,14 @@ def test_databases_in_one_folder_keep_their_backups_apart(tmp_path: Path) -> Non
     for number, path in enumerate(paths):
         with table(path) as database:
             add(database, path.name)
-            backups_at(database, *(NOON + 10 * number + n for n in range(3)), keep=Kept())
+            backups_at(
+                database, *(NOON + 10 * number + n for n in range(3)), keep=BackupRetention()
+            )
     for path in paths:
         mine = list_backups(path)
         assert len(mine) == 3
         assert {str(body) for backup in mine for body in read_back(backup)} == {path.name}
-        assert len(prune_backups(path, Kept(newest=1), NOON)) == 2
+        assert len(prune_backups(path, BackupRetention(newest=1), NOON)) == 2
     assert len(names(tmp_path / "backups")) == len(paths)
     assert list_backups(tmp_path / "nowhere" / "chat.db") == []
 

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import cannot_run
 from tests.support.children import Child, exit_code, fork, time_with_sleep, wait_until
 from threadkeep.base import lock as lock_module
-from threadkeep.base.lock import LockHeld, Turn, WriterLock, all_locks, let_go, lock_for
+from threadkeep.base.lock import LockClaim, LockHeld, WriterLock, all_locks, let_go, lock_for
 from threadkeep.base.processes import lock_holders
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Busy, Closed, ReadOnly
@@ -39,7 +39,7 @@ say("done")
 """
 
 HOLDER = """
-from threadkeep.base.lock import Turn, lock_for
+from threadkeep.base.lock import LockClaim as Turn, lock_for
 lock, turn = lock_for(Path(sys.argv[1])), Turn()
 lock.acquire(turn, 60.0)
 say("held")
@@ -138,7 +138,7 @@ def test_a_killed_holder_frees_the_lock(lock: WriterLock, path: Path) -> None:
     with Child(HOLDER, path) as holder:
         holder.expect("held")
         with pytest.raises(Busy):
-            lock.acquire(Turn(), 0)
+            lock.acquire(LockClaim(), 0)
         holder.kill()
         with LockHeld(lock, 0):
             assert bytes_held(lock) == [os.getpid()]
@@ -159,7 +159,7 @@ def test_busy_names_the_process_that_holds_the_lock(lock: WriterLock, path: Path
     with Child(HOLDER, path) as holder:
         holder.expect("held")
         with pytest.raises(Busy) as caught:
-            lock.acquire(Turn(), 0.01)
+            lock.acquire(LockClaim(), 0.01)
         assert f"process {holder.pid} (" in caught.value.message
         assert "python" in caught.value.message
         assert str(path) in caught.value.message
@@ -176,7 +176,7 @@ def test_busy_says_when_it_is_another_thread(lock: WriterLock) -> None:
 
     def try_it() -> None:
         try:
-            lock.acquire(Turn(), 0.01)
+            lock.acquire(LockClaim(), 0.01)
         except Busy as error:
             refused.append(error)
 
@@ -198,17 +198,17 @@ def test_a_budget_without_end_is_a_budget(lock: WriterLock) -> None:
 
 
 def test_one_thread_cannot_take_the_lock_twice(lock: WriterLock) -> None:
-    turn = Turn()
+    turn = LockClaim()
     lock.acquire(turn, PATIENT)
     with pytest.raises(RuntimeError, match="twice by one thread"):
-        lock.acquire(Turn(), PATIENT)
+        lock.acquire(LockClaim(), PATIENT)
     assert lock.held_by(turn)
     lock.release(turn)
     assert_free(lock)
 
 
 def test_letting_go_twice_takes_nothing_from_the_next(lock: WriterLock) -> None:
-    first, second = Turn(), Turn()
+    first, second = LockClaim(), LockClaim()
     lock.acquire(first, PATIENT)
     lock.release(first)
     lock.acquire(second, PATIENT)
@@ -232,7 +232,7 @@ def test_an_interrupt_while_waiting_for_a_process_leaves_the_queue(
         holder.expect("held")
         monkeypatch.setattr(lock_module, "time", time_with_sleep(interrupted))
         with pytest.raises(KeyboardInterrupt):
-            lock.acquire(Turn(), PATIENT)
+            lock.acquire(LockClaim(), PATIENT)
         assert bytes_held(lock) == [holder.pid]
         assert lock._threads.owner is None
 
@@ -259,7 +259,7 @@ def test_an_interrupt_while_waiting_for_a_thread_leaves_the_queue(
     with monkeypatch.context() as patched:
         patched.setattr("threadkeep.base.lock.threading.Lock", Gate)
         with pytest.raises(KeyboardInterrupt):
-            lock.acquire(Turn(), PATIENT)
+            lock.acquire(LockClaim(), PATIENT)
     assert not lock._threads._waiting
     letting_go.set()
     thread.join()
@@ -282,7 +282,7 @@ def test_an_interrupt_at_any_step_leaves_the_lock_free(
             patched.setattr(lock_module, "_in_the_way", lambda *_: 1)
         patched.setattr(lock, step, run_then_interrupt)
         with pytest.raises(KeyboardInterrupt):
-            lock.acquire(Turn(), PATIENT)
+            lock.acquire(LockClaim(), PATIENT)
     assert_free(lock)
 
 
@@ -290,7 +290,7 @@ def test_a_handover_to_a_thread_that_gives_up_is_kept(
     lock: WriterLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder lets go in the moment between the time-out and the waiter's last look."""
-    first, second = Turn(), Turn()
+    first, second = LockClaim(), LockClaim()
     lock._threads.acquire(first, PATIENT)
 
     class Gate:
@@ -363,10 +363,10 @@ def test_a_forked_child_does_not_hold_its_parents_lock(lock: WriterLock, path: P
         assert own is not lock
         assert own.holder() is not None
         with pytest.raises(Busy, match=f"process {parent} "):
-            own.acquire(Turn(), 0)
+            own.acquire(LockClaim(), 0)
 
     parent = os.getpid()
-    turn = Turn()
+    turn = LockClaim()
     lock.acquire(turn, PATIENT)
     assert exit_code(fork(try_it)) == 0
     assert lock.held_by(turn)
@@ -395,7 +395,7 @@ def test_writers_meet_again_after_the_lock_file_was_removed(lock: WriterLock, pa
         holder.expect("held")
         refused = 0
         for _ in range(lock_module._LOOK_EVERY + 1):
-            turn = Turn()
+            turn = LockClaim()
             try:
                 lock.acquire(turn, 0)
             except Busy:
@@ -425,7 +425,7 @@ def test_a_lock_in_a_folder_that_is_gone_is_refused(lock: WriterLock, path: Path
     path.parent.rmdir()
     lock._until_look = 0
     with pytest.raises(ReadOnly, match="cannot create the lock file"):
-        lock.acquire(Turn(), 0)
+        lock.acquire(LockClaim(), 0)
     path.parent.mkdir()
     with LockHeld(lock, 0):
         assert lock.path.exists()
@@ -458,7 +458,7 @@ def test_a_lock_that_was_closed_is_refused(path: Path) -> None:
     lock = lock_for(path)
     let_go(lock)
     with pytest.raises(Closed, match=r"a\.db was closed"):
-        lock.acquire(Turn(), 0)
+        lock.acquire(LockClaim(), 0)
     assert lock._threads.owner is None
     again = lock_for(path)
     assert again is not lock

@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.children import Child, exit_code, fork
 from threadkeep.base import presence
-from threadkeep.base.presence import Alone, forget, is_held, touch, touched_ms
+from threadkeep.base.presence import ExclusiveLock, forget, is_held, touch, touched_ms
 from threadkeep.errors import Conflict, Damaged, ReadOnly, ThreadkeepError
 
 HOLDER = """
-from threadkeep.base.presence import Alone
+from threadkeep.base.presence import ExclusiveLock as Alone
 lock = Alone(Path(sys.argv[1]), "an agent")
 say("held")
 hear()
@@ -95,31 +95,31 @@ def test_a_folder_in_the_place_of_the_file_is_an_error_of_ours(path: Path) -> No
 
 def test_the_second_holder_is_refused_until_the_first_lets_go(path: Path) -> None:
     assert not is_held(path)
-    with Alone(path, "an agent"):
+    with ExclusiveLock(path, "an agent"):
         assert is_held(path)
         with pytest.raises(Conflict, match="an agent is at work"):
-            Alone(path, "an agent")
+            ExclusiveLock(path, "an agent")
     assert not is_held(path)
-    Alone(path, "an agent").close()
+    ExclusiveLock(path, "an agent").close()
 
 
 def test_a_refused_holder_takes_nothing_from_the_first(path: Path) -> None:
-    with Alone(path, "an agent"):
+    with ExclusiveLock(path, "an agent"):
         for _ in range(2):
             with pytest.raises(Conflict):
-                Alone(path, "another")
+                ExclusiveLock(path, "another")
         assert is_held(path)
 
 
 def test_letting_go_twice_is_fine(path: Path) -> None:
-    lock = Alone(path, "an agent")
+    lock = ExclusiveLock(path, "an agent")
     lock.close()
     lock.close()
     assert not is_held(path)
 
 
 def test_a_forgotten_lock_is_free(path: Path) -> None:
-    Alone(path, "an agent")
+    ExclusiveLock(path, "an agent")
     assert not is_held(path)
 
 
@@ -128,14 +128,14 @@ def test_the_lock_of_a_killed_process_is_free(path: Path) -> None:
         child.expect("held")
         assert is_held(path)
         with pytest.raises(Conflict):
-            Alone(path, "an agent")
+            ExclusiveLock(path, "an agent")
         child.kill()
         assert not is_held(path)
-        Alone(path, "an agent").close()
+        ExclusiveLock(path, "an agent").close()
 
 
 def test_a_child_that_closes_its_copy_leaves_the_lock_to_the_parent(path: Path) -> None:
-    with Alone(path, "an agent") as lock:
+    with ExclusiveLock(path, "an agent") as lock:
         assert exit_code(fork(lock.close)) == 0
         # The child's copy shares our lock; closing a copy does not release it.
         assert is_held(path)
@@ -159,14 +159,14 @@ def test_somebody_who_only_looks_does_not_keep_a_holder_out(
             fcntl.flock(looker, fcntl.LOCK_UN)
 
         monkeypatch.setattr(presence, "time", SimpleNamespace(sleep=pause))
-        with Alone(path, "an agent"):
+        with ExclusiveLock(path, "an agent"):
             assert is_held(path)
 
 
 def test_a_pipe_in_the_place_of_the_lock_is_refused_at_once(path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(Damaged, match="no regular file"):
-        Alone(path, "an agent")
+        ExclusiveLock(path, "an agent")
 
 
 @pytest.mark.parametrize("kind", ["link", "folder"])
@@ -177,7 +177,7 @@ def test_other_things_in_the_place_of_the_lock_are_refused(path: Path, kind: str
     else:
         path.mkdir()
     with pytest.raises(ReadOnly, match="lock file"):
-        Alone(path, "an agent")
+        ExclusiveLock(path, "an agent")
     assert not is_held(path)
     assert not target.exists()
 
@@ -185,15 +185,15 @@ def test_other_things_in_the_place_of_the_lock_are_refused(path: Path, kind: str
 def test_a_lock_whose_holder_died_is_known_from_one_that_was_given_back(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     assert not presence.was_left(path)
-    with Alone(path, "an agent"):
+    with ExclusiveLock(path, "an agent"):
         assert not presence.was_left(path)
         with pytest.raises(Conflict):
-            Alone(path, "another")
+            ExclusiveLock(path, "another")
         assert path.stat().st_size > 0
     assert not presence.was_left(path)
     with Child(HOLDER, path) as child:
         child.expect("held")
         child.kill()
     assert presence.was_left(path)
-    Alone(path, "the next").close()
+    ExclusiveLock(path, "the next").close()
     assert not presence.was_left(path)

@@ -14,7 +14,13 @@ import pytest
 
 from tests.support.children import Child, add, bodies, exit_code, fork
 from threadkeep.base import backup as backup_module
-from threadkeep.base.backup import Kept, list_backups, make_backup, prune_backups, restore_backup
+from threadkeep.base.backup import (
+    BackupRetention,
+    list_backups,
+    make_backup,
+    prune_backups,
+    restore_backup,
+)
 from threadkeep.base.files import sync_dir
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Busy, Conflict
@@ -199,11 +205,17 @@ def test_what_restores_set_aside_goes_by_age_alone(tmp_path: Path, backup: Path)
             add(database, number)
             saved.append(restore_backup(backup, path, clock=lambda n=number: now + n))  # type: ignore[misc]
         ordinary = [
-            make_backup(database, keep=Kept(newest=2, days=1), clock=lambda n=n: now + 20 + n)  # type: ignore[misc]
+            make_backup(
+                database,
+                keep=BackupRetention(newest=2, days=1),
+                clock=lambda n=n: now + 20 + n,  # type: ignore[misc]
+            )
             for n in range(3)
         ]
     assert set(list_backups(path)) == {*saved, *ordinary[1:]}
-    assert prune_backups(path, Kept(newest=2, days=1), now + 86_400_000 + 12) == saved[::-1]
+    assert (
+        prune_backups(path, BackupRetention(newest=2, days=1), now + 86_400_000 + 12) == saved[::-1]
+    )
 
 
 # ---------------------------------------------------------------------- a damaged file

@@ -10,14 +10,15 @@ from tests.support.toy_schema import OLD, SCHEMA, build_old, contents, read_vers
 from threadkeep.base.backup import list_backups, make_backup
 from threadkeep.base.schema import (
     Schema,
-    Step,
+    SchemaStep,
     add_missing_columns,
     columns_of,
     is_empty,
     prepare,
     refuse_newer,
 )
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch, StorageFull
 
 
@@ -239,7 +240,7 @@ def test_processes_that_open_at_once_agree(tmp_path: Path, *, old: bool) -> None
 
 
 def rebuild(script: str, *tables: str) -> Schema:
-    step = Step(4, "0004_rebuild", script, rebuilds=tables)
+    step = SchemaStep(4, "0004_rebuild", script, rebuilds=tables)
     return SCHEMA._replace(version=4, steps=(*SCHEMA.steps, step))
 
 

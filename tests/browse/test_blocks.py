@@ -5,15 +5,15 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from threadkeep.browse.blocks import LENGTH, Answer, make_blocks
+from threadkeep.browse.blocks import LENGTH, AnswerUsage, make_blocks
 from threadkeep.browse.sums import tokens_of
 
 HOUR, MINUTE = 3_600_000, 60_000
 START = 500_000 * HOUR
 
 
-def answer(at: int, tokens: int = 100, pico: int | None = 5_000_000) -> Answer:
-    return Answer(at, "m", (1, tokens, 0, 0, 0, 0, 0), pico)
+def answer(at: int, tokens: int = 100, pico: int | None = 5_000_000) -> AnswerUsage:
+    return AnswerUsage(at, "m", (1, tokens, 0, 0, 0, 0, 0), pico)
 
 
 def test_a_block_begins_at_the_full_hour_and_lasts_five() -> None:

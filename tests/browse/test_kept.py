@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from threadkeep.browse.kept import Kept
+from threadkeep.browse.kept import AnswerCache
 
 
 class Clocks:
@@ -24,8 +24,8 @@ class Clocks:
         return make
 
 
-def kept(clocks: Clocks, size: int = 3) -> Kept:
-    return Kept(size, lambda: clocks.now, lambda: clocks.work)
+def kept(clocks: Clocks, size: int = 3) -> AnswerCache:
+    return AnswerCache(size, lambda: clocks.now, lambda: clocks.work)
 
 
 def test_only_the_latest_are_remembered() -> None:
@@ -56,7 +56,7 @@ def test_what_took_long_is_given_again_for_twenty_times_as_long() -> None:
 
 
 def test_what_has_a_weight_is_kept_up_to_so_much() -> None:
-    some = Kept(10, weigh=len)
+    some = AnswerCache(10, weigh=len)
     made: list[str] = []
 
     def get(text: str) -> str:
@@ -74,13 +74,13 @@ def test_what_has_a_weight_is_kept_up_to_so_much() -> None:
 
 def test_nothing_is_given_after_its_version_where_nothing_is_worth_it() -> None:
     work = iter(range(100))
-    some = Kept(now=lambda: 0.0, work=lambda: float(next(work)), worth=0)
+    some = AnswerCache(now=lambda: 0.0, work=lambda: float(next(work)), worth=0)
     assert some.latest("key", 1, lambda: "old") == "old"
     assert some.latest("key", 2, lambda: "new") == "new"
 
 
 def test_of_two_who_want_the_same_at_once_one_does_the_work() -> None:
-    some = Kept()
+    some = AnswerCache()
     begun, go = threading.Event(), threading.Event()
     calls: list[int] = []
 
@@ -101,7 +101,7 @@ def test_of_two_who_want_the_same_at_once_one_does_the_work() -> None:
 
 
 def test_a_failure_is_told_to_all_who_wait_and_is_not_kept() -> None:
-    some = Kept()
+    some = AnswerCache()
     with pytest.raises(ValueError, match="no"):
         some.get("key", _refuse)
     assert some.get("key", lambda: "yes") == "yes"

@@ -212,7 +212,7 @@ def test_a_word_that_very_many_have_is_searched_on_with_the_next_page(
 def test_a_page_is_read_from_an_index_in_its_order(many: Many, text: str, index: str) -> None:
     with KnowledgeStore.open(many.path, read_only=True) as store, store.context.db.read() as tx:
         chosen = selecting.where(tx, parse_query(text, NOW), names(tx, "table"), NOW)
-        for after in (None, selecting.Cursor(NOW, 5), selecting.Cursor(None, 5)):
+        for after in (None, selecting.SessionCursor(NOW, 5), selecting.SessionCursor(None, 5)):
             for sql, values in selecting.page_sql(chosen, after):
                 rows = tx.execute(f"EXPLAIN QUERY PLAN {sql}", {**values, "limit": 50})
                 plan = [row[3] for row in rows]

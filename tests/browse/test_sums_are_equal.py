@@ -18,7 +18,7 @@ from threadkeep.browse.browsing import Browse
 from threadkeep.browse.prices import step_of
 from threadkeep.browse.query import parse_query
 from threadkeep.browse.records import Sum
-from threadkeep.browse.sums import Adding, pico_of
+from threadkeep.browse.sums import SumBuilder, pico_of
 from threadkeep.browse.windows import finder_of
 from threadkeep.knowledge.store import KnowledgeStore
 
@@ -77,7 +77,7 @@ def browse(world: World) -> Iterator[Browse]:
 
 def by_hand(world: World, zone: ZoneInfo) -> dict[str, dict[str, Sum]]:
     """Sum up one answer after the other, in every way."""
-    sums: dict[str, dict[str, Adding]] = defaultdict(lambda: defaultdict(Adding))
+    sums: dict[str, dict[str, SumBuilder]] = defaultdict(lambda: defaultdict(SumBuilder))
     for project, one in world.answers:
         spent = (1, *(one[name] for name in COUNTS))
         step = step_of(one["input"] + one["cache_read"] + one["cache_write"])

@@ -15,7 +15,7 @@ from tests.support.toy_sources import ToyDocuments, ToyLines, conversation, line
 from tests.support.user_homes import made_up_home
 from tests.support.worlds import World
 from threadkeep.capture import batches, engine
-from threadkeep.capture.engine import Wanted
+from threadkeep.capture.engine import CaptureFilter
 from threadkeep.sources import files
 from threadkeep.sources.claude_code import SOURCE as CLAUDE
 from threadkeep.sources.files import LogFile
@@ -98,7 +98,7 @@ def test_a_dry_run_tells_what_is_new_and_writes_nothing(world: World) -> None:
 
 def test_only_wanted_harnesses_are_looked_at(world: World) -> None:
     fill(world)
-    report = world.capture(Wanted(harnesses=frozenset({"aider"})))
+    report = world.capture(CaptureFilter(harnesses=frozenset({"aider"})))
     assert set(report.harnesses) == {"aider"}
     assert world.ask("SELECT DISTINCT harness FROM tk_sessions") == [("aider",)]
 
@@ -107,7 +107,7 @@ def test_since_leaves_older_logs_for_another_time(world: World) -> None:
     fill(world)
     old = world.now - 1000
     stamp_back(world.log("a"), old)
-    report = world.capture(Wanted(since=world.now))
+    report = world.capture(CaptureFilter(since=world.now))
     assert (report.of("pi").found, report.of("pi").changed) == (3, 2)
     assert world.lines_report(world.capture()).changed == 1
     assert world.texts("a") == [f"word{n}" for n in range(5)]
@@ -208,7 +208,7 @@ def test_a_record_that_a_parser_cannot_read_costs_that_record(world: World) -> N
 class Unreadable(LogFile):
     """A file whose disk fails behind the first piece."""
 
-    def pieces(self, start: int) -> Iterator[files.Piece]:
+    def pieces(self, start: int) -> Iterator[files.LogChunk]:
         for number, piece in enumerate(super().pieces(start)):
             if number:
                 raise OSError(5, "Input/output error")

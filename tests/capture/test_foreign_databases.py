@@ -27,7 +27,7 @@ from threadkeep.capture.places import Places
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.knowledge.health import health_name
 from threadkeep.knowledge.logs import LogRow
-from threadkeep.sources.records import Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Log, UserHome
 from threadkeep.sources.shell_history import HistoryFile, Tally, read_past
 
 GOOD = "5e550000-0000-4000-8000-00000000000f"
@@ -318,7 +318,7 @@ class Looking(ToyDocuments):
             self._write("find")
             yield log
 
-    def items(self, log: Log) -> Iterator[Item]:
+    def items(self, log: Log) -> Iterator[DocumentItem]:
         for item in super().items(log):
             self._write("items")
             yield item

@@ -23,7 +23,7 @@ from tests.support.forgetting import (
 )
 from tests.support.user_homes import assert_sound
 from threadkeep.base.connect import PLAIN, Tuning, open_writer
-from threadkeep.capture.forgetting import Forget
+from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 
 WORD = "zanzibar"

@@ -26,8 +26,8 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import assert_sound, made_up_home, open_history
-from threadkeep.capture.choosing import strings_in
-from threadkeep.capture.forgetting import Forget, Forgotten
+from threadkeep.capture.choosing import Forget, strings_in
+from threadkeep.capture.planning import ForgetReport
 
 SECRET = "zanzibar"
 
@@ -61,7 +61,7 @@ def test_lines_in_which_a_pattern_is_found_go_and_their_bytes_with_them(tmp_path
         assert not history.search("zanzibar")
         assert history.search("geese")
         assert SECRET.encode() not in bytes_left(file).lower()
-        assert history.forget(what) == Forgotten()
+        assert history.forget(what) == ForgetReport()
     assert SECRET.encode() not in bytes_left(file).lower()
     assert rows(file, "SELECT stdout FROM events ORDER BY timestamp") == [("quack",), (None,)]
     assert_sound(file)
@@ -208,8 +208,8 @@ def test_what_shells_browsers_and_ci_did_in_a_span_goes_too(tmp_path: Path) -> N
         history.capture()
     plant_rows(file, SECRET)
     with masked_history(file, user) as history:
-        assert history.forget(Forget(since=1, until=2, harness="codex")) == Forgotten()
-        assert history.forget(Forget(since=1, until=2, project="/elsewhere")) == Forgotten()
+        assert history.forget(Forget(since=1, until=2, harness="codex")) == ForgetReport()
+        assert history.forget(Forget(since=1, until=2, project="/elsewhere")) == ForgetReport()
         assert history.forget(Forget(since=1, until=2, project="/"), dry_run=True).events == 1
         assert history.forget(Forget(since=1, until=2)).events == 1 + 1 + 2
     assert rows(file, "SELECT timestamp FROM events") == [(2,)]
@@ -233,7 +233,7 @@ def test_a_pattern_can_be_kept_to_sessions_projects_programs_and_times(tmp_path:
         assert texts(history, "s1") == ["duck 1 of s1"]
         assert history.forget(Forget(pattern="duck 1", project="pond")).lines == 2
         assert texts(history, "s2") == ["duck 2 of s2"]
-        assert history.forget(Forget(pattern=SECRET, project="pond")) == Forgotten()
+        assert history.forget(Forget(pattern=SECRET, project="pond")) == ForgetReport()
     assert rows(file, "SELECT count(*) FROM lessons") == [(1,)]
 
 

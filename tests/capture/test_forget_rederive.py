@@ -20,20 +20,20 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import Rows, assert_sound, content, made_up_home, open_history
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.history import History
 from threadkeep.capture.places import Places
-from threadkeep.capture.rederiving import Rederived, Transform, rederive
+from threadkeep.capture.rederiving import RebuildReport, Transform, rederive
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.entries import Words, index_words
 from threadkeep.knowledge.logs import all_logs
 
 
-def remake(history: History, transform: Transform) -> list[Rederived]:
+def remake(history: History, transform: Transform) -> list[RebuildReport]:
     around = history.around
     places = Places(around, history.sources)
 
-    def step(tx: Tx) -> list[Rederived]:
+    def step(tx: Tx) -> list[RebuildReport]:
         words: Words = []
         logs = [log for log in all_logs(tx) if log.lines]
         done = [rederive(tx, around, places, log, transform, words) for log in logs]

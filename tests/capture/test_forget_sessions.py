@@ -24,10 +24,11 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import assert_sound, made_up_home, open_history
-from threadkeep.capture.forgetting import Forget, Forgotten
+from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
+from threadkeep.capture.planning import ForgetReport
 from threadkeep.errors import Conflict, Invalid, NotFound
-from threadkeep.knowledge.reading import Among
+from threadkeep.knowledge.reading import CapturedSessionFilter
 from threadkeep.knowledge.store import KnowledgeStore
 
 CLAUDE = "5e550000-0000-4000-8000-000000000001"
@@ -76,7 +77,7 @@ def test_the_others_stay_as_they_are_and_it_does_not_come_back(
         report = history.capture()
         assert sum(part.lines for part in report.harnesses.values()) == 0  # it is not even read
         assert all_sessions(history) == kept
-        assert history.forget(what) == Forgotten()
+        assert history.forget(what) == ForgetReport()
     for table in ("tk_sessions", "agentic_sessions", "claude_session_offsets", "sessions"):
         column = "terminal" if table == "sessions" else "session_id"
         assert not rows(file, f"SELECT 1 FROM {table} WHERE {column} = ?", session), table
@@ -123,7 +124,10 @@ def test_a_parent_takes_its_subagents_with_it_and_a_subagent_goes_alone(
         kept = {name: told for name, told in before.items() if name != "agent-a1b2c3"}
         assert all_sessions(history) == kept
         assert history.forget(Forget(sessions=(CLAUDE,))).sessions == 4
-        left = {one.session_id for one in history.sessions(Among("claude-code"), everything=True)}
+        left = {
+            one.session_id
+            for one in history.sessions(CapturedSessionFilter("claude-code"), everything=True)
+        }
         assert left == {"5e550000-0000-4000-8000-000000000002"}
         terminals = rows(
             file,
@@ -190,15 +194,18 @@ def test_a_project_or_a_program_goes_as_a_whole(
     file, user = copy_of(captured, tmp_path), captured[1]
     with masked_history(file, user) as history:
         before = all_sessions(history)
-        meant = {one.session_id for one in history.sessions(Among(project="lake"), everything=True)}
+        meant = {
+            one.session_id
+            for one in history.sessions(CapturedSessionFilter(project="lake"), everything=True)
+        }
         assert meant
         history.forget(Forget(project="lake"))
         assert all_sessions(history).keys() == before.keys() - meant
         history.forget(Forget(harness="pi"))
-        assert not history.sessions(Among("pi"), everything=True)
+        assert not history.sessions(CapturedSessionFilter("pi"), everything=True)
         history.capture()
-        assert not history.sessions(Among("pi"), everything=True)
-        assert not history.sessions(Among(project="lake"), everything=True)
+        assert not history.sessions(CapturedSessionFilter("pi"), everything=True)
+        assert not history.sessions(CapturedSessionFilter(project="lake"), everything=True)
     assert_sound(file)
 
 

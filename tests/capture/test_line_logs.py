@@ -10,7 +10,7 @@ from tests.lengths import examples
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture import batches, line_logs
-from threadkeep.redact import Masked
+from threadkeep.redact.engine import MaskedBlock
 from threadkeep.sources import files
 
 WHOLE = b'{"id": "last", "kind": "text", "text": "whole"}'
@@ -295,9 +295,9 @@ def test_head_bytes_are_remembered_up_to_a_limit(world: World, wanted: int) -> N
 
 
 def test_masked_lines_are_counted_and_stay_lines(world: World) -> None:
-    def mask(data: bytes, _before: bytes, _after: bytes) -> Masked:
+    def mask(data: bytes, _before: bytes, _after: bytes) -> MaskedBlock:
         masked = data.replace(b"word1", b"[REDACTED]")
-        return Masked(data if masked == data else masked)
+        return MaskedBlock(data if masked == data else masked)
 
     world.mask = mask
     world.write(conversation(3))

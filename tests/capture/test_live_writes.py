@@ -10,12 +10,12 @@ import pytest
 
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
-from threadkeep.capture.engine import Wanted, capture
+from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.report import HarnessReport
 from threadkeep.knowledge.logs import all_logs
 from threadkeep.knowledge.store import KnowledgeStore
 
-LIVE = Wanted(again=False)
+LIVE = CaptureFilter(again=False)
 # Each table and index that a line belongs into is a page: entries 4, words 6, the archive 4, the
 # log 1, and what makes room for them.
 MOST_PAGES = 19
@@ -30,7 +30,7 @@ class Watched:
         self._store = store
         self._lines = 0
 
-    def look(self, wanted: Wanted = LIVE) -> HarnessReport:
+    def look(self, wanted: CaptureFilter = LIVE) -> HarnessReport:
         report = capture(self._world.around(self._store), self._world.sources, wanted)
         return self._world.lines_report(report)
 
@@ -83,10 +83,10 @@ def test_a_line_costs_the_same_however_much_stands_before_it(world: World) -> No
     """The open block was packed and written anew for each line: up to 256 KB of it."""
     world.write(conversation(3))
     with watched(world) as store:
-        store.look(Wanted())
+        store.look(CaptureFilter())
         short = [store.pages(soon(number)) for number in range(3, 13)]
         world.append(said(50, noise(200_000, 50)))
-        store.look(Wanted())
+        store.look(CaptureFilter())
         long = [store.pages(soon(number)) for number in range(60, 70)]
     assert sum(long) <= sum(short) * 1.3
     assert sum(long) / len(long) <= MOST_PAGES
@@ -99,13 +99,13 @@ def test_what_came_line_by_line_is_stored_as_what_came_at_once(
     lines = [said(number, f"text {number} " * 200) for number in range(120)]
     with watched(world) as store:
         world.write(lines[0])
-        store.look(Wanted())
+        store.look(CaptureFilter())
         for one in lines[1:-1]:
             world.append(one)
             store.look()
             assert len(world.ask("SELECT 1 FROM tk_log_blocks")) <= 34
         world.append(lines[-1])
-        store.look(Wanted())
+        store.look(CaptureFilter())
     assert world.raw() == [one.rstrip(b"\n") for one in lines]
     other = World(tmp_path / "at once")
     other.write(b"".join(lines))
@@ -119,7 +119,7 @@ def test_what_a_live_look_leaves_out_is_made_up_for_at_the_next_look_at_all(
 ) -> None:
     world.write(conversation(3))
     with watched(world) as store:
-        store.look(Wanted())
+        store.look(CaptureFilter())
         before = world.ask("SELECT message_count FROM agentic_sessions")
         world.now += 1000
         world.append(said(3))
@@ -128,9 +128,9 @@ def test_what_a_live_look_leaves_out_is_made_up_for_at_the_next_look_at_all(
         assert world.session().entries == 4
         assert world.ask("SELECT message_count FROM agentic_sessions") == before
         world.now += 30_000
-        report = store.look(Wanted())
+        report = store.look(CaptureFilter())
         assert (report.changed, report.lines) == (1, 0)
-        assert store.look(Wanted()).changed == 0
+        assert store.look(CaptureFilter()).changed == 0
     other = World(tmp_path / "at once")
     other.now = world.now
     other.write(conversation(4))
@@ -145,7 +145,7 @@ def test_the_place_of_a_session_in_lists_follows_within_half_a_minute(
     """Eight lists were written for each line, for a session that stayed where it was in them."""
     world.write(said(0) + said(1))
     with watched(world) as store:
-        store.look(Wanted())
+        store.look(CaptureFilter())
         for number in range(3):
             world.now += 1000
             said_at = 60_000 + 9000 * (number + 1)
@@ -161,7 +161,7 @@ def test_the_place_of_a_session_in_lists_follows_within_half_a_minute(
         world.append(line(id="last", kind="text", text="last", at=101_000))
         store.look()
         world.now += 30_000
-        store.look(Wanted())
+        store.look(CaptureFilter())
     other = World(tmp_path / "at once")
     other.now = world.now
     other.write(world.log().read_bytes())
@@ -172,7 +172,7 @@ def test_the_place_of_a_session_in_lists_follows_within_half_a_minute(
 def test_a_prompt_that_names_its_session_is_in_the_list_at_once(world: World) -> None:
     world.write(line(id="a", kind="text", text="a", at=1000))
     with watched(world) as store:
-        store.look(Wanted())
+        store.look(CaptureFilter())
         world.append(line(id="b", kind="prompt", text="what it is about", at=2000))
         store.look()
         session = world.session()

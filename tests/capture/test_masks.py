@@ -10,7 +10,7 @@ import pytest
 from tests.redact.formats import draw, pem
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
-from threadkeep.redact import Masked, Redactor
+from threadkeep.redact.engine import MaskedBlock, Redactor
 from threadkeep.sources import files
 
 REDACTOR = Redactor.default()
@@ -133,5 +133,5 @@ def test_the_same_lines_in_other_pieces_have_the_same_masks() -> None:
 
 def test_a_clean_piece_is_the_same_object() -> None:
     data = b'{"text": "the token is wrong"}\nplain\n'
-    assert REDACTOR.piece(data, b"before\n", b"") == Masked(data)
+    assert REDACTOR.piece(data, b"before\n", b"") == MaskedBlock(data)
     assert REDACTOR.piece(data).data is data

@@ -10,7 +10,7 @@ from tests.support import memories as asked
 from threadkeep.capture.choosing import Forget
 from threadkeep.capture.history import History
 from threadkeep.capture.watching import watch
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.learning import enrich
 from threadkeep.home.watchdog import look_once
 from threadkeep.recall.records import Filters

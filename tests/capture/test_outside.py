@@ -16,7 +16,7 @@ from tests.support.toy_sources import conversation
 from tests.support.worlds import World
 from threadkeep.capture import engine, sight
 from threadkeep.errors import Invalid
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log
 

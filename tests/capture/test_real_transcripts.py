@@ -18,9 +18,9 @@ from tests.support.user_homes import (
     settle,
 )
 from threadkeep.capture.history import History
-from threadkeep.capture.report import HarnessReport, Report
-from threadkeep.knowledge.reading import Among
-from threadkeep.knowledge.spending import Spending
+from threadkeep.capture.report import CaptureReport, HarnessReport
+from threadkeep.knowledge.reading import CapturedSessionFilter
+from threadkeep.knowledge.spending import UsageTotals
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +33,9 @@ class Captured(NamedTuple):
     history: History
     database: Path
     user: Path
-    report: Report
-    spending: Spending
-    edge_report: Report
+    report: CaptureReport
+    spending: UsageTotals
+    edge_report: CaptureReport
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def captured(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield Captured(history, place / "home" / "knowledge.db", user, report, spending, again)
 
 
-def parts(report: Report) -> dict[str, HarnessReport]:
+def parts(report: CaptureReport) -> dict[str, HarnessReport]:
     return {harness: part for harness, part in report.harnesses.items() if part.found}
 
 
@@ -123,7 +123,7 @@ def test_tokens_are_those_that_were_counted_by_hand(captured: Captured, shared_d
 
 def test_a_word_of_a_real_session_is_found(captured: Captured) -> None:
     for harness in sorted(HARNESSES):
-        among = Among(harness=harness)
+        among = CapturedSessionFilter(harness=harness)
         hits = captured.history.search("the file", among, limit=3)
         assert hits, harness
         assert {hit.session.harness for hit in hits} == {harness}

@@ -25,8 +25,9 @@ from tests.support.forgetting import (
 )
 from tests.support.user_homes import assert_sound, content, made_up_home, open_history
 from tests.support.worlds import as_it_is
-from threadkeep.capture.rescanning import Rescanned
-from threadkeep.redact import MASK, Redactor
+from threadkeep.capture.rescanning import RescanReport
+from threadkeep.redact.engine import Redactor
+from threadkeep.redact.rules import MASK
 
 
 def token(seed: int) -> str:
@@ -70,7 +71,7 @@ def test_what_came_in_before_there_was_a_rule_is_masked(tmp_path: Path) -> None:
         assert len(history.search("goose")) == 1
         assert history.find("s1").name == f"About {MASK}"
         assert all_sessions(history)["s2"] == swan
-        assert history.rescan() == Rescanned()
+        assert history.rescan() == RescanReport()
         before = all_sessions(history)
         assert history.capture().harnesses["claude-code"].lines == 0
         write_claude(user, "s1", [*told, said("s1", 4, "a heron")])
@@ -155,7 +156,7 @@ def test_a_store_without_secrets_is_not_written(tmp_path: Path) -> None:
         file = history.store.context.db.path
     before = file.read_bytes()
     with open_history(tmp_path / "home", user) as history:
-        assert history.rescan() == Rescanned()
+        assert history.rescan() == RescanReport()
     assert file.read_bytes() == before
 
 

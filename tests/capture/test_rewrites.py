@@ -13,11 +13,11 @@ from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
 from threadkeep.capture import line_logs
 from threadkeep.capture.coverage import cover
-from threadkeep.capture.engine import Wanted
+from threadkeep.capture.engine import CaptureFilter
 from threadkeep.knowledge.store import KnowledgeStore
 
 LINES = 200  # some 15 KB: more than the head and the tail that are remembered by themselves
-LIVE = Wanted(again=False)
+LIVE = CaptureFilter(again=False)
 WEEK = 7 * 24 * 3_600_000
 
 
@@ -54,8 +54,10 @@ def test_one_with_the_same_size_and_time(world: World) -> None:
     assert world.lines_report(world.capture()).changed == 0
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), LIVE], ids=["captured", "watched"])
-def test_one_that_keeps_the_beginning_and_the_end_and_grows(world: World, wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [CaptureFilter(), LIVE], ids=["captured", "watched"])
+def test_one_that_keeps_the_beginning_and_the_end_and_grows(
+    world: World, wanted: CaptureFilter
+) -> None:
     world.write(rewritten(world) + said(LINES))
     assert world.lines_report(world.capture(wanted)).lines == 2
     assert {"WORD100", f"word{LINES}"} <= set(world.texts())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.hashing import content_hash
 from threadkeep.knowledge.records import Segment
 from threadkeep.knowledge.segments import settle, write_segment

@@ -9,8 +9,8 @@ from tests.support.toy_sources import ToyLines, conversation, line, said
 from tests.support.worlds import World
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import archive
-from threadkeep.knowledge.reading import Among
-from threadkeep.sources.records import Entry
+from threadkeep.knowledge.reading import CapturedSessionFilter
+from threadkeep.knowledge.records import Entry
 
 
 @pytest.fixture
@@ -58,9 +58,11 @@ def test_a_search_finds_words_in_any_session_and_narrows(world: World) -> None:
     world.write(conversation(3, text="other words", cwd="/u/lib"), "b")
     world.capture()
     assert {hit[0] for hit in found(world, "words")} == {"a", "b"}
-    assert found(world, "words", among=Among(project="/u/lib")) == [("b", "other words")]
+    assert found(world, "words", among=CapturedSessionFilter(project="/u/lib")) == [
+        ("b", "other words")
+    ]
     assert found(world, "words", session_id="a") == [("a", "shared words")]
-    assert found(world, "words", among=Among(harness="aider")) == []
+    assert found(world, "words", among=CapturedSessionFilter(harness="aider")) == []
     assert found(world, "words", role="assistant", session_id="b") == [("b", "other words")]
     assert found(world, "absent") == found(world, "") == found(world, '"') == []
 

@@ -13,7 +13,7 @@ from tests.redact.formats import draw, pem
 from tests.support.forgetting import ran, said, texts, write_claude
 from tests.support.user_homes import assert_sound, open_history
 from threadkeep.capture.history import History
-from threadkeep.cli.app import cli
+from threadkeep.cli.root import cli
 from threadkeep.errors import Invalid, NotFound
 
 TOKEN = draw(Random(1), "ghp_[0-9a-zA-Z]{36}")

@@ -10,7 +10,7 @@ import pytest
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
 from threadkeep.capture import watching
-from threadkeep.capture.report import Report
+from threadkeep.capture.report import CaptureReport
 
 PATIENCE = 120  # looks, then the test gives up
 
@@ -24,7 +24,7 @@ class Script:
         self.lines: list[int] = []
         self.done = False
 
-    def show(self, report: Report) -> None:
+    def show(self, report: CaptureReport) -> None:
         self.lines.append(sum(part.lines for part in report.harnesses.values()))
         step = next(self._steps, None)
         if step is None:

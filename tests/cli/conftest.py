@@ -17,7 +17,7 @@ from tests.support.hermes_v6 import HermesV6
 from threadkeep import ChatStore, Session, SessionDB
 from threadkeep.base import json
 from threadkeep.base.clock import now_ms
-from threadkeep.cli.app import cli
+from threadkeep.cli.root import cli
 
 Json = dict[str, Any]
 

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from tests.cli.conftest import HOSTILE, Run, Start, talk
 from tests.conftest import REPO
 from threadkeep import ChatStore, errors
-from threadkeep.cli.app import cli, main
+from threadkeep.cli.app import main
 from threadkeep.cli.command import command, confirm
 from threadkeep.cli.groups import Commands
-from threadkeep.cli.root import SECTIONS
+from threadkeep.cli.root import SECTIONS, cli
 
 PIPES = ("|", "<", ">")
 

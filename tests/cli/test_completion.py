@@ -12,7 +12,7 @@ from tests.cli.conftest import HOSTILE, Run, Start, document, talk
 from tests.cli.histories import CLAUDE, captured
 from tests.conftest import REPO, need_tool
 from threadkeep import ChatStore
-from threadkeep.cli.app import cli
+from threadkeep.cli.root import cli
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -9,9 +9,9 @@ import pytest
 from tests.cli.conftest import HOSTILE, Run, document
 from tests.cli.histories import claude_log, said
 from tests.support.knowledge import do
-from threadkeep.cli.app import cli
+from threadkeep.base.clock import now_ms
+from threadkeep.cli.root import cli
 from threadkeep.doctor import capture_checks
-from threadkeep.home import now_ms
 
 
 @pytest.fixture

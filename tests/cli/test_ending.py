@@ -26,10 +26,10 @@ from pathlib import Path
 from threadkeep.base import guard
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.sqlite import Database
-from threadkeep.cli import main
+from threadkeep.cli.app import main
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.errors import Closed
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 
 place = Path(sys.argv[2])
 

@@ -16,7 +16,7 @@ from tests.cli.histories import CLAUDE, CODEX, DEMO, captured, claude_log, said
 from tests.lengths import AT_LENGTH
 from threadkeep.cli.history.words import folded
 from threadkeep.cli.output import paged
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import StyledText
 from threadkeep.knowledge.layout import HEAD
 
 HARMFUL = {"\x1b", "\x07", "\u202e"}
@@ -217,7 +217,7 @@ def test_a_terminal_gets_a_pager_without_anything_harmful(monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr("click.echo_via_pager", paging.extend)
-    paged([Piece("title", "bold"), Piece(f"\n{HOSTILE}\n")])
+    paged([StyledText("title", "bold"), StyledText(f"\n{HOSTILE}\n")])
     whole = "".join(paging)
     assert whole.startswith("\x1b[1mtitle\x1b[0m\n")
     assert "\x1b]0;" not in whole
@@ -225,7 +225,7 @@ def test_a_terminal_gets_a_pager_without_anything_harmful(monkeypatch: pytest.Mo
     assert "\u202e" not in whole
     monkeypatch.setenv("NO_COLOR", "1")
     paging.clear()
-    paged([Piece("title", "bold"), Piece("\n")])
+    paged([StyledText("title", "bold"), StyledText("\n")])
     assert "".join(paging) == "title\n"
 
 

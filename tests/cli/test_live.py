@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import HOSTILE
 from threadkeep import Event
-from threadkeep.cli.chat.live import Live
+from threadkeep.cli.chat.live import EventText
 
 Json = dict[str, Any]
 
@@ -16,7 +16,7 @@ TOOL = {"toolCallId": "c", "toolName": "bash"}
 
 def shown(*chunks: Json, message_id: str = "m1") -> str:
     """Render chunks of one message, without its heading."""
-    live = Live()
+    live = EventText()
     events = [Event(n, "chunk", message_id, chunk, 0) for n, chunk in enumerate(chunks, 1)]
     text = "".join(piece.text for event in events for piece in live.take(event))
     return text.partition("\n")[2]
@@ -27,7 +27,7 @@ def delta(text: str, part: str = "0", kind: str = "text") -> Json:
 
 
 def test_a_message_begins_with_a_heading() -> None:
-    (role, facts) = Live().take(Event(1, "chunk", "m1", {"type": "start"}, 0))
+    (role, facts) = EventText().take(Event(1, "chunk", "m1", {"type": "start"}, 0))
     assert (role.text, facts.text) == ("assistant", "  1970-01-01T00:00:00.000Z · m1\n")
 
 
@@ -105,11 +105,11 @@ def test_every_kind_of_chunk(chunk: Json, text: str) -> None:
 def test_a_finished_message_is_shown_whole() -> None:
     parts = [{"type": "text", "text": "all of it"}]
     event = Event(9, "snapshot", "m1", {"id": "m1", "role": "assistant", "parts": parts}, 0)
-    assert Live().take(event)[-1].text == "  all of it\n"
+    assert EventText().take(event)[-1].text == "  all of it\n"
 
 
 def test_verbs_of_the_event_log_are_named_or_left_out() -> None:
-    live = Live()
+    live = EventText()
     live.take(Event(1, "chunk", "m1", delta("x"), 0))
     pieces = live.take(Event(2, "rewind", None, {"put": [], "deleted": []}, 0))
     assert "".join(piece.text for piece in pieces) == "\n· rewind\n"
@@ -117,7 +117,7 @@ def test_verbs_of_the_event_log_are_named_or_left_out() -> None:
 
 
 def test_the_same_part_id_in_the_next_message_starts_afresh() -> None:
-    live = Live()
+    live = EventText()
     live.take(Event(1, "chunk", "m1", delta("a\n"), 0))
     pieces = live.take(Event(2, "chunk", "m2", delta("b"), 0))
     assert "".join(piece.text for piece in pieces).endswith("m2\n  b")

@@ -89,7 +89,7 @@ def no_traceback(run: Run, *words: str) -> str:
     """Run a command that may well fail, but only with a message and a code of ours."""
     from click.testing import CliRunner
 
-    from threadkeep.cli.app import cli
+    from threadkeep.cli.root import cli
 
     result = CliRunner().invoke(cli, ["mail", *words])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info

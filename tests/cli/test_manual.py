@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import Run, document
 from tests.conftest import need_tool
-from threadkeep.cli.app import cli
 from threadkeep.cli.manual import all_commands, page
 from threadkeep.cli.roff import definition, escaped, paragraph
+from threadkeep.cli.root import cli
 
 
 def test_a_page_has_all_its_parts(run: Run) -> None:

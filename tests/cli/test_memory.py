@@ -11,7 +11,7 @@ from click.testing import Result
 from tests.cli.conftest import HOSTILE, Run, Start, document
 from tests.cli.histories import claude_log, said
 from tests.conftest import REPO
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.learning import enrich, learn_all
 from threadkeep.knowledge.versions import NEWEST
 

@@ -9,9 +9,8 @@ from hypothesis import given, strategies as st
 from tests.cli.conftest import HOSTILE, Json, Run, document
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.observed.folding import ending
-from threadkeep.home import Home
-from threadkeep.home.observed import Command, Output
-from threadkeep.knowledge.observed import Visit
+from threadkeep.home.facade import Home
+from threadkeep.knowledge.observed import Command, Output, Visit
 
 ONE = "0b8a3c52-5d0e-4b7e-9a53-0c7d5a0f3f6e"
 OTHER = "1c8a3c52-5d0e-4b7e-9a53-0c7d5a0f3f6e"

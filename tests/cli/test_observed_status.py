@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run, Start, document
-from threadkeep.collect.client import Client
-from threadkeep.collect.protocol import Ack, GetStatus, Shutdown, Status
+from threadkeep.collect.client import CollectorClient
+from threadkeep.collect.protocol import Ack, CollectorStatus, GetStatus, Shutdown
 from threadkeep.home.observed_status import ask_listener
 
 SHELL = ("send-event", "shell", "--exit", "0", "--cwd", "/", "--duration-ms", "1", "--cmd")
@@ -208,9 +208,9 @@ def test_watch_collects_listens_and_ends_when_asked(
     line_with(process, b"watching; Ctrl-C ends it")
     run(*SHELL, "ls")
     assert b"1 new" in line_with(process, b"from shells and browsers")
-    with Client(short_home / "daemon.sock") as client:
+    with CollectorClient(short_home / "daemon.sock") as client:
         status = client.ask(GetStatus())
-        assert isinstance(status, Status)
+        assert isinstance(status, CollectorStatus)
         assert status.events_today == 1
         assert observed(run)["listening"]["status"]["version"] == status.version
         assert "1 command today" in run("status").stdout

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import Json, Run, Start, document, jsonl, sse, talk, text_reply, tool_reply
 from threadkeep import ChatStore
-from threadkeep.cli.chat.incoming import Incoming
+from threadkeep.cli.chat.incoming import StreamInput
 from threadkeep.errors import Invalid
 
 BODIES = {"jsonl": jsonl(tool_reply()), "sse": sse(tool_reply())}
@@ -271,7 +271,7 @@ def test_every_chunk_is_stored_before_the_next_is_read(kind: str, start: Start, 
 
 
 def converted(*pieces: bytes) -> bytes:
-    incoming = Incoming()
+    incoming = StreamInput()
     return b"".join(event.data for piece in pieces for event in incoming.take(piece))
 
 

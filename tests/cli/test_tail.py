@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.cli.conftest import Run, Start
 from tests.cli.histories import claude_log, said
-from threadkeep.base.presence import Alone
-from threadkeep.home import Home
-from threadkeep.home.captured import Among
+from threadkeep.base.presence import ExclusiveLock
+from threadkeep.home.facade import Home
 from threadkeep.home.keeping import serve_lock
 from threadkeep.home.tailing import Tail, is_served
+from threadkeep.knowledge.reading import CapturedSessionFilter
 
 
 def written(path: Path, *records: dict[str, Any]) -> None:
@@ -47,11 +47,13 @@ def test_what_a_serving_process_brings_is_read(run: Run, tmp_path: Path, home: P
     run("capture", "--quiet", "--user-home", str(user))
     keep = Home(home)
     assert not is_served(keep)
-    with Alone(serve_lock(keep.knowledge_path()), "this test"):
+    with ExclusiveLock(serve_lock(keep.knowledge_path()), "this test"):
         assert is_served(keep)
     with keep.history(read_only=True) as history:
-        every, other = Tail(history), Tail(history, Among(project="elsewhere"))
-        quay = Tail(history, Among(harness="claude-code", project="/home/demo/code/quay"))
+        every, other = Tail(history), Tail(history, CapturedSessionFilter(project="elsewhere"))
+        quay = Tail(
+            history, CapturedSessionFilter(harness="claude-code", project="/home/demo/code/quay")
+        )
         assert [one.entry.text for one in every.latest(5)] == ["first"]
         assert every.new() == []
         written(log, said("user", "second", 2))

@@ -10,12 +10,12 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import Run, document
 from tests.cli.histories import captured, claude_log, said
+from threadkeep.browse.records import BillingBlock, Sum
 from threadkeep.cli.output import shared
 from threadkeep.cli.usage.blocks import hours_text
 from threadkeep.cli.usage.rows import added, period_of, tokens_of
 from threadkeep.cli.usage.statusline import line_of, short
-from threadkeep.home.browsing import BillingBlock, Sum
-from threadkeep.home.spending import Lately
+from threadkeep.home.spending import RecentUsage
 
 MODEL = "claude-opus-4-5-20251101"
 NOTHING = Sum()
@@ -84,8 +84,8 @@ def test_blocks_of_five_hours_with_gaps_between_them(demo: Run) -> None:
 # ---------------------------------------------------------------------- one line
 
 
-def lately(**more: Any) -> Lately:
-    return Lately(**{"today": SPENT, "block": None, "session": None, **more})
+def lately(**more: Any) -> RecentUsage:
+    return RecentUsage(**{"today": SPENT, "block": None, "session": None, **more})
 
 
 def test_the_line_says_what_is_known() -> None:

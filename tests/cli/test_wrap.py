@@ -4,14 +4,14 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from threadkeep.cli.wrap import Piece, Wrap
+from threadkeep.cli.wrap import StyledText, Wrap
 
 TEXTS = st.text("ab \n", max_size=120)
 
 
 def broken(width: int, *texts: str) -> str:
     lines = Wrap(width)
-    shown = [piece.text for text in texts for piece in lines.take(Piece(text))]
+    shown = [piece.text for text in texts for piece in lines.take(StyledText(text))]
     return "".join([*shown, *(piece.text for piece in lines.rest())])
 
 
@@ -21,9 +21,12 @@ def test_a_long_line_goes_on_under_its_first_word() -> None:
 
 def test_a_word_that_comes_in_halves_stays_whole() -> None:
     lines = Wrap(10)
-    assert lines.take(Piece("one two th", "bold")) == [Piece("one", "bold"), Piece(" two", "bold")]
-    assert lines.take(Piece("ree")) == []
-    assert lines.rest() == [Piece("\n", "bold"), Piece("th", "bold"), Piece("ree")]
+    assert lines.take(StyledText("one two th", "bold")) == [
+        StyledText("one", "bold"),
+        StyledText(" two", "bold"),
+    ]
+    assert lines.take(StyledText("ree")) == []
+    assert lines.rest() == [StyledText("\n", "bold"), StyledText("th", "bold"), StyledText("ree")]
 
 
 def test_a_word_longer_than_the_line_is_left_to_the_terminal() -> None:

@@ -4,7 +4,13 @@ import threading
 from collections import Counter
 
 from threadkeep.collect.envelopes import read_line
-from threadkeep.collect.protocol import EntityInfo, EventInfo, QueryHit, SessionInfo, Status
+from threadkeep.collect.protocol import (
+    CollectorStatus,
+    EntityInfo,
+    EventInfo,
+    QueryHit,
+    SessionInfo,
+)
 from threadkeep.knowledge.observed import Command, Heartbeat, Observed, Visit, Watch
 
 ANSWER_SECONDS = 60  # far more than anything takes: it ends a test that would hang
@@ -60,9 +66,9 @@ class Recorder:
             raise self.drop_error
         self.drops[reason] += count
 
-    def status(self) -> Status:
+    def status(self) -> CollectorStatus:
         self._read(())
-        return Status(version="9", events_today=len(self.stored))
+        return CollectorStatus(version="9", events_today=len(self.stored))
 
     def sessions(self, since_ms: int | None, limit: int) -> list[SessionInfo]:
         self._read((since_ms, limit))

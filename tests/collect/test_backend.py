@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from threadkeep import Home
-from threadkeep.collect.backend import Backend
-from threadkeep.collect.client import Client
+from threadkeep.collect.backend import StoreBackend
+from threadkeep.collect.client import CollectorClient
 from threadkeep.collect.envelopes import write_envelope
 from threadkeep.collect.observing import Observations
 from threadkeep.collect.protocol import (
     Ack,
+    CollectorStatus,
     Entities,
     Events,
     GetEntities,
@@ -28,13 +29,12 @@ from threadkeep.collect.protocol import (
     Request,
     Sessions,
     Shutdown,
-    Status,
     UpdateSourceHealthHeartbeat,
 )
-from threadkeep.collect.server import Server
+from threadkeep.collect.server import CollectorServer
 from threadkeep.errors import Conflict, SchemaMismatch, StorageFull
 from threadkeep.home.keeping import keeping, schema_to_be, shake_hands
-from threadkeep.home.observing import socket_path
+from threadkeep.home.waiting import socket_path
 from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
 from threadkeep.knowledge.store import KnowledgeStore
 
@@ -61,23 +61,23 @@ def observations(home: Home) -> Iterator[Observations]:
 
 
 @pytest.fixture
-def client(home: Home, observations: Observations) -> Iterator[Client]:
-    server = Server(socket_path(home), Backend(observations, "9.9"))
+def client(home: Home, observations: Observations) -> Iterator[CollectorClient]:
+    server = CollectorServer(socket_path(home), StoreBackend(observations, "9.9"))
     server.start()
-    with Client(server.path, timeout=10) as client:
+    with CollectorClient(server.path, timeout=10) as client:
         yield client
     server.stop()
 
 
-def rows(client: Client, request: Request) -> list[Any]:
+def rows(client: CollectorClient, request: Request) -> list[Any]:
     answer = client.ask(request)
     assert isinstance(answer, Sessions | Events | Entities | QueryResult), answer
     return list(answer.rows)
 
 
-def status(client: Client) -> Status:
+def status(client: CollectorClient) -> CollectorStatus:
     answer = client.ask(GetStatus())
-    assert isinstance(answer, Status), answer
+    assert isinstance(answer, CollectorStatus), answer
     return answer
 
 
@@ -85,7 +85,7 @@ def change(thing: Any, **fields: Any) -> Any:
     return msgspec.structs.replace(thing, **fields)
 
 
-def test_what_is_ingested_is_listed(client: Client) -> None:
+def test_what_is_ingested_is_listed(client: CollectorClient) -> None:
     client.send(change(LS, env={"LANG": "C"}))
     client.send(change(LS, envelope_id="11111111-0000-4000-8000-000000000002", command="make"))
     (session,) = rows(client, GetSessions(limit=10))
@@ -103,18 +103,18 @@ def test_a_session_is_of_the_user_who_listens_where_nobody_says_whose_it_is(
 ) -> None:
     monkeypatch.setenv("USER", "ann")
     with home.observations() as observations:
-        Backend(observations, "1").store([LS])
+        StoreBackend(observations, "1").store([LS])
         assert [session.username for session in observations.shell_sessions()] == ["ann"]
 
 
-def test_status_tells_version_and_size(client: Client) -> None:
+def test_status_tells_version_and_size(client: CollectorClient) -> None:
     found = status(client)
     assert found.version == "9.9"
     assert found.db_size_bytes > 0
     assert not found.brain_reachable
 
 
-def test_probes_are_counted_nowhere(client: Client, observations: Observations) -> None:
+def test_probes_are_counted_nowhere(client: CollectorClient, observations: Observations) -> None:
     client.send(change(LS, probe_tag="3f6b0000-0000-4000-8000-000000000001"))
     assert rows(client, GetEvents()) == rows(client, GetSessions()) == []
     assert (status(client).events_today, status(client).queue_depth) == (0, 0)
@@ -130,7 +130,7 @@ def test_secrets_are_masked_and_what_is_excluded_stays_out(tmp_path: Path) -> No
     )
     home = Home(folder)
     with home.observations() as observations:
-        backend = Backend(observations, "1")
+        backend = StoreBackend(observations, "1")
         page = Visit("v1", NOW, "https://docs.rs/x?token=abc&q=1", "docs.rs", f"t {AWS}", 5000)
         backend.store(
             [
@@ -162,7 +162,7 @@ def test_the_choice_of_sites_holds_for_everybody_who_reports(
     (folder / "config.toml").write_text(f"[browser]\n{settings}\n")
     with Home(folder).observations() as observations:
         pages = [Visit(f"v-{d}", NOW, f"https://{d}/", d, dwell_ms=9) for d in ("docs.rs", "x.org")]
-        Backend(observations, "1").store(pages)
+        StoreBackend(observations, "1").store(pages)
         assert [visit.domain for visit in observations.visits()] == kept
 
 
@@ -174,9 +174,9 @@ def test_what_hippo_left_by_its_socket_is_replayed(tmp_path: Path) -> None:
     fallback.mkdir(parents=True)
     (fallback / "2026-11-16.jsonl").write_bytes(write_envelope(LS) + b"\n")
     with Home(folder).observations() as observations:
-        assert Backend(observations, "1").status().fallback_files_pending == 1
+        assert StoreBackend(observations, "1").status().fallback_files_pending == 1
         assert observations.collect().new == 1
-        assert Backend(observations, "1").status().fallback_files_pending == 0
+        assert StoreBackend(observations, "1").status().fallback_files_pending == 0
     assert [path.name for path in fallback.iterdir()] == ["2026-11-16.jsonl.done"]
 
 
@@ -213,7 +213,9 @@ def test_a_keeper_that_cannot_store_at_the_end_says_so_and_loses_nothing(
         assert observations.collect().new == 1
 
 
-def test_long_commands_are_cut_in_answers_so_that_fifty_of_them_fit(client: Client) -> None:
+def test_long_commands_are_cut_in_answers_so_that_fifty_of_them_fit(
+    client: CollectorClient,
+) -> None:
     for number in range(50):
         envelope = f"11111111-0000-4000-8000-{number:012}"
         client.send(change(LS, envelope_id=envelope, command="x" * 300_000))
@@ -222,7 +224,7 @@ def test_long_commands_are_cut_in_answers_so_that_fifty_of_them_fit(client: Clie
     assert all(len(event.command) < 70_000 for event in events)
 
 
-def test_watches_and_heartbeats_are_noted(client: Client, home: Home) -> None:
+def test_watches_and_heartbeats_are_noted(client: CollectorClient, home: Home) -> None:
     assert client.ask(RegisterWatchSha("abcdef1234", "o/r", 60)) == Ack()
     assert client.ask(UpdateSourceHealthHeartbeat("browser", 1_700_000_000_000)) == Ack()
     with pytest.raises(Conflict, match="'x'"):
@@ -234,7 +236,9 @@ def test_watches_and_heartbeats_are_noted(client: Client, home: Home) -> None:
         assert health["browser"] == 1_700_000_000_000
 
 
-def test_a_heartbeat_tells_what_is_wrong_and_takes_it_back(client: Client, home: Home) -> None:
+def test_a_heartbeat_tells_what_is_wrong_and_takes_it_back(
+    client: CollectorClient, home: Home
+) -> None:
     def error() -> tuple[str | None, bool]:
         with home.observations() as observations:
             (one,) = (h for h in observations.health() if h.source == "browser")
@@ -256,8 +260,8 @@ def test_a_heartbeat_tells_what_is_wrong_and_takes_it_back(client: Client, home:
 def test_events_that_the_store_cannot_take_are_kept_and_collected_later(
     observations: Observations, monkeypatch: pytest.MonkeyPatch, home: Home
 ) -> None:
-    backend = Backend(observations, "1")
-    server = Server(socket_path(home), backend)
+    backend = StoreBackend(observations, "1")
+    server = CollectorServer(socket_path(home), backend)
     server.start()
     with monkeypatch.context() as patch:
 
@@ -265,7 +269,7 @@ def test_events_that_the_store_cannot_take_are_kept_and_collected_later(
             raise StorageFull("the disk is full", hint="make room")
 
         patch.setattr(backend, "store", full)
-        with Client(server.path, timeout=10) as client:
+        with CollectorClient(server.path, timeout=10) as client:
             client.send(LS)
             assert status(client).version == "1"
     server.stop()
@@ -278,7 +282,7 @@ def test_events_that_the_store_cannot_take_are_kept_and_collected_later(
 def test_lost_events_are_counted_for_good_even_if_the_store_is_away(
     observations: Observations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = Backend(observations, "1")
+    backend = StoreBackend(observations, "1")
     with monkeypatch.context() as patch:
 
         def full(*_: object) -> None:
@@ -305,7 +309,7 @@ def test_one_process_keeps_a_home_current_and_ends_when_it_is_asked_to(home: Hom
         with keeping(home, observations, stop, tell, version="1"):
             home.reporter().report(LS)
             assert stored.wait(30)
-            with Client(socket_path(home), timeout=10) as client:
+            with CollectorClient(socket_path(home), timeout=10) as client:
                 client.send(change(LS, envelope_id="e" * 8 + "-0000-4000-8000-000000000001"))
                 assert client.ask(Shutdown()) == Ack()
             assert stop.wait(30)
@@ -322,7 +326,7 @@ def test_a_second_keeper_leaves_the_socket_to_the_first(home: Home) -> None:
             keeping(home, observations, second, said.append, version="1"),
         ):
             assert not second.is_set()
-            with Client(socket_path(home), timeout=10) as client:
+            with CollectorClient(socket_path(home), timeout=10) as client:
                 assert status(client).version == "1"
         assert sum("nothing is heard" in text for text in said) == 1
 
@@ -354,7 +358,7 @@ def test_a_brain_that_expects_another_schema_is_refused_before_the_store_opens(
     assert schema_to_be(Home(folder), folder / "other.db") == 23
     shake_hands(Home(folder), print)  # nobody listens there any more
     with Home(folder).observations() as observations:
-        assert not Backend(observations, "1", brain_port=port).status().brain_reachable
+        assert not StoreBackend(observations, "1", brain_port=port).status().brain_reachable
 
 
 def test_a_report_of_every_kind_goes_through_the_spool(home: Home) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from threadkeep.collect.browsers import (
     BROWSERS,
-    Surroundings,
+    InstallContext,
     extension_id,
     install,
     manifest_folder,
@@ -36,21 +36,21 @@ EXTENSION = {
 ID = "alhdeipkadijhameiomahmnhdlgcfhpd"  # of KEY, from sha256sum and tr
 
 
-def around(tmp_path: Path, **changes: Any) -> Surroundings:
+def around(tmp_path: Path, **changes: Any) -> InstallContext:
     values: dict[str, Any] = {
         "environ": {"HOME": str(tmp_path / "me")},
         "platform": "linux",
         "python": sys.executable,
         "data": tmp_path / "da ta's",
     }
-    return Surroundings(**(values | changes))
+    return InstallContext(**(values | changes))
 
 
-def install_for(browser: str, where: Surroundings, **options: bool) -> tuple[Path, ...]:
+def install_for(browser: str, where: InstallContext, **options: bool) -> tuple[Path, ...]:
     return install(plan_install(browser, where, EXTENSION, **options))
 
 
-def manifest(browser: str, where: Surroundings, name: str = "threadkeep") -> dict[str, Any]:
+def manifest(browser: str, where: InstallContext, name: str = "threadkeep") -> dict[str, Any]:
     path = manifest_folder(browser, where) / f"{name}.json"
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
@@ -187,7 +187,7 @@ def fake_python(tmp_path: Path) -> Path:
     return program
 
 
-def run_script(where: Surroundings, *arguments: str) -> list[str]:
+def run_script(where: InstallContext, *arguments: str) -> list[str]:
     script = where.data / "browser/native-host"
     shown = subprocess.run([script, *arguments], env={}, capture_output=True, text=True, check=True)
     return shown.stdout.splitlines()

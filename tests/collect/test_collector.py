@@ -16,7 +16,7 @@ from threadkeep.collect.collector import collect, copy_fallback, replay_fallback
 from threadkeep.collect.envelopes import write_envelope
 from threadkeep.collect.reporting import report, report_all
 from threadkeep.collect.rules import Rules
-from threadkeep.collect.storing import Store, Stored, store_all
+from threadkeep.collect.storing import BatchReport, Store, store_all
 from threadkeep.knowledge.observed import Command, GitState, Heartbeat, Output, Visit
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.redact.engine import Redactor
@@ -65,7 +65,7 @@ class World:
         with (self.spool.folder / name).open("ab") as file:
             file.write(data)
 
-    def collect(self) -> Stored:
+    def collect(self) -> BatchReport:
         return collect(self.store, self.spool)
 
     def rows(self, columns: str, table: str = "events") -> list[tuple[Any, ...]]:
@@ -83,7 +83,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_a_command_becomes_a_row_with_all_that_is_known(world: World) -> None:
     world.append(record("env1", SESSION, 7, "LANG=C", "SHLVL=1", "NOT_ALLOWED=x"))
     world.append(start(1) + end(1, code=2))
-    assert world.collect() == Stored(new=1)
+    assert world.collect() == BatchReport(new=1)
     columns = "command, exit_code, duration_ms, timestamp, cwd, shell, hostname, git_repo"
     assert world.rows(columns) == [
         ("make", 2, 250, 1_800_000_000_750, "/u/app", "zsh", "vm", "o/r")
@@ -100,16 +100,16 @@ def test_a_command_becomes_a_row_with_all_that_is_known(world: World) -> None:
 def test_a_second_look_stores_nothing(world: World) -> None:
     world.append(end(1))
     world.collect()
-    assert world.collect() == Stored()
+    assert world.collect() == BatchReport()
     assert len(world.rows("id")) == 1
 
 
 def test_a_running_command_is_there_and_completed_when_it_ends(world: World) -> None:
     world.append(start(1, "sleep 1000"))
-    assert world.collect() == Stored(new=1)
+    assert world.collect() == BatchReport(new=1)
     assert world.rows("command, exit_code") == [("sleep 1000", None)]
     world.append(end(1, "sleep 1000", 130))
-    assert world.collect() == Stored(updated=1)
+    assert world.collect() == BatchReport(updated=1)
     assert world.rows("command, exit_code, duration_ms") == [("sleep 1000", 130, 250)]
 
 
@@ -125,21 +125,21 @@ def test_the_environment_is_remembered_between_looks(world: World) -> None:
 def test_half_a_record_waits_for_its_rest(world: World) -> None:
     whole = end(1)
     world.append(whole[:30])
-    assert world.collect() == Stored()
+    assert world.collect() == BatchReport()
     (taken,) = world.spool.take()
     with taken.path.open("ab") as shell:  # it had opened the file before it was taken
         shell.write(whole[30:])
-    assert world.collect() == Stored(new=1)
+    assert world.collect() == BatchReport(new=1)
 
 
 def test_a_torn_record_is_counted_and_given_up_when_nobody_can_write_it_any_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.append(end(1) + end(2)[:40])
-    assert world.collect() == Stored(new=1)
+    assert world.collect() == BatchReport(new=1)
     later = next(world.spool.folder.iterdir()).stat().st_ctime + 60
     monkeypatch.setattr("threadkeep.base.spool.time.time", lambda: later)
-    assert world.collect() == Stored(refused=1)
+    assert world.collect() == BatchReport(refused=1)
     assert not list(world.spool.folder.iterdir())
     assert [(d.source, d.reason, d.count) for d in world.knowledge.drops()] == [
         ("spool", "damaged", 1)
@@ -169,17 +169,17 @@ def test_two_collectors_of_one_file_store_it_once(
     world.append(end(1) + end(2, at=1_800_000_009.0))
     world.spool.take()
     first = collector._take_records
-    inside: list[Stored] = []
+    inside: list[BatchReport] = []
 
     def meanwhile(*given: Any, **named: Any) -> Any:
         if not inside:
-            inside.append(Stored())
+            inside.append(BatchReport())
             inside[0] = collect(world.store, world.spool)
         return first(*given, **named)
 
     monkeypatch.setattr(collector, "_take_records", meanwhile)
-    assert world.collect() == Stored()
-    assert inside == [Stored(new=2)]
+    assert world.collect() == BatchReport()
+    assert inside == [BatchReport(new=2)]
     assert len(world.rows("id")) == 2
 
 
@@ -195,14 +195,14 @@ def test_a_store_that_lost_its_cursor_still_stores_once(world: World) -> None:
     world.append(end(1))
     world.collect()
     world.append(end(1) + end(2, at=1_800_000_009.0))  # the same file, come back from a backup
-    assert world.collect() == Stored(new=1, known=1)
+    assert world.collect() == BatchReport(new=1, known=1)
 
 
 def test_reports_of_programs_come_the_same_way(world: World) -> None:
     visit = Visit("33333333-0000-5000-8000-000000000001", NOW, "https://docs.rs/x", "docs.rs", "X")
     report(world.spool, RULES, visit)
     report(world.spool, RULES, Heartbeat("browser", NOW))
-    assert world.collect() == Stored(new=1)
+    assert world.collect() == BatchReport(new=1)
     assert world.rows("url", "browser_events") == [("https://docs.rs/x",)]
     health = {h.source: h for h in world.knowledge.health()}
     assert health["browser"].last_heartbeat_ts == NOW
@@ -226,7 +226,7 @@ def test_secrets_never_reach_the_spool_of_programs_nor_the_store(world: World) -
     (file,) = world.spool.folder.iterdir()
     assert AWS.encode() not in file.read_bytes()
     world.append(record("env1", SESSION, 7, f"PATH=/{AWS}") + end(1, f"echo {AWS}", cwd=f"/{AWS}"))
-    assert world.collect() == Stored(new=3)
+    assert world.collect() == BatchReport(new=3)
     world.knowledge.close()
     assert AWS.encode() not in (world.folder / "knowledge.db").read_bytes()
 
@@ -246,7 +246,7 @@ def test_what_the_user_keeps_out_is_not_stored(
     folders = Exclusion(rules.pop("folders", ()))
     world = World(tmp_path / "home", Rules(clean=RULES.clean, folders=folders, **rules))
     world.append(end(1, command, cwd=cwd) + end(2, "ls", cwd="/u", at=1_800_000_009.0))
-    assert world.collect() == Stored(new=1, excluded=1)
+    assert world.collect() == BatchReport(new=1, excluded=1)
     assert world.rows("command") == [("ls",)]
     assert [(d.source, d.reason, d.count) for d in world.knowledge.drops()] == [
         ("shell", "excluded", 1)
@@ -263,7 +263,7 @@ def test_an_excluded_folder_is_kept_out_under_all_its_names(tmp_path: Path, way:
     rules = Rules(clean=RULES.clean, folders=Exclusion((str(private),)))
     world = World(tmp_path / "home", rules)
     world.append(end(1, "ls", cwd=cwd) + end(2, "make", cwd=str(tmp_path), at=1_800_000_009.0))
-    assert world.collect() == Stored(new=1, excluded=1)
+    assert world.collect() == BatchReport(new=1, excluded=1)
     world.knowledge.close()
 
 
@@ -280,7 +280,7 @@ def test_lines_that_nobody_understands_are_set_aside_and_the_rest_is_stored(worl
         Command("11111111-0000-4000-8000-000000000001", SESSION, NOW, "ls", "/u", exit_code=0)
     )
     world.spool.put(b'{"broken\n' + good + b"\n\xff\xfe\n[]\n")
-    assert world.collect() == Stored(new=1, refused=3)
+    assert world.collect() == BatchReport(new=1, refused=3)
     (kept,) = (world.spool.folder / "refused").iterdir()
     assert kept.read_bytes() == b'{"broken\n\xff\xfe\n[]\n'
 
@@ -296,10 +296,10 @@ def test_the_fallback_files_of_the_original_are_replayed_and_renamed(world: Worl
     ]
     (folder / "2026-11-15.jsonl").write_bytes(b"\n".join(lines[:2]))  # no line feed at the end
     (folder / "2026-11-16.jsonl").write_bytes(lines[2] + b"\n{broken\n" + lines[0] + b"\n")
-    assert replay_fallback(world.store, folder) == Stored(new=3, known=1, refused=1)
+    assert replay_fallback(world.store, folder) == BatchReport(new=3, known=1, refused=1)
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["2026-11-15.jsonl.done", "2026-11-16.jsonl.partial"]
-    assert replay_fallback(world.store, folder) == Stored()
+    assert replay_fallback(world.store, folder) == BatchReport()
     assert len(world.rows("id")) == 3
 
 
@@ -309,8 +309,8 @@ def test_fallback_files_of_a_program_that_is_still_in_use_are_only_read(world: W
     line = write_envelope(LS)
     (folder / "2026-11-16.jsonl").write_bytes(line + b"\n{broken\n")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert copy_fallback(world.store, folder) == Stored(new=1, refused=1)
-    assert copy_fallback(world.store, folder) == Stored(known=1, refused=1)
+    assert copy_fallback(world.store, folder) == BatchReport(new=1, refused=1)
+    assert copy_fallback(world.store, folder) == BatchReport(known=1, refused=1)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -320,7 +320,7 @@ def test_a_line_without_an_end_is_skipped_and_the_next_is_read(
     monkeypatch.setattr(collector, "_LONGEST_LINE", 1000)
     line = write_envelope(LS)
     world.spool.put(b"x" * 2500 + b"\n" + line + b"\n")
-    assert world.collect() == Stored(new=1, refused=1)
+    assert world.collect() == BatchReport(new=1, refused=1)
     assert not list(world.spool.folder.iterdir())
 
 
@@ -328,7 +328,7 @@ def test_the_same_event_by_socket_and_spool_is_one_row(world: World) -> None:
     command = Command("11111111-0000-4000-8000-000000000001", SESSION, NOW, "ls", "/u", exit_code=0)
     store_all(world.store, [command])
     report(world.spool, RULES, command)
-    assert world.collect() == Stored(known=1)
+    assert world.collect() == BatchReport(known=1)
     assert len(world.rows("id")) == 1
 
 

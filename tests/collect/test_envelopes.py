@@ -12,7 +12,7 @@ from threadkeep.collect.envelopes import (
     OUTPUT_LIMIT,
     PAGE_LIMIT,
     TITLE_LIMIT,
-    Unsupported,
+    UnknownEnvelope,
     cut,
     read_envelope,
     read_line,
@@ -222,7 +222,7 @@ def test_shells_are_stored_by_their_name(given_shell: Any, stored: str) -> None:
 
 @pytest.mark.parametrize("kind", ["FsChange", "IdeAction", "AgenticToolCall", "Raw", "NewKind"])
 def test_kinds_that_nobody_stores_are_told_apart_from_broken_ones(kind: str) -> None:
-    with pytest.raises(Unsupported, match=kind):
+    with pytest.raises(UnknownEnvelope, match=kind):
         read_envelope(envelope(kind, {"custom": 1}), "socket")
 
 
@@ -255,7 +255,7 @@ def test_kinds_that_nobody_stores_are_told_apart_from_broken_ones(kind: str) -> 
 def test_what_is_wrong_is_named(value: bytes | dict[str, Any], named: str) -> None:
     with pytest.raises(Invalid, match=named) as caught:
         read_envelope(value, "socket")
-    assert not isinstance(caught.value, Unsupported)
+    assert not isinstance(caught.value, UnknownEnvelope)
 
 
 @pytest.mark.parametrize(

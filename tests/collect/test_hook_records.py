@@ -10,8 +10,8 @@ from threadkeep.collect import hook_records
 from threadkeep.collect.hook_records import (
     EndRecord,
     EnvRecord,
-    Parsed,
     Record,
+    SpoolBlock,
     StartRecord,
     command_of,
     envelope_id,
@@ -88,9 +88,9 @@ def end_record(command: object = "make", **changed: object) -> bytes:
     return framed("end1", *(fields | changed).values())
 
 
-def in_blocks(data: bytes, sizes: list[int]) -> Parsed:
+def in_blocks(data: bytes, sizes: list[int]) -> SpoolBlock:
     """Read a file as the collector does: block by block, with what was left over before."""
-    total, rest = Parsed(), b""
+    total, rest = SpoolBlock(), b""
     for size in [*sizes, len(data) + 1]:
         block, data = data[:size], data[size:]
         parsed = read_records(rest + block, final=not data, skipping=total.skipping)
@@ -108,7 +108,7 @@ def in_blocks(data: bytes, sizes: list[int]) -> Parsed:
 @given(st.lists(RECORDS, max_size=6))
 def test_what_a_hook_writes_is_read_back(records: list[Record]) -> None:
     data = b"".join(map(written, records))
-    assert read_records(data, final=False) == Parsed(records, len(data))
+    assert read_records(data, final=False) == SpoolBlock(records, len(data))
 
 
 JUNK = st.lists(
@@ -162,7 +162,7 @@ def test_any_bytes_are_accepted(data: bytes, final: bool) -> None:  # noqa: FBT0
 def test_an_unfinished_record_waits_for_its_rest_and_is_lost_without_one() -> None:
     whole = end_record()
     for length in range(1, len(whole)):
-        assert read_records(whole[:length], final=False) == Parsed()
+        assert read_records(whole[:length], final=False) == SpoolBlock()
         assert read_records(whole[:length], final=True).damaged == 1
 
 

@@ -12,13 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from threadkeep.base.local_socket import (
-    LONGEST_PATH,
-    LocalSocket,
-    connect,
-    peer_uid,
-    place_of,
-)
+from threadkeep.base.local_socket import LONGEST_PATH, LocalSocket, connect, peer_uid, place_of
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, ReadOnly
 
 

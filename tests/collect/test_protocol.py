@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from threadkeep.collect.protocol import (
     LONGEST_WATCH,
     Ack,
+    CollectorStatus,
     Entities,
     EntityInfo,
     Error,
@@ -28,7 +29,6 @@ from threadkeep.collect.protocol import (
     SessionInfo,
     Sessions,
     Shutdown,
-    Status,
     UpdateSourceHealthHeartbeat,
     decode_request,
     decode_response,
@@ -64,7 +64,9 @@ ENTITIES = st.builds(EntityInfo, INT64, TEXTS, TEXTS, MAYBE, INT64, INT64)
 HITS = st.builds(QueryHit, INT64, TEXTS, TEXTS, INT64, TEXTS)
 RESPONSES: st.SearchStrategy[Response] = st.one_of(
     st.just(Ack()),
-    st.builds(Status, version=TEXTS, queue_depth=COUNTS, inference_reachable=st.booleans()),
+    st.builds(
+        CollectorStatus, version=TEXTS, queue_depth=COUNTS, inference_reachable=st.booleans()
+    ),
     st.builds(Sessions, st.lists(SESSIONS, max_size=3)),
     st.builds(Events, st.lists(EVENTS, max_size=3)),
     st.builds(Entities, st.lists(ENTITIES, max_size=3)),
@@ -107,7 +109,7 @@ def test_a_message_without_content_has_only_its_type() -> None:
 
 
 def test_a_status_can_be_read_by_older_programs_and_from_them() -> None:
-    sent = json.loads(encode_response(Status(version="1", inference_reachable=True)))
+    sent = json.loads(encode_response(CollectorStatus(version="1", inference_reachable=True)))
     assert sent["data"] == {
         "version": "1",
         "uptime_secs": 0,
@@ -123,7 +125,7 @@ def test_a_status_can_be_read_by_older_programs_and_from_them() -> None:
         "fallback_files_pending": 0,
     }
     older = b'{"type":"Status","data":{"uptime_secs":7,"lmstudio_reachable":true}}'
-    assert decode_response(older) == Status(uptime_secs=7, inference_reachable=True)
+    assert decode_response(older) == CollectorStatus(uptime_secs=7, inference_reachable=True)
 
 
 def test_rows_have_the_fields_that_hippo_knows() -> None:

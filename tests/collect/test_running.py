@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import REPO
 from threadkeep.collect import running
-from threadkeep.collect.running import Ran, run_command
+from threadkeep.collect.running import ProcessResult, run_command
 from threadkeep.errors import Invalid
 
 RUN = (
@@ -36,7 +36,7 @@ class Captured:
     def __init__(self, folder: Path) -> None:
         self._paths = folder / "out", folder / "err"
 
-    def run(self, *argv: str) -> Ran:
+    def run(self, *argv: str) -> ProcessResult:
         with self._paths[0].open("wb") as out, self._paths[1].open("wb") as err:
             return run_command(
                 argv,
@@ -126,7 +126,7 @@ def test_signal_handlers_are_as_before(captured: Captured) -> None:
 
 
 def test_it_runs_outside_the_main_thread_too(captured: Captured) -> None:
-    found: list[Ran] = []
+    found: list[ProcessResult] = []
     thread = threading.Thread(target=lambda: found.append(captured.run("echo", "hi")))
     thread.start()
     thread.join(LIMIT)
@@ -288,7 +288,7 @@ def screen() -> Iterator[Screen]:
     made.hang_up()
 
 
-def on(screen: Screen, *argv: str) -> Ran:
+def on(screen: Screen, *argv: str) -> ProcessResult:
     both = screen.terminal
     return run_command(argv, head_lines=5, tail_lines=5, stdout=both, stderr=both)
 

@@ -19,9 +19,10 @@ from tests.collect.recorders import ANSWER_SECONDS, Recorder
 from threadkeep.base.frames import FrameDecoder, encode_frame
 from threadkeep.base.local_socket import connect
 from threadkeep.collect.buffering import Buffer
-from threadkeep.collect.client import Client
+from threadkeep.collect.client import CollectorClient
 from threadkeep.collect.protocol import (
     Ack,
+    CollectorStatus,
     Entities,
     Error,
     Events,
@@ -36,12 +37,11 @@ from threadkeep.collect.protocol import (
     Request,
     Sessions,
     Shutdown,
-    Status,
     UpdateSourceHealthHeartbeat,
     decode_response,
     encode_request,
 )
-from threadkeep.collect.server import Limits, Server
+from threadkeep.collect.server import CollectorLimits, CollectorServer
 from threadkeep.errors import Busy, Closed, Conflict, NotFound
 from threadkeep.knowledge.observed import Command, Heartbeat, Observed, Visit, Watch
 
@@ -59,9 +59,11 @@ def path() -> Iterator[Path]:
 @contextmanager
 def serving(
     path: Path, backend: Recorder, *, uid: int | None = None, **limits: float
-) -> Iterator[Server]:
+) -> Iterator[CollectorServer]:
     values: dict[str, Any] = {"flush_seconds": NEVER} | limits
-    server = Server(path, backend, limits=Limits(**values), clock=lambda: 77, uid=uid)
+    server = CollectorServer(
+        path, backend, limits=CollectorLimits(**values), clock=lambda: 77, uid=uid
+    )
     server.start()
     try:
         yield server
@@ -70,8 +72,8 @@ def serving(
         server.stop()
 
 
-def client(path: Path) -> Client:
-    return Client(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS)
+def client(path: Path) -> CollectorClient:
+    return CollectorClient(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS)
 
 
 @contextmanager
@@ -133,13 +135,13 @@ def test_requests_are_answered_in_their_order(path: Path) -> None:
         ]
         link.sendall(b"".join(encode_frame(encode_request(one)) for one in requests))
         kinds = [type(decode_response(read_frame(link))) for _ in requests]
-    assert kinds == [Status, QueryResult, Sessions, QueryResult, Entities]
+    assert kinds == [CollectorStatus, QueryResult, Sessions, QueryResult, Entities]
 
 
 def test_every_request_reaches_the_backend(path: Path) -> None:
     backend = Recorder()
     with serving(path, backend), client(path) as ours:
-        assert ours.ask(GetStatus()) == Status(version="9")
+        assert ours.ask(GetStatus()) == CollectorStatus(version="9")
         assert isinstance(ours.ask(GetSessions(5, 2)), Sessions)
         assert isinstance(ours.ask(GetSessions()), Sessions)
         assert ours.ask(GetEvents(1, 2, "proj", 3)) == Events([])
@@ -218,7 +220,7 @@ def test_only_what_nobody_could_take_is_counted_as_lost(path: Path) -> None:
     with serving(path, backend) as server, client(path) as ours:
         ours.send(command(0))
         ours.send(command(1))
-        assert isinstance(ours.ask(GetStatus()), Status)
+        assert isinstance(ours.ask(GetStatus()), CollectorStatus)
         assert server.counts()["lost"] == 2
     assert backend.drops == {"spool": 2}
 
@@ -256,7 +258,7 @@ def test_events_that_cannot_be_read_are_counted_and_not_answered(path: Path) -> 
         for envelope in ({"broken": 1}, raw_envelope("Raw"), raw_envelope("FsChange")):
             link.sendall(encode_frame(encode_request(IngestEvent(envelope))))
         link.sendall(encode_frame(encode_request(GetStatus())))
-        assert isinstance(decode_response(read_frame(link)), Status)
+        assert isinstance(decode_response(read_frame(link)), CollectorStatus)
         assert server.counts()["errors"] == 0
     assert backend.drops == {"invalid": 1, "unsupported": 2}
 
@@ -281,7 +283,7 @@ def test_a_request_that_fails_is_told_and_the_next_one_works(path: Path) -> None
             ours.ask(RegisterWatchSha("main", "o/r", 1))
         with pytest.raises(Conflict, match="known: agentic"):
             ours.ask(UpdateSourceHealthHeartbeat("nobody", 1))
-        assert isinstance(ours.ask(GetStatus()), Status)
+        assert isinstance(ours.ask(GetStatus()), CollectorStatus)
     assert backend.watches == []
 
 
@@ -291,14 +293,14 @@ def test_an_answer_that_is_too_long_is_told(path: Path) -> None:
     with serving(path, backend, frame=2000), client(path) as ours:
         with pytest.raises(Conflict, match="fewer rows"):
             ours.ask(GetEvents())
-        assert isinstance(ours.ask(GetStatus()), Status)
+        assert isinstance(ours.ask(GetStatus()), CollectorStatus)
 
 
 def test_shutdown_is_acknowledged_then_everything_is_stored(path: Path) -> None:
     backend = Recorder()
     with serving(path, backend) as server, client(path) as ours, client(path) as other:
         other.send(command(0))
-        assert isinstance(other.ask(GetStatus()), Status)
+        assert isinstance(other.ask(GetStatus()), CollectorStatus)
         for number in range(1, 30):
             other.send(command(number))
         assert ours.ask(Shutdown()) == Ack()
@@ -327,15 +329,15 @@ def test_stopping_stores_what_clients_wrote_before(path: Path) -> None:
 def test_a_place_is_taken_by_one_server_and_free_after_it(path: Path) -> None:
     with serving(path, Recorder()) as server:
         assert not server.wait(0)
-        second = Server(path, Recorder())
+        second = CollectorServer(path, Recorder())
         with pytest.raises(Conflict, match="already in use"):
             second.start()
         second.stop()
         with client(path) as ours:
-            assert isinstance(ours.ask(GetStatus()), Status)
+            assert isinstance(ours.ask(GetStatus()), CollectorStatus)
     server.stop()  # once more does no harm
     with serving(path, Recorder()), client(path) as ours:
-        assert isinstance(ours.ask(GetStatus()), Status)
+        assert isinstance(ours.ask(GetStatus()), CollectorStatus)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\x00garbage", b"[]", b'{"type":"No"}'])
@@ -343,7 +345,7 @@ def test_garbage_gets_an_error_and_the_connection_goes_on(path: Path, body: byte
     with serving(path, Recorder()) as server, raw_link(path) as link:
         link.sendall(encode_frame(body) + encode_frame(encode_request(GetStatus())))
         assert isinstance(decode_response(read_frame(link)), Error)
-        assert isinstance(decode_response(read_frame(link)), Status)
+        assert isinstance(decode_response(read_frame(link)), CollectorStatus)
         assert server.counts()["errors"] == 1
 
 
@@ -353,7 +355,7 @@ def test_a_wrong_length_gets_an_error_and_the_end(path: Path, length: int) -> No
         link.sendall(encode_frame(encode_request(GetStatus())))
         link.sendall(length.to_bytes(4, "big"))
         answers = [decode_response(raw) for raw in read_to_end(link)]
-        assert [type(answer) for answer in answers] == [Status, Error]
+        assert [type(answer) for answer in answers] == [CollectorStatus, Error]
         assert server.counts()["errors"] == 1
 
 
@@ -367,7 +369,7 @@ def test_a_client_that_goes_within_a_frame_is_counted_and_forgotten(path: Path) 
                 link.shutdown(socket.SHUT_WR)
                 assert read_to_end(link) == []
         with client(path) as ours:
-            assert isinstance(ours.ask(GetStatus()), Status)
+            assert isinstance(ours.ask(GetStatus()), CollectorStatus)
         assert (server.counts()["errors"], server.counts()["timeouts"]) == (4, 0)
 
 
@@ -401,7 +403,7 @@ def test_a_client_that_does_not_read_is_cut_off(path: Path) -> None:
         hung_up.register(link, 0)
         assert hung_up.poll(ANSWER_SECONDS * 1000)
         with client(path) as ours:
-            assert isinstance(ours.ask(GetStatus()), Status)
+            assert isinstance(ours.ask(GetStatus()), CollectorStatus)
         assert server.counts()["timeouts"] == 1
 
 
@@ -419,7 +421,7 @@ def test_of_hundreds_of_silent_connections_the_oldest_make_room(path: Path) -> N
             for _ in range(40):
                 stack.enter_context(raw_link(path)).send(b"\0")  # half a frame, and silence
             with client(path) as ours:
-                assert isinstance(ours.ask(GetStatus()), Status)
+                assert isinstance(ours.ask(GetStatus()), CollectorStatus)
         assert server.counts()["connections"] == 410
         assert server.counts()["evicted"] >= 390
 
@@ -448,7 +450,7 @@ def test_unfinished_frames_together_stay_within_their_limit(path: Path) -> None:
             if link is not refused[0]:
                 link.sendall(b"x" * 50_000 + encode_frame(encode_request(GetStatus())))
                 assert isinstance(decode_response(read_frame(link)), Error)
-                assert isinstance(decode_response(read_frame(link)), Status)
+                assert isinstance(decode_response(read_frame(link)), CollectorStatus)
 
 
 def test_any_bytes_leave_the_server_well(path: Path) -> None:
@@ -463,14 +465,14 @@ def test_any_bytes_leave_the_server_well(path: Path) -> None:
 
         send()
         with client(path) as ours:
-            assert isinstance(ours.ask(GetStatus()), Status)
+            assert isinstance(ours.ask(GetStatus()), CollectorStatus)
 
 
 def test_a_client_without_an_answer_gives_up(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
-        with Client(path, 0.02) as ours, pytest.raises(Busy, match="in time"):
+        with CollectorClient(path, 0.02) as ours, pytest.raises(Busy, match="in time"):
             ours.ask(GetStatus())
 
 

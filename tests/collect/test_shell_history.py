@@ -15,9 +15,9 @@ from tests.conftest import need_tool
 from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.sources import shell_history
 from threadkeep.sources.shell_history import (
+    HistoryCommand,
     HistoryFile,
     Kind,
-    Past,
     Tally,
     bash_entries,
     find_histories,
@@ -43,12 +43,12 @@ COMMANDS = [
 ]
 
 
-def past(path: Path, kind: Kind) -> tuple[list[Past], int]:
+def past(path: Path, kind: Kind) -> tuple[list[HistoryCommand], int]:
     tally = Tally()
     return list(read_past(HistoryFile(kind, path), tally)), tally.damaged
 
 
-def texts(found: Sequence[Past]) -> list[str]:
+def texts(found: Sequence[HistoryCommand]) -> list[str]:
     return [entry.command for entry in found]
 
 
@@ -93,10 +93,10 @@ def test_zsh_reads_times_and_durations() -> None:
     lines = [b": 1700000000:75;make \\", b"  all", b": 1700000100:0;ls", b":nothing", b": 0:0;old"]
     found = list(zsh_entries(lines, Tally()))
     assert found == [
-        Past("make \n  all", 1_700_000_000_000, 75_000, shell="zsh"),
-        Past("ls", 1_700_000_100_000, shell="zsh"),
-        Past(":nothing", shell="zsh"),
-        Past("old", shell="zsh"),
+        HistoryCommand("make \n  all", 1_700_000_000_000, 75_000, shell="zsh"),
+        HistoryCommand("ls", 1_700_000_100_000, shell="zsh"),
+        HistoryCommand(":nothing", shell="zsh"),
+        HistoryCommand("old", shell="zsh"),
     ]
 
 
@@ -127,10 +127,10 @@ def test_bash_with_times_from_some_day_on() -> None:
         b"id",
     ]
     assert list(bash_entries(lines, Tally())) == [
-        Past("ls", shell="bash"),
-        Past("pwd", shell="bash"),
-        Past("for x\n\ndo", 1_700_000_000_000, shell="bash"),
-        Past("id", 17_000, shell="bash"),
+        HistoryCommand("ls", shell="bash"),
+        HistoryCommand("pwd", shell="bash"),
+        HistoryCommand("for x\n\ndo", 1_700_000_000_000, shell="bash"),
+        HistoryCommand("id", 17_000, shell="bash"),
     ]
 
 
@@ -168,7 +168,7 @@ def test_fish_lines_that_are_none_are_counted() -> None:
     ]
     tally = Tally()
     found = list(fish_entries(lines, tally))
-    assert found == [Past("ls", shell="fish"), Past("id", 6000, shell="fish")]
+    assert found == [HistoryCommand("ls", shell="fish"), HistoryCommand("id", 6000, shell="fish")]
     assert tally.damaged == 3
 
 
@@ -203,7 +203,7 @@ def test_atuin(tmp_path: Path) -> None:
     found, damaged = past(path, "atuin")
     assert damaged == 2
     assert [msg.command for msg in found] == ["make\nall", "sleep 99", "odd"]
-    assert found[0] == Past(
+    assert found[0] == HistoryCommand(
         *("make\nall", 1_700_000_000_123, 2500, 3, "/src", "s1", "host", ""),
         envelope_id=found[0].envelope_id,
     )

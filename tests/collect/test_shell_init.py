@@ -13,7 +13,7 @@ from tests.conftest import need_tool
 from tests.support.disks import read_only
 from threadkeep.collect.shell_init import (
     SHELLS,
-    Plan,
+    ShellInstallPlan,
     install,
     loading,
     quoted,
@@ -58,7 +58,7 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(p): (stat.S_IMODE(p.stat().st_mode), p.read_bytes()) for p in files}
 
 
-def actions(plan: Plan) -> list[str]:
+def actions(plan: ShellInstallPlan) -> list[str]:
     return [step.action for step in plan.steps]
 
 

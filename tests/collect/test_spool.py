@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from threadkeep.base.spool import APPENDED, WHOLE, Spool, Taken
+from threadkeep.base.spool import APPENDED, WHOLE, Spool, SpoolFile
 from threadkeep.errors import ThreadkeepError
 
 
@@ -24,7 +24,7 @@ def append(spool: Spool, name: str, data: bytes) -> Path:
     return path
 
 
-def settle(taken: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
+def settle(taken: SpoolFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let so much time pass that no shell can still be writing."""
     later = taken.path.stat().st_ctime + 60
     monkeypatch.setattr("threadkeep.base.spool.time.time", lambda: later)

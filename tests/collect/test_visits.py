@@ -11,7 +11,7 @@ from threadkeep.base.config import BrowserSettings
 from threadkeep.collect.domains import DEFAULT_DOMAINS, is_allowed, plain_domain
 from threadkeep.collect.envelopes import read_line, write_line
 from threadkeep.collect.visits import (
-    Filtered,
+    VisitRejection,
     VisitRules,
     rules_of,
     split_address,
@@ -47,7 +47,7 @@ def kept(rules: VisitRules = RULES, **changes: Any) -> Visit:
 
 def reason(rules: VisitRules = RULES, **changes: Any) -> str:
     found = visit_of(message(**changes), rules, NOW)
-    assert isinstance(found, Filtered), found
+    assert isinstance(found, VisitRejection), found
     return found.reason
 
 

@@ -14,8 +14,9 @@ import pytest
 from tests.cli.histories import claude_log, said
 from tests.support.knowledge import ask, assert_sound, do
 from threadkeep.base.processes import my_mark
-from threadkeep.home import Home
-from threadkeep.home.doctoring import Diagnosis, Finding, diagnose, repair
+from threadkeep.doctor.findings import Finding
+from threadkeep.home.doctoring import DoctorReport, diagnose, repair
+from threadkeep.home.facade import Home
 from threadkeep.home.shells import install_hook
 
 NOW = time.time_ns() // 1_000_000
@@ -72,7 +73,7 @@ class Ward:
     def chat(self) -> Path:
         return self.folder / "chat.db"
 
-    def examine(self, *, deep: bool = False) -> Diagnosis:
+    def examine(self, *, deep: bool = False) -> DoctorReport:
         return diagnose(self.home, version="1.0", deep=deep)
 
     def found(self, group: str, check: str, *, deep: bool = False) -> Finding:

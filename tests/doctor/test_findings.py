@@ -13,8 +13,8 @@ from threadkeep.doctor.facts import (
     CaptureFacts,
     CleanupFacts,
     DiskFacts,
+    DoctorFacts,
     DriftFacts,
-    Facts,
     HookFacts,
     ModelFacts,
     QueueFacts,
@@ -24,7 +24,7 @@ from threadkeep.doctor.facts import (
 )
 from threadkeep.doctor.findings import LEVELS, Finding, worst
 from threadkeep.doctor.invariants import INVARIANTS
-from threadkeep.doctor.snapshot import Waiting
+from threadkeep.doctor.snapshot import PendingReports
 from threadkeep.knowledge.alarms import Alarm, Violation
 from threadkeep.knowledge.health import Drop
 from threadkeep.knowledge.service_state import Service
@@ -37,7 +37,7 @@ STORE = StoreFacts(
     "knowledge", "/h/knowledge.db", exists=True, bytes=MB, version=18, last_backup=NOW
 )
 CAPTURE = CaptureFacts(sources=(SourceFacts("claude-code", 5, 0),))
-WELL = Facts(
+WELL = DoctorFacts(
     now=NOW,
     version="1.0",
     engine=ENGINE,
@@ -69,7 +69,7 @@ def test_a_program_that_was_not_used_for_a_month_is_green() -> None:
 
 
 def test_nothing_at_all_is_green() -> None:
-    empty = Facts(
+    empty = DoctorFacts(
         NOW, "1.0", ENGINE, "/h", stores=(StoreFacts("chat", "/h/chat.db", exists=False),)
     )
     assert worst(examine(empty)) == "info"
@@ -215,7 +215,7 @@ def test_a_model_that_is_not_configured_is_not_missed() -> None:
 words = st.text(max_size=12)
 some = st.integers(0, 5000)
 any_facts = st.builds(
-    Facts,
+    DoctorFacts,
     now=st.just(NOW),
     version=st.just("1.0"),
     engine=st.just(ENGINE),
@@ -257,7 +257,7 @@ any_facts = st.builds(
             st.builds(Alarm, some, words, some, words, st.none(), st.none(), st.none(), st.just(0)),
             max_size=2,
         ).map(tuple),
-        waiting=st.lists(st.builds(Waiting, words, some, some), max_size=2).map(tuple),
+        waiting=st.lists(st.builds(PendingReports, words, some, some), max_size=2).map(tuple),
         drops=st.lists(st.builds(Drop, words, words, some, some), max_size=2).map(tuple),
         drift=st.lists(st.builds(DriftFacts, words, words, some, st.just(NOW)), max_size=2).map(
             tuple
@@ -268,7 +268,7 @@ any_facts = st.builds(
 
 
 @given(any_facts)
-def test_whatever_is_wrong_has_a_cause_and_one_fix(facts: Facts) -> None:
+def test_whatever_is_wrong_has_a_cause_and_one_fix(facts: DoctorFacts) -> None:
     for one in examine(facts):
         assert one.level in LEVELS
         if one.level in {"warn", "fail"}:
@@ -282,7 +282,7 @@ def test_whatever_is_wrong_has_a_cause_and_one_fix(facts: Facts) -> None:
 
 
 @given(any_facts)
-def test_a_broken_rule_is_never_ok(facts: Facts) -> None:
+def test_a_broken_rule_is_never_ok(facts: DoctorFacts) -> None:
     told = {one.check: one.level for one in examine(facts)}
     if facts.capture is not None:
         assert (told["invariants"] == "ok") is (not facts.capture.violations)

@@ -8,17 +8,17 @@ from msgspec.structs import replace
 
 from threadkeep.doctor.invariants import INVARIANTS, check, invariant_of, is_busy
 from threadkeep.doctor.snapshot import (
-    Behind,
     Browsing,
-    Lost,
+    LogBacklog,
+    LostReports,
     Memories,
+    MissingCommands,
+    PendingReports,
     Preflight,
     Probe,
+    RefusedReports,
     Snapshot,
     ToolCalls,
-    Typed,
-    Unclear,
-    Waiting,
 )
 
 NOW = 1_800_000_000_000
@@ -31,9 +31,9 @@ def seen(**observed: Any) -> Snapshot:
     return Snapshot(now=NOW, **observed)
 
 
-def behind(harness: str = "claude-code", ago: int = MINUTE, **more: Any) -> Behind:
+def behind(harness: str = "claude-code", ago: int = MINUTE, **more: Any) -> LogBacklog:
     source = f"agentic-session-{harness}"
-    return Behind(source, harness, NOW - ago, 1, f"/logs/{harness}.jsonl", **more)
+    return LogBacklog(source, harness, NOW - ago, 1, f"/logs/{harness}.jsonl", **more)
 
 
 def keys(snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -44,8 +44,8 @@ def keys(snapshot: Snapshot) -> list[tuple[str, str]]:
 BROKEN: dict[str, tuple[str, Snapshot, Snapshot]] = {
     "I-1": (
         "shell",
-        seen(typed=Typed(NOW - 2 * MINUTE, 3, "h")),
-        seen(typed=Typed(NOW - 2 * MINUTE, 2, "h")),
+        seen(typed=MissingCommands(NOW - 2 * MINUTE, 3, "h")),
+        seen(typed=MissingCommands(NOW - 2 * MINUTE, 2, "h")),
     ),
     "I-2": (
         "agentic-session-claude-code",
@@ -62,8 +62,12 @@ BROKEN: dict[str, tuple[str, Snapshot, Snapshot]] = {
         seen(browsing=Browsing(NOW - HOUR, NOW - HOUR)),
         seen(browsing=Browsing(NOW - MINUTE, NOW - HOUR)),
     ),
-    "I-5": ("socket", seen(lost=(Lost("socket", "spool", 1, NOW),)), seen()),
-    "I-6": ("spool", seen(unclear=Unclear(3, 2000, NOW)), seen(unclear=Unclear(3, 3000, NOW))),
+    "I-5": ("socket", seen(lost=(LostReports("socket", "spool", 1, NOW),)), seen()),
+    "I-6": (
+        "spool",
+        seen(unclear=RefusedReports(3, 2000, NOW)),
+        seen(unclear=RefusedReports(3, 3000, NOW)),
+    ),
     "I-7": (
         "watchdog",
         seen(resident=True, watchdog_at=NOW - 3 * MINUTE),
@@ -76,8 +80,8 @@ BROKEN: dict[str, tuple[str, Snapshot, Snapshot]] = {
     ),
     "I-9": (
         "spool",
-        seen(resident=True, waiting=(Waiting("spool", 1, NOW - 10 * MINUTE),)),
-        seen(waiting=(Waiting("spool", 1, NOW - 10 * MINUTE),)),
+        seen(resident=True, waiting=(PendingReports("spool", 1, NOW - 10 * MINUTE),)),
+        seen(waiting=(PendingReports("spool", 1, NOW - 10 * MINUTE),)),
     ),
     "I-11": (
         "agentic-session-opencode",
@@ -200,7 +204,8 @@ everything = st.builds(
         ),
         max_size=3,
     ).map(tuple),
-    typed=st.none() | st.builds(Typed, st.integers(0, NOW), st.integers(1, 99), st.just("h")),
+    typed=st.none()
+    | st.builds(MissingCommands, st.integers(0, NOW), st.integers(1, 99), st.just("h")),
     browsing=st.none() | st.builds(Browsing, st.integers(0, NOW), st.integers(0, NOW)),
     calls=st.none() | st.builds(ToolCalls, st.integers(0, NOW), st.none()),
     watchdog_at=st.none() | st.integers(0, NOW),
@@ -215,7 +220,9 @@ everything = st.builds(
         max_size=3,
     ).map(tuple),
     waiting=st.lists(
-        st.builds(Waiting, st.sampled_from(["spool"]), st.integers(0, 9), st.integers(0, NOW)),
+        st.builds(
+            PendingReports, st.sampled_from(["spool"]), st.integers(0, 9), st.integers(0, NOW)
+        ),
         max_size=2,
     ).map(tuple),
 )
@@ -255,6 +262,6 @@ def test_an_idle_machine_breaks_no_rule_in_a_week(
         watchdog_at=now - 30 * SECOND if resident else NOW,
         probes=tuple(Probe(name, ok=True, ran_at=last, since=last) for name in probed),
         calls=ToolCalls(NOW - HOUR, NOW - HOUR),
-        unclear=Unclear(1, 0, NOW),
+        unclear=RefusedReports(1, 0, NOW),
     )
     assert check(snapshot) == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.doctor.memory import (
-    Memory,
+    DoctorState,
     awake_since,
     lost_lately,
     read_memory,
@@ -21,7 +21,7 @@ HOUR = 60 * MINUTE
 
 def after(passed: int, counted: int, up_since: int | None = None, awake: int = 0) -> int:
     """Look again after so many milliseconds, of which the machine counted so many."""
-    memory = Memory(at=NOW, monotonic_ms=5 * HOUR, awake_since=awake)
+    memory = DoctorState(at=NOW, monotonic_ms=5 * HOUR, awake_since=awake)
     resident = up_since is not None
     return awake_since(memory, NOW + passed, 5 * HOUR + counted, up_since, resident=resident)
 
@@ -55,25 +55,25 @@ def test_nobody_is_awake_only_from_the_future_on(passed: int, counted: int) -> N
 
 
 def test_the_first_look_of_all_knows_what_it_is_told() -> None:
-    assert awake_since(Memory(), NOW, 0, None) == 0
-    assert awake_since(Memory(), NOW, 0, NOW - 5) == NOW - 5
+    assert awake_since(DoctorState(), NOW, 0, None) == 0
+    assert awake_since(DoctorState(), NOW, 0, NOW - 5) == NOW - 5
 
 
 @given(st.text())
 def test_any_memory_can_be_read(text: str) -> None:
-    assert isinstance(read_memory(text, NOW), Memory)
+    assert isinstance(read_memory(text, NOW), DoctorState)
 
 
 def test_memory_survives_being_written() -> None:
-    memory = Memory(at=NOW, logs={}, drops=sample_drops(Memory(), [drop("x", 1)], NOW))
+    memory = DoctorState(at=NOW, logs={}, drops=sample_drops(DoctorState(), [drop("x", 1)], NOW))
     assert read_memory(write_memory(memory), NOW) == memory
     assert read_memory(write_memory(memory), NOW - 1000) == memory
-    assert read_memory(write_memory(memory), NOW - 2 * 86_400_000) == Memory()  # it was ahead
-    assert read_memory(None, NOW) == Memory()
+    assert read_memory(write_memory(memory), NOW - 2 * 86_400_000) == DoctorState()  # it was ahead
+    assert read_memory(None, NOW) == DoctorState()
 
 
 def test_a_service_that_began_later_than_now_has_been_awake() -> None:
-    before = Memory(at=NOW - 1000, monotonic_ms=0, awake_since=NOW - 5000)
+    before = DoctorState(at=NOW - 1000, monotonic_ms=0, awake_since=NOW - 5000)
     assert awake_since(before, NOW, 1000, NOW + 86_400_000) == NOW - 5000
 
 
@@ -84,8 +84,8 @@ def drop(reason: str, count: int, source: str = "socket") -> Drop:
     return Drop(source, reason, count, NOW)
 
 
-def remembering(*drops: Drop, at: int = NOW) -> Memory:
-    return Memory(at=at, drops=sample_drops(Memory(), drops, at))
+def remembering(*drops: Drop, at: int = NOW) -> DoctorState:
+    return DoctorState(at=at, drops=sample_drops(DoctorState(), drops, at))
 
 
 def test_only_what_is_lost_since_then_counts() -> None:
@@ -98,7 +98,7 @@ def test_only_what_is_lost_since_then_counts() -> None:
 def test_a_new_reason_counts_from_zero_and_a_first_look_counts_nothing() -> None:
     (lost,) = lost_lately(remembering(), [drop("unreadable", 3)], NOW + MINUTE)
     assert lost.count == 3
-    assert lost_lately(Memory(), [drop("unreadable", 3)], NOW) == ()
+    assert lost_lately(DoctorState(), [drop("unreadable", 3)], NOW) == ()
 
 
 def test_what_the_user_keeps_out_is_not_lost() -> None:
@@ -112,7 +112,7 @@ def test_a_loss_is_over_after_five_minutes_without_another() -> None:
         drops = [drop("spool", 6)]
         lost = lost_lately(memory, drops, now)
         assert bool(lost) == (minute <= 5)
-        memory = Memory(at=now, drops=sample_drops(memory, drops, now))
+        memory = DoctorState(at=now, drops=sample_drops(memory, drops, now))
 
 
 def test_what_was_not_understood_is_counted_by_the_hour() -> None:
@@ -126,9 +126,9 @@ def test_what_was_not_understood_is_counted_by_the_hour() -> None:
 
 @given(st.lists(st.integers(1, 20 * MINUTE), max_size=200))
 def test_little_is_remembered_of_drops(steps: list[int]) -> None:
-    memory, now = Memory(), NOW
+    memory, now = DoctorState(), NOW
     for step in steps:
         now += step
-        memory = Memory(at=now, drops=sample_drops(memory, [drop("spool", 1)], now))
+        memory = DoctorState(at=now, drops=sample_drops(memory, [drop("spool", 1)], now))
     assert len(memory.drops) <= 62
     assert all(now - one.at <= HOUR + MINUTE for one in memory.drops)

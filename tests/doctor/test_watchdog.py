@@ -11,10 +11,10 @@ import pytest
 from tests.cli.histories import claude_log, said
 from tests.support.knowledge import ask, do
 from threadkeep.base.processes import my_mark
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.doctor.invariants import check
 from threadkeep.doctor.snapshot import Snapshot
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.watchdog import (
     WatchdogReport,
     acknowledge,

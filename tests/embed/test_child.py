@@ -159,7 +159,7 @@ def test_the_real_child_reads_the_table_and_reports_what_is_wrong(tmp_path: Path
 import sys
 from pathlib import Path
 from threadkeep.embed import working
-from threadkeep.embed.builtin import Found
+from threadkeep.embed.builtin import WeightsFolder as Found
 folder = Path({folder!r})
 working.look_for_weights = lambda: Found(folder if folder.is_dir() else None, "no weights here")
 sys.exit(working.main([{cache!r}, "600"]))

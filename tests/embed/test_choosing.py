@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.embed.embedders import write_tiny_model
 from threadkeep.base.config import EmbeddingSettings
 from threadkeep.embed import builtin, choosing
-from threadkeep.embed.builtin import Found
+from threadkeep.embed.builtin import WeightsFolder
 from threadkeep.embed.child import ChildEmbedder
 from threadkeep.embed.choosing import choose, choose_in_child
 from threadkeep.embed.server import ServerEmbedder
@@ -20,7 +20,7 @@ HERE = EmbeddingSettings(url="http://127.0.0.1:9/v1", name="nomic")
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "model"
     write_tiny_model(folder)
-    monkeypatch.setattr(choosing, "look_for_weights", lambda: Found(folder, ""))
+    monkeypatch.setattr(choosing, "look_for_weights", lambda: WeightsFolder(folder, ""))
     return folder
 
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_had_is_said(settings: EmbeddingSettings, says: str, tmp_
 def test_without_weights_or_numpy_there_is_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choosing, "look_for_weights", lambda: Found(None, "no weights"))
+    monkeypatch.setattr(choosing, "look_for_weights", lambda: WeightsFolder(None, "no weights"))
     assert choose(EmbeddingSettings(), tmp_path, {}) == (None, "no weights")
     assert choose_in_child(EmbeddingSettings(), tmp_path, {}) == (None, "no weights")
     monkeypatch.setattr(choosing, "has_numpy", lambda: False)

@@ -9,14 +9,14 @@ from tests.embed.embedders import HashEmbedder, vector_of
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
 from threadkeep.base import sqlite
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.embed import filling
-from threadkeep.embed.filling import Embedded, embed_anew, embed_pending
+from threadkeep.embed.filling import EmbedReport, embed_anew, embed_pending
 from threadkeep.embed.texts import archived_texts
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.reading import EntryRow
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.vector_rows import Counted, count_vectors, missing, vector_model
+from threadkeep.knowledge.vector_rows import VectorCounts, count_vectors, missing, vector_model
 from threadkeep.knowledge.vectors import VectorIndex
 
 
@@ -59,7 +59,7 @@ def test_everything_gets_its_vector_once(
     assert (done.nodes, done.messages, done.complete, done.drift) == (2, 20, True, "")
     assert seen == [(2, 0), (2, 6), (2, 12), (2, 18), (2, 20)]
     with store.context.db.read() as tx:
-        assert count_vectors(tx) == {"node": Counted(2, 2), "message": Counted(19, 20)}
+        assert count_vectors(tx) == {"node": VectorCounts(2, 2), "message": VectorCounts(19, 20)}
         near = VectorIndex("hash-8").nearest(tx, vector_of("message 12"))
         assert near[0][:2] == ("message", 12)
     asked = len(embedder.asked)
@@ -90,7 +90,7 @@ def test_a_limit_and_a_stop_leave_the_rest_for_later(
     monkeypatch.setattr(filling, "BATCH", 6)
     some = embed_pending(store.context, HashEmbedder(), texts, limit=9)
     assert (some.nodes, some.messages, some.complete) == (2, 7, False)
-    seen: list[Embedded] = []
+    seen: list[EmbedReport] = []
     stopped = embed_pending(
         store.context, HashEmbedder(), texts, show=seen.append, stop=lambda: bool(seen)
     )
@@ -113,7 +113,7 @@ def test_an_embedder_that_fails_leaves_whole_batches(
     with pytest.raises(ThreadkeepError, match="no answer"):
         embed_pending(store.context, Failing(), texts)
     with store.context.db.read() as tx:
-        assert count_vectors(tx) == {"node": Counted(2, 2), "message": Counted(6, 6)}
+        assert count_vectors(tx) == {"node": VectorCounts(2, 2), "message": VectorCounts(6, 6)}
     rest = embed_pending(store.context, HashEmbedder(), texts)
     assert (rest.messages, rest.complete) == (14, True)
 
@@ -129,7 +129,7 @@ def test_two_at_once_store_everything_once(store: KnowledgeStore) -> None:
         done = embed_pending(store.context, Overtaken(), texts)
     assert (done.nodes, done.messages, done.complete) == (0, 0, True)
     with store.context.db.read() as tx:
-        assert count_vectors(tx) == {"node": Counted(2, 2), "message": Counted(19, 20)}
+        assert count_vectors(tx) == {"node": VectorCounts(2, 2), "message": VectorCounts(19, 20)}
         assert VectorIndex("hash-8").count(tx) == 21
 
 

@@ -16,7 +16,7 @@ from threadkeep.enrich.answers import (
     parse,
     repaired,
 )
-from threadkeep.knowledge.drafts import Decision, Draft, Mentions
+from threadkeep.knowledge.drafts import Decision, Mentions, NodeDraft
 
 NODE: dict[str, Any] = {
     "summary": "Repaired the parser in src/a.py.",
@@ -30,7 +30,7 @@ NODE: dict[str, Any] = {
     "embed_text": "src/a.py pytest E0425",
 }
 GOOD = json.dumps(NODE)
-WANTED = Draft(
+WANTED = NodeDraft(
     summary="Repaired the parser in src/a.py.",
     intent="Make the tests pass.",
     outcome="success",

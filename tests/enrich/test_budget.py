@@ -20,8 +20,8 @@ from threadkeep.enrich.budget import (
     room_for_output,
     tokens_of,
 )
-from threadkeep.enrich.client import ModelFailed, Said
-from threadkeep.knowledge.ledger import Spent, day_of, spent, troubles
+from threadkeep.enrich.client import ModelFailed, ModelReply
+from threadkeep.knowledge.ledger import ModelUsage, day_of, spent, troubles
 from threadkeep.knowledge.store import KnowledgeStore
 
 DAY = day_of(NOW)
@@ -34,15 +34,17 @@ class Toy:
 
     endpoint = "http://toy:80/v1"
 
-    def __init__(self, store: KnowledgeStore, *does: Said | BaseException, sent: int = 1) -> None:
+    def __init__(
+        self, store: KnowledgeStore, *does: ModelReply | BaseException, sent: int = 1
+    ) -> None:
         self.store = store
         self.does = list(does)
         self.sent = sent
         self.requests = 0
-        self.seen: list[list[Spent]] = []
+        self.seen: list[list[ModelUsage]] = []
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def chat(self, model: str, messages: Sequence[Message], max_tokens: int) -> Said:
+    def chat(self, model: str, messages: Sequence[Message], max_tokens: int) -> ModelReply:
         self.requests += self.sent
         self.seen.append(ledger(self.store))
         self.meanwhile()
@@ -58,7 +60,7 @@ def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
         yield opened
 
 
-def ledger(store: KnowledgeStore) -> list[Spent]:
+def ledger(store: KnowledgeStore) -> list[ModelUsage]:
     with store.context.db.read() as tx:
         return spent(tx, DAY)
 
@@ -68,25 +70,25 @@ def purse(store: KnowledgeStore, client: Toy, daily: int = 10_000) -> Purse:
 
 
 def test_what_a_call_may_use_is_set_aside_and_then_set_right(store: KnowledgeStore) -> None:
-    client = Toy(store, Said("answer", 90, 40))
+    client = Toy(store, ModelReply("answer", 90, 40))
     assert pay(purse(store, client), ASKED, 1_000).text == "answer"
-    assert client.seen == [[Spent(DAY, "toy", "enrich", 1, 0, PROMPT, 1_000)]]
-    assert ledger(store) == [Spent(DAY, "toy", "enrich", 1, 0, 90, 40)]
+    assert client.seen == [[ModelUsage(DAY, "toy", "enrich", 1, 0, PROMPT, 1_000)]]
+    assert ledger(store) == [ModelUsage(DAY, "toy", "enrich", 1, 0, 90, 40)]
 
 
 @pytest.mark.parametrize("asked, answered", [(None, None), (0, 0)])
 def test_a_server_that_counts_nothing_is_counted_for(
     store: KnowledgeStore, asked: int | None, answered: int | None
 ) -> None:
-    pay(purse(store, Toy(store, Said("y" * 30, asked, answered))), ASKED, 1_000)
-    assert ledger(store) == [Spent(DAY, "toy", "enrich", 1, 0, PROMPT, 10)]
+    pay(purse(store, Toy(store, ModelReply("y" * 30, asked, answered))), ASKED, 1_000)
+    assert ledger(store) == [ModelUsage(DAY, "toy", "enrich", 1, 0, PROMPT, 10)]
 
 
 def test_a_failed_call_is_paid_for_each_time_it_was_sent(store: KnowledgeStore) -> None:
     client = Toy(store, ModelFailed("HTTP 500"), sent=3)
     with pytest.raises(ModelFailed):
         pay(purse(store, client), ASKED, 1_000)
-    assert ledger(store) == [Spent(DAY, "toy", "enrich", 3, 3, 3 * PROMPT, 0)]
+    assert ledger(store) == [ModelUsage(DAY, "toy", "enrich", 3, 3, 3 * PROMPT, 0)]
     with store.context.db.read() as tx:
         assert [one.failures for one in troubles(tx, client.endpoint)] == [1]
 
@@ -94,20 +96,20 @@ def test_a_failed_call_is_paid_for_each_time_it_was_sent(store: KnowledgeStore) 
 def test_a_call_that_reached_nobody_costs_nothing(store: KnowledgeStore) -> None:
     with pytest.raises(ModelFailed):
         pay(purse(store, Toy(store, ModelFailed("refused"), sent=0)), ASKED, 1_000)
-    assert ledger(store) == [Spent(DAY, "toy", "enrich", 0, 0, 0, 0)]
+    assert ledger(store) == [ModelUsage(DAY, "toy", "enrich", 0, 0, 0, 0)]
 
 
 def test_an_interrupted_call_is_paid_and_no_trouble_of_the_server(store: KnowledgeStore) -> None:
     client = Toy(store, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         pay(purse(store, client), ASKED, 1_000)
-    assert ledger(store) == [Spent(DAY, "toy", "enrich", 1, 1, PROMPT, 0)]
+    assert ledger(store) == [ModelUsage(DAY, "toy", "enrich", 1, 1, PROMPT, 0)]
     with store.context.db.read() as tx:
         assert troubles(tx, client.endpoint) == []
 
 
 def test_an_answer_ends_the_trouble(store: KnowledgeStore) -> None:
-    client = Toy(store, ModelFailed("a"), ModelFailed("b"), Said("ok", 1, 1))
+    client = Toy(store, ModelFailed("a"), ModelFailed("b"), ModelReply("ok", 1, 1))
     for _ in range(2):
         with pytest.raises(ModelFailed):
             pay(purse(store, client), ASKED, 100)
@@ -119,7 +121,7 @@ def test_an_answer_ends_the_trouble(store: KnowledgeStore) -> None:
 
 
 def test_a_call_is_refused_before_it_is_made_when_the_day_is_used_up(store: KnowledgeStore) -> None:
-    client = Toy(store, Said("a", 5_000, 4_800), Said("never", 1, 1))
+    client = Toy(store, ModelReply("a", 5_000, 4_800), ModelReply("never", 1, 1))
     pay(purse(store, client), ASKED, 1_000)
     with pytest.raises(BudgetSpent, match="10,000 tokens"):
         pay(purse(store, client), ASKED, 1_000)
@@ -130,14 +132,14 @@ def test_a_call_is_refused_before_it_is_made_when_the_day_is_used_up(store: Know
 
 
 def test_all_models_and_purposes_share_the_day(store: KnowledgeStore) -> None:
-    pay(purse(store, Toy(store, Said("a", 9_000, 900))), ASKED, 1_000)
+    pay(purse(store, Toy(store, ModelReply("a", 9_000, 900))), ASKED, 1_000)
     other = Purse(store.context, Toy(store), "other", 10_000, "answer")
     with pytest.raises(BudgetSpent):
         pay(other, ASKED, 1_000)
 
 
 def test_another_worker_sees_what_is_set_aside(store: KnowledgeStore) -> None:
-    client = Toy(store, Said("a", 1, 1))
+    client = Toy(store, ModelReply("a", 1, 1))
     with KnowledgeStore.open(store.access.path, clock=lambda: NOW) as second:
         late = Toy(second)
 
@@ -148,7 +150,7 @@ def test_another_worker_sees_what_is_set_aside(store: KnowledgeStore) -> None:
         client.meanwhile = meanwhile
         pay(purse(store, client, 1_300), ASKED, 1_000)
         assert late.requests == 0
-        assert ledger(second) == [Spent(DAY, "toy", "enrich", 1, 0, 1, 1)]
+        assert ledger(second) == [ModelUsage(DAY, "toy", "enrich", 1, 0, 1, 1)]
 
 
 def test_many_workers_together_never_spend_more_than_the_day_has(store: KnowledgeStore) -> None:
@@ -157,7 +159,7 @@ def test_many_workers_together_never_spend_more_than_the_day_has(store: Knowledg
         with KnowledgeStore.open(store.access.path, clock=lambda: NOW) as own:
             for _ in range(5):
                 try:
-                    pay(purse(own, Toy(own, Said("a", PROMPT, 300)), 3_000), ASKED, 300)
+                    pay(purse(own, Toy(own, ModelReply("a", PROMPT, 300)), 3_000), ASKED, 300)
                 except BudgetSpent:
                     refused += 1
         return refused
@@ -173,7 +175,7 @@ def test_many_workers_together_never_spend_more_than_the_day_has(store: Knowledg
 def test_a_new_day_has_new_tokens(tmp_path: Path) -> None:
     now = [NOW]
     with KnowledgeStore.open(tmp_path / "k.db", clock=lambda: now[0]) as store:
-        client = Toy(store, Said("a", 9_900, 90), Said("b", 1, 1))
+        client = Toy(store, ModelReply("a", 9_900, 90), ModelReply("b", 1, 1))
         pay(purse(store, client), ASKED, 1_000)
         now[0] += 86_400_000
         pay(purse(store, client), ASKED, 1_000)
@@ -182,16 +184,16 @@ def test_a_new_day_has_new_tokens(tmp_path: Path) -> None:
 
 
 def test_no_limit_is_still_counted(store: KnowledgeStore) -> None:
-    pay(purse(store, Toy(store, Said("a", 10**9, 5)), daily=0), ASKED, 1_000)
+    pay(purse(store, Toy(store, ModelReply("a", 10**9, 5)), daily=0), ASKED, 1_000)
     assert has_room(store.context, 0)
     assert ledger(store)[0].tokens == 10**9 + 5
 
 
 def test_answers_that_could_not_be_used_are_counted(store: KnowledgeStore) -> None:
-    one = purse(store, Toy(store, Said("a", 5, 5)))
+    one = purse(store, Toy(store, ModelReply("a", 5, 5)))
     pay(one, ASKED, 100)
     count_unusable(one)
-    assert ledger(store) == [Spent(DAY, "toy", "enrich", 1, 1, 5, 5)]
+    assert ledger(store) == [ModelUsage(DAY, "toy", "enrich", 1, 1, 5, 5)]
 
 
 def test_a_file_without_a_ledger_has_spent_nothing(store: KnowledgeStore) -> None:

@@ -19,7 +19,7 @@ from tests.support.scripted_model import (
     used,
 )
 from threadkeep.enrich import client as client_module
-from threadkeep.enrich.client import Client, ModelFailed, Said, is_forbidden
+from threadkeep.enrich.client import ModelClient, ModelFailed, ModelReply, is_forbidden
 from threadkeep.errors import Invalid
 
 KEY = "sk-verysecretkey0123456789"
@@ -48,16 +48,18 @@ class Sleeps:
         self.slept.append(seconds)
 
 
-def client_of(script: Script, key: str | None = KEY, **options: Any) -> tuple[Client, list[float]]:
+def client_of(
+    script: Script, key: str | None = KEY, **options: Any
+) -> tuple[ModelClient, list[float]]:
     sleeps = Sleeps()
     given: dict[str, Any] = {"timeout": 10.0, "clock": lambda: 1_800_000_000.0}
-    return Client(script.url, key, sleep=sleeps, **(given | options)), sleeps.slept
+    return ModelClient(script.url, key, sleep=sleeps, **(given | options)), sleeps.slept
 
 
 def test_chat_asks_with_temperature_0_and_gives_text_and_usage(script: Script) -> None:
     script.will(says("hi", used(12, 3)))
     client, slept = client_of(script)
-    assert client.chat("toy-chat", HELLO, 77) == Said("hi", 12, 3)
+    assert client.chat("toy-chat", HELLO, 77) == ModelReply("hi", 12, 3)
     (asked,) = script.asked_at("/v1/chat/completions")
     assert asked.body["temperature"] == 0
     assert asked.body["max_tokens"] == 77
@@ -81,7 +83,7 @@ def test_text_in_parts_is_put_together(script: Script) -> None:
 @pytest.mark.parametrize("wrong", [{"prompt_tokens": -5}, {"prompt_tokens": "many"}, "none", 3])
 def test_usage_that_is_no_count_is_none(script: Script, wrong: Any) -> None:
     script.will(says("hi", wrong))
-    assert client_of(script)[0].chat("m", HELLO, 5) == Said("hi", None, None)
+    assert client_of(script)[0].chat("m", HELLO, 5) == ModelReply("hi", None, None)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_a_server_that_is_not_there_is_named_and_nothing_counts_as_sent() -> Non
     with model_server() as gone:
         url = gone.url
     sleeps = Sleeps()
-    client = Client(url, sleep=sleeps)
+    client = ModelClient(url, sleep=sleeps)
     with pytest.raises(ModelFailed, match=r"127\.0\.0\.1.*is the server running"):
         client.chat("m", HELLO, 5)
     assert client.requests == 0
@@ -238,24 +240,24 @@ def test_a_server_that_is_not_there_is_named_and_nothing_counts_as_sent() -> Non
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://h/v1", "localhost", "", "http://"])
 def test_only_http_addresses_are_taken(url: str) -> None:
     with pytest.raises(Invalid):
-        Client(url)
+        ModelClient(url)
 
 
 def test_what_is_secret_in_an_address_is_not_shown() -> None:
-    client = Client("https://user:pass@models.example/v1?key=abc")
+    client = ModelClient("https://user:pass@models.example/v1?key=abc")
     assert client.endpoint == "https://models.example:443/v1"
 
 
 def test_a_key_does_not_leave_the_machine_in_the_open() -> None:
     with pytest.raises(Invalid, match="without encryption") as caught:
-        Client("http://models.example/v1", KEY)
+        ModelClient("http://models.example/v1", KEY)
     assert KEY not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "nön"])
 def test_a_key_that_cannot_be_sent_is_refused_unseen(key: str) -> None:
     with pytest.raises(Invalid) as caught:
-        Client("https://models.example/v1", key)
+        ModelClient("https://models.example/v1", key)
     assert key not in str(caught.value)
 
 
@@ -289,7 +291,7 @@ def test_a_name_that_leads_to_a_metadata_service_is_refused_after_it_was_resolve
         return [(2, 1, 6, "", ("127.0.0.1", port)), (2, 1, 6, "", ("169.254.169.254", port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    client = Client("http://models.example/v1")
+    client = ModelClient("http://models.example/v1")
     with pytest.raises(ModelFailed, match="no address of a model server"):
         client.models()
     assert client.requests == 0

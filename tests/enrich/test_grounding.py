@@ -11,7 +11,7 @@ from threadkeep.enrich.client import ModelFailed
 from threadkeep.enrich.grounding import (
     LEAST_PASSAGE,
     MOST_PROMPT,
-    Answered,
+    GroundedAnswer,
     Message,
     Passage,
     answer,
@@ -35,7 +35,7 @@ PASSAGES = [
 ]
 
 
-def says(*answers: str) -> tuple[list[Sequence[Message]], list[str], Answered | None]:
+def says(*answers: str) -> tuple[list[Sequence[Message]], list[str], GroundedAnswer | None]:
     """Let a model say something about the passages; give what it was asked and what was told."""
     asked: list[Sequence[Message]] = []
     told: list[str] = []
@@ -52,7 +52,7 @@ def says(*answers: str) -> tuple[list[Sequence[Message]], list[str], Answered | 
 def test_an_answer_with_true_citations_is_given_with_what_they_open() -> None:
     said = 'The fix was busy_timeout 5000 in src/store.py [1]. It said "database is locked" [2].'
     _, told, given_ = says(said)
-    assert given_ == Answered(said, (1, 2), ("m-1", "m-2"))
+    assert given_ == GroundedAnswer(said, (1, 2), ("m-1", "m-2"))
     assert told == []
 
 

@@ -13,22 +13,22 @@ from tests.support.knowledge import NOW
 from tests.support.scripted_model import Script, model_server, says, sends, used
 from threadkeep.base.config import ModelSettings
 from threadkeep.enrich.answers import BadAnswer
-from threadkeep.enrich.client import Client
+from threadkeep.enrich.client import ModelClient
 from threadkeep.enrich.grounding import Passage
 from threadkeep.enrich.material import Author, Material
-from threadkeep.enrich.modelling import Limits, borne_out, make_answerer, make_author
+from threadkeep.enrich.modelling import ModelLimits, borne_out, make_answerer, make_author
 from threadkeep.enrich.preflight import (
     LONGEST_WAIT_MS,
-    Looked,
+    PreflightResult,
     can_chat,
     choose_model,
     rests,
     wait_after_failures,
 )
 from threadkeep.enrich.prompts import messages_for
-from threadkeep.knowledge.drafts import Decision, Draft, Mentions
+from threadkeep.knowledge.drafts import Decision, Mentions, NodeDraft
 from threadkeep.knowledge.health import Health
-from threadkeep.knowledge.ledger import Spent, Trouble, day_of, spent
+from threadkeep.knowledge.ledger import FailureStreak, ModelUsage, day_of, spent
 from threadkeep.knowledge.store import KnowledgeStore
 
 KEY = "sk-secret-0123456789abcdef"
@@ -42,7 +42,7 @@ NODE: dict[str, Any] = {
     "embed_text": "cargo build E0425 foo_bar src/main.rs invented_name",
 }
 GOOD = json.dumps(NODE)
-MATERIAL = Material("shell", "shell", SOURCE, "octo/app", (), Draft("rules", "rules"))
+MATERIAL = Material("shell", "shell", SOURCE, "octo/app", (), NodeDraft("rules", "rules"))
 
 
 class World:
@@ -58,25 +58,25 @@ class World:
         self.environ = {"THREADKEEP_MODEL_KEY": KEY}
         self.store = KnowledgeStore.open(path, clock=lambda: self.now)
 
-    def make_client(self, *args: Any, **options: Any) -> Client:
-        return Client(*args, sleep=self.slept.append, **options)
+    def make_client(self, *args: Any, **options: Any) -> ModelClient:
+        return ModelClient(*args, sleep=self.slept.append, **options)
 
     def author(self, **changed: Any) -> Author | None:
         return make_author(
             msgspec.structs.replace(self.settings, **changed),
             self.store.context,
             self.environ,
-            limits=Limits(output_tokens=500),
+            limits=ModelLimits(output_tokens=500),
             tell=self.told.append,
             make_client=self.make_client,
         )
 
-    def write(self, material: Material = MATERIAL) -> tuple[Draft, str] | None:
+    def write(self, material: Material = MATERIAL) -> tuple[NodeDraft, str] | None:
         author = self.author()
         assert author is not None
         return author(material)
 
-    def ledger(self) -> list[Spent]:
+    def ledger(self) -> list[ModelUsage]:
         with self.store.context.db.read() as tx:
             return spent(tx, day_of(self.now))
 
@@ -107,7 +107,7 @@ def test_a_good_answer_is_a_draft_of_the_model_without_what_it_made_up(world: Wo
     assert draft.entities == Mentions(tools=("cargo",), files=("src/main.rs",))
     assert "invented_name" not in draft.embed_text
     assert "foo_bar" in draft.embed_text
-    assert world.ledger() == [Spent(day_of(NOW), "toy-chat", "enrich", 1, 0, 321, 45)]
+    assert world.ledger() == [ModelUsage(day_of(NOW), "toy-chat", "enrich", 1, 0, 321, 45)]
     assert world.told == []
 
 
@@ -277,7 +277,7 @@ def test_questions_are_answered_from_passages_and_paid(world: World) -> None:
     answered = answer("what broke?", [Passage("n-1", SOURCE, "shell")])
     assert answered is not None
     assert answered.refs == ("n-1",)
-    assert world.ledger() == [Spent(day_of(NOW), "toy-chat", "answer", 1, 0, 50, 9)]
+    assert world.ledger() == [ModelUsage(day_of(NOW), "toy-chat", "answer", 1, 0, 50, 9)]
     world.script.will("It was E0599 [1].")
     assert answer("what broke?", [Passage("n-1", SOURCE, "shell")]) is None
     assert "E0599" in world.told[-1]
@@ -288,9 +288,9 @@ def test_questions_are_answered_from_passages_and_paid(world: World) -> None:
 
 def test_the_wanted_model_is_chosen_else_the_first_that_can_chat() -> None:
     listed = ["nomic-embed-text", "a", "b:latest"]
-    assert choose_model(listed, None) == Looked("ok", "a")
-    assert choose_model(listed, "b") == Looked("ok", "b:latest")
-    assert choose_model(listed, "nomic-embed-text") == Looked("ok", "nomic-embed-text")
+    assert choose_model(listed, None) == PreflightResult("ok", "a")
+    assert choose_model(listed, "b") == PreflightResult("ok", "b:latest")
+    assert choose_model(listed, "nomic-embed-text") == PreflightResult("ok", "nomic-embed-text")
     assert choose_model(listed, "c").outcome == "model_missing"
     assert not can_chat("text-Embedding-3")
 
@@ -302,14 +302,14 @@ def test_waits_grow_to_a_limit(failures: int) -> None:
 
 def test_a_server_that_failed_while_the_clock_was_ahead_is_asked_once_it_is_right() -> None:
     now, pause = 1_794_769_003_000, wait_after_failures(3)
-    assert rests([Trouble(3, now - pause + 1, "no")], now)
-    assert not rests([Trouble(3, now - pause, "no")], now)
-    assert not rests([Trouble(3, now + 2 * 86_400_000, "no")], now)
+    assert rests([FailureStreak(3, now - pause + 1, "no")], now)
+    assert not rests([FailureStreak(3, now - pause, "no")], now)
+    assert not rests([FailureStreak(3, now + 2 * 86_400_000, "no")], now)
     assert not rests([], now)
 
 
 def test_sentences_that_are_not_borne_out_go_one_by_one() -> None:
-    draft = Draft(
+    draft = NodeDraft(
         summary="cargo build failed in src/main.rs. Then deploy_app ran.",
         intent="Build it.",
         key_decisions=("Rename foo_bar.", "Use tokio_util."),
@@ -326,6 +326,6 @@ def test_sentences_that_are_not_borne_out_go_one_by_one() -> None:
 
 @pytest.mark.parametrize("field", ["summary", "intent"])
 def test_a_draft_about_another_thing_is_refused(field: str) -> None:
-    draft = Draft(summary="It failed.", intent="Build it.", embed_text="cargo")
+    draft = NodeDraft(summary="It failed.", intent="Build it.", embed_text="cargo")
     with pytest.raises(BadAnswer, match="other_thing"):
         borne_out(msgspec.structs.replace(draft, **{field: "Repair other_thing."}), SOURCE)

@@ -15,11 +15,11 @@ from threadkeep.enrich.prompts import (
     shortened,
     without_fences,
 )
-from threadkeep.knowledge.drafts import Draft
+from threadkeep.knowledge.drafts import NodeDraft
 
 
 def material(source: str, kind: Kind = "shell", project: str = "octo/app") -> Material:
-    return Material(kind, kind, source, project, (), Draft("s", "i"))
+    return Material(kind, kind, source, project, (), NodeDraft("s", "i"))
 
 
 def quoted(source: str) -> list[str]:

@@ -20,10 +20,10 @@ from tests.conftest import cannot_run
 from tests.lengths import at_length
 from tests.support.knowledge import NOW, ask, do
 from threadkeep.base.config import ModelSettings
-from threadkeep.enrich.modelling import Limits, make_author
-from threadkeep.enrich.worker import Enriched, Enricher
+from threadkeep.enrich.modelling import ModelLimits, make_author
+from threadkeep.enrich.worker import Enricher, EnrichReport
 from threadkeep.knowledge.drafts import BY_RULES
-from threadkeep.knowledge.ledger import Spent, day_of, spent
+from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
 from threadkeep.knowledge.store import KnowledgeStore
 
 pytestmark = pytest.mark.slow
@@ -64,13 +64,13 @@ word ::= [a-z]{3,8}
 
 
 class Result(NamedTuple):
-    report: Enriched
+    report: EnrichReport
     models: list[str]
     content: dict[str, Any]
     embed_text: str
     queue: list[tuple[Any, ...]]
     entities: list[str]
-    used: list[Spent]
+    used: list[ModelUsage]
     told: list[str]
 
 
@@ -124,7 +124,7 @@ def enrich(path: Path, url: str, most: int) -> Result:
             ModelSettings(url=url),
             store.context,
             {},
-            limits=Limits(output_tokens=most, source_characters=600),
+            limits=ModelLimits(output_tokens=most, source_characters=600),
             tell=told.append,
         )
         assert author is not None, told

@@ -11,18 +11,11 @@ from threadkeep.enrich.composing import listed, project_of
 from threadkeep.enrich.deciding import telling_sentences, weighed_in
 from threadkeep.enrich.outcomes import Attempt, outcome_of, outcome_of_work, tries
 from threadkeep.enrich.tools import files_given
-from threadkeep.enrich.wording import (
-    asked,
-    cut_words,
-    first_request,
-    plain,
-    readable,
-    sentences,
-)
+from threadkeep.enrich.wording import asked, cut_words, first_request, plain, readable, sentences
 from threadkeep.knowledge.drafts import Decision
-from threadkeep.recall.fence import Item, fenced
+from threadkeep.recall.fence import FenceItem, fenced
 
-FENCED = fenced([Item("user said", "old secret_plan\nand more of it")], "0123abcd")
+FENCED = fenced([FenceItem("user said", "old secret_plan\nand more of it")], "0123abcd")
 anything = st.text(st.characters(exclude_categories=()), max_size=400)
 
 # ---------------------------------------------------------------------- words

@@ -5,31 +5,39 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from threadkeep.enrich.browsing import visit_chunks
-from threadkeep.enrich.evidence import Command, JobDone, Remark, RunDone, Said, Slice, Visit
+from threadkeep.enrich.evidence import (
+    CommandEvidence,
+    JobDone,
+    MessageEvidence,
+    Remark,
+    RunDone,
+    Slice,
+    VisitEvidence,
+)
 from threadkeep.enrich.material import Material
 from threadkeep.enrich.prompts import MARK
-from threadkeep.enrich.rules import Chunk, Pages, Silent, Subject, make_material
+from threadkeep.enrich.rules import CommandGroup, Pages, SkipReason, Subject, make_material
 from threadkeep.enrich.shell import MOST, chunks_of, cleaned
 from threadkeep.enrich.verbatim import EMBED_LIMIT, is_code_like, occurs
-from threadkeep.knowledge.drafts import Decision, Draft, Mentions
-from threadkeep.recall.fence import Item, fenced
+from threadkeep.knowledge.drafts import Decision, Mentions, NodeDraft
+from threadkeep.recall.fence import FenceItem, fenced
 
 AT = 1_800_000_000_000
 
 
-def command(text: str, code: int | None = 0, output: str = "", **more: object) -> Command:
+def command(text: str, code: int | None = 0, output: str = "", **more: object) -> CommandEvidence:
     given = {
         "id": 1, "session": 1, "at": AT, "duration_ms": 10, "cwd": "/home/me/app", "commit": "",
         "repo": "/home/me/app", "branch": "main", "by_agent": False, **more,
     }  # fmt: skip
-    return Command(command=text, exit_code=code, output=output, **given)  # type: ignore[arg-type]
+    return CommandEvidence(command=text, exit_code=code, output=output, **given)  # type: ignore[arg-type]
 
 
-def visit(title: str, url: str, at: int = AT, query: str = "", text: str = "") -> Visit:
-    return Visit(1, at, url, title, url.split("/")[2], 90_000, query, text)
+def visit(title: str, url: str, at: int = AT, query: str = "", text: str = "") -> VisitEvidence:
+    return VisitEvidence(1, at, url, title, url.split("/")[2], 90_000, query, text)
 
 
-def piece(*said: Said, **more: object) -> Slice:
+def piece(*said: MessageEvidence, **more: object) -> Slice:
     given = {
         "id": 1, "harness": "codex", "cwd": "/home/me/app", "project_dir": "app",
         "branch": "main", "title": "", "is_subagent": False, "summary": "", "prompts": (),
@@ -38,7 +46,7 @@ def piece(*said: Said, **more: object) -> Slice:
     return Slice(**given)  # type: ignore[arg-type]
 
 
-def draft_of(subject: Subject) -> Draft:
+def draft_of(subject: Subject) -> NodeDraft:
     material = make_material(subject)
     assert isinstance(material, Material)
     assert_all_occurs(material)
@@ -61,7 +69,7 @@ def assert_all_occurs(material: Material) -> None:
 
 
 def test_commands_tell_what_was_tried_and_how_it_ended() -> None:
-    chunk = Chunk(
+    chunk = CommandGroup(
         [
             command("CARGO_HOME_X=1 cargo build 2>&1", 101, "error[E0425]: cannot find value `x`"),
             command("vim src/main.rs"),
@@ -98,7 +106,7 @@ def test_agents_commands_are_labelled_and_their_file_tools_are_no_programs() -> 
             "pytest -q", 1, "FAILED tests/test_a.py::test_x - assert 1", by_agent=True, tool="Bash"
         ),
     ]
-    draft = draft_of(Chunk(run, []))
+    draft = draft_of(CommandGroup(run, []))
     assert draft.summary.startswith("Claude Code ran 2 commands in app on branch main.")
     assert draft.entities.tools == ("pytest",)
     assert draft.entities.files == ("a.py",)
@@ -108,13 +116,13 @@ def test_agents_commands_are_labelled_and_their_file_tools_are_no_programs() -> 
 
 def test_a_pipe_does_not_hide_that_tests_failed_and_a_stopped_program_did_not_fail() -> None:
     hidden = command("go test ./... 2>&1 | tail -3", 0, "--- FAIL: TestA (0.0s)\nFAIL")
-    assert draft_of(Chunk([hidden], [])).outcome == "failure"
-    assert draft_of(Chunk([command("npm run dev", 130)], [])).outcome == "success"
-    assert draft_of(Chunk([command("grep -r foo .", 1)], [])).outcome == "unknown"
+    assert draft_of(CommandGroup([hidden], [])).outcome == "failure"
+    assert draft_of(CommandGroup([command("npm run dev", 130)], [])).outcome == "success"
+    assert draft_of(CommandGroup([command("grep -r foo .", 1)], [])).outcome == "unknown"
 
 
 def test_commands_are_cut_where_nothing_ran_for_a_minute() -> None:
-    def ids_of(*commands: Command) -> list[list[int]]:
+    def ids_of(*commands: CommandEvidence) -> list[list[int]]:
         return [[one.id for one in chunk] for chunk in chunks_of(commands)]
 
     assert ids_of(
@@ -131,18 +139,26 @@ def test_commands_are_cut_where_nothing_ran_for_a_minute() -> None:
 # ---------------------------------------------------------------------- agents
 
 FIXED = (
-    Said("user", "prompt", "<environment_context>x</environment_context>"),
-    Said("user", "prompt", "Please fix the date parser in src/dates.py. It is wrong in May."),
-    Said("assistant", "tool_call", "file_path: /home/me/app/src/dates.py", "Read", "c1"),
-    Said("assistant", "tool_call", "pytest -q tests/", "Bash", "c2"),
-    Said("tool", "tool_result", "Exit code 1\nE   ValueError: month 13", "", "c2", error=True),
-    Said("assistant", "tool_call", "file_path: /home/me/app/src/dates.py\nold: a", "Edit", "c3"),
-    Said("assistant", "text", "I'll use calendar instead of a table because it knows leap years."),
-    Said("assistant", "tool_call", "pytest -q tests/", "Bash", "c4"),
-    Said("tool", "tool_result", "12 passed", "", "c4"),
-    Said("assistant", "tool_call", "git commit -m 'fix: months'", "Bash", "c5"),
-    Said("tool", "tool_result", "[main 0a1b2c3] fix: months", "", "c5"),
-    Said("assistant", "text", "Fixed: `parse_month` now counts from 1. Let me know."),
+    MessageEvidence("user", "prompt", "<environment_context>x</environment_context>"),
+    MessageEvidence(
+        "user", "prompt", "Please fix the date parser in src/dates.py. It is wrong in May."
+    ),
+    MessageEvidence("assistant", "tool_call", "file_path: /home/me/app/src/dates.py", "Read", "c1"),
+    MessageEvidence("assistant", "tool_call", "pytest -q tests/", "Bash", "c2"),
+    MessageEvidence(
+        "tool", "tool_result", "Exit code 1\nE   ValueError: month 13", "", "c2", error=True
+    ),
+    MessageEvidence(
+        "assistant", "tool_call", "file_path: /home/me/app/src/dates.py\nold: a", "Edit", "c3"
+    ),
+    MessageEvidence(
+        "assistant", "text", "I'll use calendar instead of a table because it knows leap years."
+    ),
+    MessageEvidence("assistant", "tool_call", "pytest -q tests/", "Bash", "c4"),
+    MessageEvidence("tool", "tool_result", "12 passed", "", "c4"),
+    MessageEvidence("assistant", "tool_call", "git commit -m 'fix: months'", "Bash", "c5"),
+    MessageEvidence("tool", "tool_result", "[main 0a1b2c3] fix: months", "", "c5"),
+    MessageEvidence("assistant", "text", "Fixed: `parse_month` now counts from 1. Let me know."),
 )
 
 
@@ -193,7 +209,7 @@ def test_a_summary_alone_tells_too() -> None:
 
 
 def test_a_slice_without_a_request_says_what_the_conversation_is_about() -> None:
-    said = [Said("assistant", "tool_call", "go vet ./...", "Bash", "c")]
+    said = [MessageEvidence("assistant", "tool_call", "go vet ./...", "Bash", "c")]
     draft = draft_of(piece(*said, began_with="Clean up the linter warnings in the storage pack"))
     assert draft.intent == "Clean up the linter warnings in the storage pack"
     assert draft.summary.startswith("Continued: Clean up")
@@ -202,21 +218,21 @@ def test_a_slice_without_a_request_says_what_the_conversation_is_about() -> None
 @pytest.mark.parametrize(
     "subject",
     [
-        piece(Said("user", "prompt", "<system-reminder>be nice</system-reminder>")),
+        piece(MessageEvidence("user", "prompt", "<system-reminder>be nice</system-reminder>")),
         piece(prompts=(f"{MARK}\nWrite down what it did.",), tools=(("Bash", "ls x.py"),)),
         piece(prompts=("You are a Claude-Mem, an observer.",), tools=(("Bash", "make"),)),
     ],
 )  # fmt: skip
 def test_what_nobody_said_and_what_memory_wrote_itself_gives_no_node(subject: Slice) -> None:
-    assert isinstance(make_material(subject), Silent)
+    assert isinstance(make_material(subject), SkipReason)
 
 
 def test_recalled_memory_is_not_learned_again() -> None:
-    block = fenced([Item("user said", "use old_table in legacy.py")], "0123abcd")
+    block = fenced([FenceItem("user said", "use old_table in legacy.py")], "0123abcd")
     said = [
-        Said("user", "prompt", f"{block}\nFix new_table in fresh.py, please."),
-        Said("assistant", "tool_call", "recall.sh", "Bash", "c"),
-        Said("tool", "tool_result", f"{block}\nerror: TypeError", "", "c", error=True),
+        MessageEvidence("user", "prompt", f"{block}\nFix new_table in fresh.py, please."),
+        MessageEvidence("assistant", "tool_call", "recall.sh", "Bash", "c"),
+        MessageEvidence("tool", "tool_result", f"{block}\nerror: TypeError", "", "c", error=True),
     ]
     material = make_material(piece(*said))
     assert isinstance(material, Material)
@@ -283,15 +299,15 @@ HUGE = [
 @pytest.mark.parametrize("text", HUGE, ids=range(len(HUGE)))
 def test_ten_megabytes_of_anything_become_a_small_node(text: str) -> None:
     said = (
-        Said("user", "prompt", f"Fix it in a.py. {text}"),
-        Said("assistant", "tool_call", text, "Bash", "c"),
-        Said("tool", "tool_result", text, "", "c", error=True),
-        Said("assistant", "text", text),
+        MessageEvidence("user", "prompt", f"Fix it in a.py. {text}"),
+        MessageEvidence("assistant", "tool_call", text, "Bash", "c"),
+        MessageEvidence("tool", "tool_result", text, "", "c", error=True),
+        MessageEvidence("assistant", "text", text),
     )
     subjects: list[Subject] = [
         piece(*said),
         piece(prompts=(text, "Fix it in a.py."), summary=text, tools=(("Bash", text),)),
-        Chunk([cleaned(command(text, 1, text)), command("make")], []),
+        CommandGroup([cleaned(command(text, 1, text)), command("make")], []),
         RunDone(1, "me/app", "a", "b", "push", "failure", "u", "me", "CI", text[:400], AT, 1,
                 (JobDone("x", "failure", (), text),)),
     ]  # fmt: skip
@@ -309,7 +325,7 @@ odd = st.text(st.characters(exclude_categories=()), max_size=120) | st.sampled_f
     ]
 )
 said_things = st.builds(
-    Said,
+    MessageEvidence,
     role=st.sampled_from(["user", "assistant", "tool", "system"]),
     kind=st.sampled_from(["prompt", "text", "tool_call", "tool_result", "note"]),
     text=odd,
@@ -322,11 +338,11 @@ said_things = st.builds(
 @settings(max_examples=examples(150))
 @given(st.lists(said_things, max_size=12), odd, odd, odd)
 def test_every_identifier_of_any_conversation_stands_in_its_source(
-    said: list[Said], cwd: str, title: str, prompt: str
+    said: list[MessageEvidence], cwd: str, title: str, prompt: str
 ) -> None:
     subject = piece(*said, cwd=cwd, title=title, prompts=(prompt,))
     material = make_material(subject)
     if isinstance(material, Material):
         assert_all_occurs(material)
-    shell = Chunk([cleaned(command(prompt, 1, title, cwd=cwd, repo=""))], [])
+    shell = CommandGroup([cleaned(command(prompt, 1, title, cwd=cwd, repo=""))], [])
     assert_all_occurs(make_material(shell))  # type: ignore[arg-type]

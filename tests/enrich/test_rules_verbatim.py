@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from threadkeep.enrich.verbatim import EMBED_LIMIT, PER_TYPE, is_code_like, occurs, verbatim
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 
 SOURCE = "ran `cargo build` in app: error[E0425] in src/main.rs with RUST_LOG=1, see docs.rs"
 
@@ -14,7 +14,7 @@ mentions = st.builds(
     **{field: st.lists(names, max_size=25).map(tuple) for field in Mentions.__struct_fields__},
 )
 drafts = st.builds(
-    Draft,
+    NodeDraft,
     summary=texts,
     intent=texts,
     entities=mentions,
@@ -23,12 +23,12 @@ drafts = st.builds(
 )
 
 
-def all_names(draft: Draft) -> list[str]:
+def all_names(draft: NodeDraft) -> list[str]:
     return [name for field in Mentions.__struct_fields__ for name in getattr(draft.entities, field)]
 
 
 def test_what_stands_in_the_source_stays_and_what_does_not_goes() -> None:
-    draft = Draft(
+    draft = NodeDraft(
         summary="It broke.",
         intent="Build it",
         entities=Mentions(
@@ -57,19 +57,19 @@ def test_what_stands_in_the_source_stays_and_what_does_not_goes() -> None:
 def test_stop_words_masks_and_endless_names_are_no_entities() -> None:
     source = f"the file [REDACTED] of unknown **** and {'x' * 500} in app"
     wrong = ("the", "unknown", "[REDACTED]", "****", "x" * 500, "", " ", "...", "p")
-    kept = verbatim(Draft("s", "i", entities=Mentions(tools=(*wrong, "app"))), source)
+    kept = verbatim(NodeDraft("s", "i", entities=Mentions(tools=(*wrong, "app"))), source)
     assert kept.entities.tools == ("app",)
-    assert "REDACTED" not in verbatim(Draft("s", "i", embed_text=source), source).embed_text
+    assert "REDACTED" not in verbatim(NodeDraft("s", "i", embed_text=source), source).embed_text
 
 
 def test_an_embed_text_that_is_all_invented_gives_way_to_the_other_words() -> None:
-    kept = verbatim(Draft("Broke src/a.rs twice", "Build", embed_text="src/b.rs E0001"), SOURCE)
+    kept = verbatim(NodeDraft("Broke src/a.rs twice", "Build", embed_text="src/b.rs E0001"), SOURCE)
     assert kept.embed_text == "Build Broke twice"
 
 
 @given(drafts, texts)
 def test_every_name_and_every_code_like_word_occurs_in_the_source(
-    draft: Draft, source: str
+    draft: NodeDraft, source: str
 ) -> None:
     kept = verbatim(draft, source)
     assert all(occurs(name, source) for name in all_names(kept))
@@ -82,7 +82,7 @@ def test_every_name_and_every_code_like_word_occurs_in_the_source(
 
 
 @given(drafts, texts)
-def test_a_second_look_finds_nothing_more_to_drop(draft: Draft, source: str) -> None:
+def test_a_second_look_finds_nothing_more_to_drop(draft: NodeDraft, source: str) -> None:
     once = verbatim(draft, source)
     assert verbatim(once, source) == once
 
@@ -90,7 +90,7 @@ def test_a_second_look_finds_nothing_more_to_drop(draft: Draft, source: str) -> 
 @given(st.lists(st.from_regex(r"[a-z]{2,8}_[a-z]{2,8}", fullmatch=True), max_size=10, unique=True))
 def test_names_that_all_stand_there_are_all_kept(given_names: list[str]) -> None:
     source = " | ".join(given_names)
-    kept = verbatim(Draft("s", "i", entities=Mentions(tools=tuple(given_names))), source)
+    kept = verbatim(NodeDraft("s", "i", entities=Mentions(tools=tuple(given_names))), source)
     assert list(kept.entities.tools) == given_names
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from tests.support.tickets import NOW, add_row, add_ticket
 from tests.support.work import calls_made, steps_taken
 from threadkeep.enrich.spans import EntryMoment, SegmentSpan, share_out
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.learning import enrich
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
 from threadkeep.knowledge.tickets import Queue, claim

@@ -21,12 +21,12 @@ from tests.support.tickets import (
     waiting,
 )
 from tests.support.user_homes import made_up_home, open_history, real_home
-from threadkeep.base.sqlite import Tx
-from threadkeep.capture.engine import Wanted
+from threadkeep.base.tx import Tx
+from threadkeep.capture.engine import CaptureFilter
 from threadkeep.enrich.material import Author, Material
-from threadkeep.enrich.worker import Enriched, Enricher
+from threadkeep.enrich.worker import Enricher, EnrichReport
 from threadkeep.errors import ReadOnly
-from threadkeep.knowledge.drafts import BY_RULES, Draft
+from threadkeep.knowledge.drafts import BY_RULES, NodeDraft
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tickets import Queue, requeue
 
@@ -56,8 +56,8 @@ def nodes(store: KnowledgeStore) -> list[tuple[str, str, str, str]]:
 
 
 def by_model(name: str) -> Author:
-    def write(material: Material) -> tuple[Draft, str]:
-        return Draft(f"written by {name}", material.project, embed_text="said"), name
+    def write(material: Material) -> tuple[NodeDraft, str]:
+        return NodeDraft(f"written by {name}", material.project, embed_text="said"), name
 
     return write
 
@@ -149,8 +149,8 @@ def test_what_fails_is_given_back_alone_with_its_reason(store: KnowledgeStore) -
 def test_a_node_that_cannot_be_stored_leaves_no_trace_and_stops_no_other(
     store: KnowledgeStore,
 ) -> None:
-    def wordless(material: Material) -> tuple[Draft, str] | None:
-        return (Draft("x", "", embed_text=""), "m") if "src/b.py" in material.source else None
+    def wordless(material: Material) -> tuple[NodeDraft, str] | None:
+        return (NodeDraft("x", "", embed_text=""), "m") if "src/b.py" in material.source else None
 
     with store.context.db.write() as tx:
         targets = [segment(tx, name) for name in ("a", "b", "c")]
@@ -183,7 +183,7 @@ def test_limit_and_stop_leave_the_rest_waiting(store: KnowledgeStore) -> None:
     report = enricher(store).run(limit=5)
     assert (report.nodes, report.queues["agentic"].waiting) == (5, 20)
 
-    def show(so_far: Enriched) -> None:
+    def show(so_far: EnrichReport) -> None:
         shown.append(so_far.nodes)
 
     report = enricher(store).run(stop=lambda: bool(shown), show=show)
@@ -300,7 +300,7 @@ def real(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[di
     user = real_home(shared_data, place / "user")
     numbers = count()
     with open_history(place / "home", user) as history:
-        history.capture(Wanted(harnesses=frozenset({"codex", "gemini-cli"})))
+        history.capture(CaptureFilter(harnesses=frozenset({"codex", "gemini-cli"})))
         work = Enricher(
             history.store.context, history.sources, new_uuid=lambda: f"u{next(numbers)}"
         )

@@ -13,27 +13,27 @@ from threadkeep.export.conversation import blocks_of, from_entries
 from threadkeep.export.formats import WRITERS
 from threadkeep.export.pairing import pair
 from threadkeep.export.records import (
-    About,
     Block,
     Conversation,
-    Message,
-    New,
-    Note,
+    ConversationInfo,
+    ExportMessage,
+    ExportNote,
+    ExportText,
+    NewSession,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
 from threadkeep.export.wording import as_object, described, loose_result
-from threadkeep.knowledge.records import Image
+from threadkeep.knowledge.records import Entry, Image
 from threadkeep.sources import claude_code, codex
 from threadkeep.sources.chat_store import read_record as read_chat
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.opencode_parser import read_record as read_opencode
 from threadkeep.sources.opencode_records import message_line, part_line
-from threadkeep.sources.records import Entry, Log, Source, Stamp
+from threadkeep.sources.records import Log, Source, Stamp
 from threadkeep.sources.state_store import read_record as read_state
 
 Flat = list[tuple[Any, ...]]
@@ -43,9 +43,11 @@ SESSION = "0199aaaa-0000-7000-8000-000000000001"
 ROUND_TRIP = ("claude-code", "codex", "opencode", "ai-sdk", "openai", "hermes")
 
 
-def new() -> New:
+def new() -> NewSession:
     numbers = count(1)
-    return New(SESSION, NOW, lambda: blake2b(b"%d" % next(numbers), digest_size=16).hexdigest())
+    return NewSession(
+        SESSION, NOW, lambda: blake2b(b"%d" % next(numbers), digest_size=16).hexdigest()
+    )
 
 
 def written(form: str, told: Conversation) -> str:
@@ -66,25 +68,25 @@ inputs = st.dictionaries(
 
 
 @st.composite
-def turns(draw: st.DrawFn, number: int) -> list[Message]:
+def turns(draw: st.DrawFn, number: int) -> list[ExportMessage]:
     """Make a prompt and what an agent did about it: several steps, each with its calls."""
     shown = [Picture(image) for image in draw(st.lists(images, max_size=2))]
     at = NOW - 1_000_000 + number * 10_000
-    found = [Message("user", (Text(draw(words)), *shown), at)]
+    found = [ExportMessage("user", (ExportText(draw(words)), *shown), at)]
     if draw(st.booleans()):
-        note = Note(draw(words), draw(st.booleans()))
-        found.append(Message(draw(st.sampled_from(["user", "system"])), (note,), at))
+        note = ExportNote(draw(words), draw(st.booleans()))
+        found.append(ExportMessage(draw(st.sampled_from(["user", "system"])), (note,), at))
     for step in range(draw(st.integers(0, 3))):
         found += draw(steps(f"{number}-{step}", at + step))
     if draw(st.integers(0, 5)) == 0:
-        found.append(Message("user", (Summary(draw(words)),), at))
+        found.append(ExportMessage("user", (Summary(draw(words)),), at))
     return found
 
 
 @st.composite
-def steps(draw: st.DrawFn, name: str, at: int) -> list[Message]:
+def steps(draw: st.DrawFn, name: str, at: int) -> list[ExportMessage]:
     blocks: list[Block] = [Reasoning(text) for text in draw(st.lists(words, max_size=1))]
-    blocks += [Text(text) for text in draw(st.lists(words, max_size=2))]
+    blocks += [ExportText(text) for text in draw(st.lists(words, max_size=2))]
     given = draw(st.lists(inputs | st.text(min_size=1, max_size=20), max_size=2))
     calls = [ToolCall(f"tool{place}", f"c{name}-{place}", one) for place, one in enumerate(given)]
     results: list[Block] = []
@@ -95,14 +97,18 @@ def steps(draw: st.DrawFn, name: str, at: int) -> list[Message]:
             results.append(ToolResult(call.id, output, error, call.name, pictures))
     if draw(st.integers(0, 7)) == 0:
         results.append(ToolResult(f"lost{name}", draw(words), error=False))
-    found = [Message("assistant", (*blocks, *calls), at, "large-1")] if blocks or calls else []
-    return [*found, *([Message("tool", tuple(results), at)] if results else [])]
+    found = (
+        [ExportMessage("assistant", (*blocks, *calls), at, "large-1")] if blocks or calls else []
+    )
+    return [*found, *([ExportMessage("tool", tuple(results), at)] if results else [])]
 
 
 @st.composite
 def conversations(draw: st.DrawFn) -> Conversation:
     messages = [one for number in range(draw(st.integers(0, 4))) for one in draw(turns(number))]
-    about = About("pi", "s-1", draw(words), "/home/demo/code", "main", "large-1", NOW - 2_000_000)
+    about = ConversationInfo(
+        "pi", "s-1", draw(words), "/home/demo/code", "main", "large-1", NOW - 2_000_000
+    )
     return Conversation(about, tuple(messages))
 
 
@@ -122,9 +128,9 @@ def _flat(role: str, block: Block) -> tuple[Any, ...]:
             return (role, "result", block.id, block.output, block.error, block.images)
         case Picture(image=image):
             return (role, "image", image)
-        case Note():
+        case ExportNote():
             return (role, "note", block.text, block.error)
-        case Text() | Reasoning() | Summary():
+        case ExportText() | Reasoning() | Summary():
             return (role, type(block).__name__.lower(), block.text)
 
 
@@ -178,7 +184,7 @@ def _with_pairs(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
             if not isinstance(block, ToolCall):
                 yield from behind
                 behind = []
-            if isinstance(block, Note):
+            if isinstance(block, ExportNote):
                 error = False
                 found = ("user" if form == "opencode" else "system", "note", block.text, error)
             yield found if form == "ai-sdk" else next(_with_objects([found]))
@@ -205,7 +211,7 @@ def _in_chat(result: ToolResult) -> Flat:
 def read_back(form: str, text: str) -> Conversation:
     """Read what was written with the source of its program."""
     entries, harness = _READERS[form](text)
-    return from_entries(About(harness, SESSION), entries)
+    return from_entries(ConversationInfo(harness, SESSION), entries)
 
 
 def _fed(source: Source, text: str) -> list[Entry]:

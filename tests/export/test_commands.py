@@ -12,6 +12,7 @@ from tests.cli.histories import CLAUDE, CODEX
 from threadkeep.cli.handoff import COMMANDS
 from threadkeep.cli.handoff.export import FORMATS
 from threadkeep.cli.handoff.resume import PROGRAMS
+from threadkeep.export.handing import TARGETS
 from threadkeep.home import exporting
 
 EXPORT, RESUME = COMMANDS
@@ -24,7 +25,7 @@ class Hands:
         self.folder = folder
 
     def __call__(self, command: str, *words: str, code: int = 0) -> Result:
-        from threadkeep.cli.app import cli
+        from threadkeep.cli.root import cli
 
         result = CliRunner().invoke(cli, [command, *words])
         assert result.exit_code == code, (result.exit_code, result.stdout, result.stderr)
@@ -43,7 +44,7 @@ def hands(demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> H
 
 def test_the_command_line_knows_what_there_is() -> None:
     assert FORMATS == exporting.FORMATS
-    assert PROGRAMS == exporting.TARGETS
+    assert PROGRAMS == TARGETS
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form != "html"])

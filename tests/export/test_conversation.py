@@ -11,21 +11,21 @@ from tests.export.exports import NOW, flat, new, written
 from threadkeep.export.conversation import embedded, from_entries, without_branches, without_marks
 from threadkeep.export.formats import WRITERS
 from threadkeep.export.records import (
-    About,
     Conversation,
-    Message,
-    Note,
+    ConversationInfo,
+    ExportMessage,
+    ExportNote,
+    ExportText,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
 from threadkeep.export.resuming import resumable
 from threadkeep.knowledge.records import Entry, Image, Kind
 
-ABOUT = About("pi", "s1", "a title", "/home/demo/code", "main", "large", NOW)
+ABOUT = ConversationInfo("pi", "s1", "a title", "/home/demo/code", "main", "large", NOW)
 PNG = Image("image/png", "aGk=")
 
 
@@ -52,12 +52,12 @@ def test_what_one_side_says_without_a_break_is_one_message() -> None:
     )
     call = ToolCall("bash", "c1", {"command": "ls"})
     assert found.messages == (
-        Message("user", (Text("fix it"),), NOW),
-        Message("assistant", (Reasoning("hm"), Text("looking"), call), NOW, "large"),
-        Message("tool", (ToolResult("c1", "a.py"),), NOW),
-        Message("assistant", (Text("done"),), NOW, "large"),
-        Message("user", (Text("thanks"),), NOW),
-        Message("user", (Text("and now?"),), NOW),
+        ExportMessage("user", (ExportText("fix it"),), NOW),
+        ExportMessage("assistant", (Reasoning("hm"), ExportText("looking"), call), NOW, "large"),
+        ExportMessage("tool", (ToolResult("c1", "a.py"),), NOW),
+        ExportMessage("assistant", (ExportText("done"),), NOW, "large"),
+        ExportMessage("user", (ExportText("thanks"),), NOW),
+        ExportMessage("user", (ExportText("and now?"),), NOW),
     )
 
 
@@ -138,15 +138,19 @@ NESTED: Any = []
 for _ in range(400):
     NESTED = [NESTED]
 LOOSE = Conversation(
-    About("pi", "s1", HOSTILE, "/home/demo/code"),
+    ConversationInfo("pi", "s1", HOSTILE, "/home/demo/code"),
     (
-        Message("user", (Text(f"prompt {HOSTILE} \ud800 </script><!--"), Picture(PNG))),
-        Message("assistant", (ToolCall(HOSTILE, "open", NESTED), Picture(PNG)), NOW, HOSTILE),
-        Message("tool", (ToolResult("nobody", f"lost {HOSTILE}", error=True, images=(PNG,)),)),
-        Message("assistant", (ToolCall("t", "n", {"x": float("nan"), "y": "deed"}),)),
-        Message("user", (Summary("in short"), Note("context"))),
-        Message("system", (Note("trouble", error=True), Picture(Image("image/png", url="a.png")))),
-        Message("assistant", (Reasoning("thought"), Text("```\nfence\n````"))),
+        ExportMessage("user", (ExportText(f"prompt {HOSTILE} \ud800 </script><!--"), Picture(PNG))),
+        ExportMessage("assistant", (ToolCall(HOSTILE, "open", NESTED), Picture(PNG)), NOW, HOSTILE),
+        ExportMessage(
+            "tool", (ToolResult("nobody", f"lost {HOSTILE}", error=True, images=(PNG,)),)
+        ),
+        ExportMessage("assistant", (ToolCall("t", "n", {"x": float("nan"), "y": "deed"}),)),
+        ExportMessage("user", (Summary("in short"), ExportNote("context"))),
+        ExportMessage(
+            "system", (ExportNote("trouble", error=True), Picture(Image("image/png", url="a.png")))
+        ),
+        ExportMessage("assistant", (Reasoning("thought"), ExportText("```\nfence\n````"))),
     ),
 )
 SAID = ("prompt", "</script>", "owned", "lost", "deed", "in short", "context", "trouble")
@@ -170,7 +174,9 @@ def test_an_empty_session_is_written_as_such(form: str) -> None:
 
 def test_lines_hold_every_block_as_it_is() -> None:
     result = ToolResult("c", "out", error=True, name="bash", images=(PNG,))
-    one = Conversation(ABOUT, (Message("tool", (result,), NOW), Message("user", (Picture(PNG),))))
+    one = Conversation(
+        ABOUT, (ExportMessage("tool", (result,), NOW), ExportMessage("user", (Picture(PNG),)))
+    )
     lines = [json.loads(line) for line in WRITERS["jsonl"](one, new()).splitlines()]
     picture = {"media_type": "image/png", "data": "aGk=", "url": ""}
     assert lines[0]["type"] == "session"
@@ -194,9 +200,9 @@ def test_markdown_fences_what_tools_gave() -> None:
     one = Conversation(
         ABOUT,
         (
-            Message("user", (Text("go"),), NOW),
-            Message("assistant", (Text("well"), call), NOW, "large"),
-            Message("tool", (ToolResult("c", "```\n# no heading\n```"),), NOW),
+            ExportMessage("user", (ExportText("go"),), NOW),
+            ExportMessage("assistant", (ExportText("well"), call), NOW, "large"),
+            ExportMessage("tool", (ToolResult("c", "```\n# no heading\n```"),), NOW),
         ),
     )
     text = WRITERS["markdown"](one, new())

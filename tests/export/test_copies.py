@@ -385,7 +385,7 @@ def test_surfaces_show_both_ends(world: World, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _said(*words: str) -> str:
-    from threadkeep.cli.app import cli
+    from threadkeep.cli.root import cli
 
     result = CliRunner().invoke(cli, list(words))
     assert result.exit_code == 0, (result.stdout, result.stderr)

@@ -13,43 +13,38 @@ from tests.support.user_homes import open_history, opencode_database
 from threadkeep.capture.history import History
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.export.conversation import conversation
-from threadkeep.export.handing import (
-    TARGETS,
-    HandOff,
-    hand_off,
-    new_session_id,
-    project_slug,
-    put,
-)
+from threadkeep.export.handing import TARGETS, HandOff, hand_off, new_session_id, project_slug, put
 from threadkeep.export.records import (
-    About,
     Conversation,
-    Message,
-    Note,
+    ConversationInfo,
+    ExportMessage,
+    ExportNote,
+    ExportText,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
 from threadkeep.export.resuming import resumable
-from threadkeep.knowledge.reading import Among
+from threadkeep.knowledge.reading import CapturedSessionFilter
 from threadkeep.sources.records import UserHome
 
 CLAUDE = "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
 WHERE = "/home/demo/code/harbor"
 ODD = Conversation(
-    About("pi", "s1", "Tides"),
+    ConversationInfo("pi", "s1", "Tides"),
     (
-        Message("user", (Text("before"),), NOW),
-        Message("user", (Summary("in short"),), NOW),
-        Message(
+        ExportMessage("user", (ExportText("before"),), NOW),
+        ExportMessage("user", (Summary("in short"),), NOW),
+        ExportMessage(
             "assistant",
             (Reasoning("hm"), ToolCall("ns.bash", "a|b", "x"), ToolCall("read", "a|b", {})),
             NOW,
             "large",
         ),
-        Message("tool", (ToolResult("a|b", "no", error=True), ToolResult("lost", "found")), NOW),
+        ExportMessage(
+            "tool", (ToolResult("a|b", "no", error=True), ToolResult("lost", "found")), NOW
+        ),
     ),
 )
 
@@ -75,12 +70,16 @@ def test_a_model_is_given_only_what_every_provider_takes() -> None:
 
 
 def test_notices_are_short_and_of_the_program_itself() -> None:
-    notes = (Note("<environment_context>\n…"), Note("x" * 500, error=True), Note("a file's text"))
+    notes = (
+        ExportNote("<environment_context>\n…"),
+        ExportNote("x" * 500, error=True),
+        ExportNote("a file's text"),
+    )
     told = Conversation(
-        About("codex", "s2", "Tides (continued from pi s1)"),
+        ConversationInfo("codex", "s2", "Tides (continued from pi s1)"),
         (
-            *(Message("user", (note,)) for note in notes),
-            Message("system", (Note("y" * 401),)),
+            *(ExportMessage("user", (note,)) for note in notes),
+            ExportMessage("system", (ExportNote("y" * 401),)),
         ),
     )
     ready = resumable(told, WHERE)
@@ -95,7 +94,7 @@ def test_notices_are_short_and_of_the_program_itself() -> None:
 
 def _greeting() -> str:
     (note,) = resumable(Conversation(ODD.about), WHERE).messages[0].blocks
-    assert isinstance(note, Note)
+    assert isinstance(note, ExportNote)
     assert "begun in pi (session s1)" in note.text
     return note.text
 
@@ -214,11 +213,11 @@ def test_captured_again_it_is_a_session_of_its_own(demo: History, tmp_path: Path
     opencode_database(user, document)
     with open_history(tmp_path / "home", user) as history:
         history.capture()
-        found = history.sessions(Among())
+        found = history.sessions(CapturedSessionFilter())
         assert {one.harness: one.name for one in found} == dict.fromkeys(
             TARGETS, f"{told.about.title} (continued from claude-code {CLAUDE})"
         )
         for one in found:
             assert flat(conversation(history, one)) == held(one.harness, resumable(told, WHERE))
             assert one.cwd == WHERE
-        assert history.usage(Among()).total.output == 0
+        assert history.usage(CapturedSessionFilter()).total.output == 0

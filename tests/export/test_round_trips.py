@@ -25,10 +25,11 @@ from threadkeep.capture.history import History
 from threadkeep.export.ai_sdk import ui_messages
 from threadkeep.export.conversation import conversation, from_entries
 from threadkeep.export.openai import hermes_session
-from threadkeep.export.records import About, Conversation
+from threadkeep.export.records import Conversation, ConversationInfo
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.chat_store import ChatSource
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Entry, Source, UserHome
+from threadkeep.sources.records import Source, UserHome
 from threadkeep.sources.state_store import StateSource
 
 VALIDATE = Path(__file__).with_name("validate.mjs")
@@ -88,7 +89,7 @@ def test_ui_messages_can_be_stored_as_chats(demo: History, tmp_path: Path) -> No
             ids.append((session.id, told))
     source = ChatSource([tmp_path / "chat.db"])
     for session_id, told in ids:
-        back = from_entries(About("chat", session_id), entries_in(source, session_id))
+        back = from_entries(ConversationInfo("chat", session_id), entries_in(source, session_id))
         assert flat(back) == held("ai-sdk", told)
 
 
@@ -101,7 +102,7 @@ def test_hermes_sessions_can_be_imported(demo: History, tmp_path: Path) -> None:
             assert len(db.get_messages(f"s{number}")) == session["message_count"]
     source = StateSource([tmp_path / "state.db"])
     for number, told in enumerate(all_told):
-        back = from_entries(About("state", ""), entries_in(source, f"s{number}"))
+        back = from_entries(ConversationInfo("state", ""), entries_in(source, f"s{number}"))
         assert flat(back) == held("hermes", told)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from tests.export.exports import NOW
 from tests.sources.source_support import any_json
 from threadkeep.capture.history import History
-from threadkeep.knowledge.records import Image
+from threadkeep.knowledge.records import Entry, Image
 from threadkeep.sources import (
     aider,
     chat_store,
@@ -24,7 +24,7 @@ from threadkeep.sources import (
     state_store,
 )
 from threadkeep.sources.pictures import picture, pictures
-from threadkeep.sources.records import Entry, Source
+from threadkeep.sources.records import Source
 
 GIVEN = {"command": "ls", "deep": {"n": [1, 2]}}
 PNG = Image("image/png", "aGk=")

@@ -22,18 +22,18 @@ from tests.faults.knowledge_adapter import fresh, migrate  # noqa: E402
 from tests.faults.old_knowledge_files import make_old_knowledge  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from threadkeep.base.checks import sqlite_problems  # noqa: E402
-from threadkeep.base.sqlite import Tx  # noqa: E402
 from threadkeep.base.trouble import translate_os  # noqa: E402
-from threadkeep.capture.engine import Wanted  # noqa: E402
+from threadkeep.base.tx import Tx  # noqa: E402
+from threadkeep.capture.engine import CaptureFilter  # noqa: E402
 from threadkeep.capture.history import History  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home import Home  # noqa: E402
+from threadkeep.home.facade import Home  # noqa: E402
 from threadkeep.knowledge.entries import text_hash  # noqa: E402
 from threadkeep.knowledge.healing import is_whole  # noqa: E402
 from threadkeep.knowledge.logs import all_logs  # noqa: E402
-from threadkeep.knowledge.reading import Session  # noqa: E402
+from threadkeep.knowledge.reading import CapturedSession  # noqa: E402
 
-CLAUDE = Wanted(frozenset({"claude-code"}))
+CLAUDE = CaptureFilter(frozenset({"claude-code"}))
 # The tool that kills begins a new store after so many rounds; its logs are then new ones too.
 ROUNDS_OF_A_STORE = 100
 
@@ -128,7 +128,7 @@ def show(database: str) -> list[str]:
             return [*problems, *wrong_counts(tx, sessions), *sqlite_problems(tx)]
 
 
-def show_session(history: History, session: Session) -> Iterator[str]:
+def show_session(history: History, session: CapturedSession) -> Iterator[str]:
     """Print the messages of a session from its raw lines; give what does not fit them."""
     told = {}
     for number, line in enumerate(history.raw(session)):
@@ -145,7 +145,7 @@ def show_session(history: History, session: Session) -> Iterator[str]:
         yield f"{session.session_id}: counts {session.entries} entries for {len(told)}"
 
 
-def wrong_counts(tx: Tx, sessions: list[Session]) -> Iterator[str]:
+def wrong_counts(tx: Tx, sessions: list[CapturedSession]) -> Iterator[str]:
     """Give what of the store's counts does not fit: logs, lines, words."""
     if not is_whole(tx):
         yield "it is not whole"

@@ -17,7 +17,7 @@ from threadkeep.capture import batches  # noqa: E402
 from threadkeep.capture.history import History  # noqa: E402
 from threadkeep.capture.report import Progress  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home import Home  # noqa: E402
+from threadkeep.home.facade import Home  # noqa: E402
 
 
 def say(*words: object) -> None:

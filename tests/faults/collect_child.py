@@ -15,7 +15,7 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from threadkeep.collect import collector  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home import Home  # noqa: E402
+from threadkeep.home.facade import Home  # noqa: E402
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 from tests.faults.mail_effects import ADAPTERS, ASKED, Effects, fast  # noqa: E402
 from threadkeep.mailbox.container import Container  # noqa: E402
-from threadkeep.mailbox.delivery import Drained  # noqa: E402
+from threadkeep.mailbox.delivery import DeliveryReport  # noqa: E402
 from threadkeep.mailbox.host import Host  # noqa: E402
 from threadkeep.mailbox.records import Mail  # noqa: E402
 
@@ -77,7 +77,7 @@ def run_host(folder: str, effects: str) -> None:
             quiet = ""
 
 
-def is_quiet(host: Host, drained: Drained) -> bool:
+def is_quiet(host: Host, drained: DeliveryReport) -> bool:
     """Tell whether all mail is settled and all answers are delivered."""
     open_ones = drained.deferred + drained.waiting + drained.sent
     return not open_ones and not host.inbox("pending", limit=1)

@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from threadkeep.chat.reduce import Change, StreamState
+from threadkeep.chat.change import Change
+from threadkeep.chat.reduce import StreamState
 
 Chunk = dict[str, Any]
 

@@ -11,7 +11,7 @@ from tests.faults.collect_world import end
 from tests.support.serving import serving
 from tests.support.user_homes import archived, assert_sound, lines_of
 from threadkeep.base.processes import is_running
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.learning import enrich
 from threadkeep.knowledge.tickets import QUEUES
 

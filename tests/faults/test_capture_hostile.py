@@ -10,7 +10,7 @@ import pytest
 from tests.support.user_homes import archived, assert_sound, lines_of, open_history, settle
 from threadkeep.capture.history import History
 from threadkeep.capture.report import HarnessReport
-from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.reading import CapturedSession
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def sessions(history: History) -> list[Session]:
+def sessions(history: History) -> list[CapturedSession]:
     return history.sessions(everything=True, limit=100_000)
 
 

@@ -18,7 +18,7 @@ from tests.support.user_homes import (
     real_sample,
     settle,
 )
-from threadkeep.capture.report import Report
+from threadkeep.capture.report import CaptureReport
 from threadkeep.errors import Invalid
 from threadkeep.sources.decoding import decode_line
 
@@ -40,7 +40,7 @@ def damage(user: Path, mutate: Mutate, seed: int, ratio: float | None = None) ->
     return files
 
 
-def captured(home: Path, user: Path) -> Report:
+def captured(home: Path, user: Path) -> CaptureReport:
     """Capture twice, read everything back, and give the first report."""
     with open_history(home, user) as history:
         report = history.capture()
@@ -64,7 +64,7 @@ def is_bad(line: bytes) -> bool:
     return False
 
 
-def assert_kept(home: Path, user: Path, report: Report) -> int:
+def assert_kept(home: Path, user: Path, report: CaptureReport) -> int:
     """Compare the archive with the line logs, byte for byte but for masked lines; count the bad."""
     store = archived(home / "knowledge.db")
     bad = differing = 0

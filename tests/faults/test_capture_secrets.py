@@ -21,9 +21,9 @@ from tests.conftest import REPO
 from tests.redact.planting import IN_CONTEXT, SHAPED
 from tests.support.user_homes import archived, opencode_database, settle
 from threadkeep.capture.history import History
-from threadkeep.cli.app import cli
-from threadkeep.home import Home
-from threadkeep.redact import Masked
+from threadkeep.cli.root import cli
+from threadkeep.home.facade import Home
+from threadkeep.redact.engine import MaskedBlock
 
 pytestmark = pytest.mark.slow
 
@@ -271,7 +271,7 @@ def test_a_killed_capture_leaves_no_secret_in_its_log(
     user, needles = planted
     home = tmp_path / "home"
     script = (
-        "import os, sys; from threadkeep.home import Home\n"
+        "import os, sys; from threadkeep.home.facade import Home\n"
         "h = Home(sys.argv[1], environ={}).history(user_home=sys.argv[2])\n"
         "h.capture(); os.kill(os.getpid(), 9)"
     )
@@ -332,8 +332,8 @@ def _unmasked(history: History) -> History:
     return History(history.store, around, history.sources)
 
 
-def _as_it_is(data: bytes, _before: bytes, _after: bytes) -> Masked:
-    return Masked(data)
+def _as_it_is(data: bytes, _before: bytes, _after: bytes) -> MaskedBlock:
+    return MaskedBlock(data)
 
 
 def _is_database(path: Path) -> bool:

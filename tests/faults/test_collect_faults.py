@@ -19,9 +19,9 @@ import pytest
 from tests.collect.recorders import ANSWER_SECONDS
 from tests.faults.collect_world import AT, SESSION, World, begin, end
 from tests.lengths import at_length
-from threadkeep.collect.client import Client
-from threadkeep.collect.protocol import GetStatus, Status
-from threadkeep.home.observing import socket_path
+from threadkeep.collect.client import CollectorClient
+from threadkeep.collect.protocol import CollectorStatus, GetStatus
+from threadkeep.home.waiting import socket_path
 from threadkeep.knowledge.observed import Command
 
 pytestmark = pytest.mark.faults
@@ -66,10 +66,10 @@ def test_what_was_answered_after_is_stored_though_the_server_is_killed(world: Wo
     for turn in range(3):  # its socket is there after each kill, and nobody's
         with program("collect_programs.py", "listen", str(world.folder)) as server:
             assert next(lines(server)).startswith("listening")
-            with Client(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS) as client:
+            with CollectorClient(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS) as client:
                 for number in range(turn * EVENTS, (turn + 1) * EVENTS):
                     client.send(command(number))
-                assert isinstance(client.ask(GetStatus()), Status)
+                assert isinstance(client.ask(GetStatus()), CollectorStatus)
                 server.kill()
                 server.wait()
         assert server.returncode == -signal.SIGKILL

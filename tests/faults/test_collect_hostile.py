@@ -27,8 +27,8 @@ from tests.faults.collect_world import (
 from tests.lengths import at_length, examples
 from threadkeep.base import spool as spool_module
 from threadkeep.base.spool import Spool
-from threadkeep.collect.backend import Backend
-from threadkeep.collect.storing import Stored
+from threadkeep.collect.backend import StoreBackend
+from threadkeep.collect.storing import BatchReport
 from threadkeep.errors import StorageFull
 from threadkeep.knowledge.observed import Command, Watch
 from threadkeep.knowledge.store import QUERIES
@@ -169,7 +169,7 @@ ABSURD = {
 def test_an_absurd_line_keeps_nothing_else_from_being_stored(world: World, name: str) -> None:
     world.spool.put(json.dumps(ABSURD[name]).encode() + b"\n" + shell_line())
     assert world.collect().new == 1
-    assert world.collect() == Stored()
+    assert world.collect() == BatchReport()
     assert world.spool.waiting() == []
     now = time.time() * 1000
     for (until,) in world.rows("SELECT expires_at FROM sha_watchlist"):
@@ -229,11 +229,11 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_waiting(
 
     with monkeypatch.context() as patch:
         patch.setattr(spool_module, "_read", refused)
-        assert world.collect() == Stored(new=1, refused=1)
-        assert world.collect() == Stored()  # it is counted once
+        assert world.collect() == BatchReport(new=1, refused=1)
+        assert world.collect() == BatchReport()  # it is counted once
     (kept,) = (world.spool.folder / "refused").iterdir()
     kept.rename(world.spool.folder / "zsh-1-1.tk")  # somebody has mended it
-    assert world.collect() == Stored(new=1)
+    assert world.collect() == BatchReport(new=1)
     (said,) = world.rows("SELECT last_error_msg FROM source_health WHERE source = 'shell'")
     assert "zsh-1-1.tk" in said[0]
     assert world.rows("SELECT count FROM tk_drops WHERE reason = 'unreadable'") == [(1,)]
@@ -276,7 +276,7 @@ def test_what_is_refused_is_set_aside_once_however_often_the_store_fails(
         for _ in range(3):
             with pytest.raises(StorageFull):
                 world.collect()
-    assert world.collect() == Stored(new=1, refused=1)
+    assert world.collect() == BatchReport(new=1, refused=1)
     assert len(list((world.spool.folder / "refused").iterdir())) == 1
     assert world.rows("SELECT reason, count FROM tk_drops") == [("not understood", 1)]
 
@@ -300,7 +300,7 @@ def test_why_nothing_was_collected_is_told_as_soon_as_it_can_be(
             with pytest.raises(StorageFull):
                 observations.collect()
         assert world.rows(told) == [("the disk is full", 1)]
-        assert observations.collect() == Stored(new=1)
+        assert observations.collect() == BatchReport(new=1)
     assert world.rows(told) == [("the disk is full", 0)]  # it went wrong last, and is well again
 
 
@@ -334,10 +334,10 @@ def test_one_command_that_comes_every_way_is_one_row(world: World, tmp_path: Pat
         exit_code=0,
     )
     with world.home.observations() as observations:
-        Backend(observations, "1").store([hippo])
+        StoreBackend(observations, "1").store([hippo])
         observations.collect()
         observations.import_history([HistoryFile("zsh", history)])
-        Backend(observations, "1").store([hippo])
+        StoreBackend(observations, "1").store([hippo])
     assert world.commands() == ["make all"]
 
 

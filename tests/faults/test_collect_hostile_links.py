@@ -16,12 +16,12 @@ import pytest
 from tests.collect.recorders import ANSWER_SECONDS, Recorder
 from tests.faults.collect_world import AT, SESSION, World
 from threadkeep.base.local_socket import connect
-from threadkeep.collect.backend import Backend
+from threadkeep.collect.backend import StoreBackend
 from threadkeep.collect.buffering import Buffer
-from threadkeep.collect.client import Client
+from threadkeep.collect.client import CollectorClient
 from threadkeep.collect.native_host import serve
-from threadkeep.collect.protocol import Events, GetEvents, GetStatus, Status
-from threadkeep.collect.server import Limits, Server
+from threadkeep.collect.protocol import CollectorStatus, Events, GetEvents, GetStatus
+from threadkeep.collect.server import CollectorLimits, CollectorServer
 from threadkeep.knowledge.observed import Command
 
 MIB = 1 << 20
@@ -62,7 +62,9 @@ def bad_frames() -> list[bytes]:
 def test_a_good_client_is_served_beside_three_hundred_bad_ones(world: World, sockets: Path) -> None:
     path = sockets / "d.sock"
     with world.home.observations() as observations, ExitStack() as stack:
-        server = Server(path, Backend(observations, "1"), limits=Limits(patience=0.001))
+        server = CollectorServer(
+            path, StoreBackend(observations, "1"), limits=CollectorLimits(patience=0.001)
+        )
         server.start()
         stack.callback(server.stop)
         frames = bad_frames()
@@ -72,10 +74,12 @@ def test_a_good_client_is_served_beside_three_hundred_bad_ones(world: World, soc
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have to make room
                 link.sendall(frames[number % len(frames)])
             if number % 100 == 50:
-                with Client(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS) as client:
+                with CollectorClient(
+                    path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS
+                ) as client:
                     client.send(msgspec.structs.replace(GOOD, at=AT * 1000 + number * 10_000))
-                    assert isinstance(client.ask(GetStatus()), Status)
-        with Client(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS) as client:
+                    assert isinstance(client.ask(GetStatus()), CollectorStatus)
+        with CollectorClient(path, ANSWER_SECONDS, connect_timeout=ANSWER_SECONDS) as client:
             answer = client.ask(GetEvents())
     assert isinstance(answer, Events)
     assert [row.command for row in answer.rows] == ["good"]

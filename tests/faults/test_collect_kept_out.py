@@ -21,8 +21,8 @@ from tests.faults.collect_world import (
 )
 from tests.github.server import REPO, SHA, Ci, annotation_json, job_json, listening
 from threadkeep.capture.choosing import Forget
-from threadkeep.collect.backend import Backend
-from threadkeep.collect.storing import Stored
+from threadkeep.collect.backend import StoreBackend
+from threadkeep.collect.storing import BatchReport
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.observed import Command, Visit, Watch
 from threadkeep.sources.shell_history import HistoryFile
@@ -65,7 +65,7 @@ def test_nothing_of_what_is_excluded_is_in_the_files(tmp_path: Path) -> None:
     with world.home.observations() as observations:
         observations.import_history([HistoryFile("zsh", tmp_path / "history")])
         visit = Visit(envelope(1), AT * 1000, f"https://{MARK}.example/", f"{MARK}.example")
-        Backend(observations, "1").store([visit])
+        StoreBackend(observations, "1").store([visit])
         assert MARK.encode() not in world.bytes_of_store()  # nor in its log of writes
     assert sorted(world.commands()) == ["fine", "good", "with env"]
     assert MARK.encode() not in world.bytes_of_store()
@@ -140,7 +140,7 @@ def test_secrets_are_nowhere_in_the_files(watching: World, ci: Ci) -> None:
     command = Command(envelope(1), SESSION, AT * 1000, f"socket {AWS}", "/u", 0)
     with watching.home.observations() as observations:
         observations.collect()
-        Backend(observations, "1").store([command])
+        StoreBackend(observations, "1").store([command])
         assert poll(watching).errors == []
         assert AWS.encode() not in watching.bytes_of_store()  # the log of writes among them
     assert AWS.encode() not in watching.bytes_of_store()
@@ -274,12 +274,12 @@ def test_a_report_that_was_forgotten_and_lies_in_the_spool_again_stays_out(tmp_p
     forget(world, pattern="^same$")
     world.append(end(1, "same"))  # the file came back from a backup
     world.spool.put(json.dumps({"type": "heartbeat", "source": "shell", "at": 1}).encode() + b"\n")
-    assert world.collect() == Stored(known=1)
+    assert world.collect() == BatchReport(known=1)
     hippos = Command(envelope(2), SESSION, (AT + 9) * 1000 + 300, "same", "/u", 0)
     with world.home.observations() as observations:
-        Backend(observations, "1").store([hippos])
+        StoreBackend(observations, "1").store([hippos])
         later = msgspec.structs.replace(hippos, envelope_id=envelope(3), at=(AT + 99) * 1000)
-        Backend(observations, "1").store([later])  # typed again: nobody forgot that
+        StoreBackend(observations, "1").store([later])  # typed again: nobody forgot that
         observations.report(Watch(SHA, REPO, AT * 1000))
         observations.collect()
     assert world.commands() == ["same"]

@@ -20,7 +20,7 @@ from tests.support.worlds import World
 from threadkeep.base.config import ModelSettings
 from threadkeep.embed.filling import embed_pending
 from threadkeep.embed.texts import archived_texts
-from threadkeep.enrich.client import Client
+from threadkeep.enrich.client import ModelClient
 from threadkeep.enrich.material import Author
 from threadkeep.enrich.modelling import make_author
 from threadkeep.enrich.worker import Enricher
@@ -294,8 +294,8 @@ def test_whatever_a_model_says_the_node_is_there_and_true(tmp_path: Path, turns:
     assert spent[0][0] is None or (0 <= spent[0][0] <= spent[0][1] < 50_000 and spent[0][2] >= 0)
 
 
-def patient(*args: Any, **more: Any) -> Client:
-    return Client(*args, sleep=lambda _: None, **more)
+def patient(*args: Any, **more: Any) -> ModelClient:
+    return ModelClient(*args, sleep=lambda _: None, **more)
 
 
 def test_a_model_that_changes_its_name_writes_under_the_new_one(tmp_path: Path) -> None:

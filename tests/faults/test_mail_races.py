@@ -13,7 +13,7 @@ from tests.conftest import cannot_run
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox import settling
 from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Owner
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.records import Claim, Mail
@@ -53,7 +53,7 @@ def test_one_that_begins_before_the_claims_are_read_keeps_its_own(
 ) -> None:
     real, begun = settling.claims, list[Container]()
 
-    def claims(ctx: Context) -> list[Claim]:
+    def claims(ctx: MailContext) -> list[Claim]:
         if not begun:
             begun.append(pair.begin())
         return real(ctx)

@@ -12,20 +12,13 @@ from tests.support.tickets import LONG_AGO, NOW, add_event, add_ticket, column, 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.json import encode
 from threadkeep.base.processes import my_mark, my_place
+from threadkeep.doctor.findings import Finding
 from threadkeep.enrich.material import Material
 from threadkeep.enrich.worker import Enricher
-from threadkeep.home import Home
-from threadkeep.home.doctoring import Finding, diagnose
+from threadkeep.home.doctoring import diagnose
+from threadkeep.home.facade import Home
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import (
-    LOCK_TIMEOUT_MS,
-    QUEUES,
-    Locks,
-    claim,
-    depths,
-    locks,
-    reap,
-)
+from threadkeep.knowledge.tickets import LOCK_TIMEOUT_MS, QUEUES, Locks, claim, depths, locks, reap
 
 pytestmark = pytest.mark.faults
 
@@ -46,7 +39,7 @@ hear()
 """
 WORKER = """
 import sys, uuid
-from threadkeep.knowledge.drafts import Draft, Evidence, Mentions
+from threadkeep.knowledge.drafts import NodeDraft as Draft, Evidence, Mentions
 from threadkeep.knowledge.nodes import write_node
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tickets import claim, held

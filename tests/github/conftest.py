@@ -12,15 +12,15 @@ import pytest
 from tests.github.server import REPO, Ci, listening
 from tests.support.knowledge import NOW, ask
 from threadkeep.base.config import GithubSettings
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.github.api import Api
 from threadkeep.github.following import follow
-from threadkeep.github.polling import Report, poll
+from threadkeep.github.polling import PollReport, poll
 from threadkeep.knowledge.observed import Watch
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.watchlist import register
-from threadkeep.knowledge.workflows import Run
-from threadkeep.redact import Redactor
+from threadkeep.knowledge.workflows import WorkflowRun
+from threadkeep.redact.engine import Redactor
 
 TOKEN = "toktoktok-0123456789"
 
@@ -47,7 +47,7 @@ class Poller:
         self.path = path
         self.now = NOW
         self.slept: list[float] = []
-        self.shown: list[Run] = []
+        self.shown: list[WorkflowRun] = []
         self.settings = GithubSettings(watched_repos=(REPO,), api_url=url)
         path.write_bytes(_empty_store())
         self.store = KnowledgeStore.open(path, clock=self.clock)
@@ -61,17 +61,17 @@ class Poller:
         given: dict[str, Any] = {"sleep": self.slept.append, "clock": lambda: self.now / 1000}
         return Api(self.url, TOKEN, **(given | options))
 
-    def poll(self) -> Report:
+    def poll(self) -> PollReport:
         context = self.store.context
         return poll(self.api, context, self.settings, self.clean, self.clock, self.shown.append)
 
-    def poll_well(self) -> Report:
+    def poll_well(self) -> PollReport:
         report = self.poll()
         assert report.errors == []
         return report
 
-    def follow(self, stop: Callable[[], bool], wait: Callable[[float], None]) -> list[Report]:
-        reports: list[Report] = []
+    def follow(self, stop: Callable[[], bool], wait: Callable[[float], None]) -> list[PollReport]:
+        reports: list[PollReport] = []
         world = (self.store.context, self.settings, self.clean, self.clock, self.shown.append)
         follow(self.api, *world, stop=stop, wait=wait, tell=reports.append)
         return reports

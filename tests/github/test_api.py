@@ -29,7 +29,7 @@ from tests.github.server import (
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError, TooLarge
 from threadkeep.github import api as api_module
 from threadkeep.github.api import RETRIES, Api
-from threadkeep.github.trouble import Interrupted, Limited, Refused, Unanswered
+from threadkeep.github.trouble import GithubBadAnswer, GithubRateLimit, GithubRefusal, Interrupted
 
 RUNS = f"/repos/{REPO}/actions/runs?per_page=20"
 NOW = 1_800_000_000.0
@@ -91,14 +91,16 @@ def test_what_passes_is_waited_for(ci: Ci, client: Client, fault: Any, seconds: 
 
 def test_trouble_that_stays_is_given_up_after_eight_retries(ci: Ci, client: Client) -> None:
     ci.misbehave("/runs", *[refuse(502)] * (RETRIES + 1))
-    with pytest.raises(Unanswered, match=r"GET 127\.0\.0\.1/repos/octo/app/actions/runs: HTTP 502"):
+    with pytest.raises(
+        GithubBadAnswer, match=r"GET 127\.0\.0\.1/repos/octo/app/actions/runs: HTTP 502"
+    ):
         client.api.get(RUNS)
     assert client.slept == [1, 2, 4, 8, 16, 32, 64, 128]
 
 
 def test_a_limit_that_stays_is_named(ci: Ci, client: Client) -> None:
     ci.misbehave("/runs", *[refuse(429, Retry_After="1")] * (RETRIES + 1))
-    with pytest.raises(Limited, match="too many requests"):
+    with pytest.raises(GithubRateLimit, match="too many requests"):
         client.api.get(RUNS)
     assert len(ci.asked) == RETRIES + 1
 
@@ -106,7 +108,7 @@ def test_a_limit_that_stays_is_named(ci: Ci, client: Client) -> None:
 def test_a_server_that_was_given_up_is_asked_once_until_it_answers(ci: Ci, client: Client) -> None:
     ci.misbehave("/runs", *[refuse(500)] * (RETRIES + 1), refuse(500))
     for _ in range(2):
-        with pytest.raises(Unanswered):
+        with pytest.raises(GithubBadAnswer):
             client.api.get(RUNS)
     assert len(ci.asked) == RETRIES + 2
     client.api.get(RUNS)
@@ -148,7 +150,7 @@ def test_a_renamed_repository_is_followed_with_the_token(ci: Ci, client: Client)
 
 def test_redirects_end(ci: Ci, client: Client) -> None:
     ci.misbehave("/runs", *[redirect(RUNS)] * 10)
-    with pytest.raises(Unanswered, match="redirects without end"):
+    with pytest.raises(GithubBadAnswer, match="redirects without end"):
         client.api.get(RUNS)
 
 
@@ -204,14 +206,20 @@ def test_a_server_that_trickles_is_not_waited_for(ci: Ci, client: Client) -> Non
 )
 def test_an_answer_that_is_no_answer(ci: Ci, client: Client, body: bytes, said: str) -> None:
     ci.misbehave("/runs", refuse(200, body))
-    with pytest.raises(Unanswered, match=said):
+    with pytest.raises(GithubBadAnswer, match=said):
         client.api.get(RUNS)
     assert client.slept == []
 
 
 @pytest.mark.parametrize(
     "status, kind",
-    [(401, Refused), (403, Refused), (404, NotFound), (410, NotFound), (422, Refused)],
+    [
+        (401, GithubRefusal),
+        (403, GithubRefusal),
+        (404, NotFound),
+        (410, NotFound),
+        (422, GithubRefusal),
+    ],
 )
 def test_a_refusal_is_named_with_the_words_of_the_server(
     ci: Ci, client: Client, status: int, kind: type[ThreadkeepError]
@@ -275,7 +283,7 @@ def serving_safely(ci: Ci, folder: Path) -> Iterator[tuple[str, Path]]:
 def test_a_certificate_is_checked(ci: Ci, tmp_path: Path) -> None:
     with serving_safely(ci, tmp_path) as (url, cert):
         client = Client(url)
-        with pytest.raises(Refused, match="certificate of the server is not trusted"):
+        with pytest.raises(GithubRefusal, match="certificate of the server is not trusted"):
             client.api.get(RUNS)
         assert ci.asked == []
         trusted = client.new(tls=ssl.create_default_context(cafile=str(cert)))
@@ -286,6 +294,6 @@ def test_a_safe_connection_is_not_left_for_an_open_one(ci: Ci, tmp_path: Path) -
     ci.misbehave("/runs", redirect(f"{ci.blobs}/1"))
     with serving_safely(ci, tmp_path) as (url, cert):
         api = Client(url).new(tls=ssl.create_default_context(cafile=str(cert)))
-        with pytest.raises(Refused, match="without encryption"):
+        with pytest.raises(GithubRefusal, match="without encryption"):
             api.get(RUNS)
     assert ci.blobs_asked == []

@@ -13,8 +13,8 @@ from tests.github.server import REPO, SHA, Ci as Server, refuse
 from threadkeep.errors import Closed, Invalid, ReadOnly
 from threadkeep.github.api import Api
 from threadkeep.github.ci import Ci
-from threadkeep.github.polling import Report
-from threadkeep.github.trouble import Refused
+from threadkeep.github.polling import PollReport
+from threadkeep.github.trouble import GithubRefusal
 from threadkeep.knowledge.store import KnowledgeStore
 
 GOING: dict[str, Any] = {"status": "in_progress", "conclusion": None}
@@ -107,7 +107,7 @@ def test_a_commit_is_named_one_way(facade: Ci, poller: Poller) -> None:
 def test_waiting_ends_when_all_runs_have_passed(ci: Server, facade: Ci, poller: Poller) -> None:
     ci.add_run(1, **GOING)
     ci.add_run(2, **GOING)
-    reports: list[Report] = []
+    reports: list[PollReport] = []
     stop = Waits(poller, lambda: end_run(ci, at=0), lambda: end_run(ci, at=1))
     assert facade.wait_for(facade.watch(SHA, REPO), stop, reports.append) == "success"
     assert stop.waited == [45.0, 45.0]  # closely
@@ -142,7 +142,7 @@ def test_waiting_ends_with_its_time_or_when_it_is_told_to(
 
 def test_a_repository_that_nobody_knows_is_not_waited_for(facade: Ci, poller: Poller) -> None:
     stop = Waits(poller)
-    with pytest.raises(Refused, match="octo/none"):
+    with pytest.raises(GithubRefusal, match="octo/none"):
         facade.wait_for(facade.watch(SHA, "octo/none"), stop)
     assert stop.waited == []
 
@@ -152,7 +152,7 @@ def test_waiting_goes_on_while_the_server_is_in_trouble(
 ) -> None:
     ci.add_run(1)
     ci.misbehave("actions/runs", refuse(429, retry_after="7"), refuse(500), refuse(503))
-    reports: list[Report] = []
+    reports: list[PollReport] = []
     stop = Waits(poller)
     assert facade.wait_for(facade.watch(SHA, REPO), stop, reports.append) == "success"
     assert stop.waited[0] == 7.0
@@ -166,11 +166,11 @@ def test_following_looks_again_and_closely_while_somebody_waits(
     ci: Server, facade: Ci, poller: Poller
 ) -> None:
     ci.add_run(1)
-    reports: list[Report] = []
+    reports: list[PollReport] = []
     stop = Waits(poller)
     looked_at: list[int] = []
 
-    def tell(report: Report) -> None:
+    def tell(report: PollReport) -> None:
         reports.append(report)
         looked_at.append(poller.now)
         if len(reports) == 2:

@@ -15,7 +15,7 @@ from threadkeep.github.api import RETRIES
 from threadkeep.github.following import next_wait
 from threadkeep.github.polling import poll
 from threadkeep.github.tokens import ask_gh, find_token
-from threadkeep.knowledge.watchlist import Watched, ack, pending, verdict, watched
+from threadkeep.knowledge.watchlist import WatchedCommit, ack, pending, verdict, watched
 from threadkeep.knowledge.workflows import FAILED
 
 OTHER = "b" * 40
@@ -208,8 +208,8 @@ def test_all_runs_of_a_commit_decide(runs: list[tuple[str, str | None]]) -> None
 
 def test_the_interval() -> None:
     settings = GithubSettings()
-    waiting = Watched(SHA, REPO, NOW, NOW + 1000)
-    settled = Watched(SHA, REPO, NOW, NOW + 1000, "failure", is_open=False)
+    waiting = WatchedCommit(SHA, REPO, NOW, NOW + 1000)
+    settled = WatchedCommit(SHA, REPO, NOW, NOW + 1000, "failure", is_open=False)
     assert next_wait(settings, [], NOW) == 300
     assert next_wait(settings, [settled], NOW) == 300
     assert next_wait(settings, [settled, waiting], NOW) == 45

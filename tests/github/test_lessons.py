@@ -13,7 +13,7 @@ from threadkeep.base.config import GithubSettings
 from threadkeep.knowledge.lessons import (
     LessonKey,
     LessonRules,
-    Waiting,
+    PendingLesson,
     count_once_more,
     learn,
     list_lessons,
@@ -110,7 +110,7 @@ def test_another_key_is_another_lesson(book: Book) -> None:
 
 @given(st.lists(st.integers(0, 100), min_size=1))
 def test_a_count_is_of_failures_within_the_window(days: list[int]) -> None:
-    waiting: Waiting | None = None
+    waiting: PendingLesson | None = None
     for day in days:
         waiting = count_once_more(waiting, day, 30)
     assert waiting is not None

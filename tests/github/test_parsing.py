@@ -22,11 +22,11 @@ from threadkeep.github.parsing import (
     read_runs,
     rows_of,
 )
-from threadkeep.github.trouble import Unanswered
+from threadkeep.github.trouble import GithubBadAnswer
 from threadkeep.github.urls import next_page, repo_path
 from threadkeep.github.waiting import LONGEST_WAIT, back_off, wait_after
 from threadkeep.knowledge.workflows import Annotation
-from threadkeep.redact import Redactor
+from threadkeep.redact.engine import Redactor
 
 SECRET = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 CLEAN = Redactor.default().text
@@ -155,7 +155,7 @@ def test_odd_fields_do_no_harm(odd: dict[str, Any]) -> None:
 @given(JSON)
 def test_annotations_of_any_shape(value: Any) -> None:
     if not isinstance(value, list):
-        with pytest.raises(Unanswered):
+        with pytest.raises(GithubBadAnswer):
             read_annotations(value, "job", same)
     else:
         assert len(read_annotations(value, "job", same)) <= len(value)
@@ -165,7 +165,7 @@ def test_annotations_of_any_shape(value: Any) -> None:
 def test_a_list_is_a_list_or_no_answer(value: Any) -> None:
     assert rows_of({"jobs": [value]}, "jobs") == [value]
     if not (isinstance(value, dict) and isinstance(value.get("jobs"), list)):
-        with pytest.raises(Unanswered):
+        with pytest.raises(GithubBadAnswer):
             rows_of(value, "jobs")
 
 

@@ -10,29 +10,29 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 
 from tests.conftest import REPO
-from threadkeep.mcp.replies import Written
+from threadkeep.mcp.replies import ToolOutput
 from threadkeep.mcp.server import offered
-from threadkeep.mcp.tools import Room, call
+from threadkeep.mcp.tools import ToolContext, call
 
 TOOLS = {tool.name: tool for tool in offered(write=True)}
 PATIENCE = 60.0  # only a test that is broken ever waits this long
 
 
-def ask(room: Room, name: str, **arguments: Any) -> Written:
+def ask(room: ToolContext, name: str, **arguments: Any) -> ToolOutput:
     """Call a tool that must answer."""
     answer = call(TOOLS[name], room, arguments)
     assert not answer.is_error, answer.text
     return answer
 
 
-def data(room: Room, name: str, **arguments: Any) -> dict[str, Any]:
+def data(room: ToolContext, name: str, **arguments: Any) -> dict[str, Any]:
     """Give what a tool answers as plain data."""
     found = ask(room, name, **arguments).data
     assert found is not None
     return found
 
 
-def refused(room: Room, name: str, **arguments: Any) -> str:
+def refused(room: ToolContext, name: str, **arguments: Any) -> str:
     """Give what a tool says that must refuse."""
     answer = call(TOOLS[name], room, arguments)
     assert answer.is_error

@@ -7,16 +7,16 @@ import pytest
 
 from tests.cli.histories import DEMO
 from threadkeep.base.clock import now_ms
-from threadkeep.base.sqlite import Tx
-from threadkeep.home import Home
+from threadkeep.base.tx import Tx
 from threadkeep.home.desk import Desk
+from threadkeep.home.facade import Home
 from threadkeep.home.learning import enrich
 from threadkeep.knowledge.commands import write_command
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn
 from threadkeep.knowledge.observed import Command, GitState, Visit
 from threadkeep.knowledge.visits import write_visit
 from threadkeep.mcp.server import make_room
-from threadkeep.mcp.tools import Room
+from threadkeep.mcp.tools import ToolContext
 
 REPOSITORY = "demo/harbor"
 SHA = "ab" * 20
@@ -77,7 +77,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def room(filled: Path) -> Iterator[Room]:
+def room(filled: Path) -> Iterator[ToolContext]:
     """Give what tools are called with."""
     home = Home(filled)
     desk = Desk(home)

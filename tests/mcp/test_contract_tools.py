@@ -8,7 +8,7 @@ import pytest
 from tests.mcp.asking import TOOLS, ask, data, refused
 from tests.mcp.conftest import REPOSITORY, SHA
 from threadkeep.mcp.arguments import clamped, moment, younger_than
-from threadkeep.mcp.tools import Room, input_schema
+from threadkeep.mcp.tools import ToolContext, input_schema
 
 NOW = 1_800_000_000_000
 # Tool -> its arguments with their defaults; a required one has none.
@@ -121,14 +121,14 @@ def test_a_tool_has_the_arguments_and_defaults_of_the_contract(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_list_has_the_keys_of_the_contract(room: Room, name: str) -> None:
+def test_a_list_has_the_keys_of_the_contract(room: ToolContext, name: str) -> None:
     given = {"query": ""} if "query" in REQUIRED.get(name, []) else {}
     rows = data(room, name, **given)["result"]
     assert rows
     assert {frozenset(row) for row in rows} == {frozenset(SHAPES[name])}
 
 
-def test_ci_status_has_the_keys_of_the_contract(room: Room) -> None:
+def test_ci_status_has_the_keys_of_the_contract(room: ToolContext) -> None:
     status = data(room, "get_ci_status", repo=REPOSITORY, sha=SHA)
     assert list(status) == [
         *("run_id", "repo", "head_sha", "head_branch", "status", "conclusion", "started_at"),
@@ -143,7 +143,7 @@ def test_ci_status_has_the_keys_of_the_contract(room: Room) -> None:
     assert data(room, "get_ci_status", repo=REPOSITORY, branch="other") == {}
 
 
-def test_filters_narrow(room: Room) -> None:
+def test_filters_narrow(room: ToolContext) -> None:
     def sources(**given: Any) -> set[str]:
         return {row["source"] for row in data(room, "search_events", **given)["result"]}
 
@@ -159,14 +159,14 @@ def test_filters_narrow(room: Room) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical", "recent"])
-def test_every_mode_of_search_finds(room: Room, mode: str) -> None:
+def test_every_mode_of_search_finds(room: ToolContext, mode: str) -> None:
     rows = data(room, "search_hybrid", query="tide feed", mode=mode, limit=3)["result"]
     assert 0 < len(rows) <= 3
     lexical = data(room, "search_knowledge", query="tide", mode="lexical")["result"]
     assert {row["score"] for row in lexical} == {None}
 
 
-def test_texts_are_fenced_and_name_their_sources(room: Room) -> None:
+def test_texts_are_fenced_and_name_their_sources(room: ToolContext) -> None:
     answer = ask(room, "ask", question="How does the tide feed retry?")
     assert "Sources:" in answer.text
     assert "<<<threadkeep-memory id=" in answer.text
@@ -174,7 +174,7 @@ def test_texts_are_fenced_and_name_their_sources(room: Room) -> None:
     assert "<<<" not in ask(room, "get_context", query="zzzz-nothing").text
 
 
-def test_limits_are_clamped_and_wrong_words_refused(room: Room) -> None:
+def test_limits_are_clamped_and_wrong_words_refused(room: ToolContext) -> None:
     assert [clamped(n) for n in (-5, 0, 7, 10**9)] == [0, 0, 7, 100]
     assert data(room, "list_projects", limit=-1)["result"] == []
     assert len(data(room, "list_projects", limit="1")["result"]) == 1

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.mcp.asking import TOOLS
 from threadkeep.mcp.replies import MOST_BYTES
-from threadkeep.mcp.tools import Room, call, input_schema
+from threadkeep.mcp.tools import ToolContext, call, input_schema
 
 ODD = st.sampled_from(
     ["", "0", "-1", "7d", "tide", "message:1", "node:99", "claude-code:", "%_\\", '"', "NEAR(a b)"]
@@ -30,7 +30,7 @@ def fitting(described: dict[str, Any]) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("name", sorted(set(TOOLS) - {"remember"}))
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_argument_breaks_a_tool(room: Room, name: str, data: st.DataObject) -> None:
+def test_no_argument_breaks_a_tool(room: ToolContext, name: str, data: st.DataObject) -> None:
     properties = input_schema(TOOLS[name])["properties"]
     given_ = {
         key: data.draw(ANYTHING if data.draw(st.integers(0, 9)) == 0 else fitting(one), label=key)

@@ -9,7 +9,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.mcp.asking import PATIENCE
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.web_token import make_token
 from threadkeep.mcp.http import HttpApp, http_app
 from threadkeep.mcp.server import offered

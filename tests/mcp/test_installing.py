@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
 
 from threadkeep.cli.agents import editing
-from threadkeep.cli.app import cli
+from threadkeep.cli.root import cli
 from threadkeep.errors import Invalid
 
 KEYS = ("mcpServers", "threadkeep")

@@ -8,14 +8,14 @@ import pytest
 
 from tests.mcp.asking import ask, data, refused
 from tests.support.memories import Notebook
-from threadkeep.home import Home
 from threadkeep.home.desk import Desk
+from threadkeep.home.facade import Home
 from threadkeep.mcp.server import make_room
-from threadkeep.mcp.tools import Room
+from threadkeep.mcp.tools import ToolContext
 
 
 @pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
     folder = tmp_path_factory.mktemp("home")
     book = Notebook(folder / "knowledge.db")
     book.put("project_glaze.md", "# Glaze\n\nThe parser keeps the last line.\n")
@@ -32,7 +32,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     desk.close()
 
 
-def test_notes_are_read_as_they_are_now(notes: Room) -> None:
+def test_notes_are_read_as_they_are_now(notes: ToolContext) -> None:
     found = data(notes, "query_memory")
     assert (found["view"], found["truncated"], found["offset"]) == ("current", False, 0)
     assert [one["logical_path"] for one in found["results"]] == ["project_glaze.md", "MEMORY.md"]
@@ -54,7 +54,7 @@ def test_notes_are_read_as_they_are_now(notes: Room) -> None:
     assert "offset=1" in ask(notes, "query_memory", limit=1).text
 
 
-def test_the_history_of_a_note_needs_its_name(notes: Room) -> None:
+def test_the_history_of_a_note_needs_its_name(notes: ToolContext) -> None:
     given = {"repository": "ada/kiln", "logical_path": "project_glaze.md"}
     found = data(notes, "query_memory_history", **given)["results"]
     assert [(one["revision_number"], one["change_kind"]) for one in found] == [
@@ -65,7 +65,7 @@ def test_the_history_of_a_note_needs_its_name(notes: Room) -> None:
     assert "repository and logical_path" in refused(notes, "query_memory_history")
 
 
-def test_a_question_is_answered_with_its_evidence(notes: Room) -> None:
+def test_a_question_is_answered_with_its_evidence(notes: ToolContext) -> None:
     found = data(notes, "agent_query", query="glaze parser")
     assert set(found) == {
         *("mode", "query", "answer", "hits", "freshness", "conflicts", "limit", "truncated")
@@ -79,7 +79,7 @@ def test_a_question_is_answered_with_its_evidence(notes: Room) -> None:
     assert "mode" in refused(notes, "agent_query", query="x", mode="guess")
 
 
-def test_what_is_hidden_is_found_on_demand(notes: Room) -> None:
+def test_what_is_hidden_is_found_on_demand(notes: ToolContext) -> None:
     def uuids(**given: object) -> int:
         rows = data(notes, "search_knowledge", query="kiln", mode="lexical", **given)["result"]
         return len(rows)
@@ -95,7 +95,7 @@ def test_what_is_hidden_is_found_on_demand(notes: Room) -> None:
     assert any(one.startswith("memory-") for row in rows for one in row["linked_source_ids"])
 
 
-def test_a_store_at_18_has_no_notes(room: Room) -> None:
+def test_a_store_at_18_has_no_notes(room: ToolContext) -> None:
     assert data(room, "query_memory")["results"] == []
     assert data(room, "query_memory_history", document_uuid="x")["results"] == []
     found = data(room, "agent_query", query="tide feed")

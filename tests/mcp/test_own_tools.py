@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from tests.mcp.asking import ask, data, refused
-from threadkeep.home import Home
+from threadkeep.capture.choosing import Forget
 from threadkeep.home.desk import Desk
-from threadkeep.home.forgetting import Forget
+from threadkeep.home.facade import Home
 from threadkeep.mcp.server import described, make_room, offered
-from threadkeep.mcp.tools import Room
+from threadkeep.mcp.tools import ToolContext
 
 
-def paged(room: Room, name: str, key: str, **given: Any) -> list[dict[str, Any]]:
+def paged(room: ToolContext, name: str, key: str, **given: Any) -> list[dict[str, Any]]:
     """Follow the cursors of a tool to the end."""
     rows: list[dict[str, Any]] = []
     cursor: str | None = ""
@@ -25,7 +25,7 @@ def paged(room: Room, name: str, key: str, **given: Any) -> list[dict[str, Any]]
     return rows
 
 
-def test_a_hit_opens_at_its_message(room: Room) -> None:
+def test_a_hit_opens_at_its_message(room: ToolContext) -> None:
     hits = data(room, "recall", query="tide feed retry", kind="message")["hits"]
     ref = hits[0]["ref"]
     shown = data(room, "get_messages", around=ref, limit=5)
@@ -33,14 +33,14 @@ def test_a_hit_opens_at_its_message(room: Room) -> None:
     assert shown["session"] == hits[0]["session"]
 
 
-def test_pages_of_hits_are_disjoint_and_the_same_as_one_page(room: Room) -> None:
+def test_pages_of_hits_are_disjoint_and_the_same_as_one_page(room: ToolContext) -> None:
     whole = [row["ref"] for row in data(room, "recall", query="tide", limit=9)["hits"]]
     first = data(room, "recall", query="tide", limit=4)
     second = data(room, "recall", query="tide", limit=5, cursor=first["next_cursor"])
     assert [row["ref"] for row in (*first["hits"], *second["hits"])] == whole
 
 
-def test_every_session_and_every_entry_is_reached_once(room: Room) -> None:
+def test_every_session_and_every_entry_is_reached_once(room: ToolContext) -> None:
     sessions = paged(room, "list_sessions", "sessions", limit=3)
     refs = [row["ref"] for row in sessions]
     assert len(refs) == len(set(refs)) == 8
@@ -49,7 +49,7 @@ def test_every_session_and_every_entry_is_reached_once(room: Room) -> None:
         assert [one["position"] for one in entries] == list(range(row["messages"]))
 
 
-def test_a_session_is_told_with_its_prompts(room: Room) -> None:
+def test_a_session_is_told_with_its_prompts(room: ToolContext) -> None:
     (found,) = data(room, "list_sessions", agent="codex")["sessions"]
     view = data(room, "get_session", session=found["ref"])
     assert view["session"] == found
@@ -63,18 +63,18 @@ def test_a_session_is_told_with_its_prompts(room: Room) -> None:
 
 @pytest.mark.parametrize("tool", ["get_session", "get_messages"])
 def test_a_session_that_is_not_there_leads_to_the_tools_that_name_one(
-    room: Room, tool: str
+    room: ToolContext, tool: str
 ) -> None:
     assert "list_sessions" in refused(room, tool, session="nope")
 
 
-def test_the_query_language_and_the_arguments_say_the_same(room: Room) -> None:
+def test_the_query_language_and_the_arguments_say_the_same(room: ToolContext) -> None:
     typed = data(room, "list_sessions", query="agent:pi")["sessions"]
     assert typed == data(room, "list_sessions", agent="pi")["sessions"]
     assert data(room, "list_sessions", until="2001-01-01")["sessions"] == []
 
 
-def test_a_timeline_goes_back_page_by_page(room: Room) -> None:
+def test_a_timeline_goes_back_page_by_page(room: ToolContext) -> None:
     last = data(room, "timeline", limit=3)
     before = data(room, "timeline", limit=3, cursor=last["next_cursor"])
     times = [row["at"] for row in (*before["moments"], *last["moments"])]
@@ -84,13 +84,13 @@ def test_a_timeline_goes_back_page_by_page(room: Room) -> None:
 
 
 @pytest.mark.parametrize("by", ["day", "model", "project", "agent"])
-def test_sums_are_the_same_however_they_are_cut(room: Room, by: str) -> None:
+def test_sums_are_the_same_however_they_are_cut(room: ToolContext, by: str) -> None:
     report = data(room, "usage", by=by, since="")
     for name in ("answers", "input", "output", "cost_microdollars"):
         assert sum(row[name] for row in report["rows"]) == report["total"][name]
 
 
-def test_what_cannot_be_meant_is_refused_with_the_next_step(room: Room) -> None:
+def test_what_cannot_be_meant_is_refused_with_the_next_step(room: ToolContext) -> None:
     assert "list_sessions" in refused(room, "get_messages")
     assert "What to do" in refused(room, "get_messages", session="codex:nothing")
     assert "no cursor" in refused(room, "recall", query="x", cursor="-1")

@@ -7,9 +7,9 @@ import msgspec
 from hypothesis import given, strategies as st
 
 from tests.mcp.asking import data
-from threadkeep.home.fenced import Item
-from threadkeep.mcp.replies import MOST_BYTES, ROOM, Reply, cut, fitting, kept, written
-from threadkeep.mcp.tools import Room
+from threadkeep.mcp.replies import MOST_BYTES, ROOM, ToolReply, cut, fitting, kept, written
+from threadkeep.mcp.tools import ToolContext
+from threadkeep.recall.fence import FenceItem
 
 FENCE = "0123456789abcdef"
 hostile = st.text() | st.sampled_from(
@@ -30,14 +30,14 @@ class Row(msgspec.Struct):
     text: str
 
 
-def item_of(row: Row) -> Item:
-    return Item(row.name, row.text)
+def item_of(row: Row) -> FenceItem:
+    return FenceItem(row.name, row.text)
 
 
 @given(st.lists(st.builds(Row, hostile, hostile), max_size=5))
 def test_stored_text_never_ends_the_fence(rows: list[Row]) -> None:
     found = kept(rows, item_of)
-    answer = written(Reply("ours", found.items, {"rows": found.rows}), FENCE)
+    answer = written(ToolReply("ours", found.items, {"rows": found.rows}), FENCE)
     ends = [line for line in answer.text.splitlines() if line.startswith("threadkeep-memory")]
     begins = [line for line in answer.text.splitlines() if line.startswith("<<<")]
     assert len(ends) == len(begins) <= 1
@@ -60,7 +60,7 @@ def test_no_answer_is_longer_than_a_client_takes(texts: list[str]) -> None:
     found = kept(rows, item_of)
     assert len(found.rows) + found.left_out == len(rows)
     assert len(msgspec.json.encode(found.rows)) <= max(ROOM, 90_000) + 2 * len(found.rows)
-    answer = written(Reply("", found.items), FENCE)
+    answer = written(ToolReply("", found.items), FENCE)
     assert len(answer.text) <= MOST_BYTES
     if len(found.rows) > 1:
         assert len(answer.text.encode()) <= MOST_BYTES
@@ -72,7 +72,7 @@ def test_a_text_is_cut_to_its_length(text: str, length: int) -> None:
     assert shorter == text or (len(shorter) <= max(length, 4) and shorter.endswith("[…]"))
 
 
-def test_a_long_answer_says_what_it_left_out(room: Room) -> None:
+def test_a_long_answer_says_what_it_left_out(room: ToolContext) -> None:
     page = data(room, "list_sessions", limit=100)
     assert page["left_out"] == ""
     everything = data(room, "get_messages", session=page["sessions"][-1]["ref"], limit=100, chars=5)

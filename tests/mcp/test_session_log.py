@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
 from tests.lengths import examples
-from threadkeep.mcp.relay import Lines
+from threadkeep.mcp.relay import LineBuffer
 from threadkeep.mcp.session_log import (
     SessionLog,
     answer_id,
@@ -105,7 +105,7 @@ def test_any_line_may_come(line: bytes) -> None:
 def test_lines_are_whole_however_they_are_cut(lines: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     given_back: list[bytes] = []
-    reader = Lines()
+    reader = LineBuffer()
     while stream:
         size = data.draw(st.integers(1, len(stream)))
         given_back += reader.feed(stream[:size])

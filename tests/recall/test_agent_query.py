@@ -16,7 +16,7 @@ from threadkeep.knowledge.evidence_packets import EvidencePacket
 from threadkeep.knowledge.freshness import Freshness, FreshnessStatus, freshness_of
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.recall.agent_query import agent_query
-from threadkeep.recall.confidence import Weighed, assess
+from threadkeep.recall.confidence import HitFacts, assess
 from threadkeep.recall.conflicts import AgentHit, capped, find_conflicts
 from threadkeep.recall.memory import Memory
 from threadkeep.recall.records import Filters
@@ -36,7 +36,7 @@ def packet(status: FreshnessStatus = "fresh", kind: str = "shell", row: int = 1)
 def hit(outcome: str = "success", at: int = NOW, *chosen: str, fresh: bool = True) -> AgentHit:
     evidence = tuple(packet("fresh" if fresh else "stale", kind) for kind in ("shell", "claude"))
     decisions = tuple({"chosen": one} for one in chosen)
-    sure = assess(Weighed(1.0, at, "/p", "main"), evidence, NOW)
+    sure = assess(HitFacts(1.0, at, "/p", "main"), evidence, NOW)
     return AgentHit(f"u{at}", 1.0, "s", at, "/p", "main", outcome, evidence, sure, decisions)
 
 
@@ -45,7 +45,7 @@ def test_confidence_has_reasons_and_needs_evidence(
     score: float, statuses: list[FreshnessStatus], at: int
 ) -> None:
     evidence = [packet(status, row=row) for row, status in enumerate(statuses)]
-    found = assess(Weighed(score, at), evidence, NOW)
+    found = assess(HitFacts(score, at), evidence, NOW)
     assert 0 <= found.score <= 1
     assert abs(sum(one.weight for one in found.factors) - 1) < 1e-9
     assert (found.level == "insufficient") == found.withheld == (not evidence)
@@ -55,7 +55,7 @@ def test_confidence_has_reasons_and_needs_evidence(
 
 def test_several_fresh_rows_of_several_sources_are_high() -> None:
     assert hit().confidence.level == "high"
-    assert assess(Weighed(0.1, NOW - 90 * DAY), [packet("stale")], NOW).level == "low"
+    assert assess(HitFacts(0.1, NOW - 90 * DAY), [packet("stale")], NOW).level == "low"
 
 
 def test_what_contradicts_itself_is_named_and_less_sure() -> None:

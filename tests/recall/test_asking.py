@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.enrich.grounding import Answered, Passage
+from threadkeep.enrich.grounding import GroundedAnswer, Passage
 from threadkeep.errors import Busy, Damaged, NotFound
 from threadkeep.recall.asking import Answer, ask, confidence_of
 from threadkeep.recall.passages import (
     MOST_CHARACTERS,
     WIDE,
-    Text,
+    PassageSource,
     best_passages,
     excerpt,
     pieces_of,
     question_terms,
     widened,
 )
-from threadkeep.recall.records import Filters, Found, Hit, Opened
+from threadkeep.recall.records import Filters, Hit, HitDetail, RecallResult
 
 ANY = Filters()
 AT = 1_790_000_000_000
@@ -42,17 +42,21 @@ class Shelf:
 
     def recall(
         self, text: str, filters: Filters = ANY, *, limit: int = 10, explain: bool = False
-    ) -> Found:
+    ) -> RecallResult:
         found = tuple(hit for hit in self.hits if hit.score > 0)
-        return Found(text, found[:limit], len(self.hits), by_meaning=False, notes=("a note",))
+        return RecallResult(
+            text, found[:limit], len(self.hits), by_meaning=False, notes=("a note",)
+        )
 
-    def open(self, ref: str, around: int = 3) -> Opened:
+    def open(self, ref: str, around: int = 3) -> HitDetail:
         number = int(ref.partition(":")[2])
         if number in self.broken:
             raise Damaged(f"block {number} is damaged", hint="restore a backup")
         if number >= len(self.hits):
             raise NotFound("gone", hint="none")
-        return Opened(self.hits[number], self.texts[number], after=self.hits[number + 1 :][:around])
+        return HitDetail(
+            self.hits[number], self.texts[number], after=self.hits[number + 1 :][:around]
+        )
 
 
 def _hit(at: int, role: str, count: int) -> Hit:
@@ -77,7 +81,7 @@ def quotes(answer: Answer) -> list[str]:
 
 @given(st.text(), TEXTS, st.integers(0, 6))
 def test_every_passage_stands_in_its_text(question: str, texts: list[str], limit: int) -> None:
-    chosen = best_passages(question, [Text(text, 1.0) for text in texts], limit)
+    chosen = best_passages(question, [PassageSource(text, 1.0) for text in texts], limit)
     assert len(chosen) <= limit
     for one in chosen:
         assert one.text in texts[one.source]
@@ -110,7 +114,7 @@ def test_small_words_do_not_count_unless_there_are_no_others() -> None:
 
 
 def best(question: str, *texts: str) -> str:
-    return best_passages(question, [Text(text, 1.0) for text in texts], 1)[0].text
+    return best_passages(question, [PassageSource(text, 1.0) for text in texts], 1)[0].text
 
 
 def test_an_answer_is_better_than_the_question_asked_before() -> None:
@@ -133,7 +137,10 @@ def test_names_in_code_are_worth_more_than_words() -> None:
 
 def test_a_reason_is_found_by_what_it_was_said_to() -> None:
     asked, reason = "zsh takes two seconds to start.", "nvm_auto takes half of it, so it is slow."
-    texts = [Text("The ferry is slow to start.", 1.0), Text(reason, 1.0, about=asked)]
+    texts = [
+        PassageSource("The ferry is slow to start.", 1.0),
+        PassageSource(reason, 1.0, about=asked),
+    ]
     assert best_passages("why was zsh slow to start", texts, 1)[0].text == reason
 
 
@@ -162,10 +169,12 @@ def test_a_widened_piece_is_a_part(text: str, begin: int, length: int, most: int
 
 def test_the_same_thing_is_told_once_and_no_text_fills_the_answer() -> None:
     same = "The cache lives in redis now."
-    chosen = best_passages("where is the cache", [Text(same, 1.0), Text(same, 0.5)], 8)
+    chosen = best_passages(
+        "where is the cache", [PassageSource(same, 1.0), PassageSource(same, 0.5)], 8
+    )
     assert [one.text for one in chosen] == [same]
     many = "\n".join(f"The cache number {name} is large." for name in ("one", "two", "six", "ten"))
-    assert len(best_passages("cache", [Text(many, 1.0)], 8)) <= 2
+    assert len(best_passages("cache", [PassageSource(many, 1.0)], 8)) <= 2
 
 
 # ---------------------------------------------------------------------- answers
@@ -233,9 +242,9 @@ def test_a_text_that_cannot_be_read_leaves_the_others() -> None:
 def test_a_model_answers_from_the_same_passages() -> None:
     given_: list[Passage] = []
 
-    def model(question: str, passages: Sequence[Passage]) -> Answered:
+    def model(question: str, passages: Sequence[Passage]) -> GroundedAnswer:
         given_.extend(passages)
-        return Answered("It is 7070 [1].", (1,), (passages[0].ref,), ("It is nice.",))
+        return GroundedAnswer("It is 7070 [1].", (1,), (passages[0].ref,), ("It is nice.",))
 
     answer = ask(Shelf("The proxy is on port 7070."), "port of the proxy", answer_with=model)
     assert (answer.text, answer.by_model) == ("It is 7070 [1].", True)

@@ -3,16 +3,16 @@
 from hypothesis import given, strategies as st
 
 from threadkeep.recall.collapsing import MOST, are_alike, collapse, words_in
-from threadkeep.recall.fusing import Candidate, Ranked
+from threadkeep.recall.fusing import Candidate, RankedCandidate
 
 
-def ranked(number: int, hashed: int, *, clues: int = 1, words: float = 0.5) -> Ranked:
-    return Ranked(
+def ranked(number: int, hashed: int, *, clues: int = 1, words: float = 0.5) -> RankedCandidate:
+    return RankedCandidate(
         Candidate("entry", number, "text", None, hashed, words, clues=clues), 1.0, 1.0, 1.0
     )
 
 
-def no_text(_: Ranked) -> str:
+def no_text(_: RankedCandidate) -> str:
     return ""
 
 
@@ -28,7 +28,7 @@ def test_texts_that_differ_in_numbers_alone_are_the_same() -> None:
 
 
 def test_what_has_other_words_of_the_question_is_not_even_read() -> None:
-    def never(_: Ranked) -> str:
+    def never(_: RankedCandidate) -> str:
         raise AssertionError
 
     assert len(collapse([ranked(1, 1, clues=1), ranked(2, 2, clues=2)], 10, never)) == 2
@@ -37,7 +37,7 @@ def test_what_has_other_words_of_the_question_is_not_even_read() -> None:
 def test_only_the_first_fifty_are_compared_by_their_words() -> None:
     read: list[int] = []
 
-    def text_of(one: Ranked) -> str:
+    def text_of(one: RankedCandidate) -> str:
         read.append(one.candidate.id)
         return f"word{one.candidate.id}"
 

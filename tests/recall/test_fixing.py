@@ -9,7 +9,7 @@ from tests.lengths import examples
 from tests.support.remembered import Machine
 from tests.support.user_homes import open_history, settle
 from threadkeep.knowledge.observed import GitState
-from threadkeep.recall.failing import Step
+from threadkeep.recall.failing import FixStep
 from threadkeep.recall.fixing import Fix, best_first, error_words, fixed
 from threadkeep.recall.memory import Memory
 from threadkeep.recall.records import Filters
@@ -171,8 +171,8 @@ def test_any_error_has_a_bounded_number_of_words(text: str) -> None:
     assert len(error_words(text)) <= 40
 
 
-def _step(ref: str, at: int) -> Step:
-    return Step(ref, at, "make", "command")
+def _step(ref: str, at: int) -> FixStep:
+    return FixStep(ref, at, "make", "command")
 
 
 FIXES = st.lists(

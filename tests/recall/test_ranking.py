@@ -3,16 +3,16 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.recall.ranking import Evidence, Scored, enough, rarity, score, share
+from threadkeep.recall.ranking import CluePostings, WordScore, enough, rarity, score, share
 
 places = st.dictionaries(st.integers(-40, 40).filter(bool), st.integers(0, 5_000), max_size=12)
 
 
-def evidence(weight: float, having: dict[int, int]) -> Evidence:
-    return Evidence("w", weight, [(abs(p), p, words) for p, words in having.items()])
+def evidence(weight: float, having: dict[int, int]) -> CluePostings:
+    return CluePostings("w", weight, [(abs(p), p, words) for p, words in having.items()])
 
 
-def best(*clues: Evidence, limit: int = 10) -> list[tuple[int, Scored]]:
+def best(*clues: CluePostings, limit: int = 10) -> list[tuple[int, WordScore]]:
     return score(clues, 50.0).best(limit)
 
 

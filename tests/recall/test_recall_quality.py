@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.recall import locomo
 from tests.lengths import at_length
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.recall.memory import Memory
 
 

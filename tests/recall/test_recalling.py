@@ -13,11 +13,11 @@ from tests.support.knowledge import NOW, do
 from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.base.config import RecallSettings
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge import archive
 from threadkeep.recall.meaning import Meaning, Owner
 from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters, Found
+from threadkeep.recall.records import Filters, RecallResult
 
 DAY = 86_400_000
 TALK = (
@@ -81,11 +81,11 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
         yield Memory(history.store, history.sources, clock=lambda: NOW)
 
 
-def keys(found: Found) -> list[str | None]:
+def keys(found: RecallResult) -> list[str | None]:
     return [hit.key for hit in found.hits]
 
 
-def refs(found: Found) -> list[str]:
+def refs(found: RecallResult) -> list[str]:
     return [hit.ref for hit in found.hits]
 
 

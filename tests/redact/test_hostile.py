@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from threadkeep.redact import Redactor
+from threadkeep.redact.engine import Redactor
 
 REDACTOR = Redactor.default()
 SIZE = 100_000

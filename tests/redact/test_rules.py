@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.errors import Invalid
-from threadkeep.redact import MASK, Redactor, load_rules
 from threadkeep.redact.anchors import hits, make_plan
-from threadkeep.redact.go_syntax import Unsupported, compile_go, to_python
-from threadkeep.redact.rules import Rule, own_rules
+from threadkeep.redact.engine import Redactor
+from threadkeep.redact.go_syntax import UnsupportedRegex, compile_go, to_python
+from threadkeep.redact.rules import MASK, Rule, load_rules, own_rules
 
 GITLEAKS = """
 title = "rules of a team"
@@ -138,7 +138,7 @@ def test_go_syntax_means_the_same_here(go: str, text: bytes, *, found: bool) -> 
 
 @pytest.mark.parametrize("go", [r"(?U)a", r"(?U:a)", r"\pL", r"[[:no:]]", "[é]", "(", r"\C"])
 def test_what_has_no_equal_is_refused(go: str) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedRegex):
         compile_go(go)
 
 

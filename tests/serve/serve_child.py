@@ -14,7 +14,7 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from threadkeep.cli.ending import ended_by_signals  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home import Home  # noqa: E402
+from threadkeep.home.facade import Home  # noqa: E402
 from threadkeep.home.serving import serve  # noqa: E402
 
 

@@ -21,9 +21,9 @@ import pytest
 from tests.conftest import REPO
 from tests.embed.embedders import write_tiny_model
 from tests.support.user_homes import made_up_home
-from threadkeep.home import Home
-from threadkeep.home.maintenance import CUT_SHORT, Order as Upkeep
-from threadkeep.web.part import Order as Page
+from threadkeep.home.facade import Home
+from threadkeep.home.maintenance import CUT_SHORT, MaintenanceTask as Upkeep
+from threadkeep.web.part import WorkerTask as Page
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
 LONG = 3600.0
@@ -36,7 +36,7 @@ EMBEDDER = """
 import sys
 from pathlib import Path
 from threadkeep.embed import working
-from threadkeep.embed.builtin import Found
+from threadkeep.embed.builtin import WeightsFolder as Found
 working.look_for_weights = lambda: Found(Path(sys.argv[1]), "")
 sys.exit(working.main([sys.argv[2], sys.argv[3]]))
 """

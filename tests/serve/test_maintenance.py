@@ -23,7 +23,7 @@ from threadkeep.base.processes import is_running
 from threadkeep.doctor.findings import Finding
 from threadkeep.home.doctoring import diagnose
 from threadkeep.home.maintenance import (
-    Order,
+    MaintenanceTask,
     carry_out,
     due_backups,
     look_after,
@@ -207,7 +207,7 @@ def test_another_process_does_what_an_order_says(tmp_path: Path) -> None:
 def test_one_thing_that_fails_does_not_keep_the_others_from_being_done(world: World) -> None:
     world.append(shell_line(1), "r.jsonl")
     world.collect()
-    order = Order(str(world.folder), None, None, ("chat", "knowledge"))
+    order = MaintenanceTask(str(world.folder), None, None, ("chat", "knowledge"))
     done = look_after(world.home, order, now_ms())
     assert len(done.did) == 1
     assert "chat" in done.failed[0]
@@ -237,7 +237,7 @@ def parent(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     code = (
         "import subprocess, sys, time\n"
         "from threadkeep.home import maintenance\n"
-        "held = 'import os, threading; from threadkeep.home.sharing import when_parent_ends;'\n"
+        "held = 'import os, threading; from threadkeep.base.processes import when_parent_ends;'\n"
         "held += ' when_parent_ends(lambda: os._exit(1)); threading.Event().wait()'\n"
         "with maintenance._started([sys.executable, '-c', held]) as child:\n"
         "    print(child.pid, flush=True)\n"
@@ -264,7 +264,7 @@ def test_the_other_process_ends_with_the_one_that_started_it(
 
 def test_an_order_can_be_written_down(world: World) -> None:
     order = order_for(world.home, "k.db", None, ("chat",), embed=True)
-    assert order == msgspec.json.decode(msgspec.json.encode(order), type=Order)
+    assert order == msgspec.json.decode(msgspec.json.encode(order), type=MaintenanceTask)
     assert order.db == str(Path("k.db").absolute())
     assert order.home == str(world.folder)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.collect_world import World, end
 from threadkeep.base.config import EnrichSettings
 from threadkeep.base.sqlite import Database
-from threadkeep.collect.server import Server
+from threadkeep.collect.server import CollectorServer
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.learning import (
     enrich,
@@ -20,7 +20,7 @@ from threadkeep.home.learning import (
     release_claims,
     tickets_wait,
 )
-from threadkeep.home.parts import Around, all_parts, when_changed
+from threadkeep.home.parts import ServiceContext, all_parts, when_changed
 from threadkeep.home.supervising import Bell
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tickets import claim, worker_name
@@ -34,7 +34,7 @@ def names(world: World) -> set[str]:
         world.home.history(user_home=world.folder) as history,
     ):
         sockets = (world.folder / "daemon.sock",)
-        around = Around(world.home, history, observations, "1", sockets, lambda _: None)
+        around = ServiceContext(world.home, history, observations, "1", sockets, lambda _: None)
         return {part.name.partition(" ")[0] for part in all_parts(around)}
 
 
@@ -53,10 +53,10 @@ def test_the_configuration_says_which_parts_run(tmp_path: Path) -> None:
 def test_a_socket_that_breaks_down_ends_its_part_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def break_down(_: Server) -> None:
+    def break_down(_: CollectorServer) -> None:
         raise OSError("out of descriptors")
 
-    monkeypatch.setattr(Server, "_listen", break_down)
+    monkeypatch.setattr(CollectorServer, "_listen", break_down)
     world = World(tmp_path / "home")
     bell, told = Bell(threading.Event()), list[str]()
     with (
@@ -64,7 +64,7 @@ def test_a_socket_that_breaks_down_ends_its_part_and_no_other(
         world.home.history(user_home=world.folder) as history,
     ):
         place = tmp_path / "daemon.sock"
-        around = Around(world.home, history, observations, "1", (place,), told.append)
+        around = ServiceContext(world.home, history, observations, "1", (place,), told.append)
         (part,) = (one for one in all_parts(around) if one.name.startswith("socket"))
         with pytest.raises(ThreadkeepError, match="out of descriptors"):
             part.run(bell)

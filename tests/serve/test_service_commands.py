@@ -24,7 +24,9 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "THREADKEEP_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(units, "run_tool", lambda words: units.Ran(words, done=True, said="active"))
+    monkeypatch.setattr(
+        units, "run_tool", lambda words: units.SystemCommand(words, done=True, said="active")
+    )
     return home
 
 
@@ -75,7 +77,9 @@ def test_without_a_service_manager_the_commands_are_named(
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        units, "run_tool", lambda words: units.Ran(words, done=False, said="no systemctl here")
+        units,
+        "run_tool",
+        lambda words: units.SystemCommand(words, done=False, said="no systemctl here"),
     )
     told = run("service", "install", code=1).stderr
     assert "run it yourself: systemctl --user daemon-reload (no systemctl here)" in told

@@ -17,20 +17,14 @@ from tests.support.user_homes import made_up_home
 from threadkeep import Home
 from threadkeep.base.local_socket import LocalSocket
 from threadkeep.base.processes import is_stopped, my_mark
-from threadkeep.collect.client import Client
-from threadkeep.collect.protocol import Ack, GetStatus, Shutdown, Status
+from threadkeep.collect.client import CollectorClient
+from threadkeep.collect.protocol import Ack, CollectorStatus, GetStatus, Shutdown
 from threadkeep.errors import Conflict, Damaged, SchemaMismatch
 from threadkeep.home.doctoring import diagnose
 from threadkeep.home.keeping import keeping
-from threadkeep.home.observing import socket_path
-from threadkeep.home.serving import (
-    Pulse,
-    hippo_folder,
-    hippo_socket,
-    serve,
-    who_serves,
-)
+from threadkeep.home.serving import Pulse, hippo_folder, hippo_socket, serve, who_serves
 from threadkeep.home.supervising import Bell, Books
+from threadkeep.home.waiting import socket_path
 from threadkeep.knowledge.observed import Command
 from threadkeep.knowledge.service_state import Service, note_start
 from threadkeep.knowledge.store import KnowledgeStore
@@ -156,10 +150,10 @@ def test_hippos_programs_find_it_where_they_expect_it_and_may_end_it(
     (fallback / "2026-01-01.jsonl").write_bytes(shell_line(1, command="from the fallback"))
     with serving(home.paths().data, user, hippo) as child:
         child.wait_for(f"listening on {hippo / 'daemon.sock'}")
-        with Client(hippo / "daemon.sock", 10.0) as client:
+        with CollectorClient(hippo / "daemon.sock", 10.0) as client:
             client.send(LS)
             status = client.ask(GetStatus())
-            assert isinstance(status, Status)
+            assert isinstance(status, CollectorStatus)
             assert status.version == "1.2.3"
             assert isinstance(client.ask(Shutdown()), Ack)
         child.wait_for("ended")

@@ -12,14 +12,14 @@ from threadkeep.errors import Busy, Closed, StorageFull
 from threadkeep.home.supervising import (
     Bell,
     Books,
-    Part,
+    ServicePart,
     pause_after,
     regularly,
     slept_for,
     start_all,
     supervise,
 )
-from threadkeep.knowledge.service_state import PartState, part_states
+from threadkeep.knowledge.service_state import ServicePartState, part_states
 from threadkeep.knowledge.store import KnowledgeStore
 
 SECONDS = st.floats(0, 1e9)
@@ -53,7 +53,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield store.context.db
 
 
-def states(database: Database) -> dict[str, PartState]:
+def states(database: Database) -> dict[str, ServicePartState]:
     with database.read() as tx:
         return {state.part: state for state in part_states(tx)}
 
@@ -65,7 +65,7 @@ def failing(error: Exception) -> Callable[[object], None]:
     return run
 
 
-def watch_over(part: Part, database: Database, waits: int) -> tuple[FakeTime, list[str]]:
+def watch_over(part: ServicePart, database: Database, waits: int) -> tuple[FakeTime, list[str]]:
     said: list[str] = []
     fake, books = FakeTime(waits), Books(database, lambda: 5000, said.append)
     supervise(part, fake, books, monotonic=fake.monotonic)  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def test_sleep_is_what_only_the_wall_clock_saw(awake: float, asleep: float) -> N
 
 
 def test_a_crash_is_reported_kept_and_followed_by_a_new_start(database: Database) -> None:
-    part = Part("enrich", failing(ValueError("no such\n  thing")))
+    part = ServicePart("enrich", failing(ValueError("no such\n  thing")))
     fake, said = watch_over(part, database, waits=4)
     assert said == ["enrich: ValueError: no such thing"] * 4
     assert fake.waited == [1.0, 2.0, 4.0, 8.0]
@@ -111,7 +111,7 @@ def test_pauses_stop_growing_and_begin_anew_after_a_long_time(database: Database
         raise OSError("broken")
 
     books = Books(database, lambda: 1, lambda _: None)
-    part = Part("ci", run, first_pause=2.0, longest_pause=30.0)
+    part = ServicePart("ci", run, first_pause=2.0, longest_pause=30.0)
     supervise(part, fake, books, monotonic=fake.monotonic)  # type: ignore[arg-type]
     assert fake.waited == [2, 4, 8, 16, 30, 30, 30, 30, 30, 30, 2, 4]
 
@@ -120,7 +120,7 @@ def test_pauses_stop_growing_and_begin_anew_after_a_long_time(database: Database
 def test_a_lock_or_a_full_disk_is_waited_out_and_is_no_crash(
     database: Database, error: Exception
 ) -> None:
-    _, said = watch_over(Part("capture", failing(error)), database, waits=5)
+    _, said = watch_over(ServicePart("capture", failing(error)), database, waits=5)
     assert said == [f"capture waits: {error}"]
     state = states(database)["capture"]
     assert (state.crashes, state.waits_for) == (0, str(error))
@@ -143,13 +143,13 @@ def test_what_was_waited_for_is_forgotten_once_the_part_works(database: Database
 
 
 def test_a_part_that_ends_by_itself_is_started_again(database: Database) -> None:
-    _, said = watch_over(Part("odd", lambda _: None), database, waits=2)
+    _, said = watch_over(ServicePart("odd", lambda _: None), database, waits=2)
     assert said == ["odd: it ended although nobody asked it to"] * 2
 
 
 def test_counts_of_crashes_survive_the_process(database: Database) -> None:
-    watch_over(Part("x", failing(KeyError("k"))), database, waits=2)
-    watch_over(Part("x", failing(KeyError("k"))), database, waits=1)
+    watch_over(ServicePart("x", failing(KeyError("k"))), database, waits=2)
+    watch_over(ServicePart("x", failing(KeyError("k"))), database, waits=1)
     state = states(database)["x"]
     assert (state.crashes, state.restarts) == (3, 0)
 
@@ -163,7 +163,7 @@ def test_a_store_that_is_closed_at_the_end_is_no_crash(database: Database) -> No
         given.stop.set()
         raise Closed("it was closed")
 
-    supervise(Part("late", run), bell, books)
+    supervise(ServicePart("late", run), bell, books)
     assert said == []
 
 
@@ -203,8 +203,8 @@ def test_one_that_always_crashes_does_not_disturb_the_others(database: Database)
             stop.set()
 
     parts = [
-        Part("bad", failing(MemoryError()), first_pause=0.0, longest_pause=0.0),
-        Part("good", regularly(0.0, work)),
+        ServicePart("bad", failing(MemoryError()), first_pause=0.0, longest_pause=0.0),
+        ServicePart("good", regularly(0.0, work)),
     ]
     for thread in start_all(parts, bell, Books(database, lambda: 1, lambda _: None)):
         thread.join()

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.units import (
     NAME,
-    Ran,
+    SystemCommand,
     Unit,
     Words,
     install,
@@ -100,9 +100,9 @@ class Tools:
         self.told: list[Words] = []
         self._there, self._says = there, says
 
-    def __call__(self, command: Words) -> Ran:
+    def __call__(self, command: Words) -> SystemCommand:
         self.told.append(command)
-        return Ran(command, done=self._there, said=self._says)
+        return SystemCommand(command, done=self._there, said=self._says)
 
 
 def unit_in(user: Path, platform: str = "linux", **environ: str) -> Unit:

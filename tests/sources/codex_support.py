@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
 from threadkeep.sources.codex import SOURCE
 from threadkeep.sources.codex_paths import thread_of
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Entry, Facts, Log, Segment, Stamp, Usage, UserHome
+from threadkeep.sources.records import Log, Stamp, UserHome
 
 HOME = Path(__file__).resolve().parent.parent / "fixtures" / "sources" / "codex" / "home"
 USER = UserHome(HOME)
@@ -22,7 +23,7 @@ class Result(msgspec.Struct):
     """What one or several looks at a log gave, put together by key."""
 
     entries: list[Entry] = []
-    facts: dict[str, Facts] = {}
+    facts: dict[str, SessionFacts] = {}
     usage: dict[str, Usage] = {}
     segments: dict[tuple[str, int], Segment] = {}
     unknown: dict[str, int] = {}

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Entry, Facts, Log, Segment, Source, Usage
+from threadkeep.sources.records import Log, Source
 
 any_json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -24,7 +25,7 @@ class Result(msgspec.Struct):
     """What one or several looks gave, put together by key."""
 
     entries: list[Entry] = []
-    facts: dict[str, Facts] = {}
+    facts: dict[str, SessionFacts] = {}
     usage: dict[str, Usage] = {}
     segments: dict[tuple[str, int], Segment] = {}
     unknown: dict[str, int] = {}

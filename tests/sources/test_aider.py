@@ -20,9 +20,10 @@ from tests.sources.test_copilot_cli import (
     said,
 )
 from threadkeep.errors import NotFound
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.aider import FILE_NAME, SOURCE, local_ms, messages_of, runs_of, usage_of
-from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Unseen, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UnreadablePlace, UserHome
 
 HISTORY = FIXTURES / "aider" / "projects" / "shop" / FILE_NAME
 
@@ -54,7 +55,7 @@ def whole_text(log: Log) -> str:
     return "".join(value["text"] for fed in runs(log) for value, _, _ in fed)
 
 
-def read_run(log: Log, place: int) -> tuple[Item, list[Entry], Harvest]:
+def read_run(log: Log, place: int) -> tuple[DocumentItem, list[Entry], Harvest]:
     item = list(SOURCE.items(log))[place]
     entries, harvest = read(SOURCE, log, document(SOURCE, log, item.item))
     assert {entry.session_id for entry in entries} == {item.item}
@@ -277,7 +278,7 @@ def test_folders_that_the_user_names_are_walked(tmp_path: Path) -> None:
     deep = tmp_path / "disk" / "a" / "b" / "c" / "d" / "e"
     deep.mkdir(parents=True)
     (deep / ".aider.chat.history.md").write_bytes(b"# aider chat started at 2026-01-01 00:00:00\n")
-    told: list[Unseen] = []
+    told: list[UnreadablePlace] = []
     roots = (tmp_path / "disk", tmp_path / "not mounted")
     user = UserHome(tmp_path / "home", roots=roots, tell=told.append)
     assert [log.path for log in SOURCE.find(user)] == [str(deep / ".aider.chat.history.md")]

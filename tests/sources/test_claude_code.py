@@ -12,10 +12,11 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Entry, Usage
 from threadkeep.sources.claude_code import SOURCE
 from threadkeep.sources.claude_usage import keep_larger
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Entry, Harvest, Log, Stamp, Usage, UserHome
+from threadkeep.sources.records import Harvest, Log, Stamp, UserHome
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "sources" / "claude-code"
 SESSION = "5e550000-0000-4000-8000-000000000001"

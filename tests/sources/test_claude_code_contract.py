@@ -15,10 +15,11 @@ from hypothesis import given, strategies as st
 
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.hashing import content_hash, prompts_json, tools_json
+from threadkeep.knowledge.records import Segment, ToolRun, Usage
 from threadkeep.sources.claude_code import SOURCE
 from threadkeep.sources.claude_tools import command_of, session_uuid, summary_of
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Harvest, Log, Segment, Stamp, ToolRun, Usage, UserHome
+from threadkeep.sources.records import Harvest, Log, Stamp, UserHome
 
 LOG = Log("/p/s.jsonl", Stamp(1, 5_000_000, 1, 1), "s", "p")
 START = "2026-05-01T10:00:00.000Z"

@@ -17,10 +17,11 @@ from tests.sources.codex_support import (
     read,
     read_fixture,
 )
+from threadkeep.knowledge.records import SessionFacts
 from threadkeep.sources import codex_index
 from threadkeep.sources.codex import SOURCE
 from threadkeep.sources.codex_outputs import output_of
-from threadkeep.sources.records import Facts, Source
+from threadkeep.sources.records import Source
 
 POND = f"{THREADS}1"
 LAKE = f"{THREADS}2"
@@ -213,7 +214,7 @@ def test_bare_lines_are_read() -> None:
         ("tool_result", "apply_patch verification failed: no", None, True),
         ("text", "Quack", None, False),
     ]
-    assert old.facts == {f"{THREADS}6": Facts(cwd="/home/ada/old", git_branch="old")}
+    assert old.facts == {f"{THREADS}6": SessionFacts(cwd="/home/ada/old", git_branch="old")}
     assert not old.unknown
     [segment] = old.segments.values()
     assert segment.start == segment.end == 1_748_772_000_000
@@ -225,7 +226,7 @@ def test_bare_lines_are_read() -> None:
 
 def test_facts_of_a_session(pond: Result) -> None:
     assert pond.facts == {
-        POND: Facts(
+        POND: SessionFacts(
             title="Ducks and geese",
             model="gpt-5.5-mini",
             cwd="/home/ada/pond/reeds",
@@ -274,7 +275,10 @@ def test_names_come_from_the_index() -> None:
     for number, (value, line) in enumerate([*fed_from(Path(log.path)), (None, b"null")]):
         assert parser.feed(value, line, number) == []
     harvest = parser.harvest()
-    assert harvest.facts == {POND: Facts(title="Many ducks"), LAKE: Facts(title="Swans")}
+    assert harvest.facts == {
+        POND: SessionFacts(title="Many ducks"),
+        LAKE: SessionFacts(title="Swans"),
+    }
     assert harvest.unknown == {"session_index": 1}
     assert parser.harvest().facts == {}
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.sources.codex_support import Result, fed_from, log_of, read
-from threadkeep.sources.records import Segment
-from threadkeep.sources.segments import content_hash, tools_json
+from threadkeep.knowledge.hashing import content_hash, tools_json
+from threadkeep.knowledge.records import Segment
 
 Row = dict[str, Any]
 

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.sources.source_support import any_json
-from threadkeep.sources.common import (
-    block_text,
-    describe_input,
-    iso_ms,
-    number,
-    rows,
-    table,
-    text,
-)
+from threadkeep.sources.common import block_text, describe_input, iso_ms, number, rows, table, text
 from threadkeep.sources.folders import database_stamp, files_below, stamp_of
 from threadkeep.sources.records import UserHome
 

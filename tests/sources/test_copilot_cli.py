@@ -12,19 +12,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
+from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
 from threadkeep.sources.copilot_cli import SOURCE
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import (
-    Entry,
-    Facts,
-    Harvest,
-    Log,
-    Segment,
-    Source,
-    Stamp,
-    Usage,
-    UserHome,
-)
+from threadkeep.sources.records import Harvest, Log, Source, Stamp, UserHome
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "sources"
 SESSION = "0c000000-0000-4000-8000-000000000001"
@@ -77,7 +68,7 @@ def read(
 
 
 def _merged(harvests: list[Harvest]) -> Harvest:
-    facts: dict[str, Facts] = {}
+    facts: dict[str, SessionFacts] = {}
     usage: dict[str, Usage] = {}
     segments: dict[tuple[str, int], Segment] = {}
     unknown: dict[str, int] = {}
@@ -230,7 +221,7 @@ def test_facts_follow_the_session(log: Log) -> None:
     assert early.facts[SESSION].model == "gpt-mini"  # not the subagent's
     _, harvest = read(SOURCE, log, fed)
     assert harvest.facts == {
-        SESSION: Facts(
+        SESSION: SessionFacts(
             title="Basket forgets",
             model="gpt-big",
             cwd="/home/ada/shop",

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.sources import files
-from threadkeep.sources.files import LogFile, Piece
+from threadkeep.sources.files import LogChunk, LogFile
 from threadkeep.sources.folders import stamp_of
 
 texts = st.lists(st.sampled_from([b"a", b"\n", b"bcd", b"\r\n", b"\0", b"x" * 30]), max_size=40)
@@ -23,7 +23,7 @@ def saved(folder: Path, data: bytes, *, compressed: bool = False) -> str:
     return str(path)
 
 
-def pieces(path: str, start: int = 0) -> list[Piece]:
+def pieces(path: str, start: int = 0) -> list[LogChunk]:
     with LogFile(path) as file:
         return list(file.pieces(start))
 

@@ -20,9 +20,10 @@ from tests.sources.test_copilot_cli import (
     said,
 )
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources import gemini_json
 from threadkeep.sources.gemini_cli import SOURCE
-from threadkeep.sources.records import Entry, Facts, Log, Stamp, UserHome
+from threadkeep.sources.records import Log, Stamp, UserHome
 
 DOCUMENTS = gemini_json.SOURCE
 SESSION = "6e000000-0000-4000-8000-000000000001"
@@ -109,7 +110,7 @@ def test_what_was_said_and_done(log: Log) -> None:
 def test_entries_and_facts_belong_to_the_session_of_the_header(log: Log) -> None:
     entries, harvest = read(SOURCE, log, lines(log.path))
     assert {entry.session_id for entry in entries} == {SESSION}
-    told = Facts(title="Basket forgets", model="gemini-3-flash", cwd="/home/ada/shop")
+    told = SessionFacts(title="Basket forgets", model="gemini-3-flash", cwd="/home/ada/shop")
     told.began_in = told.cwd
     assert harvest.facts == {SESSION: told}
     sub = found_in(SOURCE, "gemini-cli")["6e000000-sub"]
@@ -220,7 +221,7 @@ def test_a_document_is_one_session(old: Log) -> None:
     entries, harvest = read(DOCUMENTS, old, fed)
     assert said(entries) == [("user", "prompt", "Write hello"), ("assistant", "text", "Hello.")]
     assert {entry.session_id for entry in entries} == {OLD}
-    assert harvest.facts[OLD] == Facts(title="Hello", model="gemini-2.5", began_in="shop")
+    assert harvest.facts[OLD] == SessionFacts(title="Hello", model="gemini-2.5", began_in="shop")
     assert [(row.key, row.input, row.output) for row in harvest.usage] == [(f"{OLD}:1", 10, 4)]
     assert harvest.unknown == {"message/hologram": 1}
     assert [segment.prompts for segment in harvest.segments] == [["Write hello"]]

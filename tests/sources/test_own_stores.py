@@ -17,11 +17,12 @@ from tests.support.chats import new_session, open_store, plain, record, text_chu
 from tests.support.mail import open_pair
 from tests.support.states import open_state, talk
 from threadkeep.errors import Damaged
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.chat_store import ChatSource, read_record as read_chat
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.mailboxes import MailboxSource, read_record as read_mail
 from threadkeep.sources.own import SessionParser, embed, line as own_line
-from threadkeep.sources.records import Entry, Harvest, Log, Source, Stamp, UserHome
+from threadkeep.sources.records import Harvest, Log, Source, Stamp, UserHome
 from threadkeep.sources.state_store import SOURCE, StateSource, read_record as read_state
 
 NOBODY = UserHome(Path("/nonexistent"))

@@ -18,8 +18,9 @@ from tests.sources.test_copilot_cli import (
     real_files,
     said,
 )
+from threadkeep.knowledge.records import SessionFacts
 from threadkeep.sources.pi import SOURCE
-from threadkeep.sources.records import Facts, Log, Stamp, UserHome
+from threadkeep.sources.records import Log, Stamp, UserHome
 
 SESSION = "019e44d4-0000-7000-8000-000000000001"
 FORK = "019e44d4-0000-7000-8000-000000000002"
@@ -91,7 +92,7 @@ def test_what_was_said_and_done(logs: dict[str, Log]) -> None:
 def test_facts_and_parents(logs: dict[str, Log]) -> None:
     _, main = read(SOURCE, logs[SESSION], lines(logs[SESSION].path))
     assert main.facts == {
-        SESSION: Facts(title="Basket forgets", model="gpt-5.5", cwd="/home/ada/shop")
+        SESSION: SessionFacts(title="Basket forgets", model="gpt-5.5", cwd="/home/ada/shop")
     }
     _, fork = read(SOURCE, logs[FORK], lines(logs[FORK].path))
     assert fork.facts[FORK].parent_session_id == SESSION

@@ -6,25 +6,26 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.sources.records import Entry, Facts, Log, Segment, Stamp
+from threadkeep.knowledge.records import Entry, Segment, SessionFacts
+from threadkeep.sources.records import Log, Stamp
 from threadkeep.sources.segments import (
     GAP_MS,
     MAX_CHARACTERS,
-    Open,
+    OpenSegment,
     Segmenter,
     last_component,
     summarise,
 )
 
 LOG = Log("/h/s.jsonl", Stamp(0, 0, 0, 0), "s", "fallback")
-FACTS = Facts(cwd="/u/app", git_branch="main", model="m-1", title="named")
+FACTS = SessionFacts(cwd="/u/app", git_branch="main", model="m-1", title="named")
 
 
 def entry(kind: Any, at: int | None = 0, text: str = "text", tool: str = "") -> Entry:
     return Entry("k", "user", kind, at, text, tool=tool)
 
 
-def cut(*entries: Entry, facts: Facts = FACTS) -> list[Segment]:
+def cut(*entries: Entry, facts: SessionFacts = FACTS) -> list[Segment]:
     segmenter = Segmenter(LOG, "Toy")
     for one in entries:
         segmenter.add(one, facts)
@@ -79,11 +80,11 @@ def test_times_that_are_missing_or_go_back_do_no_harm() -> None:
 
 def test_a_slice_belongs_to_the_folder_it_began_in() -> None:
     segmenter = Segmenter(LOG, "Toy")
-    segmenter.add(entry("prompt", 0), Facts(cwd="/u/one"))
-    segmenter.add(entry("text", 1), Facts(cwd="/u/two"))
-    (segment,) = segmenter.take("s", Facts(cwd="/u/two"))
+    segmenter.add(entry("prompt", 0), SessionFacts(cwd="/u/one"))
+    segmenter.add(entry("text", 1), SessionFacts(cwd="/u/two"))
+    (segment,) = segmenter.take("s", SessionFacts(cwd="/u/two"))
     assert (segment.project_dir, segment.cwd) == ("one", "/u/two")
-    (nowhere,) = cut(entry("prompt"), facts=Facts())
+    (nowhere,) = cut(entry("prompt"), facts=SessionFacts())
     assert nowhere.project_dir == "fallback"
 
 
@@ -100,7 +101,7 @@ entries = st.builds(
 @given(st.lists(entries, max_size=60), st.lists(st.integers(0, 60), max_size=4))
 def test_slices_do_not_depend_on_when_they_are_taken(told: list[Entry], cuts: list[int]) -> None:
     once = {one.index: one for one in cut(*told)}
-    state: Open | None = None
+    state: OpenSegment | None = None
     pieces: dict[int, Segment] = {}
     places = sorted({0, *(min(at, len(told)) for at in cuts), len(told)})
     for start, end in zip(places, [*places[1:], len(told)], strict=True):
@@ -108,13 +109,13 @@ def test_slices_do_not_depend_on_when_they_are_taken(told: list[Entry], cuts: li
         for one in told[start:end]:
             segmenter.add(one, FACTS)
         pieces |= {one.index: one for one in segmenter.take("s", FACTS)}
-        state = msgspec.json.decode(msgspec.json.encode(segmenter.open), type=Open)
+        state = msgspec.json.decode(msgspec.json.encode(segmenter.open), type=OpenSegment)
     assert pieces == once
     assert sorted(once) == list(range(len(once)))
 
 
 def test_a_summary_shows_the_first_and_counts_the_rest() -> None:
-    slice_ = Open(
+    slice_ = OpenSegment(
         cwd="/u/app",
         prompts=[f"p{n}" for n in range(33)],
         tools=[("Bash", f"c{n}") for n in range(61)],
@@ -127,7 +128,7 @@ def test_a_summary_shows_the_first_and_counts_the_rest() -> None:
     assert "  - Bash: c59" in lines
     assert "  … (+1 more)" in lines
     assert lines[-1] == '  - "t4"'
-    assert summarise("Toy", Open(cwd="/x"), is_subagent=True) == (
+    assert summarise("Toy", OpenSegment(cwd="/x"), is_subagent=True) == (
         "Toy session (subagent, project: /x)"
     )
 

@@ -12,9 +12,9 @@ import zstandard
 
 from tests.support.user_homes import LONG_AGO_NS, open_history
 from threadkeep.base.clock import now_ms
-from threadkeep.capture.context import Mask, Surroundings
+from threadkeep.capture.context import CaptureContext, Mask
 from threadkeep.capture.exclusion import Exclusion
-from threadkeep.capture.harvesting import Who
+from threadkeep.capture.harvesting import MachineUser
 from threadkeep.capture.history import History
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.redact.engine import Redactor
@@ -80,12 +80,12 @@ def masked_history(file: Path, user: Path, mask: Mask | None = None) -> Iterator
     """Open a history with a mask of its own; without one, the rules of threadkeep."""
     store = KnowledgeStore.open(file)
     redactor = Redactor.default()
-    around = Surroundings(
+    around = CaptureContext(
         db=store.context.db,
         user=UserHome(user),
         mask=mask or redactor.piece,
         clock=now_ms,
-        who=Who("here", "me"),
+        who=MachineUser("here", "me"),
         exclusion=Exclusion(),
         redactor=redactor,
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from threadkeep.knowledge.drafts import Draft
+from threadkeep.knowledge.drafts import NodeDraft
 from threadkeep.knowledge.memory_intake import (
     Put,
     SeenMemory,
@@ -109,7 +109,7 @@ class Notebook:
                 if name in fail:
                     give_back(tx, ticket, "model gone", self.now)
                     continue
-                draft = Draft(
+                draft = NodeDraft(
                     summary=f"Memory: {name}",
                     intent="remember",
                     embed_text=f"kiln {name}",

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from threadkeep.base.schema import Schema, Step, prepare
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.schema import Schema, SchemaStep, prepare
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 
 OLD = 15  # notes in an old file, five in each of three folders
 
@@ -72,9 +73,9 @@ SCHEMA = Schema(
     version=3,
     head=_HEAD,
     steps=(
-        Step(1, "0001_titles", _TITLES),
-        Step(2, "0002_lengths", "ALTER TABLE notes ADD COLUMN size INTEGER;", _measure),
-        Step(3, "0003_strict", _STRICT, rebuilds=("notes",)),
+        SchemaStep(1, "0001_titles", _TITLES),
+        SchemaStep(2, "0002_lengths", "ALTER TABLE notes ADD COLUMN size INTEGER;", _measure),
+        SchemaStep(3, "0003_strict", _STRICT, rebuilds=("notes",)),
     ),
     read_version=read_version,
     write_version=write_version,

@@ -10,26 +10,18 @@ import msgspec
 
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.archive import digest
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.folders import files_below
-from threadkeep.sources.records import (
-    Entry,
-    Facts,
-    Harvest,
-    Item,
-    Log,
-    Parser,
-    Usage,
-    UserHome,
-)
-from threadkeep.sources.segments import Open, Segmenter
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Parser, UserHome
+from threadkeep.sources.segments import OpenSegment, Segmenter
 
 Record = dict[str, Any]
 KINDS: Final = {"prompt": "user", "text": "assistant", "tool_call": "assistant"}
 
 
 class State(msgspec.Struct):
-    open: Open
-    facts: Facts
+    open: OpenSegment
+    facts: SessionFacts
     session: str = ""  # if the log names it
 
 
@@ -38,7 +30,9 @@ class ToyParser:
 
     def __init__(self, log: Log, state: bytes | None) -> None:
         self._state = (
-            State(Open(), Facts()) if state is None else msgspec.json.decode(state, type=State)
+            State(OpenSegment(), SessionFacts())
+            if state is None
+            else msgspec.json.decode(state, type=State)
         )
         self._log = log
         self._segments = Segmenter(log, "Toy", self._state.open)
@@ -71,7 +65,7 @@ class ToyParser:
         usage, self._usage = self._usage, []
         unknown, self._unknown = self._unknown, {}
         return Harvest(
-            facts={self._state.session: facts} if facts != Facts() else {},
+            facts={self._state.session: facts} if facts != SessionFacts() else {},
             usage=usage,
             segments=self._segments.take(self._state.session or self._log.session_id, facts),
             unknown=unknown,
@@ -122,7 +116,7 @@ class ToyLines:
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
         return entries_of(record, number)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         return ()
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
@@ -151,9 +145,9 @@ class ToyDocuments:
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
         return entries_of(record, number)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         for session, records in self._read(log).items():
-            yield Item(session, digest(json.dumps(records).encode()).hex())
+            yield DocumentItem(session, digest(json.dumps(records).encode()).hex())
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         for key, record in self._read(log)[item].items():

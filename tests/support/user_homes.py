@@ -14,7 +14,7 @@ import zstandard
 
 from tests.conftest import REPO
 from threadkeep.capture.history import History
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.knowledge.archive import digest
 
 FIXTURES = REPO / "tests" / "fixtures" / "sources"

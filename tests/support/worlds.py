@@ -10,15 +10,15 @@ from typing import Any
 
 from tests.support.knowledge import NOW, ask
 from tests.support.toy_sources import ToyDocuments, ToyLines, stamp_back
-from threadkeep.capture.context import Mask, Surroundings
-from threadkeep.capture.engine import Wanted, capture
+from threadkeep.capture.context import CaptureContext, Mask
+from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.exclusion import Exclusion
-from threadkeep.capture.harvesting import Who
+from threadkeep.capture.harvesting import MachineUser
 from threadkeep.capture.history import ALL, History
-from threadkeep.capture.report import HarnessReport, Report, Watcher, silent
-from threadkeep.knowledge.reading import Session
+from threadkeep.capture.report import CaptureReport, HarnessReport, Watcher, silent
+from threadkeep.knowledge.reading import CapturedSession
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.redact import Masked
+from threadkeep.redact.engine import MaskedBlock
 from threadkeep.sources.records import Source, UserHome
 
 # Times of writing, places and row numbers differ between two stores that hold the same.
@@ -56,9 +56,9 @@ def _empty_store() -> bytes:
         return path.read_bytes()
 
 
-def as_it_is(lines: bytes, _before: bytes, _after: bytes) -> Masked:
+def as_it_is(lines: bytes, _before: bytes, _after: bytes) -> MaskedBlock:
     """Mask nothing."""
-    return Masked(lines)
+    return MaskedBlock(lines)
 
 
 class World:
@@ -100,13 +100,13 @@ class World:
         with KnowledgeStore.open(self._prepared(), clock=lambda: self.now) as store:
             yield History(store, self.around(store), self.sources)
 
-    def around(self, store: KnowledgeStore) -> Surroundings:
-        return Surroundings(
+    def around(self, store: KnowledgeStore) -> CaptureContext:
+        return CaptureContext(
             db=store.context.db,
             user=UserHome(self.home),
             mask=self.mask,
             clock=lambda: self.now,
-            who=Who("box", "somebody"),
+            who=MachineUser("box", "somebody"),
             exclusion=Exclusion(self.exclude),
         )
 
@@ -118,12 +118,12 @@ class World:
         return self.database
 
     def capture(
-        self, wanted: Wanted = ALL, *, dry_run: bool = False, show: Watcher = silent
-    ) -> Report:
+        self, wanted: CaptureFilter = ALL, *, dry_run: bool = False, show: Watcher = silent
+    ) -> CaptureReport:
         with KnowledgeStore.open(self._prepared(), clock=lambda: self.now) as store:
             return capture(self.around(store), self.sources, wanted, dry_run=dry_run, show=show)
 
-    def lines_report(self, report: Report) -> HarnessReport:
+    def lines_report(self, report: CaptureReport) -> HarnessReport:
         return report.of(ToyLines.harness)
 
     def raw(self, name: str = "one") -> list[bytes]:
@@ -134,7 +134,7 @@ class World:
         with self.history() as history:
             return [shown.entry.text for shown in history.transcript(history.find(name))]
 
-    def session(self, name: str = "one") -> Session:
+    def session(self, name: str = "one") -> CapturedSession:
         with self.history() as history:
             return history.find(name)
 

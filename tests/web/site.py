@@ -14,12 +14,12 @@ import uvicorn
 from click.testing import CliRunner
 
 from tests.cli.histories import DEMO
-from threadkeep.cli.app import cli
-from threadkeep.home import Home
+from threadkeep.cli.root import cli
+from threadkeep.home.facade import Home
 from threadkeep.home.web_login import own_name
 from threadkeep.home.web_place import address_of
 from threadkeep.home.web_token import make_token, one_time_link
-from threadkeep.web.worker import Server
+from threadkeep.web.worker import WebServer
 
 
 class Answer(NamedTuple):
@@ -48,7 +48,7 @@ class Site:
         self._listener = self._bind()
         self.url = address_of(self.home.config.web, self._listener)
         self.port: int = self._listener.getsockname()[1]
-        self._server = Server(self.home, self._listener, None)
+        self._server = WebServer(self.home, self._listener, None)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -12,10 +12,10 @@ from threadkeep.web.api import DESCRIBED
 from threadkeep.web.api.chat import NewChat
 from threadkeep.web.api.chat_messages import Prune
 from threadkeep.web.api.openapi import document
-from threadkeep.web.api.pages import Wanted, page_before, page_of, read_cursor, write_cursor
+from threadkeep.web.api.pages import ListRequest, page_before, page_of, read_cursor, write_cursor
 from threadkeep.web.api.reading import Unfit, read_address, read_body
 from threadkeep.web.api.state_messages import NewMessages
-from threadkeep.web.api.verb import Paged, Strict
+from threadkeep.web.api.verb import ResultPage, Strict
 
 KEYS = st.tuples(st.integers(0, 5), st.text(max_size=3))
 
@@ -36,7 +36,7 @@ class Sample(Strict, frozen=True):
 def all_pages(ask: Any, limit: int) -> list[Any]:
     items, wanted = [], Page(limit)
     while True:
-        page: Paged[Any] = ask(wanted)
+        page: ResultPage[Any] = ask(wanted)
         found = list(page.items)
         assert len(found) <= limit
         items += found
@@ -112,7 +112,7 @@ def test_pages_put_together_are_the_list(
     limit: int,
     newest_first: bool,  # noqa: FBT001
 ) -> None:
-    def ask(wanted: Wanted) -> Paged[tuple[int, str]]:
+    def ask(wanted: ListRequest) -> ResultPage[tuple[int, str]]:
         return page_of(keys, lambda key: key, wanted, newest_first=newest_first)
 
     assert all_pages(ask, limit) == sorted(keys, reverse=newest_first)

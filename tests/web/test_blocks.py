@@ -5,7 +5,9 @@ from typing import Any, get_type_hints
 import msgspec
 from hypothesis import given, strategies as st
 
-from threadkeep.home.browsing import Block, Image, Listed, Session, TurnSum
+from threadkeep.browse.records import Block, SessionSummary, TurnSum
+from threadkeep.knowledge.reading import CapturedSession
+from threadkeep.knowledge.records import Image
 from threadkeep.web.blocks import CUT, bars, headline, piece_of, subagent_of, view, views
 from threadkeep.web.diffs import changes_of, compare
 
@@ -22,12 +24,12 @@ def block(position: int, kind: str, **more: Any) -> Block:
     return Block(position=position, ref="", key=f"k{position}", kind=kind, **given)
 
 
-def listed(**more: str) -> Listed:
-    texts = dict.fromkeys(get_type_hints(Session), "") | more
+def listed(**more: str) -> SessionSummary:
+    texts = dict.fromkeys(get_type_hints(CapturedSession), "") | more
     numbers = {"id": 0, "entries": 1, "prompts": 0, "tool_calls": 0, "errors": 0}
     marks = {"is_subagent": True, "hidden": False, "started_at": None, "ended_at": None}
-    session = msgspec.convert({**texts, **numbers, **marks}, Session)
-    return Listed(session, ref="", tokens=0, cost=None, live=False, children=0)
+    session = msgspec.convert({**texts, **numbers, **marks}, CapturedSession)
+    return SessionSummary(session, ref="", tokens=0, cost=None, live=False, children=0)
 
 
 @st.composite

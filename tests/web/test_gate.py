@@ -26,18 +26,12 @@ from tests.conftest import need_tool
 from tests.web.site import Answer, Site
 from threadkeep.base.config import WebSettings
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.web_place import address_of, listen
 from threadkeep.home.web_token import make_token, token_path
-from threadkeep.web.connections import SILENT_SECONDS, Room
-from threadkeep.web.guard import (
-    RESPONSE_HEADERS,
-    Bucket,
-    place_of,
-    refuse_shape,
-    refuse_stranger,
-)
-from threadkeep.web.worker import Server
+from threadkeep.web.connections import SILENT_SECONDS, ConnectionCounter
+from threadkeep.web.guard import RESPONSE_HEADERS, Bucket, place_of, refuse_shape, refuse_stranger
+from threadkeep.web.worker import WebServer
 
 LIMIT = 100_000
 JSON = b"content-type: application/json\r\n"
@@ -306,7 +300,7 @@ class Crowd:
 
     def __init__(self, most: int) -> None:
         self.now = 0.0
-        self.room = Room(most, lambda: self.now)
+        self.room = ConnectionCounter(most, lambda: self.now)
         self._loop = asyncio.new_event_loop()
         self._loop.close()
         self._config = uvicorn.Config(lambda: None, log_config=None)
@@ -356,7 +350,7 @@ def listening(tmp_path: Path) -> tuple[Home, socket.socket]:
     return Home(tmp_path / "home", environ=os.environ), socket.create_server(("127.0.0.1", 0))
 
 
-def in_a_thread(server: Server, idle_seconds: float) -> threading.Thread:
+def in_a_thread(server: WebServer, idle_seconds: float) -> threading.Thread:
     """Let a server run beside us: a browser that is open has the loop of this thread."""
     running = threading.Thread(target=lambda: asyncio.run(server.serve(idle_seconds)), daemon=True)
     running.start()
@@ -371,7 +365,7 @@ def ended(running: threading.Thread) -> None:
 def test_a_server_to_which_nobody_comes_ends_and_the_next_caller_waits(tmp_path: Path) -> None:
     home, listener = listening(tmp_path)
     with listener.dup() as kept:  # as the process does that listens
-        ended(in_a_thread(Server(home, listener, None), 0.0))
+        ended(in_a_thread(WebServer(home, listener, None), 0.0))
         with socket.create_connection(kept.getsockname()), kept.accept()[0]:
             pass
 
@@ -380,7 +374,7 @@ def test_a_server_ends_under_somebody_who_follows_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home, listener = listening(tmp_path)
-    server = Server(home, listener, None)
+    server = WebServer(home, listener, None)
     running = in_a_thread(server, 3600.0)
     port = listener.getsockname()[1]
     with socket.create_connection(("127.0.0.1", port), 60) as one:

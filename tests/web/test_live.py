@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 
 from tests.web.site import Site
 from tests.web.transcripts import Log
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.stores import Stores
-from threadkeep.web.live import Follower, Live
+from threadkeep.web.live import Follower, StoreWatcher
 
 
 def stream(site: Site) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
@@ -80,7 +80,7 @@ def test_nothing_told_is_lost_or_said_twice(told: list[list[str]]) -> None:
 
 def test_a_home_without_a_store_can_be_followed_and_left(tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
-    live = Live(Stores(Home(tmp_path / "home")))
+    live = StoreWatcher(Stores(Home(tmp_path / "home")))
     follower = Follower(loop)
     assert live.join(follower)
     live.leave(follower)
@@ -92,7 +92,7 @@ def test_a_home_without_a_store_can_be_followed_and_left(tmp_path: Path) -> None
 @pytest.mark.parametrize("most", [100])
 def test_there_is_an_end_to_followers(tmp_path: Path, most: int) -> None:
     loop = asyncio.new_event_loop()
-    live = Live(Stores(Home(tmp_path / "home")))
+    live = StoreWatcher(Stores(Home(tmp_path / "home")))
     followers: list[Any] = [Follower(loop) for _ in range(most + 1)]
     assert [live.join(one) for one in followers] == [True] * most + [False]
     live.close()

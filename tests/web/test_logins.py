@@ -17,7 +17,8 @@ from threadkeep.base import peers
 from threadkeep.base.given_signs import GivenSigns
 from threadkeep.base.tokens import make_secret, new_sign
 from threadkeep.errors import NotFound
-from threadkeep.home import Home, web_login
+from threadkeep.home import web_login
+from threadkeep.home.facade import Home
 from threadkeep.home.web_login import IDLE_SECONDS, Logins, browser_of, own_name
 from threadkeep.web import visitor
 from threadkeep.web.guard import Bucket

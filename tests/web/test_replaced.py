@@ -15,13 +15,13 @@ from tests.web.test_live import stream
 from tests.web.test_streams import BEGINNING, Follower
 from tests.web.transcripts import Log
 from threadkeep import Home
+from threadkeep.browse.browsing import Browse
 from threadkeep.errors import Closed, NotFound
-from threadkeep.home.browsing import Browse
 from threadkeep.home.desk import Desk
 from threadkeep.home.stores import Stores
 from threadkeep.mcp.server import make_room
 from threadkeep.web import live as live_module
-from threadkeep.web.live import Live
+from threadkeep.web.live import StoreWatcher
 
 SIDECARS = ("", "-wal", "-shm")
 READS = (
@@ -120,13 +120,13 @@ def test_what_is_gone_is_not_served_on(site: Site, tmp_path: Path) -> None:
 def test_a_page_that_is_open_is_told_of_another_file(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    following, follow = threading.Event(), Live._follow
+    following, follow = threading.Event(), StoreWatcher._follow
 
-    def watched(live: Live, browse: Browse) -> None:
+    def watched(live: StoreWatcher, browse: Browse) -> None:
         following.set()
         follow(live, browse)
 
-    monkeypatch.setattr(Live, "_follow", watched)
+    monkeypatch.setattr(StoreWatcher, "_follow", watched)
     monkeypatch.setattr(live_module, "_MISSING_SECONDS", 0.01)
     knowledge = site.home.store_path("knowledge")
     other = filled(tmp_path / "two", "okapi").store_path("knowledge")

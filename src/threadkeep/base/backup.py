@@ -31,8 +31,9 @@ from threadkeep.base.files import (
 )
 from threadkeep.base.lock import LockHeld, let_go, lock_for
 from threadkeep.base.processes import is_running
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database, Tx
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
 from threadkeep.base.trouble import translate, translate_os
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ _STAMP = r"(\d{8}T\d{6}\.\d{3}Z)"
 _STAMP_PARTS = "%Y%m%dT%H%M%S.%fZ"
 
 
-class Kept(NamedTuple):
+class BackupRetention(NamedTuple):
     """Which backups to keep: the `newest` so many, and of those none older than `days`.
 
     The newest one is never removed.
@@ -122,7 +123,7 @@ def make_backup(
     reason: str = "manual",
     check: Check | None = None,
     progress: Progress | None = None,
-    keep: Kept | None = None,
+    keep: BackupRetention | None = None,
     clock: Clock = now_ms,
 ) -> Path:
     """Copy a live database to a new file, check the copy, and only then give it its name."""
@@ -132,7 +133,7 @@ def make_backup(
         raise Conflict(msg, hint="choose another name for the backup")
     _save(final, lambda partial: _copy_snapshot(database, partial, progress), check)
     if target is None:
-        prune_backups(database.path, keep or Kept(), clock())
+        prune_backups(database.path, keep or BackupRetention(), clock())
     return final
 
 
@@ -249,7 +250,7 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def prune_backups(database: Path, keep: Kept, now: int) -> list[Path]:
+def prune_backups(database: Path, keep: BackupRetention, now: int) -> list[Path]:
     """Remove the backups that are too many or too old, never the newest; name those removed.
 
     What a restore replaced is nowhere else: such copies do not count, and go by age alone.

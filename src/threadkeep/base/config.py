@@ -20,7 +20,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 
 
-class Stores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[stores]`: files that are not at their default place, and their form."""
 
     chat: str | None = None
@@ -212,7 +212,7 @@ class Backups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that the configuration file can say."""
 
-    stores: Stores = Stores()
+    stores: StoreSettings = StoreSettings()
     capture: CaptureSettings = CaptureSettings()
     auto_memory: AutoMemorySettings = AutoMemorySettings()
     shell: ShellSettings = ShellSettings()

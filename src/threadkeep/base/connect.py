@@ -27,7 +27,7 @@ _ROLLBACK_WRITE_LOCKS = (0x40000000, 0x400001FF)
 _SHARED_LOCKS = (0x40000002, 0x400001FF)
 
 
-class Opened(NamedTuple):
+class OpenConnection(NamedTuple):
     """A connection, and whether it may serve for more than one transaction."""
 
     connection: sqlite3.Connection
@@ -52,7 +52,7 @@ PLAIN = Tuning()
 LOOKING = "ro"
 
 
-def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> Opened:
+def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> OpenConnection:
     """Open a connection that cannot write.
 
     Where neither the log nor its shared index can be made, the connection is good for one
@@ -61,7 +61,7 @@ def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> Opene
     if not read_only:
         return _open_or_alone(file, tuning)
     mode = looking_mode(file)
-    return Opened(_open_reader(file, mode, tuning), reusable=mode == LOOKING)
+    return OpenConnection(_open_reader(file, mode, tuning), reusable=mode == LOOKING)
 
 
 def looking_mode(file: Path) -> str:
@@ -75,14 +75,14 @@ def looking_mode(file: Path) -> str:
     return f"{LOOKING}&immutable=1" if immutable else LOOKING
 
 
-def _open_or_alone(file: Path, tuning: Tuning) -> Opened:
+def _open_or_alone(file: Path, tuning: Tuning) -> OpenConnection:
     """On a full disk the shared index of the log may not fit: read without it, alone."""
     try:
-        return Opened(_open_reader(file, "rw", tuning))
+        return OpenConnection(_open_reader(file, "rw", tuning))
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode not in (sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_FULL):
             raise
-        return Opened(_open_reader(file, "rw", tuning, pragmas.ALONE), reusable=False)
+        return OpenConnection(_open_reader(file, "rw", tuning, pragmas.ALONE), reusable=False)
 
 
 def _open_reader(

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from threadkeep.base import pragmas
 from threadkeep.base.connect import LOOKING, Tuning, connect_uri, looking_mode
 from threadkeep.base.forks import refuse_shared
-from threadkeep.base.lock import Turn, WriterLock
+from threadkeep.base.lock import LockClaim, WriterLock
 from threadkeep.base.trouble import FileClosed
 from threadkeep.base.wal import replaced
 
@@ -65,7 +65,7 @@ class LiveConnection:
         self._pid = os.getpid()
         self._lock = lock
         self._budget = budget
-        self._turn: Turn | None = None
+        self._turn: LockClaim | None = None
         self._guard = threading.RLock()
         # Told what SQLite complains of; says whether it is there now.
         self.supply: Callable[[str], bool] | None = None
@@ -164,7 +164,7 @@ class LiveConnection:
                 return act()
         with self._guard:
             if self._turn is None:
-                turn = Turn()
+                turn = LockClaim()
                 self._lock.acquire(turn, self._budget)
                 self._turn = turn
             try:

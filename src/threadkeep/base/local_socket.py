@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
-from threadkeep.base.presence import Alone
+from threadkeep.base.presence import ExclusiveLock
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, ThreadkeepError
 
@@ -146,9 +146,9 @@ def _check_own_folder(folder: Path) -> None:
         raise Conflict(msg, hint=f"look who made it; or {_CHOOSE}")
 
 
-def _lock(path: Path) -> Alone:
+def _lock(path: Path) -> ExclusiveLock:
     try:
-        return Alone(path.with_name(f"{path.name}.lock"), "another listener")
+        return ExclusiveLock(path.with_name(f"{path.name}.lock"), "another listener")
     except Conflict:
         raise _in_use(path) from None
 

@@ -69,7 +69,7 @@ def _in_the_way(descriptor: int, request: bytes) -> int | None:
     return None if answer[_KIND] == fcntl.F_UNLCK else answer[_PID]
 
 
-class Turn:
+class LockClaim:
     """One claim on the lock, from before it waits until it lets go."""
 
     __slots__ = ("gate", "thread")
@@ -87,11 +87,11 @@ class _Threads:
     """
 
     def __init__(self) -> None:
-        self.owner: Turn | None = None
+        self.owner: LockClaim | None = None
         self._guard = threading.Lock()
-        self._waiting: deque[Turn] = deque()
+        self._waiting: deque[LockClaim] = deque()
 
-    def acquire(self, turn: Turn, timeout: float) -> bool:
+    def acquire(self, turn: LockClaim, timeout: float) -> bool:
         with self._guard:
             if self.owner is None:
                 self.owner = turn
@@ -102,7 +102,7 @@ class _Threads:
             self.release(turn)
             raise
 
-    def _wait(self, turn: Turn, timeout: float) -> bool:
+    def _wait(self, turn: LockClaim, timeout: float) -> bool:
         turn.gate = gate = threading.Lock()
         gate.acquire()
         with self._guard:
@@ -118,7 +118,7 @@ class _Threads:
             self._waiting.remove(turn)
         return False
 
-    def release(self, turn: Turn) -> None:
+    def release(self, turn: LockClaim) -> None:
         """Hand on what the turn holds, or leave the queue."""
         with self._guard:
             if self.owner is not turn:
@@ -142,10 +142,10 @@ class WriterLock:
         self._followers = 0
         self._followers_guard = threading.Lock()
         self._until_look = 0
-        self._paused: Turn | None = None
+        self._paused: LockClaim | None = None
         self._file, self._identity = _open(path)
 
-    def acquire(self, turn: Turn, budget: float) -> None:
+    def acquire(self, turn: LockClaim, budget: float) -> None:
         """Take the lock within `budget` seconds, or raise Busy with the holder's name.
 
         Whatever it raises, an interrupt too, it leaves the lock and the queue free of `turn`.
@@ -164,7 +164,7 @@ class WriterLock:
             self.release(turn)
             raise
 
-    def release(self, turn: Turn) -> None:
+    def release(self, turn: LockClaim) -> None:
         """Give the lock to whoever waits longest; nothing happens if `turn` has it no more."""
         if self._threads.owner is turn:
             try:  # the place in the queue, too, if there is one: it is freed with the lock
@@ -173,7 +173,7 @@ class WriterLock:
             finally:
                 self._threads.release(turn)
 
-    def held_by(self, turn: Turn) -> bool:
+    def held_by(self, turn: LockClaim) -> bool:
         """Tell whether `turn` has the lock."""
         return self._threads.owner is turn
 
@@ -189,7 +189,7 @@ class WriterLock:
 
     def close(self) -> bool:
         """Close the file and end the turn of this thread, if any; False if another thread waits."""
-        owner, turn = self._threads.owner, Turn()
+        owner, turn = self._threads.owner, LockClaim()
         if owner is not None and owner.thread == turn.thread:
             self.release(owner)
         if not self._threads.acquire(turn, 0):
@@ -233,7 +233,7 @@ class WriterLock:
 
     # ------------------------------------------------------------------ inside
 
-    def _join_threads(self, turn: Turn, budget: float) -> None:
+    def _join_threads(self, turn: LockClaim, budget: float) -> None:
         if not self._threads.acquire(turn, budget):
             raise self._busy(budget, "another thread of this process")
         if self._file == _CLOSED:
@@ -290,7 +290,7 @@ class WriterLock:
 
     def pause(self, timeout: float) -> None:
         """Keep the threads of this process from writing; not if this thread itself writes."""
-        owner, turn = self._threads.owner, Turn()
+        owner, turn = self._threads.owner, LockClaim()
         if owner is None or owner.thread != turn.thread:
             self._paused = turn if self._threads.acquire(turn, timeout) else None
 
@@ -314,10 +314,10 @@ class LockHeld:
     def __init__(self, lock: WriterLock, budget: float) -> None:
         self._lock = lock
         self._budget = budget
-        self._turn: Turn | None = None
+        self._turn: LockClaim | None = None
 
     def __enter__(self) -> None:
-        self._turn = Turn()
+        self._turn = LockClaim()
         self._lock.acquire(self._turn, self._budget)
 
     def __exit__(self, *_: object) -> None:

@@ -51,7 +51,7 @@ def forget(path: Path) -> None:
         raise translate_os(error, path, "cannot remove") from error
 
 
-class Alone:
+class ExclusiveLock:
     """Holds a lock that only one holder has at a time; the kernel frees it when we die."""
 
     def __init__(self, path: Path, who: str) -> None:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from threadkeep.base.connect import Opened, journal_mode, wait_to_read
+from threadkeep.base.connect import OpenConnection, journal_mode, wait_to_read
 from threadkeep.base.guard import refuse_views
 
 # Each costs three file descriptors; opening one takes 0.2 ms.
@@ -29,7 +29,7 @@ def look_first(connection: sqlite3.Connection, queries: Mapping[str, str], budge
 class Readers:
     """A pool that grows with the number of transactions at once; readers never wait for it."""
 
-    def __init__(self, connect: Callable[[], Opened]) -> None:
+    def __init__(self, connect: Callable[[], OpenConnection]) -> None:
         self._connect = connect
         self._guard = threading.Lock()
         self._returned = threading.Condition(self._guard)

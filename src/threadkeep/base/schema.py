@@ -12,11 +12,12 @@ from contextlib import closing
 from typing import NamedTuple
 
 from threadkeep.base.sql import split_statements
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch
 
 
-class Step(NamedTuple):
+class SchemaStep(NamedTuple):
     """One forward step: SQL, then code for what SQL cannot say; `rebuilds` names its tables.
 
     A step that rebuilds a table runs with foreign keys off and checks those tables at its end.
@@ -38,7 +39,7 @@ class Schema(NamedTuple):
     name: str
     version: int
     head: str
-    steps: tuple[Step, ...]
+    steps: tuple[SchemaStep, ...]
     read_version: Callable[[Tx], int | None]
     write_version: Callable[[Tx, int], None]
 
@@ -94,7 +95,7 @@ def _create(database: Database, schema: Schema, backup: Callable[[str], object])
     return prepare(database, schema, backup)  # another program was first, maybe an older one
 
 
-def _run(database: Database, schema: Schema, step: Step) -> bool:
+def _run(database: Database, schema: Schema, step: SchemaStep) -> bool:
     with database.write(foreign_keys=not step.rebuilds) as tx:
         version = _known_version(database, schema, tx)
         if version is None or version >= step.number:

@@ -38,7 +38,7 @@ class Unreadable(ThreadkeepError):
     """One file of the spool cannot be read; that is no reason to leave the others."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class SpoolFile(msgspec.Struct, frozen=True):
     """A file that was taken from the spool."""
 
     path: Path
@@ -69,16 +69,16 @@ class Spool:
         """Give the files that nobody has taken yet, or that are not done with."""
         return [path for path in self._files() if _kind(path.name)]
 
-    def take(self) -> list[Taken]:
+    def take(self) -> list[SpoolFile]:
         """Take every file; those of an earlier time that are not done with are among them."""
         taken = []
         for path in self._files():
             kind = _kind(path.name)
             if kind:
-                taken.append(Taken(_renamed(path), kind))
+                taken.append(SpoolFile(_renamed(path), kind))
         return [one for one in taken if one.path.name]
 
-    def read(self, taken: Taken, offset: int, limit: int) -> bytes:
+    def read(self, taken: SpoolFile, offset: int, limit: int) -> bytes:
         """Read so many bytes from a place on; nothing if there are none."""
         try:
             descriptor = os.open(taken.path, _READ)
@@ -93,7 +93,7 @@ class Spool:
         finally:
             os.close(descriptor)
 
-    def is_settled(self, taken: Taken) -> bool:
+    def is_settled(self, taken: SpoolFile) -> bool:
         """Tell whether nobody can be writing to a file any more."""
         try:
             age = time.time() - taken.path.lstat().st_ctime
@@ -101,7 +101,7 @@ class Spool:
             return True
         return taken.kind == WHOLE or abs(age) > _GRACE_SECONDS
 
-    def done(self, taken: Taken, offset: int, keep_as: str = "") -> bool:
+    def done(self, taken: SpoolFile, offset: int, keep_as: str = "") -> bool:
         """Remove a file that was read to this place, or give it back its name with an ending.
 
         False if somebody wrote to it since, or still may.
@@ -125,7 +125,7 @@ class Spool:
         """
         return _put(self.folder / _REFUSED, name, data)
 
-    def refuse(self, taken: Taken) -> None:
+    def refuse(self, taken: SpoolFile) -> None:
         """Keep a whole file there, that somebody may look at it."""
         make_private_dir(self.folder / _REFUSED)
         with suppress(FileNotFoundError):  # another collector did it
@@ -172,7 +172,7 @@ def _put(folder: Path, name: str, data: bytes) -> Path:
     return path
 
 
-def _unreadable(taken: Taken, error: OSError) -> Unreadable:
+def _unreadable(taken: SpoolFile, error: OSError) -> Unreadable:
     msg = f"{taken.path.name} in the spool cannot be read: {error.strerror}"
     return Unreadable(msg, hint=f"it is kept in the folder {_REFUSED} there; look who owns it")
 

@@ -12,7 +12,7 @@ from typing import Self
 from threadkeep.base import forks, pragmas
 from threadkeep.base.connect import (
     PLAIN,
-    Opened,
+    OpenConnection,
     Tuning,
     load_extension,
     open_reader,
@@ -20,30 +20,16 @@ from threadkeep.base.connect import (
     shape_new_file,
 )
 from threadkeep.base.courtesy import Courtesy
-from threadkeep.base.files import (
-    create_private_file,
-    identity_of,
-    make_private_dir,
-    set_aside,
-)
+from threadkeep.base.files import create_private_file, identity_of, make_private_dir, set_aside
 from threadkeep.base.live import LiveConnection, LiveConnections
 from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.readers import Readers, look_first
 from threadkeep.base.trouble import FileClosed, LockTimeout, is_busy, translate
-from threadkeep.base.tx import ReadTransaction, Row, Tx, WriteTransaction, roll_back
+from threadkeep.base.tx import ReadTransaction, Tx, WriteTransaction, roll_back
 from threadkeep.base.wakeup import Wakeup
 from threadkeep.base.wal import WalKeeper, replaced, truncate
 from threadkeep.base.writer import Writer
-from threadkeep.errors import (
-    Busy,
-    Invalid,
-    NotFound,
-    ReadOnly,
-    StorageFull,
-    ThreadkeepError,
-)
-
-__all__ = ["DEFAULT_BUDGET", "Database", "Row", "Tx"]
+from threadkeep.errors import Busy, Invalid, NotFound, ReadOnly, StorageFull, ThreadkeepError
 
 log = logging.getLogger(__name__)
 
@@ -320,7 +306,7 @@ class Database:
         except sqlite3.Error as error:
             raise self.trouble(error, self.budget) from error
 
-    def _connect_reader(self) -> Opened:
+    def _connect_reader(self) -> OpenConnection:
         self._check_alive()
         opened = open_reader(self.file, read_only=self.read_only, tuning=self.tuning)
         self.readers_wait = look_first(opened.connection, self.queries, self.budget)

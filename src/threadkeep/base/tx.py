@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from threadkeep.base.lock import Turn, WriterLock
+from threadkeep.base.lock import LockClaim, WriterLock
 from threadkeep.base.text import to_sql
 from threadkeep.base.trouble import FileClosed
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError, TooLarge
@@ -198,7 +198,7 @@ class WriteTransaction:
 
     def __enter__(self) -> Tx:
         database = self._database
-        self._turn = turn = Turn()
+        self._turn = turn = LockClaim()
         self._lock = lock = database.writer_lock()
         try:
             lock.acquire(turn, self._budget)

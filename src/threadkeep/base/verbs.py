@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 
 C = TypeVar("C")
 P = ParamSpec("P")

@@ -6,13 +6,13 @@ from typing import Final
 import msgspec
 
 from threadkeep.browse.records import BillingBlock, Sum
-from threadkeep.browse.sums import Adding, tokens_of
+from threadkeep.browse.sums import SumBuilder, tokens_of
 
 _HOUR: Final = 3_600_000
 LENGTH: Final = 5 * _HOUR
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerUsage(msgspec.Struct, frozen=True):
     """What one answer took, and when it came."""
 
     at: int
@@ -21,7 +21,7 @@ class Answer(msgspec.Struct, frozen=True):
     pico: int | None  # its cost in picodollars, if known
 
 
-def make_blocks(answers: Iterable[Answer], now: int) -> list[BillingBlock]:
+def make_blocks(answers: Iterable[AnswerUsage], now: int) -> list[BillingBlock]:
     """Cut answers into blocks and the gaps between them; any order of them gives the same."""
     blocks: list[BillingBlock] = []
     for group in _groups(sorted(answers, key=lambda one: one.at)):
@@ -31,9 +31,9 @@ def make_blocks(answers: Iterable[Answer], now: int) -> list[BillingBlock]:
     return blocks
 
 
-def _groups(answers: Sequence[Answer]) -> Iterator[list[Answer]]:
+def _groups(answers: Sequence[AnswerUsage]) -> Iterator[list[AnswerUsage]]:
     """Begin anew when the block is over, or when nothing came for as long as one lasts."""
-    group: list[Answer] = []
+    group: list[AnswerUsage] = []
     for one in answers:
         if group and (one.at - _start(group) > LENGTH or one.at - group[-1].at > LENGTH):
             yield group
@@ -43,7 +43,7 @@ def _groups(answers: Sequence[Answer]) -> Iterator[list[Answer]]:
         yield group
 
 
-def _start(group: Sequence[Answer]) -> int:
+def _start(group: Sequence[AnswerUsage]) -> int:
     return group[0].at - group[0].at % _HOUR
 
 
@@ -51,8 +51,8 @@ def _gap(start: int, end: int) -> BillingBlock:
     return BillingBlock(start, end, None, None, gap=True, active=False, total=Sum())
 
 
-def _block(group: Sequence[Answer], now: int) -> BillingBlock:
-    adding = Adding()
+def _block(group: Sequence[AnswerUsage], now: int) -> BillingBlock:
+    adding = SumBuilder()
     for one in group:
         adding.add(one.spent, one.pico)
     start, first, last = _start(group), group[0].at, group[-1].at

@@ -6,12 +6,13 @@ from datetime import UTC, timedelta, tzinfo
 from typing import Final, Self
 
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.browse import counting, details, listing, remembered, usages
-from threadkeep.browse.counting import Counted
+from threadkeep.browse.counting import SessionCounts
 from threadkeep.browse.dates import day_of, start_of
-from threadkeep.browse.kept import Kept
-from threadkeep.browse.listing import Around, Matches
+from threadkeep.browse.kept import AnswerCache
+from threadkeep.browse.listing import ListContext, Matches
 from threadkeep.browse.outlines import Outline, Prompt, read_outline, read_prompts
 from threadkeep.browse.records import (
     BillingBlock,
@@ -34,7 +35,7 @@ from threadkeep.browse.windows import find_in, position_in, read_texts, read_win
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.lessons import Lesson, list_lessons
-from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.reading import CapturedSession
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.records import Source
 
@@ -60,11 +61,11 @@ class Browse:
         self.sources = sources
         self.zone = zone
         self.clock = clock
-        self._outlines = Kept(8)
-        self._prompts = Kept(8)
-        self._texts = Kept(1)
-        self._found = Kept(6)  # of a common word up to 200,000 sessions
-        self._answers = Kept()
+        self._outlines = AnswerCache(8)
+        self._prompts = AnswerCache(8)
+        self._texts = AnswerCache(1)
+        self._found = AnswerCache(6)  # of a common word up to 200,000 sessions
+        self._answers = AnswerCache()
 
     @property
     def database(self) -> Database:
@@ -80,9 +81,9 @@ class Browse:
         return (f"nothing was captured into {self.database.path} yet",)
 
     @contextmanager
-    def _reading(self) -> Iterator[Around]:
+    def _reading(self) -> Iterator[ListContext]:
         with self.database.read() as tx:
-            yield Around(tx, names(tx, "table"), self.sources, self.clock(), self.zone)
+            yield ListContext(tx, names(tx, "table"), self.sources, self.clock(), self.zone)
 
     # ------------------------------------------------------------------ lists
 
@@ -104,11 +105,11 @@ class Browse:
         """Count the sessions of a query by agent, project, model and branch."""
         return self._counted(query).facets
 
-    def _counted(self, query: Query) -> Counted:
+    def _counted(self, query: Query) -> SessionCounts:
         changes = self.database.changes()
         with self._reading() as around:
             if "tk_sessions" not in around.tables:
-                return Counted(0, {})
+                return SessionCounts(0, {})
             # What is live depends on the time as well.
             moment = around.now // 60_000 if "live" in query.marks else 0
             return self._answers.latest(
@@ -117,7 +118,7 @@ class Browse:
                 lambda: counting.count(around, query, self._matches(around, query)),
             )
 
-    def _matches(self, around: Around, query: Query, *, deep: bool = False) -> Matches | None:
+    def _matches(self, around: ListContext, query: Query, *, deep: bool = False) -> Matches | None:
         """Find the words of a query; `deep` goes through more of what has a common word."""
         if not query.words.strip():
             return None
@@ -169,7 +170,9 @@ class Browse:
             texts = self._texts_of(around, found, outline)
             return find_in(around.tx, found, outline, texts, words, limit)
 
-    def _texts_of(self, around: Around, session: Session, outline: Outline) -> Iterable[str]:
+    def _texts_of(
+        self, around: ListContext, session: CapturedSession, outline: Outline
+    ) -> Iterable[str]:
         """Give the texts of a session; who types what to find asks for them at every letter."""
 
         def make() -> tuple[str, ...] | None:
@@ -186,18 +189,20 @@ class Browse:
             return kept
         return read_texts(ArchivedEntries(around.tx, self.sources), outline)
 
-    def _outline(self, around: Around, session: Session) -> Outline:
+    def _outline(self, around: ListContext, session: CapturedSession) -> Outline:
         key = self._version(around, session)
         return self._outlines.get(key, lambda: read_outline(around.tx, session))
 
-    def _prompts_of(self, around: Around, session: Session, outline: Outline) -> tuple[Prompt, ...]:
+    def _prompts_of(
+        self, around: ListContext, session: CapturedSession, outline: Outline
+    ) -> tuple[Prompt, ...]:
         def make() -> tuple[Prompt, ...]:
             archive = ArchivedEntries(around.tx, self.sources)
             return read_prompts(archive, outline, details.PROMPT_WIDTH)
 
         return self._prompts.get(self._version(around, session), make)
 
-    def _version(self, around: Around, session: Session) -> tuple[object, ...]:
+    def _version(self, around: ListContext, session: CapturedSession) -> tuple[object, ...]:
         """Name the state of a session: an entry that comes or changes has a new number."""
         newest = around.tx.value("browse_newest_of", {"session": session.id})
         return session.id, session.entries, session.ended_at, newest
@@ -283,7 +288,7 @@ class Browse:
         limit: int = 50,
     ) -> NodePage:
         """List what was learned, the newest first; `after` is a page's `next`."""
-        asked = remembered.Asked(text, project, outcome, self.clock())
+        asked = remembered.NodeFilter(text, project, outcome, self.clock())
         with self.database.read(lenient=True) as tx:
             return remembered.list_nodes(tx, asked, after, limit)
 
@@ -346,7 +351,7 @@ def _mark(tx: Tx) -> int:
     return int(tx.value("last_entry_id") or 0)
 
 
-def _today(around: Around, since: int) -> Today:
+def _today(around: ListContext, since: int) -> Today:
     counted = {
         kind: int(around.tx.value(f"browse_{kind}_since", {"since": since}) or 0)
         for kind, table in _COUNTED.items()

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.sqlite import Row
-from threadkeep.browse.listing import Around, Matches, chosen_by, is_slow
+from threadkeep.base.tx import Row
+from threadkeep.browse.listing import ListContext, Matches, chosen_by, is_slow
 from threadkeep.browse.records import Query
-from threadkeep.browse.selecting import COLUMNS, Meant, groups_sql, meant_by
+from threadkeep.browse.selecting import COLUMNS, QueryValues, groups_sql, meant_by
 
 _PLACES: Final = {"agent": 0, "project": 1, "model": 3, "branch": 4}  # in a row of `groups_sql`
 _FOLDER: Final = 2
@@ -16,14 +16,14 @@ _MOST_VALUES: Final = 20
 Test = Callable[[Row], bool]
 
 
-class Counted(NamedTuple):
+class SessionCounts(NamedTuple):
     """What was counted of a query."""
 
     sessions: int | None  # None: very much would have to be looked at
     facets: dict[str, list[tuple[str, int]]]
 
 
-def count(around: Around, query: Query, matches: Matches | None) -> Counted:
+def count(around: ListContext, query: Query, matches: Matches | None) -> SessionCounts:
     """Count what a query means, and by agent, project, model and branch, the most frequent first.
 
     A key's own filter does not count for it, so that another value can be chosen; nor do bounds
@@ -38,7 +38,7 @@ def count(around: Around, query: Query, matches: Matches | None) -> Counted:
     return counted if known else counted._replace(sessions=None)
 
 
-def fold(rows: Iterable[Row], tests: Mapping[str, Test]) -> Counted:
+def fold(rows: Iterable[Row], tests: Mapping[str, Test]) -> SessionCounts:
     """Count groups of sessions: all that pass, and of each key what the other keys let pass."""
     total = 0
     counts: dict[str, Counter[Any]] = {key: Counter() for key in _PLACES}
@@ -49,7 +49,7 @@ def fold(rows: Iterable[Row], tests: Mapping[str, Test]) -> Counted:
         total += 0 if failed else row[-1]
         for key in failed or _PLACES:
             counts[key][row[_PLACES[key]]] += row[-1]
-    return Counted(total, {key: _most(counts[key]) for key in _PLACES})
+    return SessionCounts(total, {key: _most(counts[key]) for key in _PLACES})
 
 
 def _most(counts: Counter[Any]) -> list[tuple[str, int]]:
@@ -58,7 +58,7 @@ def _most(counts: Counter[Any]) -> list[tuple[str, int]]:
     return sorted(named, key=lambda pair: (-pair[1], pair[0]))[:_MOST_VALUES]
 
 
-def test_of(key: str, meant: Meant) -> Test:
+def test_of(key: str, meant: QueryValues) -> Test:
     """Tell groups that are meant by a key from those that are not."""
     values, place = frozenset(meant.values), _PLACES[key]
     if not meant.folders:

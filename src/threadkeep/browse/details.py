@@ -4,22 +4,22 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
-from threadkeep.browse.listing import Around, listed
+from threadkeep.base.tx import Tx
+from threadkeep.browse.listing import ListContext, listed
 from threadkeep.browse.outlines import Outline, Prompt
 from threadkeep.browse.prices import step_of
 from threadkeep.browse.records import SessionDetail, TurnSum
 from threadkeep.browse.resuming import resume_command
-from threadkeep.browse.sums import Adding, cost_known, pico_of
+from threadkeep.browse.sums import SumBuilder, cost_known, pico_of
 from threadkeep.errors import NotFound
-from threadkeep.knowledge.context import Context
-from threadkeep.knowledge.reading import Session, children_of, find_session, to_session
+from threadkeep.knowledge.context import KnowledgeContext
+from threadkeep.knowledge.reading import CapturedSession, children_of, find_session, to_session
 
 PROMPT_WIDTH: Final = 200
 
 
-def find(context: Context, tx: Tx, tables: set[str], ref: str) -> Session:
+def find(context: KnowledgeContext, tx: Tx, tables: set[str], ref: str) -> CapturedSession:
     """Find a session by `harness:session_id`, or by a beginning of its id that only one has."""
     if "tk_sessions" not in tables:
         msg = f"there is no session {ref!r}: nothing was captured into {context.db.path} yet"
@@ -34,7 +34,11 @@ def find(context: Context, tx: Tx, tables: set[str], ref: str) -> Session:
 
 
 def read_detail(
-    context: Context, around: Around, session: Session, outline: Outline, prompts: Sequence[Prompt]
+    context: KnowledgeContext,
+    around: ListContext,
+    session: CapturedSession,
+    outline: Outline,
+    prompts: Sequence[Prompt],
 ) -> SessionDetail:
     """Put together what is known around a session."""
     tx = around.tx
@@ -54,7 +58,7 @@ def read_detail(
     )
 
 
-def _parent(tx: Tx, session: Session) -> Session | None:
+def _parent(tx: Tx, session: CapturedSession) -> CapturedSession | None:
     if not session.parent_session_id or session.parent_session_id == session.session_id:
         return None
     values = {"harness": session.harness, "session_id": session.parent_session_id}
@@ -62,12 +66,12 @@ def _parent(tx: Tx, session: Session) -> Session | None:
     return None if row is None else to_session(row)
 
 
-def _neighbour(tx: Tx, query: str, session: Session) -> str | None:
+def _neighbour(tx: Tx, query: str, session: CapturedSession) -> str | None:
     row = tx.one(query, {"at": session.ended_at, "id": session.id})
     return None if row is None else f"{row[0]}:{row[1]}"
 
 
-def _log_path(tx: Tx, session: Session) -> str | None:
+def _log_path(tx: Tx, session: CapturedSession) -> str | None:
     values = {"harness": session.harness, "session_id": session.session_id}
     path = tx.value("browse_log_path", values)
     if path is None:
@@ -109,8 +113,8 @@ def sum_turns(
     return tuple(turns)
 
 
-def _spent_by_turn(outline: Outline, usage: Iterable[Sequence[Any]]) -> list[Adding]:
-    spent = [Adding() for _ in outline.starts]
+def _spent_by_turn(outline: Outline, usage: Iterable[Sequence[Any]]) -> list[SumBuilder]:
+    spent = [SumBuilder() for _ in outline.starts]
     begins: list[int] = []
     for start in outline.starts:
         at = outline.entry(start).at

@@ -22,7 +22,7 @@ class _Made(NamedTuple):
     weight: int
 
 
-class Kept:
+class AnswerCache:
     """Remembers the latest answers, at most so many, or so much where they have a weight."""
 
     def __init__(

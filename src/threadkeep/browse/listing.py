@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.fts import literal_terms, match_query, snippet
-from threadkeep.base.sqlite import Tx
-from threadkeep.browse.records import Bound, Listed, Query, SessionPage, Sum
+from threadkeep.base.tx import Tx
+from threadkeep.browse.records import Bound, Query, SessionPage, SessionSummary, Sum
 from threadkeep.browse.selecting import (
     LIVE_MS,
-    Cursor,
+    SessionCursor,
     Where,
     like,
     read_cursor,
@@ -22,7 +22,7 @@ from threadkeep.browse.sums import cost_known, sums_of, tokens_of
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
 from threadkeep.knowledge.copies import NO_LINKS, links_of
-from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
+from threadkeep.knowledge.reading import CapturedSession, EntryRow, to_entry, to_session
 
 MOST_ON_A_PAGE: Final = 500
 # Entries with a word, the newest: for a first page, made while somebody types, and for all others.
@@ -34,7 +34,7 @@ _SNIPPET: Final = 160
 _SUMMED: Final = frozenset(("cost", "tokens"))
 
 
-class Around(NamedTuple):
+class ListContext(NamedTuple):
     """What a list is made with: the transaction, its tables, its sources, time and zone."""
 
     tx: Tx
@@ -56,14 +56,14 @@ def is_slow(query: Query) -> bool:
     return "failed" in query.marks or any(bound.field in _SUMMED for bound in query.bounds)
 
 
-def ref_of(session: Session) -> str:
+def ref_of(session: CapturedSession) -> str:
     """Give the name under which a session is found."""
     return f"{session.harness}:{session.session_id}"
 
 
-def cursor_of(session: Session) -> Cursor:
+def cursor_of(session: CapturedSession) -> SessionCursor:
     """Give the place of a session in the list."""
-    return Cursor(session.ended_at, session.id)
+    return SessionCursor(session.ended_at, session.id)
 
 
 # ---------------------------------------------------------------------- words
@@ -95,7 +95,7 @@ def _titled(tx: Tx, terms: Sequence[str], most: int) -> list[int]:
 
 
 def _snippets(
-    around: Around, sessions: Sequence[Session], words: str, matches: Matches
+    around: ListContext, sessions: Sequence[CapturedSession], words: str, matches: Matches
 ) -> dict[int, str]:
     entries = {one.id: matches.sessions.get(one.id, 0) for one in sessions}
     rows = _entries(around.tx, entries.values())
@@ -117,7 +117,7 @@ def _entries(tx: Tx, ids: Iterable[int]) -> dict[int, EntryRow]:
 
 
 def list_page(
-    around: Around, query: Query, matches: Matches | None, after: str | None, limit: int
+    around: ListContext, query: Query, matches: Matches | None, after: str | None, limit: int
 ) -> SessionPage:
     """Give one page of the sessions that a query means, the latest first."""
     size = max(1, min(limit, MOST_ON_A_PAGE))
@@ -131,19 +131,19 @@ def list_page(
     return SessionPage(tuple(items), None if following is None else following.text())
 
 
-def chosen_by(around: Around, query: Query, matches: Matches | None) -> Where:
+def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:
     """Give the conditions that a query means."""
     found = None if matches is None else sorted(matches.sessions)
     return where(around.tx, query, around.tables, around.now, found, zone=around.zone)
 
 
 def _walk(
-    tx: Tx, query: Query, chosen: Where, cursor: Cursor | None, size: int
-) -> tuple[list[Session], Cursor | None]:
+    tx: Tx, query: Query, chosen: Where, cursor: SessionCursor | None, size: int
+) -> tuple[list[CapturedSession], SessionCursor | None]:
     """Read on until a page is full, nothing is left, or enough was looked at."""
     slow = is_slow(query)
     chunk = _CHUNK if slow else size + 1
-    kept: list[Session] = []
+    kept: list[CapturedSession] = []
     looked = 0
     while True:
         sessions = [to_session(row) for row in read_page(tx, chosen, cursor, chunk)]
@@ -158,7 +158,7 @@ def _walk(
             return kept, cursor
 
 
-def _fitting(tx: Tx, query: Query, sessions: list[Session]) -> list[Session]:
+def _fitting(tx: Tx, query: Query, sessions: list[CapturedSession]) -> list[CapturedSession]:
     ids = [one.id for one in sessions]
     if "failed" in query.marks:
         values = {"ids": msgspec.json.encode(ids).decode()}
@@ -181,14 +181,14 @@ def _fits(total: Sum, bound: Bound) -> bool:
 
 
 def listed(
-    around: Around, sessions: Sequence[Session], snippets: dict[int, str] | None = None
-) -> list[Listed]:
+    around: ListContext, sessions: Sequence[CapturedSession], snippets: dict[int, str] | None = None
+) -> list[SessionSummary]:
     """Add to sessions what a list says of them."""
     sums = sums_of(around.tx, [one.id for one in sessions]) if "tk_usage" in around.tables else {}
     children = _children(around.tx, sessions)
     links = links_of(around.tx, [one.id for one in sessions])
     return [
-        Listed(
+        SessionSummary(
             session=one,
             ref=ref_of(one),
             tokens=tokens_of(sums.get(one.id, Sum())),
@@ -202,12 +202,12 @@ def listed(
     ]
 
 
-def is_live(session: Session, now: int) -> bool:
+def is_live(session: CapturedSession, now: int) -> bool:
     """Tell whether something was written in a session in the last minutes."""
     return session.ended_at is not None and session.ended_at >= now - LIVE_MS
 
 
-def _children(tx: Tx, sessions: Sequence[Session]) -> dict[tuple[str, str], int]:
+def _children(tx: Tx, sessions: Sequence[CapturedSession]) -> dict[tuple[str, str], int]:
     values = {"ids": msgspec.json.encode([one.session_id for one in sessions]).decode()}
     rows = tx.all("browse_children", values)
     return {(harness, parent): count for harness, parent, count in rows}

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.capture.archived import ArchivedEntries
-from threadkeep.knowledge.reading import EntryRow, Session, to_entry
+from threadkeep.knowledge.reading import CapturedSession, EntryRow, to_entry
 
 # Columns of an entry's row. Of 10,000 rows few are ever made into records: that takes 15 ms.
 _ID, _KEY, _LOG, _KIND, _AT = 0, 2, 3, 7, 8
@@ -66,7 +66,7 @@ class Outline(msgspec.Struct, frozen=True):
         return None
 
 
-def read_outline(tx: Tx, session: Session) -> Outline:
+def read_outline(tx: Tx, session: CapturedSession) -> Outline:
     """Read the order of a session's entries."""
     rows = sorted(tx.all("browse_outline", {"session": session.id}), key=_PLACE)
     logs = msgspec.json.encode(sorted({row[_LOG] for row in rows})).decode()

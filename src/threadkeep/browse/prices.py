@@ -15,7 +15,7 @@ _PROBE: Final = 1_000
 _PROVIDERS: Final = {"claude-code": "anthropic", "gemini-cli": "google", "codex": "openai"}
 
 
-class Counts(NamedTuple):
+class TokenCounts(NamedTuple):
     """Tokens of one answer, or of several of the same kind."""
 
     input: int  # without what came from or went to the cache
@@ -34,7 +34,7 @@ class Rates(NamedTuple):
     cache_write: int
     cache_write_1h: int
 
-    def of(self, counts: Counts) -> int:
+    def of(self, counts: TokenCounts) -> int:
         """Give what tokens cost, in picodollars."""
         short = counts.cache_write - counts.cache_write_1h
         kept = short * self.cache_write + counts.cache_write_1h * self.cache_write_1h
@@ -52,7 +52,7 @@ def step_of(size: int) -> int:
     return max((step for step in STEPS if size > step), default=0)
 
 
-def cost_of(model: str, harness: str, counts: Counts, at: int | None = None) -> int | None:
+def cost_of(model: str, harness: str, counts: TokenCounts, at: int | None = None) -> int | None:
     """Give what one answer cost, in microdollars; None if its model has no known price."""
     size = counts.input + counts.cache_read + counts.cache_write
     found = rates_of(model, harness, step_of(size), at)

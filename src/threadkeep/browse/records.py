@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.reading import CapturedSession
 from threadkeep.knowledge.records import Image
 
 Field = Literal["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]
@@ -36,10 +36,10 @@ class Query(msgspec.Struct, frozen=True):
     marks: tuple[Mark, ...] = ()
 
 
-class Listed(msgspec.Struct, frozen=True):
+class SessionSummary(msgspec.Struct, frozen=True):
     """A session in a list."""
 
-    session: Session
+    session: CapturedSession
     ref: str  # harness:session_id, what `find` and addresses take
     tokens: int
     cost: int | None  # microdollars; None: no price is known for one of its models
@@ -53,7 +53,7 @@ class Listed(msgspec.Struct, frozen=True):
 class SessionPage(msgspec.Struct, frozen=True):
     """One page of a list; `next` is given back to have the following one."""
 
-    items: tuple[Listed, ...]
+    items: tuple[SessionSummary, ...]
     next: str | None
 
 
@@ -106,10 +106,10 @@ class TurnSum(msgspec.Struct, frozen=True):
 class SessionDetail(msgspec.Struct, frozen=True):
     """A session with all that is known around it."""
 
-    listed: Listed
+    listed: SessionSummary
     turns: tuple[TurnSum, ...]
-    children: tuple[Listed, ...]
-    parent: Listed | None
+    children: tuple[SessionSummary, ...]
+    parent: SessionSummary | None
     newer: str | None  # refs of the sessions before and after it in the list
     older: str | None
     log_path: str | None  # where its log is, or was
@@ -160,8 +160,8 @@ class Today(msgspec.Struct, frozen=True):
     runs: int
     tokens: int
     cost: int
-    live: tuple[Listed, ...]
-    recent: tuple[Listed, ...]
+    live: tuple[SessionSummary, ...]
+    recent: tuple[SessionSummary, ...]
 
 
 class NodeRow(msgspec.Struct, frozen=True):

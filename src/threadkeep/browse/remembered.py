@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.fts import match_query
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.browse.records import (
     Edge,
     EntityRow,
@@ -37,7 +37,7 @@ _EVIDENCE: Final = 200
 _SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
 
 
-class Ground(NamedTuple):
+class NodeEvidence(NamedTuple):
     """One thing that a node rests on."""
 
     kind: str
@@ -48,7 +48,7 @@ class Ground(NamedTuple):
     probe: bool
 
 
-class Asked(NamedTuple):
+class NodeFilter(NamedTuple):
     """Which nodes are meant, and when: what is not settled then is not shown."""
 
     text: str
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
 # ---------------------------------------------------------------------- nodes
 
 
-def list_nodes(tx: Tx, asked: Asked, after: str | None, limit: int) -> NodePage:
+def list_nodes(tx: Tx, asked: NodeFilter, after: str | None, limit: int) -> NodePage:
     """List nodes, the newest first; those that rest on nothing real or settled are not shown."""
     before = _LAST if after is None else _number(after)
     size = max(1, min(limit, _MOST))
@@ -87,7 +87,7 @@ def _number(after: str) -> int:
     return int(after)
 
 
-def _nodes_before(tx: Tx, asked: Asked, before: int) -> list[Row]:
+def _nodes_before(tx: Tx, asked: NodeFilter, before: int) -> list[Row]:
     page = {"before": before, "outcome": asked.outcome, "limit": _CHUNK}
     if not asked.text.strip():
         return tx.all("browse_nodes", page)
@@ -112,7 +112,7 @@ def _node_rows(tx: Tx, rows: Sequence[Row], project: str | None = None) -> list[
     return shown
 
 
-def is_within(ground: Ground, project: str) -> bool:
+def is_within(ground: NodeEvidence, project: str) -> bool:
     """Tell whether evidence is of a project: a folder with all below it, or a last component."""
     wanted = project.rstrip("/")
     places = [place.replace("\\", "/").rstrip("/") for place in (ground.place, ground.cwd)]
@@ -123,10 +123,10 @@ def is_within(ground: Ground, project: str) -> bool:
     )
 
 
-def _grounds(tx: Tx, ids: Sequence[int]) -> dict[int, list[Ground]]:
-    found: dict[int, list[Ground]] = {}
+def _grounds(tx: Tx, ids: Sequence[int]) -> dict[int, list[NodeEvidence]]:
+    found: dict[int, list[NodeEvidence]] = {}
     for node, kind, number, at, place, cwd, probe in tx.all("browse_grounds", _ids(ids)):
-        ground = Ground(kind, number, at, place or "", cwd or "", bool(probe))
+        ground = NodeEvidence(kind, number, at, place or "", cwd or "", bool(probe))
         found.setdefault(node, []).append(ground)
     return found
 
@@ -138,7 +138,7 @@ def _names(tx: Tx, ids: Sequence[int]) -> dict[int, list[str]]:
     return found
 
 
-def _node_row(row: Row, grounds: Sequence[Ground], names: Sequence[str]) -> NodeRow:
+def _node_row(row: Row, grounds: Sequence[NodeEvidence], names: Sequence[str]) -> NodeRow:
     number, uuid, content, outcome, tags, created, *_ = row
     place = next((one.place for one in grounds if one.place), "")
     times = [one.at for one in grounds if one.at is not None]
@@ -187,7 +187,7 @@ def note_in(content: Any) -> str:
     return "\n".join(lines)
 
 
-def _ref(tx: Tx, ground: Ground, *, archived: bool) -> str:
+def _ref(tx: Tx, ground: NodeEvidence, *, archived: bool) -> str:
     """Name evidence so that it can be opened; a segment by the message that it begins with."""
     if ground.kind == "segment" and archived:
         entry = tx.value("first_entry_of_segment", {"id": ground.number})

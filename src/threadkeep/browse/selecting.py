@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.browse.quarters import in_hours
 from threadkeep.browse.query import NAMED
 from threadkeep.browse.records import Bound, Query
@@ -66,7 +66,7 @@ class Where(NamedTuple):
         return " AND ".join(text for key, text in self.conditions if key not in without)
 
 
-class Cursor(NamedTuple):
+class SessionCursor(NamedTuple):
     """The last session of a page: what comes next is older."""
 
     at: int | None
@@ -77,13 +77,13 @@ class Cursor(NamedTuple):
         return f"{'' if self.at is None else self.at}.{self.id}"
 
 
-def read_cursor(text: str) -> Cursor:
+def read_cursor(text: str) -> SessionCursor:
     """Read what `Cursor.text` wrote; anything else is refused."""
     found = _CURSOR.fullmatch(text)
     if found is None:
         hint = "give the one that came with the page before, or none to begin anew"
         raise Invalid(f"{text[:40]!r} is no cursor of this list", hint=hint)
-    return Cursor(int(found[1]) if found[1] else None, int(found[2]))
+    return SessionCursor(int(found[1]) if found[1] else None, int(found[2]))
 
 
 def resolve(given: str, known: Iterable[str]) -> list[str]:
@@ -142,25 +142,25 @@ def _shown(query: Query, *, everything: bool) -> str:
 _MARKED: Final = {"subagent": "is_subagent", "hidden": "hidden"}
 
 
-class Meant(NamedTuple):
+class QueryValues(NamedTuple):
     """What a query says of one key: values that occur, or folders with all below them."""
 
     values: tuple[str, ...]
     folders: tuple[str, ...] = ()
 
 
-def meant_by(tx: Tx, query: Query, key: str) -> Meant:
+def meant_by(tx: Tx, query: Query, key: str) -> QueryValues:
     """Find the values that are meant by what a query says of a key."""
     wanted: Sequence[str] = getattr(query, key)
     if key != "project":
-        return Meant(tuple(_values(tx, query, key, wanted)))
+        return QueryValues(tuple(_values(tx, query, key, wanted)))
     folders = [one.rstrip("/") or "/" for one in wanted if one.startswith("/")]
     # of `owner/name` the name
     named = [one.rstrip("/").rpartition("/")[2] for one in wanted if not one.startswith("/")]
-    return Meant(tuple(_values(tx, query, key, named)), tuple(folders))
+    return QueryValues(tuple(_values(tx, query, key, named)), tuple(folders))
 
 
-def _named(key: str, meant: Meant, params: dict[str, Any]) -> str:
+def _named(key: str, meant: QueryValues, params: dict[str, Any]) -> str:
     column = f"s.{COLUMNS[key]}"
     choices = []
     if len(meant.values) == 1:
@@ -241,7 +241,7 @@ def _json(values: Iterable[Any]) -> str:
 # ---------------------------------------------------------------------- statements
 
 
-def page_sql(where_: Where, after: Cursor | None) -> list[tuple[str, dict[str, Any]]]:
+def page_sql(where_: Where, after: SessionCursor | None) -> list[tuple[str, dict[str, Any]]]:
     """Give the statements that read on behind a cursor, the latest first, each with its values.
 
     Sessions without a time come last, and need a statement of their own: NULL is behind nothing.
@@ -259,7 +259,7 @@ def page_sql(where_: Where, after: Cursor | None) -> list[tuple[str, dict[str, A
     return [(dated, {**values, **place}), (f"{undated} {_ORDER} LIMIT :limit", values)]
 
 
-def read_page(tx: Tx, where_: Where, after: Cursor | None, limit: int) -> list[Row]:
+def read_page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) -> list[Row]:
     """Read the rows of the sessions behind a cursor, at most so many."""
     rows: list[Row] = []
     for sql, values in page_sql(where_, after):

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.browse.prices import PICO, Counts, rates_of
+from threadkeep.base.tx import Tx
+from threadkeep.browse.prices import PICO, TokenCounts, rates_of
 from threadkeep.browse.records import Sum
 
 
-class Adding(msgspec.Struct):
+class SumBuilder(msgspec.Struct):
     """A sum while it is made; the cost is in picodollars, so that parts add up exactly."""
 
     answers: int = 0
@@ -57,7 +57,7 @@ def pico_of(
     if not (input_ or output or read or write):
         return 0
     rates = rates_of(model, harness, step, at)
-    return None if rates is None else rates.of(Counts(input_, output, read, write, hour))
+    return None if rates is None else rates.of(TokenCounts(input_, output, read, write, hour))
 
 
 def tokens_of(total: Sum) -> int:
@@ -72,10 +72,10 @@ def cost_known(total: Sum) -> int | None:
 
 def sums_of(tx: Tx, ids: Iterable[int]) -> dict[int, Sum]:
     """Sum up sessions by their numbers; one without an answer has no sum."""
-    sums: dict[int, Adding] = {}
+    sums: dict[int, SumBuilder] = {}
     values = {"ids": msgspec.json.encode(list(ids)).decode()}
     for row in tx.all("browse_sums", values):
         session, harness, model, step, at, *spent = row
-        adding = sums.setdefault(session, Adding())
+        adding = sums.setdefault(session, SumBuilder())
         adding.add(spent, pico_of(harness, model, step, at, spent))
     return {session: adding.done() for session, adding in sums.items()}

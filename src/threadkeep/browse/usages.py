@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.browse.blocks import LENGTH, Answer, make_blocks
-from threadkeep.browse.listing import Around, Matches
+from threadkeep.browse.blocks import LENGTH, AnswerUsage, make_blocks
+from threadkeep.browse.listing import ListContext, Matches
 from threadkeep.browse.prices import STEPS, is_priced, step_of
 from threadkeep.browse.quarters import (
     QUARTER,
@@ -23,7 +23,7 @@ from threadkeep.browse.quarters import (
 )
 from threadkeep.browse.records import BillingBlock, Query, Sum, UsageReport
 from threadkeep.browse.selecting import PROBE, resolve, where
-from threadkeep.browse.sums import Adding, pico_of, tokens_of
+from threadkeep.browse.sums import SumBuilder, pico_of, tokens_of
 
 # An answer may be written down a little after the last entry of its session.
 _SLACK: Final = 3_600_000
@@ -51,7 +51,7 @@ _TOKENS: Final = "sum(input) + sum(output) + sum(cache_read) + sum(cache_write)"
 _LOOKED_BACK: Final = (2, 8, 34)
 
 
-class Spent(NamedTuple):
+class DayUsage(NamedTuple):
     """Answers of one model on one day, in one project."""
 
     harness: str
@@ -62,17 +62,19 @@ class Spent(NamedTuple):
     pico: int | None
 
 
-class Spending(NamedTuple):
+class UsageTable(NamedTuple):
     """What was spent, and when in the week: tokens by weekday from Monday, and hour."""
 
-    spent: list[Spent]
+    spent: list[DayUsage]
     hours: list[list[int]]
 
 
-NOTHING: Final = Spending([], [[0] * 24 for _ in range(7)])
+NOTHING: Final = UsageTable([], [[0] * 24 for _ in range(7)])
 
 
-def read_spent(around: Around, query: Query, matches: Matches | None, zone: tzinfo) -> Spending:
+def read_spent(
+    around: ListContext, query: Query, matches: Matches | None, zone: tzinfo
+) -> UsageTable:
     """Read what the sessions of a query took, subagents and hidden threads included."""
     conditions, values = _conditions(around._replace(zone=zone), query, matches)
     rows = around.tx.execute(spent_sql(conditions, zone), values).fetchall()
@@ -86,10 +88,10 @@ def read_spent(around: Around, query: Query, matches: Matches | None, zone: tzin
         if is_day:
             at = None if quarter is None else quarter * QUARTER
             pico = pico_of(harness, model, step, at, counts)
-            spent.append(Spent(harness, model or UNKNOWN, project, day_text(day), counts, pico))
+            spent.append(DayUsage(harness, model or UNKNOWN, project, day_text(day), counts, pico))
         elif quarter is not None:
             hours[quarter % QUARTERS_OF_WEEK] += counts[0]
-    return Spending(spent, by_hour(hours))
+    return UsageTable(spent, by_hour(hours))
 
 
 def spent_sql(conditions: str, zone: tzinfo) -> str:
@@ -112,7 +114,7 @@ def spent_sql(conditions: str, zone: tzinfo) -> str:
 
 
 def _conditions(
-    around: Around, query: Query, matches: Matches | None
+    around: ListContext, query: Query, matches: Matches | None
 ) -> tuple[str, dict[str, Any]]:
     """Give the conditions: times are those of the answers, and their models are theirs."""
     found = None if matches is None else sorted(matches.sessions)
@@ -147,11 +149,11 @@ def _models_kept(models: set[str], query: Query) -> set[str]:
 # ---------------------------------------------------------------------- reports
 
 
-def report(spending: Spending) -> UsageReport:
+def report(spending: UsageTable) -> UsageReport:
     """Sum up in every way that is drawn."""
-    total = Adding()
-    by_day: dict[str, dict[str, Adding]] = defaultdict(lambda: defaultdict(Adding))
-    by_model, by_project, by_agent = (defaultdict[str, Adding](Adding) for _ in range(3))
+    total = SumBuilder()
+    by_day: dict[str, dict[str, SumBuilder]] = defaultdict(lambda: defaultdict(SumBuilder))
+    by_model, by_project, by_agent = (defaultdict[str, SumBuilder](SumBuilder) for _ in range(3))
     for one in spending.spent:
         sums = (by_day[one.day][one.model], by_model[one.model])
         for adding in (total, *sums, by_project[one.project], by_agent[one.harness]):
@@ -167,7 +169,7 @@ def report(spending: Spending) -> UsageReport:
     )
 
 
-def _done(sums: dict[str, Adding]) -> dict[str, Sum]:
+def _done(sums: dict[str, SumBuilder]) -> dict[str, Sum]:
     """Finish sums, the largest first."""
     done = {name: adding.done() for name, adding in sums.items()}
     return dict(
@@ -185,18 +187,18 @@ def by_day(report: UsageReport) -> dict[str, int]:
 
 
 def read_blocks(
-    around: Around, query: Query, matches: Matches | None, now: int
+    around: ListContext, query: Query, matches: Matches | None, now: int
 ) -> list[BillingBlock]:
     """Cut the answers of a query into blocks of five hours."""
     return make_blocks(_answers(around, query, matches), now)
 
 
 def read_active(
-    around: Around, query: Query, matches: Matches | None, now: int
+    around: ListContext, query: Query, matches: Matches | None, now: int
 ) -> BillingBlock | None:
     """Find the block that runs now: look back until it is sure where it began."""
     begin = query.since or 0
-    answers: list[Answer] = []
+    answers: list[AnswerUsage] = []
     for blocks in _LOOKED_BACK:
         # Whole blocks since the epoch: without any pause, the same ones are found an hour later.
         since = max((now // LENGTH - blocks) * LENGTH, begin)
@@ -211,7 +213,7 @@ def read_active(
     return next((one for one in reversed(found) if one.active), None)
 
 
-def _answers(around: Around, query: Query, matches: Matches | None) -> Iterator[Answer]:
+def _answers(around: ListContext, query: Query, matches: Matches | None) -> Iterator[AnswerUsage]:
     conditions, values = _conditions(around, query, matches)
     sql = (
         "SELECT u.at, u.harness, u.model, u.input, u.output, u.cache_read, u.cache_write,"  # noqa: S608
@@ -225,4 +227,4 @@ def _answers(around: Around, query: Query, matches: Matches | None) -> Iterator[
             spent = (1, *counts)
             step = step_of(counts[0] + counts[2] + counts[3])
             pico = pico_of(harness, model, step, at, spent)
-            yield Answer(at, model or UNKNOWN, spent, pico)
+            yield AnswerUsage(at, model or UNKNOWN, spent, pico)

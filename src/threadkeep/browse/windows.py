@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from threadkeep.base.fts import match_query, snippet_of_match
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.browse.outlines import Outline, Prompt, branches_at
 from threadkeep.browse.records import Block, Spot, Window
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.copies import COPY
-from threadkeep.knowledge.reading import Session
-from threadkeep.sources.records import Entry
+from threadkeep.knowledge.reading import CapturedSession
+from threadkeep.knowledge.records import Entry
 
 MOST_IN_A_WINDOW: Final = 1_000
 _WIDTH: Final = 160
@@ -80,7 +80,7 @@ def make_block(
     )
 
 
-def position_in(outline: Outline, session: Session, at: str | int | None) -> int | None:
+def position_in(outline: Outline, session: CapturedSession, at: str | int | None) -> int | None:
     """Give the position that is meant by a number, a key, or a name like `message:12`."""
     if at is None:
         return None
@@ -102,7 +102,7 @@ def read_texts(archive: ArchivedEntries, outline: Outline) -> Iterator[str]:
 
 
 def find_in(
-    tx: Tx, session: Session, outline: Outline, texts: Iterable[str], words: str, limit: int
+    tx: Tx, session: CapturedSession, outline: Outline, texts: Iterable[str], words: str, limit: int
 ) -> list[Spot]:
     """Find words in one session, in its order: as they are typed, or as words of the index."""
     literally = finder_of(words)
@@ -137,7 +137,7 @@ def finder_of(words: str) -> Callable[[str], re.Match[str] | None]:
     return find
 
 
-def _indexed(tx: Tx, session: Session, outline: Outline, words: str) -> frozenset[int]:
+def _indexed(tx: Tx, session: CapturedSession, outline: Outline, words: str) -> frozenset[int]:
     match = match_query(words)
     ids = outline.numbers()
     if match is None or not ids:

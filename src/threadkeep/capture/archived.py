@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.transcripts import Sources, entries_in
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.archive import read_block
 from threadkeep.knowledge.logs import LogRow, load_log_by_id
 from threadkeep.knowledge.reading import EntryRow
-from threadkeep.sources.records import Entry
+from threadkeep.knowledge.records import Entry
 
 _BLOCKS_KEPT: Final = 16  # of 256 KB; memory must stay small where all of the archive is read
 

@@ -4,7 +4,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.entries import Words, index_words
 
 # A commit waits for the disk; at 16 MB of source that is a small part of the work, while others

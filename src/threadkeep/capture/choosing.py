@@ -11,13 +11,19 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.transcripts import entries_in
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.forgetting import Kind
 from threadkeep.knowledge.logs import LogRow, load_log_by_id
-from threadkeep.knowledge.reading import Among, Session, children_of, find_session, to_session
+from threadkeep.knowledge.reading import (
+    CapturedSession,
+    CapturedSessionFilter,
+    children_of,
+    find_session,
+    to_session,
+)
 from threadkeep.knowledge.texts import TEXTS, Texts, is_there, text_rows
 from threadkeep.sources.common import iso_ms
 from threadkeep.sources.decoding import decode_line
@@ -58,7 +64,7 @@ class Forget(msgspec.Struct, frozen=True):
     @property
     def among(self) -> dict[str, Any]:
         """The values for queries about sessions."""
-        return Among(self.harness, self.project).params()
+        return CapturedSessionFilter(self.harness, self.project).params()
 
     def covers(self, at: int | None) -> bool:
         """Tell whether a moment lies in the span of time."""
@@ -87,7 +93,7 @@ def check(what: Forget) -> Searches:
 # ---------------------------------------------------------------------- sessions
 
 
-def meant_sessions(context: Context, tx: Tx, what: Forget) -> list[Session]:
+def meant_sessions(context: KnowledgeContext, tx: Tx, what: Forget) -> list[CapturedSession]:
     """Give the sessions that are meant, those that others started before them."""
     if what.sessions:
         named = [_named(context, tx, name, what.harness) for name in what.sessions]
@@ -96,7 +102,7 @@ def meant_sessions(context: Context, tx: Tx, what: Forget) -> list[Session]:
         roots = [session for session in roots if session.id in allowed]
     else:
         roots = [to_session(row) for row in tx.all("sessions_to_forget", _ever(what))]
-    found: dict[int, Session] = {}
+    found: dict[int, CapturedSession] = {}
     for root in roots:
         for session in _with_children(context, tx, root, set()):
             found.setdefault(session.id, session)
@@ -107,7 +113,9 @@ def _ever(what: Forget) -> dict[str, Any]:
     return {**what.among, "since": None, "until": None}
 
 
-def _named(context: Context, tx: Tx, name: str, harness: str | None) -> Session | None:
+def _named(
+    context: KnowledgeContext, tx: Tx, name: str, harness: str | None
+) -> CapturedSession | None:
     try:
         return find_session(context, tx, name, harness)
     except NotFound:
@@ -117,7 +125,9 @@ def _named(context: Context, tx: Tx, name: str, harness: str | None) -> Session 
         return None  # forgotten before: there is nothing left to do
 
 
-def _with_children(context: Context, tx: Tx, session: Session, seen: set[int]) -> Iterator[Session]:
+def _with_children(
+    context: KnowledgeContext, tx: Tx, session: CapturedSession, seen: set[int]
+) -> Iterator[CapturedSession]:
     if session.id in seen:  # a log may say anything, even that two sessions started each other
         return
     seen.add(session.id)
@@ -126,7 +136,7 @@ def _with_children(context: Context, tx: Tx, session: Session, seen: set[int]) -
     yield session
 
 
-def whole_sessions(what: Forget, meant: list[Session]) -> list[Session]:
+def whole_sessions(what: Forget, meant: list[CapturedSession]) -> list[CapturedSession]:
     """Give those of the sessions that go as a whole."""
     if what.pattern is not None:
         return []

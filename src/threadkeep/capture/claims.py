@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.copies import is_here, parts_of, told_in
 from threadkeep.knowledge.entries import text_hash
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.copy_marks import marks_in, may_be_marked, unmarked
-from threadkeep.sources.records import Entry, Parser
+from threadkeep.sources.records import Parser
 
 Fresh = Callable[[], Parser]
 

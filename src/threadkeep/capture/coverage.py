@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from threadkeep.capture.context import Surroundings
-from threadkeep.capture.sight import Sight, see
+from threadkeep.capture.context import CaptureContext
+from threadkeep.capture.sight import SourceLogs, see
 from threadkeep.knowledge.copies import copies_by_harness
-from threadkeep.knowledge.logs import Looks, all_looks, keeps_sums
+from threadkeep.knowledge.logs import LogState, all_looks, keeps_sums
 from threadkeep.sources.records import Log, Source
 
 
@@ -35,7 +35,7 @@ class SourceCoverage(msgspec.Struct):
         return 100.0 * self.bytes_current / self.bytes_found if self.bytes_found else 100.0
 
 
-class Stored(msgspec.Struct):
+class CoverageCounts(msgspec.Struct):
     """What the store holds of one harness."""
 
     logs: int
@@ -64,14 +64,14 @@ class Coverage(msgspec.Struct):
     """What is on the disk, what is in the store, and what was not understood."""
 
     sources: list[SourceCoverage]
-    stored: dict[str, Stored]
+    stored: dict[str, CoverageCounts]
     unknown: list[UnknownRecord]
 
 
 _SHOWN_BEHIND = 5
 
 
-def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
+def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
     """Look at every log on the disk, without opening one, and compare it with the store."""
     with around.db.read() as tx:
         parts, sums = [], keeps_sums(tx)
@@ -91,14 +91,14 @@ def cover(around: Surroundings, sources: Mapping[str, Source]) -> Coverage:
             for harness, count, entries in tx.all("session_totals")
         }
         stored = {
-            harness: Stored(*counts, *sessions.get(harness, (0, 0)))
+            harness: CoverageCounts(*counts, *sessions.get(harness, (0, 0)))
             for harness, *counts in tx.all("source_totals")
         }
         unknown = [UnknownRecord(*row) for row in tx.all("unknown_records")]
     return Coverage(parts, stored, unknown)
 
 
-def _compare(part: SourceCoverage, known: dict[str, Looks], seen: Sight) -> None:
+def _compare(part: SourceCoverage, known: dict[str, LogState], seen: SourceLogs) -> None:
     found = {log.path: log for log in seen.logs}
     part.found = len(found)
     part.gone = sum(not seen.hides(path) for path in known if path not in found)
@@ -116,7 +116,7 @@ def _compare(part: SourceCoverage, known: dict[str, Looks], seen: Sight) -> None
                 part.behind.append(path)
 
 
-def _check(part: SourceCoverage, known: dict[str, Looks], found: list[Log]) -> None:
+def _check(part: SourceCoverage, known: dict[str, LogState], found: list[Log]) -> None:
     """Tell what is known of the bytes that were read: whether they are still the same."""
     pairs = [(known[log.path], log) for log in found if log.path in known]
     read = [(looks, log) for looks, log in pairs if looks.read_to]
@@ -126,6 +126,6 @@ def _check(part: SourceCoverage, known: dict[str, Looks], found: list[Log]) -> N
     part.checked_at = min((looks.checked_at or 0 for looks, _ in read), default=None) or None
 
 
-def _held(looks: Looks) -> int:
+def _held(looks: LogState) -> int:
     """Give how much of a log that changed is in the store: what was read before it grew."""
     return looks.read_to if looks.failed else max(0, looks.stamp[0])

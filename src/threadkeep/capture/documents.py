@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.backlog import MOST_BYTES, Backlog, Write
 from threadkeep.capture.batches import Batches
-from threadkeep.capture.context import Mask, Surroundings
+from threadkeep.capture.context import CaptureContext, Mask
 from threadkeep.capture.exclusion import ENOUGH_LINES, kept_out
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.masks import mask_of, masked_lines
@@ -21,7 +21,7 @@ from threadkeep.knowledge.entries import Words
 from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD
 from threadkeep.knowledge.logs import LogRow, fingerprints, load_log, save_log
 from threadkeep.knowledge.masks import Marks, note_masks
-from threadkeep.sources.records import Item, Log, Parser, Source
+from threadkeep.sources.records import DocumentItem, Log, Parser, Source
 
 _MASKED_TOGETHER = 256
 
@@ -48,7 +48,7 @@ class DocumentCapture:
     """Captures the sessions of one document that have changed."""
 
     def __init__(
-        self, around: Surroundings, reader: str, source: Source, log: Log, report: HarnessReport
+        self, around: CaptureContext, reader: str, source: Source, log: Log, report: HarnessReport
     ) -> None:
         self._around = around
         self._reader = reader
@@ -69,11 +69,11 @@ class DocumentCapture:
             if mark not in {item.fingerprint, self._kept_out(item)}:
                 self._try(backlog, item)
 
-    def _kept_out(self, item: Item) -> str:
+    def _kept_out(self, item: DocumentItem) -> str:
         """Give the fingerprint of a session that these rules keep out, as it is now."""
         return f"{self._rules} {item.fingerprint}"
 
-    def _try(self, backlog: Backlog, item: Item) -> None:
+    def _try(self, backlog: Backlog, item: DocumentItem) -> None:
         """Read one session, piece by piece; what is wrong with it does not stop the others."""
         writing = _Writing(item, self._source.parser(self._log, None))
         try:
@@ -89,10 +89,10 @@ class DocumentCapture:
                 raise
             self._fail(item, error)
 
-    def _fail(self, item: Item, error: Exception) -> None:
+    def _fail(self, item: DocumentItem, error: Exception) -> None:
         self.failure = tell(f"{self._log.path} ({item.item})", error, self._report)
 
-    def _is_unwanted(self, item: Item, first: Records) -> bool:
+    def _is_unwanted(self, item: DocumentItem, first: Records) -> bool:
         with self._around.db.read() as tx:
             row = load_log(tx, self._reader, self._log.path, item.item)
         if row is not None and row.lines >= ENOUGH_LINES and not self._around.exclusion.patterns:
@@ -100,7 +100,7 @@ class DocumentCapture:
         parser = self._source.parser(self._log, None)
         return self._around.exclusion.of_beginning(b"\n".join(line for _, line in first), parser)
 
-    def _mask(self, item: Item) -> Mask:
+    def _mask(self, item: DocumentItem) -> Mask:
         session_id = item.item or self._log.session_id
         with self._around.db.read() as tx:
             return mask_of(tx, self._around, self._source.harness, session_id)
@@ -182,13 +182,13 @@ class DocumentCapture:
     def _fresh(self) -> Parser:
         return self._source.parser(self._log, None)
 
-    def _keep_out(self, tx: Tx, item: Item) -> None:
+    def _keep_out(self, tx: Tx, item: DocumentItem) -> None:
         row = self._row(tx, item)
         row.fingerprint, row.excluded, self.kept_some_out = self._kept_out(item), True, True
         save_log(tx, row)
         self._report.excluded += 1
 
-    def _row(self, tx: Tx, item: Item) -> LogRow:
+    def _row(self, tx: Tx, item: DocumentItem) -> LogRow:
         source, path = self._source, self._log.path
         row = load_log(tx, self._reader, path, item.item)
         if row is None:
@@ -228,7 +228,7 @@ class DocumentCapture:
 class _Writing:
     """How far the writing of one session is."""
 
-    def __init__(self, item: Item, parser: Parser) -> None:
+    def __init__(self, item: DocumentItem, parser: Parser) -> None:
         self.item = item
         self.parser = parser
         self.intake: Intake | None = None

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.backlog import Backlog
 from threadkeep.capture.batches import Batches
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.exclusion import ENOUGH_LINES
 from threadkeep.capture.line_logs import CHECKED_AT_ONCE, LineCapture, is_due, note_stamp
@@ -31,8 +31,8 @@ from threadkeep.capture.memories import (
     retention_of,
     store_memory,
 )
-from threadkeep.capture.report import Progress, Report, Watcher, silent
-from threadkeep.capture.sight import Sight, is_below, rooted, see
+from threadkeep.capture.report import CaptureReport, Progress, Watcher, silent
+from threadkeep.capture.sight import SourceLogs, is_below, rooted, see
 from threadkeep.capture.troubles import TROUBLES, has_vanished, tell, tell_unseen
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import digest
@@ -40,7 +40,7 @@ from threadkeep.knowledge.copies import settle
 from threadkeep.knowledge.health import health_name, note_failure
 from threadkeep.knowledge.logs import (
     LogRow,
-    Looks,
+    LogState,
     all_looks,
     load_log,
     load_log_by_id,
@@ -53,7 +53,7 @@ from threadkeep.sources.files import TAIL_BYTES, LogFile
 from threadkeep.sources.records import Log, Source
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class CaptureFilter(msgspec.Struct, frozen=True):
     """Which logs to look at: all, or only some harnesses, or only those touched lately."""
 
     harnesses: frozenset[str] = frozenset()
@@ -74,16 +74,16 @@ class _Work(NamedTuple):
 
 
 def capture(
-    around: Surroundings,
+    around: CaptureContext,
     sources: Mapping[str, Source],
-    wanted: Wanted = Wanted(),  # noqa: B008  (a constant)
+    wanted: CaptureFilter = CaptureFilter(),  # noqa: B008  (a constant)
     *,
     dry_run: bool = False,
     show: Watcher = silent,
-) -> Report:
+) -> CaptureReport:
     """Bring everything that is new in the logs of these sources, given by name, into the store."""
     started = time.monotonic()
-    report = Report(dry_run=dry_run)
+    report = CaptureReport(dry_run=dry_run)
     work: list[_Work] = []
     gone: list[int] = []
     absent: list[tuple[Absent, Retention]] = []
@@ -111,12 +111,12 @@ def capture(
 
 
 def _look(
-    around: Surroundings,
+    around: CaptureContext,
     named: tuple[str, Source],
-    known: dict[str, Looks],
-    wanted: Wanted,
-    report: Report,
-) -> tuple[list[_Work], list[int], Sight]:
+    known: dict[str, LogState],
+    wanted: CaptureFilter,
+    report: CaptureReport,
+) -> tuple[list[_Work], list[int], SourceLogs]:
     """Find the logs of a source that changed, and those that are gone; give all there is, too."""
     reader, source = named
     part = report.of(source.harness)
@@ -141,7 +141,7 @@ def _look(
 
 
 def _changed(
-    around: Surroundings, found: Iterable[Log], known: dict[str, Looks], wanted: Wanted
+    around: CaptureContext, found: Iterable[Log], known: dict[str, LogState], wanted: CaptureFilter
 ) -> list[Log]:
     """Choose the logs to read: those that look different, and a few whose check is due."""
     rules, now = around.exclusion.name(), around.clock()
@@ -157,7 +157,7 @@ def _changed(
     return changed
 
 
-def _differs(looks: Looks | None, log: Log, wanted: Wanted, rules: str) -> bool:
+def _differs(looks: LogState | None, log: Log, wanted: CaptureFilter, rules: str) -> bool:
     if wanted.since is not None and log.stamp.mtime_ns // 1_000_000 < wanted.since:
         return False
     if looks is None or not looks.is_untouched(log.stamp) or looks.gone:
@@ -168,13 +168,13 @@ def _differs(looks: Looks | None, log: Log, wanted: Wanted, rules: str) -> bool:
 
 
 def _renamed(
-    changed: list[Log], known: dict[str, Looks], missing: dict[str, Looks]
+    changed: list[Log], known: dict[str, LogState], missing: dict[str, LogState]
 ) -> dict[str, int]:
     """Find new logs that are missing ones in another place: same inode or name, same bytes.
 
     Gives the number that each had, by its path; no two have been the same.
     """
-    alike: dict[object, list[Looks]] = defaultdict(list)
+    alike: dict[object, list[LogState]] = defaultdict(list)
     for path, looks in missing.items():
         if looks.head is not None:
             alike[looks.stamp[2:4]].append(looks)
@@ -194,7 +194,7 @@ def _plain_name(path: str) -> str:
     return path.rpartition(os.sep)[2].removesuffix(".zst")
 
 
-def _holding(log: Log, perhaps: list[Looks]) -> int | None:
+def _holding(log: Log, perhaps: list[LogState]) -> int | None:
     """Give the number of the log that a file holds as far as it was read.
 
     Inodes are used again and sessions begin alike, so the last bytes read must be there too.
@@ -216,10 +216,10 @@ def _holding(log: Log, perhaps: list[Looks]) -> int | None:
 
 
 def _read(
-    around: Surroundings,
+    around: CaptureContext,
     work: list[_Work],
     lost: tuple[list[int], list[tuple[Absent, Retention]]],
-    report: Report,
+    report: CaptureReport,
     show: Watcher,
 ) -> None:
     """Read the logs that changed; `lost` are the numbers of logs and of memories that are gone."""
@@ -258,7 +258,7 @@ def _read(
         show(progress)
 
 
-def _make_room(around: Surroundings, harnesses: set[str]) -> None:
+def _make_room(around: CaptureContext, harnesses: set[str]) -> None:
     """Let a file that knows the contract's four harnesses take others too."""
     with around.db.read() as tx:
         narrow = not all(harness_is_allowed(tx, harness) for harness in harnesses)
@@ -268,10 +268,10 @@ def _make_room(around: Surroundings, harnesses: set[str]) -> None:
 
 
 def _read_lines(
-    around: Surroundings,
+    around: CaptureContext,
     one: _Work,
     batches: Batches,
-    report: Report,
+    report: CaptureReport,
     progress: Progress,
     show: Watcher,
 ) -> None:
@@ -291,7 +291,9 @@ def _read_lines(
         _note_trouble(around, batches, one, error, report)()
 
 
-def _read_memory(around: Surroundings, one: _Work, batches: Batches, report: Report) -> None:
+def _read_memory(
+    around: CaptureContext, one: _Work, batches: Batches, report: CaptureReport
+) -> None:
     batches.next_log()
     part, now = report.of(one.source.harness), around.clock()
     if is_excluded(around.exclusion, one.log):
@@ -311,7 +313,9 @@ def _read_memory(around: Surroundings, one: _Work, batches: Batches, report: Rep
         _note_trouble(around, batches, one, error, report)()
 
 
-def _read_document(around: Surroundings, one: _Work, backlog: Backlog, report: Report) -> None:
+def _read_document(
+    around: CaptureContext, one: _Work, backlog: Backlog, report: CaptureReport
+) -> None:
     """Read a document outside of any transaction; what there is to write is added to the rest."""
     batches, part = backlog.batches, report.of(one.source.harness)
     if around.exclusion.of_log(one.log):
@@ -326,14 +330,14 @@ def _read_document(around: Surroundings, one: _Work, backlog: Backlog, report: R
         backlog.add(lambda: _note_document(around, batches.tx(), one, document))
 
 
-def _note_document(around: Surroundings, tx: Tx, one: _Work, document: DocumentCapture) -> None:
+def _note_document(around: CaptureContext, tx: Tx, one: _Work, document: DocumentCapture) -> None:
     row = _row(tx, one)  # another process may have noted the document meanwhile
     row.error, row.excluded = document.failure, False
     row.fingerprint = around.exclusion.name() if document.kept_some_out else ""
     _note_looks(tx, one, row)
 
 
-def _keep_out(around: Surroundings, tx: Tx, one: _Work, report: Report) -> None:
+def _keep_out(around: CaptureContext, tx: Tx, one: _Work, report: CaptureReport) -> None:
     row = _row(tx, one)
     row.excluded, row.error, row.fingerprint = True, None, around.exclusion.name()
     report.of(one.source.harness).excluded += 1
@@ -359,7 +363,7 @@ def _row(tx: Tx, one: _Work) -> LogRow:
     return load_marks(tx, row)
 
 
-def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
+def _is_unwanted(around: CaptureContext, tx: Tx, one: _Work, row: LogRow) -> bool:
     """Tell whether a log is to stay out.
 
     It is judged anew whenever it has grown: where it works may stand behind its first lines.
@@ -377,7 +381,7 @@ def _is_unwanted(around: Surroundings, tx: Tx, one: _Work, row: LogRow) -> bool:
     return around.exclusion.of_beginning(beginning, one.source.parser(one.log, None))
 
 
-def _note_vanished(around: Surroundings, tx: Tx, one: _Work) -> None:
+def _note_vanished(around: CaptureContext, tx: Tx, one: _Work) -> None:
     """Note that a log was deleted after it was found; one that was never read leaves no trace."""
     row = load_log(tx, one.reader, one.log.path)
     if row is not None:
@@ -385,7 +389,7 @@ def _note_vanished(around: Surroundings, tx: Tx, one: _Work) -> None:
 
 
 def _note_trouble(
-    around: Surroundings, batches: Batches, one: _Work, error: Exception, report: Report
+    around: CaptureContext, batches: Batches, one: _Work, error: Exception, report: CaptureReport
 ) -> Callable[[], None]:
     """Tell at once what went wrong with a log; give what notes it in the store."""
     if has_vanished(one.log.path, error):
@@ -401,7 +405,7 @@ def _note_trouble(
     return note
 
 
-def _note_health(around: Surroundings, batches: Batches, report: Report) -> None:
+def _note_health(around: CaptureContext, batches: Batches, report: CaptureReport) -> None:
     """Count the run as a failure of every program of which something could not be read.
 
     At the end: the logs that could be read do not hide the one that could not.

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.copies import parts_of
 from threadkeep.knowledge.forgetting import forgotten_lines

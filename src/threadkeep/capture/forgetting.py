@@ -9,21 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.capture.choosing import (
-    Forget,
-    Searches,
-    check,
-    matching_rows,
-    picker,
-    rows_of_work,
-)
-from threadkeep.capture.context import Surroundings
+from threadkeep.base.tx import Tx
+from threadkeep.capture.choosing import Forget, Searches, check, matching_rows, picker, rows_of_work
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.places import Places
 from threadkeep.capture.planning import (
     Chosen,
-    Forgotten,
-    Plan,
+    ForgetPlan,
+    ForgetReport,
     advance,
     copies_of,
     dropping,
@@ -37,41 +30,31 @@ from threadkeep.capture.planning import (
     terminals_of,
     tool_events_in,
 )
-from threadkeep.capture.rederiving import (
-    Rederived,
-    legacy_numbers,
-    rederive,
-)
+from threadkeep.capture.rederiving import RebuildReport, legacy_numbers, rederive
 from threadkeep.capture.reindexing import clean
 from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.knowledge.archive import drop_lines, read_lines
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.entries import Words, index_words
-from threadkeep.knowledge.forgetting import (
-    erase,
-    remember_forgotten,
-    want_cleaning,
-)
+from threadkeep.knowledge.forgetting import erase, remember_forgotten, want_cleaning
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
-from threadkeep.knowledge.reading import Session, to_session
+from threadkeep.knowledge.reading import CapturedSession, to_session
 from threadkeep.knowledge.texts import blank_texts
 from threadkeep.knowledge.vectors import unlock
 from threadkeep.sources.records import Source
-
-__all__ = ["Forget", "Forgotten", "finish", "forget", "purge"]
 
 _CURSORS: Final = {"codex": "codex", "cursor": "cursor-agent"}
 
 
 def forget(
-    context: Context,
-    around: Surroundings,
+    context: KnowledgeContext,
+    around: CaptureContext,
     sources: Mapping[str, Source],
     what: Forget,
     *,
     dry_run: bool = False,
     show: Watcher = silent,
-) -> Forgotten:
+) -> ForgetReport:
     """Forget sessions, a span of time, or all that a pattern is found in; or only count it."""
     searches = check(what)
     places = Places(around, sources)
@@ -94,7 +77,7 @@ def forget(
 # ---------------------------------------------------------------------- doing
 
 
-def _name_forgotten(around: Surroundings, sessions: list[Session]) -> None:
+def _name_forgotten(around: CaptureContext, sessions: list[CapturedSession]) -> None:
     """Leave word of what is forgotten; from here on it is not captured again."""
     if sessions:
         with around.db.write() as tx:
@@ -103,7 +86,7 @@ def _name_forgotten(around: Surroundings, sessions: list[Session]) -> None:
 
 
 def purge(
-    around: Surroundings,
+    around: CaptureContext,
     sources: Mapping[str, Source],
     places: Places | None = None,
     show: Watcher = silent,
@@ -121,13 +104,15 @@ def purge(
         advance(progress, session.session_id, show)
 
 
-def finish(around: Surroundings, sources: Mapping[str, Source], show: Watcher = silent) -> None:
+def finish(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> None:
     """Complete a forgetting, or a rescan, that was interrupted; as a rule there is none."""
     purge(around, sources, None, show)
     clean(around, sources, show)
 
 
-def _purge_others(around: Surroundings, places: Places, waiting: list[Session], tx: Tx) -> None:
+def _purge_others(
+    around: CaptureContext, places: Places, waiting: list[CapturedSession], tx: Tx
+) -> None:
     """Take forgotten sessions out of the logs that only tell of them, and out of copies."""
     words: Words = []
     for log, picks in [*mentions(tx, waiting), *copies_of(tx, waiting)]:
@@ -136,7 +121,9 @@ def _purge_others(around: Surroundings, places: Places, waiting: list[Session], 
     want_cleaning(tx)
 
 
-def _purge_if_there(around: Surroundings, places: Places, session: Session, tx: Tx) -> None:
+def _purge_if_there(
+    around: CaptureContext, places: Places, session: CapturedSession, tx: Tx
+) -> None:
     # Somebody else may have done it, and a new session may have its number by now.
     for one in [to_session(row) for row in tx.all("forgotten_but_there")]:
         if named(one) == named(session):
@@ -144,7 +131,9 @@ def _purge_if_there(around: Surroundings, places: Places, session: Session, tx: 
             want_cleaning(tx)
 
 
-def _purge_session(tx: Tx, around: Surroundings, places: Places, session: Session) -> None:
+def _purge_session(
+    tx: Tx, around: CaptureContext, places: Places, session: CapturedSession
+) -> None:
     words: Words = []
     for log in logs_of_session(tx, session.harness, session.session_id):
         if is_shared(tx, log, session):
@@ -163,7 +152,9 @@ def _purge_session(tx: Tx, around: Surroundings, places: Places, session: Sessio
     index_words(tx, words)
 
 
-def _drop_log(tx: Tx, around: Surroundings, places: Places, log: LogRow, session: Session) -> None:
+def _drop_log(
+    tx: Tx, around: CaptureContext, places: Places, log: LogRow, session: CapturedSession
+) -> None:
     """Take a log out as a whole; under whatever name it is found again, it stays out."""
     for name in _names_of(tx, places, log):
         if _lives(tx, log.harness, name, session):
@@ -190,7 +181,7 @@ def _names_of(tx: Tx, places: Places, log: LogRow) -> set[str]:
     return names - {""}
 
 
-def _lives(tx: Tx, harness: str, name: str, session: Session) -> bool:
+def _lives(tx: Tx, harness: str, name: str, session: CapturedSession) -> bool:
     """Tell whether a name is also that of another session, which stays."""
     values = {"harness": harness, "session_id": name}
     number = tx.value("session_number", values)
@@ -200,9 +191,9 @@ def _lives(tx: Tx, harness: str, name: str, session: Session) -> bool:
 
 
 def _forget_lines(
-    around: Surroundings,
+    around: CaptureContext,
     places: Places,
-    plan: Plan,
+    plan: ForgetPlan,
     chosen: Chosen,
     show: Watcher,
 ) -> None:
@@ -227,13 +218,13 @@ def _forget_lines(
             advance(progress, path, show)
 
 
-def _forget_legacy(tx: Tx, done: Rederived) -> None:
+def _forget_legacy(tx: Tx, done: RebuildReport) -> None:
     """Take out the frozen rows of slices whose content has gone: nobody makes them anew."""
     for key in done.lost.segments:
         erase(tx, "legacy", legacy_numbers(tx, key))
 
 
-def _forget_work(around: Surroundings, what: Forget, searches: Searches) -> None:
+def _forget_work(around: CaptureContext, what: Forget, searches: Searches) -> None:
     with around.db.write() as tx:
         found = rows_of_work(tx, what, searches)
         for kind, ids in found.items():
@@ -243,7 +234,7 @@ def _forget_work(around: Surroundings, what: Forget, searches: Searches) -> None
             want_cleaning(tx)
 
 
-def _forget_matches(around: Surroundings, what: Forget, searches: Searches) -> None:
+def _forget_matches(around: CaptureContext, what: Forget, searches: Searches) -> None:
     if what.pattern is None or what.in_sessions or what.in_time:
         return
     with around.db.write() as tx:

@@ -8,36 +8,37 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.claims import Claims, Fresh
 from threadkeep.capture.report import HarnessReport
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.entries import Placed, Words, Written, write_entries
+from threadkeep.knowledge.entries import EntryChanges, EntryLocation, Words, write_entries
 from threadkeep.knowledge.health import health_name, note_success
 from threadkeep.knowledge.logs import LogRow, drop_notes
+from threadkeep.knowledge.records import Entry
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
 from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.hippo_notes import READER as NOTES
-from threadkeep.sources.records import Entry, Harvest, Parser
+from threadkeep.sources.records import Harvest, Parser
 
 log = logging.getLogger(__name__)
 
 _LONGEST_NAME: Final = 80
 
 
-class Who(msgspec.Struct, frozen=True):
+class MachineUser(msgspec.Struct, frozen=True):
     """On which machine, and as whom, tools were run."""
 
     hostname: str
     username: str
 
 
-def this_machine() -> Who:
+def this_machine() -> MachineUser:
     """Name this machine and its user."""
-    return Who(socket.gethostname(), os.environ.get("USER") or "unknown")
+    return MachineUser(socket.gethostname(), os.environ.get("USER") or "unknown")
 
 
 class Intake:
@@ -52,7 +53,7 @@ class Intake:
         self._parser = parser
         self._claims = Claims(fresh, f"{harness}:{row.session_id}")
         self._report = report
-        self._placed: dict[str, list[Placed]] = defaultdict(list)
+        self._placed: dict[str, list[EntryLocation]] = defaultdict(list)
         self._troubles: dict[str, int] = {}
 
     def go_on(self, row: LogRow) -> None:
@@ -73,7 +74,7 @@ class Intake:
             taken = self._claims.checked(tx, record, line, number)
             for entry in self._entries(taken, line, number):
                 session_id = entry.session_id or self._row.session_id
-                self._placed[session_id].append(Placed(entry, number, part))
+                self._placed[session_id].append(EntryLocation(entry, number, part))
                 part += 1
         return True
 
@@ -106,7 +107,7 @@ class Intake:
             for session_id in self._placed:
                 drop_notes(tx, NOTES, self._harness, session_id)
 
-    def _count(self, tx: Tx, session: int, written: Written, *, live: bool) -> None:
+    def _count(self, tx: Tx, session: int, written: EntryChanges, *, live: bool) -> None:
         growth = Growth()
         for entry in written.fresh:
             growth.count(entry)
@@ -118,7 +119,7 @@ class Intake:
         if written.replaced:
             recount(tx, session)
 
-    def write_harvest(self, tx: Tx, who: Who, now: int, *, live: bool = False) -> None:
+    def write_harvest(self, tx: Tx, who: MachineUser, now: int, *, live: bool = False) -> None:
         """Store what the parser found out beside the entries.
 
         While somebody watches a log grow (`live`), what nobody waits for is left to the next look

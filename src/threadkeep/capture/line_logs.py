@@ -15,9 +15,9 @@ from zlib import crc32
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.batches import Batches
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.exclusion import kept_out
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.masks import CONTEXT_BYTES, mask_of, masked_lines, tail_of
@@ -26,11 +26,11 @@ from threadkeep.capture.troubles import tell
 from threadkeep.errors import Invalid, TooLarge
 from threadkeep.knowledge.archive import LineWriter, digest, read_lines
 from threadkeep.knowledge.health import count_drop, health_name
-from threadkeep.knowledge.logs import LogRow, Looks, load_log_by_id, save_log
+from threadkeep.knowledge.logs import LogRow, LogState, load_log_by_id, save_log
 from threadkeep.knowledge.masks import Marks, note_masks
 from threadkeep.knowledge.sessions import recount_of_log
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.files import TAIL_BYTES, LogFile, Piece
+from threadkeep.sources.files import TAIL_BYTES, LogChunk, LogFile
 from threadkeep.sources.folders import printable
 from threadkeep.sources.records import Log, Parser, Source, Stamp
 
@@ -53,7 +53,7 @@ def note_stamp(row: LogRow, stamp: Stamp) -> None:
     row.size, row.mtime_ns, row.device, row.inode, row.ctime_ns = stamp
 
 
-def is_due(looks: Looks, now: int) -> bool:
+def is_due(looks: LogState, now: int) -> bool:
     """Tell whether a log is to be compared with its sum though it looks as it did."""
     if looks.gone or looks.excluded_by or not looks.read_to:
         return False
@@ -70,7 +70,7 @@ class LineCapture:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: CaptureContext,
         source: Source,
         log: Log,
         row: LogRow,
@@ -190,12 +190,14 @@ class LineCapture:
 
     # ------------------------------------------------------------------ lines
 
-    def _settled(self, pieces: Iterable[Piece], stamp: Stamp) -> Iterator[tuple[Piece, bytes]]:
+    def _settled(
+        self, pieces: Iterable[LogChunk], stamp: Stamp
+    ) -> Iterator[tuple[LogChunk, bytes]]:
         """Yield the pieces to take: whole lines, and a last one that is as it will stay.
 
         With a part of a line comes what follows it.
         """
-        held: Piece | None = None
+        held: LogChunk | None = None
         for piece in pieces:
             if held is not None:
                 yield held, piece.data  # a line too long to be held, taken in parts

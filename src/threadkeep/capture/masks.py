@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.capture.context import Mask, Surroundings
+from threadkeep.base.tx import Tx
+from threadkeep.capture.context import CaptureContext, Mask
 from threadkeep.knowledge.masks import Marks, exempt_rules
 from threadkeep.redact.engine import Redactor
 from threadkeep.redact.markers import PRIVATE
@@ -23,13 +23,13 @@ class MaskedLines(NamedTuple):
     changed: Sequence[int]
 
 
-def mask_of(tx: Tx, around: Surroundings, harness: str, session_id: str) -> Mask:
+def mask_of(tx: Tx, around: CaptureContext, harness: str, session_id: str) -> Mask:
     """Give what masks the lines of a session: all rules, but those that were undone there."""
     undone = exempt_rules(tx, harness, session_id)
     return redactor_of(around).sparing(undone).piece if undone else around.mask
 
 
-def redactor_of(around: Surroundings) -> Redactor:
+def redactor_of(around: CaptureContext) -> Redactor:
     """Give the redactor of a home; without one, our own rules."""
     return around.redactor or Redactor.default()
 

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.capture.context import Surroundings
+from threadkeep.base.tx import Tx
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.report import HarnessReport
-from threadkeep.capture.sight import Sight, is_below
+from threadkeep.capture.sight import SourceLogs, is_below
 from threadkeep.knowledge.forgetting import is_forgotten_memory
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.memory_intake import (
@@ -35,7 +35,7 @@ def retention_of(source: Source) -> Retention:
     return source.keep if isinstance(source, ClaudeMemory) else KEPT
 
 
-def read_memory(around: Surroundings, log: Log) -> SeenMemory | None:
+def read_memory(around: CaptureContext, log: Log) -> SeenMemory | None:
     """Read a file and mask its secrets; None while somebody writes it."""
     with LogFile(log.path, log.root) as file:
         data = file.whole()
@@ -108,7 +108,7 @@ def _slug(folder: str) -> str:
 
 
 def absent_from(
-    around: Surroundings, source: Source, sight: Sight
+    around: CaptureContext, source: Source, sight: SourceLogs
 ) -> list[tuple[Absent, Retention]]:
     """Give the documents whose file a look should have found and did not."""
     found = {_place(log.path) for log in sight.logs}

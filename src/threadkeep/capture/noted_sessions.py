@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.backlog import Backlog
 from threadkeep.capture.batches import Batches
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.report import HarnessReport
 from threadkeep.knowledge.things import NOTED, noted_so_far
@@ -31,7 +31,7 @@ _COLUMNS: Final = (
 )
 
 
-def note_sessions(around: Surroundings, *, everything: bool = False) -> int:
+def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
     """Bring in the sessions of slices that are new, or of all; give how many sessions those are."""
     with around.db.read() as tx:
         seen = noted_so_far(tx)
@@ -50,7 +50,7 @@ def note_sessions(around: Surroundings, *, everything: bool = False) -> int:
     return len(found)
 
 
-def _bring_in(around: Surroundings, harness: str, names: Sequence[str]) -> None:
+def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> None:
     with around.db.read(lenient=True) as tx:
         source = HippoNotes(harness, _slices(tx, harness, names))
     log = Log(f"{READER}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.capture.context import Surroundings
+from threadkeep.base.tx import Tx
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.troubles import TROUBLES
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.logs import LogRow, load_log
@@ -30,7 +30,7 @@ class Unread(Exception):
 class Places:
     """Finds logs as their sources know them; each source is asked once."""
 
-    def __init__(self, around: Surroundings, sources: Mapping[str, Source]) -> None:
+    def __init__(self, around: CaptureContext, sources: Mapping[str, Source]) -> None:
         self._around = around
         self.sources = sources
         self._found: dict[str, dict[str, Log]] = {}

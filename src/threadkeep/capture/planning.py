@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.backup import list_backups
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.choosing import (
     Forget,
     Matches,
@@ -37,10 +37,10 @@ from threadkeep.capture.rederiving import (
 from threadkeep.capture.report import Progress, Watcher
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import read_lines
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.forgetting import Kind, doomed_nodes, vectors_are
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
-from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.reading import CapturedSession
 from threadkeep.sources.claude_tools import session_uuid
 from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.decoding import decode_line
@@ -50,7 +50,7 @@ _EXAMPLES: Final = 10
 Chosen = tuple[Forget, Searches]
 
 
-class Forgotten(msgspec.Struct):
+class ForgetReport(msgspec.Struct):
     """What was forgotten, or would be in a dry run."""
 
     sessions: int = 0
@@ -66,11 +66,11 @@ class Forgotten(msgspec.Struct):
     vectors_left: int = 0  # of nodes that went; taking them out needs the extension sqlite-vec
 
 
-class Plan(msgspec.Struct):
+class ForgetPlan(msgspec.Struct):
     """What is chosen, and all that will be gone or without its content."""
 
-    done: Forgotten
-    whole: list[Session]
+    done: ForgetReport
+    whole: list[CapturedSession]
     meant: set[int]  # sessions of which only lines go
     logs: list[int] = []
     lost: dict[Kind, set[int]] = {}
@@ -94,13 +94,15 @@ def advance(progress: Progress, path: str, show: Watcher) -> None:
     show(progress)
 
 
-def make_plan(context: Context, tx: Tx, places: Places, chosen: Chosen, show: Watcher) -> Plan:
+def make_plan(
+    context: KnowledgeContext, tx: Tx, places: Places, chosen: Chosen, show: Watcher
+) -> ForgetPlan:
     """Choose and count what is to be forgotten, without changing anything."""
     what, searches = chosen
     meant = meant_sessions(context, tx, what)
     whole = whole_sessions(what, meant)
     gone = {one.id for one in whole}
-    plan = Plan(Forgotten(sessions=len(whole)), whole, {one.id for one in meant} - gone)
+    plan = ForgetPlan(ForgetReport(sessions=len(whole)), whole, {one.id for one in meant} - gone)
     for session in whole:
         plan.example(f"{session.harness}:{session.session_id} {session.name[:80]}")
         _count_session(tx, places, session, plan)
@@ -123,7 +125,7 @@ def make_plan(context: Context, tx: Tx, places: Places, chosen: Chosen, show: Wa
     return plan
 
 
-def _count_session(tx: Tx, places: Places, session: Session, plan: Plan) -> None:
+def _count_session(tx: Tx, places: Places, session: CapturedSession, plan: ForgetPlan) -> None:
     plan.done.entries += tx.value("count_session_entries", {"session": session.id})
     plan.lose("segment", segments_of(tx, session))
     plan.lose("legacy", {row[0] for row in tx.all("legacy_of_session", named(session))})
@@ -139,7 +141,7 @@ def _count_session(tx: Tx, places: Places, session: Session, plan: Plan) -> None
             plan.lose("event", tool_events_in(tx, places, log))
 
 
-def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: Plan) -> None:
+def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: ForgetPlan) -> None:
     changed = changes_of(tx, log, dropping(picks))
     if not changed:
         return
@@ -159,7 +161,7 @@ def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: Plan) 
         plan.rewritten |= event if envelope in lost.events_changed else set()
 
 
-def _count_entries(tx: Tx, log: LogRow, changed: Mapping[int, bytes], plan: Plan) -> None:
+def _count_entries(tx: Tx, log: LogRow, changed: Mapping[int, bytes], plan: ForgetPlan) -> None:
     plan.done.lines += len(changed)
     told = tx.all("entry_sessions_of_log", {"log": log.id})
     plan.done.entries += sum(line in changed for line, _ in told)
@@ -169,7 +171,7 @@ def _known(number: int | None) -> set[int]:
     return set() if number is None else {number}
 
 
-def _count_rows(matches: Matches, plan: Plan) -> None:
+def _count_rows(matches: Matches, plan: ForgetPlan) -> None:
     for texts, number, _ in matches:
         if texts.kind is None:
             continue
@@ -179,7 +181,7 @@ def _count_rows(matches: Matches, plan: Plan) -> None:
             plan.example(f"{texts.table} {number}")
 
 
-def _count_all(tx: Tx, plan: Plan) -> None:
+def _count_all(tx: Tx, plan: ForgetPlan) -> None:
     done, lost = plan.done, plan.lost
     done.segments = len(lost.get("segment", set()) - plan.changed)
     done.events = len(lost.get("event", set()) - plan.rewritten)
@@ -195,22 +197,22 @@ def _states(tx: Tx, lost: Mapping[Kind, set[int]]) -> set[int]:
     return {*lost.get("revision", ()), *(row[0] for rows in chunks for row in rows)}
 
 
-def named(session: Session) -> dict[str, str]:
+def named(session: CapturedSession) -> dict[str, str]:
     """Give the values that name a session in queries."""
     return {"harness": session.harness, "session_id": session.session_id}
 
 
-def segments_of(tx: Tx, session: Session) -> set[int]:
+def segments_of(tx: Tx, session: CapturedSession) -> set[int]:
     """Give the numbers of a session's segments."""
     return {row[0] for row in tx.all("segments_of_session", named(session))}
 
 
-def terminals_of(session: Session) -> set[str]:
+def terminals_of(session: CapturedSession) -> set[str]:
     """Give the names under which tool calls of a session are stored."""
     return {session.session_id, session_uuid(session.session_id)}
 
 
-def events_of(tx: Tx, session: Session) -> set[int]:
+def events_of(tx: Tx, session: CapturedSession) -> set[int]:
     """Give the numbers of the tool calls that are stored as a session's own."""
     found = (tx.all("tool_events_of_session", {"terminal": t}) for t in terminals_of(session))
     return {row[0] for rows in found for row in rows}
@@ -226,12 +228,12 @@ def tool_events_in(tx: Tx, places: Places, log: LogRow) -> set[int]:
     return {number for number in found if number is not None}
 
 
-def is_shared(tx: Tx, log: LogRow, session: Session) -> bool:
+def is_shared(tx: Tx, log: LogRow, session: CapturedSession) -> bool:
     """Tell whether a log holds other sessions too."""
     return tx.value("log_has_others", {"log": log.id, "session": session.id}) is not None
 
 
-def lines_of(tx: Tx, log: LogRow, session: Session) -> Picks:
+def lines_of(tx: Tx, log: LogRow, session: CapturedSession) -> Picks:
     """Pick a session's lines out of a log of several: its entries, and lines that name it."""
     told: dict[int, set[int]] = {}
     for line, number in tx.all("entry_sessions_of_log", {"log": log.id}):
@@ -245,7 +247,7 @@ def lines_of(tx: Tx, log: LogRow, session: Session) -> Picks:
     return picks
 
 
-def mentions(tx: Tx, sessions: list[Session]) -> Iterator[tuple[LogRow, Picks]]:
+def mentions(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow, Picks]]:
     """Yield the logs that say nothing themselves but tell of sessions, such as lists of names."""
     for harness in sorted({one.harness for one in sessions}):
         ids = {one.session_id for one in sessions if one.harness == harness}
@@ -255,7 +257,7 @@ def mentions(tx: Tx, sessions: list[Session]) -> Iterator[tuple[LogRow, Picks]]:
                 yield log, _naming(ids)
 
 
-def copies_of(tx: Tx, sessions: list[Session]) -> Iterator[tuple[LogRow, Picks]]:
+def copies_of(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow, Picks]]:
     """Yield the logs of other sessions that begin with a copy of these, and pick what is copied.
 
     What was said there since is not theirs, and stays.

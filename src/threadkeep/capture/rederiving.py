@@ -12,30 +12,26 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.claims import Claims
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.harvesting import Intake
 from threadkeep.capture.places import Order, Places
 from threadkeep.capture.report import HarnessReport
 from threadkeep.capture.transcripts import entries_in
 from threadkeep.knowledge.archive import LineWriter, digest, read_block, read_lines
 from threadkeep.knowledge.entries import Words
-from threadkeep.knowledge.forgetting import (
-    FORGOTTEN_RECORD,
-    erase,
-    forsake,
-    remember_forgotten,
-)
+from threadkeep.knowledge.forgetting import FORGOTTEN_RECORD, erase, forsake, remember_forgotten
 from threadkeep.knowledge.hashing import content_hash
 from threadkeep.knowledge.logs import LogRow, save_log
 from threadkeep.knowledge.masks import drop_masks
+from threadkeep.knowledge.records import Entry, ToolRun
 from threadkeep.knowledge.segments import enqueue, write_segment
 from threadkeep.knowledge.sessions import Growth, learn, recount, session_number
 from threadkeep.knowledge.tool_events import write_tool_runs
 from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Entry, Harvest, Log, Source, ToolRun
+from threadkeep.sources.records import Harvest, Log, Source
 
 # Gives what a line becomes; None drops it, and keeps it from being captured again.
 Transform = Callable[[int, bytes], bytes | None]
@@ -47,7 +43,7 @@ _MASK: Final = "[REDACTED]"
 _WRITTEN_TOGETHER: Final = 2_000  # lines whose entries wait in memory
 
 
-class Lost(msgspec.Struct):
+class LogDiff(msgspec.Struct):
     """What a log does not give any more, or gives with another content."""
 
     segments_gone: set[SegmentKey]
@@ -66,16 +62,16 @@ class Lost(msgspec.Struct):
         return self.events_gone | self.events_changed
 
 
-class Rederived(msgspec.Struct):
+class RebuildReport(msgspec.Struct):
     """What changed when a log was made anew."""
 
     lines: int = 0  # changed or dropped
-    lost: Lost = msgspec.field(default_factory=lambda: Lost(set(), set(), set(), set()))
+    lost: LogDiff = msgspec.field(default_factory=lambda: LogDiff(set(), set(), set(), set()))
 
 
 def rederive(
-    tx: Tx, around: Surroundings, places: Places, log: LogRow, transform: Transform, words: Words
-) -> Rederived:
+    tx: Tx, around: CaptureContext, places: Places, log: LogRow, transform: Transform, words: Words
+) -> RebuildReport:
     """Pass every line of a log through a transform; if any changes, make everything anew.
 
     It is a part of a step of `places`: `log` must be as that transaction sees it. What is to be
@@ -83,7 +79,7 @@ def rederive(
     """
     changed = changes_of(tx, log, transform)
     if not changed:
-        return Rederived()
+        return RebuildReport()
     return _Remaking(tx, around, places, log, changed).run(words)
 
 
@@ -114,13 +110,13 @@ def reap(
     return parser.harvest()
 
 
-def compare(before: Harvest, after: Harvest) -> Lost:
+def compare(before: Harvest, after: Harvest) -> LogDiff:
     """Tell what is lost between two readings of one log."""
     old = {(one.session_id, one.index): content_hash(one) for one in before.segments}
     new = {(one.session_id, one.index): content_hash(one) for one in after.segments}
     ran = {envelope_of(run): run for run in before.tools}
     runs = {envelope_of(run): run for run in after.tools}
-    return Lost(
+    return LogDiff(
         segments_gone=old.keys() - new.keys(),
         segments_changed={key for key in old.keys() & new.keys() if old[key] != new[key]},
         events_gone=ran.keys() - runs.keys(),
@@ -128,7 +124,7 @@ def compare(before: Harvest, after: Harvest) -> Lost:
     )
 
 
-def foresee(tx: Tx, places: Places, row: LogRow, changed: Mapping[int, bytes]) -> Lost:
+def foresee(tx: Tx, places: Places, row: LogRow, changed: Mapping[int, bytes]) -> LogDiff:
     """Tell what would be lost if lines of a log changed so, without changing anything."""
     source = places.source(row)
     places.find(row)
@@ -198,7 +194,7 @@ class _Remaking:
     def __init__(
         self,
         tx: Tx,
-        around: Surroundings,
+        around: CaptureContext,
         places: Places,
         row: LogRow,
         changed: dict[int, bytes],
@@ -213,7 +209,7 @@ class _Remaking:
         values = {"log": row.id, "harness": row.harness, "session_id": row.session_id}
         self._sessions: dict[str, int] = dict(tx.all("sessions_of_log", values))
 
-    def run(self, words: Words) -> Rederived:
+    def run(self, words: Words) -> RebuildReport:
         """Rewrite the lines, then all that was made of them."""
         tx, row, now = self._tx, self._row, self._around.clock()
         before = self._reap_old()
@@ -228,7 +224,7 @@ class _Remaking:
         save_log(tx, row)
         for session in self._sessions.values():
             recount(tx, session)
-        return Rederived(len(self._changed), lost)
+        return RebuildReport(len(self._changed), lost)
 
     def _reap_old(self) -> Harvest:
         """Read the log as it was; how it began is not told any more, until it is told again."""
@@ -320,7 +316,7 @@ class _Remaking:
         fresh = [one for key, one in new.items() if old.get(key) != one]
         write_usage(self._tx, harness, [(self._session(one.session_id), one) for one in fresh])
 
-    def _segments(self, after: Harvest, lost: Lost, now: int) -> None:
+    def _segments(self, after: Harvest, lost: LogDiff, now: int) -> None:
         """Keep what rests on segments that say the same; from the others it is taken away."""
         tx, harness = self._tx, self._source.harness
         for key in lost.segments:
@@ -338,7 +334,7 @@ class _Remaking:
             if (segment.session_id, segment.index) in lost.segments_changed:
                 enqueue(tx, number, now)
 
-    def _tools(self, after: Harvest, lost: Lost, now: int) -> None:
+    def _tools(self, after: Harvest, lost: LogDiff, now: int) -> None:
         tx = self._tx
         gone = (event_number(tx, envelope) for envelope in lost.events_gone)
         erase(tx, "event", [number for number in gone if number is not None])

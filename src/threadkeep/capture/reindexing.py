@@ -7,9 +7,9 @@ is clean. So a run that is killed is finished by the next one, whoever starts it
 import logging
 from collections.abc import Mapping
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.batches import BATCH_BYTES
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.capture.transcripts import entries_in
 from threadkeep.knowledge.archive import read_lines
@@ -23,14 +23,14 @@ from threadkeep.sources.records import Source
 log = logging.getLogger(__name__)
 
 
-def reindex(around: Surroundings, sources: Mapping[str, Source], show: Watcher = silent) -> int:
+def reindex(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
     """Make the index of all entries anew from the archive; give how many were indexed."""
     with around.db.write() as tx:
         tx.run("want_cleaning")
     return clean(around, sources, show)
 
 
-def clean(around: Surroundings, sources: Mapping[str, Source], show: Watcher = silent) -> int:
+def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
     """Finish what a change of the archive began, if anything did; give how many were indexed.
 
     The words are indexed anew, in several transactions: others may write meanwhile. Then the
@@ -64,7 +64,7 @@ def clean(around: Surroundings, sources: Mapping[str, Source], show: Watcher = s
     return progress.entries
 
 
-def _index_some(around: Surroundings, sources: Mapping[str, Source], progress: Progress) -> bool:
+def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress: Progress) -> bool:
     """Index some logs in one transaction; tell whether there are more."""
     with around.db.write() as tx:
         next_log, last = tx.one("cleaning") or (None, None)
@@ -91,7 +91,7 @@ def _index_some(around: Surroundings, sources: Mapping[str, Source], progress: P
         return tx.value("next_log", {"log": next_log}) is not None
 
 
-def _index_things(around: Surroundings) -> int:
+def _index_things(around: CaptureContext) -> int:
     """Index some of what is no message; give how many rows were looked at."""
     with around.db.write() as tx:
         return index_things(tx)

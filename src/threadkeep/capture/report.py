@@ -23,7 +23,7 @@ class HarnessReport(msgspec.Struct):
     passed: dict[str, str] = {}  # path -> why it was passed over on purpose
 
 
-class Report(msgspec.Struct):
+class CaptureReport(msgspec.Struct):
     """What one run did, by program."""
 
     harnesses: dict[str, HarnessReport] = {}

@@ -6,8 +6,8 @@ from functools import partial
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.capture.context import Surroundings
+from threadkeep.base.tx import Tx
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.masks import (
     MaskedLines,
     mask_of,
@@ -36,7 +36,7 @@ _MADE_OF_SESSIONS = {None, "event", "segment", "legacy", "node", "entity"}
 RulesFor = Callable[[Texts], Redactor]
 
 
-class Rescanned(msgspec.Struct):
+class RescanReport(msgspec.Struct):
     """What was masked, or would be in a dry run."""
 
     logs: int = 0
@@ -46,16 +46,16 @@ class Rescanned(msgspec.Struct):
 
 
 def rescan(
-    around: Surroundings,
+    around: CaptureContext,
     sources: Mapping[str, Source],
     *,
     dry_run: bool = False,
     show: Watcher = silent,
-) -> Rescanned:
+) -> RescanReport:
     """Pass all that is stored through the rules of today; what changes is made anew."""
     redactor = redactor_of(around)
     found: Counter[str] = Counter()
-    done = Rescanned()
+    done = RescanReport()
     with around.db.read() as tx:
         logs = [log for log in all_logs(tx) if log.lines]
         progress = Progress(logs_total=len(logs))
@@ -91,7 +91,9 @@ def _advance(progress: Progress, log: LogRow, show: Watcher) -> None:
     show(progress)
 
 
-def _look(tx: Tx, around: Surroundings, log: LogRow, into: tuple[Rescanned, Counter[str]]) -> bool:
+def _look(
+    tx: Tx, around: CaptureContext, log: LogRow, into: tuple[RescanReport, Counter[str]]
+) -> bool:
     """Count what would be masked in a log; a block without a secret costs one pass over it."""
     done, found = into
     before = done.lines
@@ -101,7 +103,7 @@ def _look(tx: Tx, around: Surroundings, log: LogRow, into: tuple[Rescanned, Coun
     return done.lines > before
 
 
-def _blocks(tx: Tx, around: Surroundings, log: LogRow) -> Iterator[tuple[int, MaskedLines]]:
+def _blocks(tx: Tx, around: CaptureContext, log: LogRow) -> Iterator[tuple[int, MaskedLines]]:
     """Mask a log block by block; give the number of the first line of each, and its lines."""
     mask = mask_of(tx, around, log.harness, log.session_id)
     tail = b""
@@ -115,7 +117,7 @@ def _rules(redactor: Redactor, text: str) -> list[str]:
     return [finding.rule for finding in redactor.scan(text)] or [PRIVATE_RULE]
 
 
-def _mask_log(around: Surroundings, places: Places, log: LogRow, tx: Tx) -> None:
+def _mask_log(around: CaptureContext, places: Places, log: LogRow, tx: Tx) -> None:
     row = load_log_by_id(tx, log.id)
     if row is None:
         return
@@ -171,7 +173,7 @@ def _mask_tables(tx: Tx, rules: RulesFor, rows: Mapping[Texts, set[int]]) -> Non
         _mask_rows(tx, rules(texts), texts, ids)
 
 
-def _mask_late(around: Surroundings, rules: RulesFor) -> None:
+def _mask_late(around: CaptureContext, rules: RulesFor) -> None:
     """Mask what was learned from rows between the look at them and their masking.
 
     There it ends: since then nobody holds a ticket for what they read before.

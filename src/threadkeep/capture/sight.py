@@ -7,32 +7,32 @@ from functools import cache
 import msgspec
 
 from threadkeep.capture.troubles import exists
-from threadkeep.sources.records import Log, Source, Unseen, UserHome
+from threadkeep.sources.records import Log, Source, UnreadablePlace, UserHome
 
 
-class Sight(msgspec.Struct, frozen=True):
+class SourceLogs(msgspec.Struct, frozen=True):
     """The logs of one source as they are now, and what stayed hidden."""
 
     logs: list[Log]
     roots: list[str]  # those that exist
-    unseen: list[Unseen]
+    unseen: list[UnreadablePlace]
 
     def hides(self, path: str) -> bool:
         """Tell whether a log may still be there, behind a door that is closed to us."""
         return is_below(path, [one.path for one in self.unseen if not one.is_link])
 
 
-def see(source: Source, user: UserHome) -> Sight:
+def see(source: Source, user: UserHome) -> SourceLogs:
     """Look for the logs of a source, and hear of every place that cannot be looked into."""
-    unseen: dict[str, Unseen] = {}
+    unseen: dict[str, UnreadablePlace] = {}
 
-    def hear(one: Unseen) -> None:
+    def hear(one: UnreadablePlace) -> None:
         unseen.setdefault(one.path, one)
 
     whose = msgspec.structs.replace(user, tell=hear, projects=cache(user.projects))
     logs = list(source.find(whose))
     roots = [str(root) for root in source.roots(whose) if exists(root)]
-    return Sight(logs, roots, list(unseen.values()))
+    return SourceLogs(logs, roots, list(unseen.values()))
 
 
 def is_below(path: str, places: Iterable[str]) -> bool:

@@ -7,37 +7,46 @@ from operator import attrgetter
 import msgspec
 
 from threadkeep.base.fts import snippet
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import digest, read_block, read_lines
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.copies import COPY
 from threadkeep.knowledge.logs import LogRow, load_log_by_id, logs_of_session
-from threadkeep.knowledge.reading import Among, EntryRow, Session, entries_of, search_rows
+from threadkeep.knowledge.reading import (
+    CapturedSession,
+    CapturedSessionFilter,
+    EntryRow,
+    entries_of,
+    search_rows,
+)
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import TAIL_BYTES
-from threadkeep.sources.records import Entry, Source
+from threadkeep.sources.records import Source
 
 Sources = Mapping[str, Source]
 
 
-class Shown(msgspec.Struct, frozen=True):
+class TranscriptEntry(msgspec.Struct, frozen=True):
     """One entry with its text, and the log that it stands in."""
 
     row: EntryRow
     entry: Entry
 
 
-class Hit(msgspec.Struct, frozen=True):
+class EntryHit(msgspec.Struct, frozen=True):
     """An entry that a search found, with the place where the words are."""
 
-    session: Session
-    shown: Shown
+    session: CapturedSession
+    shown: TranscriptEntry
     snippet: str
     rank: float
 
 
-def transcript(context: Context, tx: Tx, sources: Sources, session: Session) -> Iterator[Shown]:
+def transcript(
+    context: KnowledgeContext, tx: Tx, sources: Sources, session: CapturedSession
+) -> Iterator[TranscriptEntry]:
     """Yield everything said and done in a session, in its order."""
     rows = entries_of(context, tx, session)
     for log_id, group in groupby(rows, attrgetter("log_id")):
@@ -47,7 +56,9 @@ def transcript(context: Context, tx: Tx, sources: Sources, session: Session) -> 
             yield from shown if log.item == "" else _in_time(shown)
 
 
-def _shown(tx: Tx, sources: Sources, log: LogRow, rows: list[EntryRow]) -> Iterator[Shown]:
+def _shown(
+    tx: Tx, sources: Sources, log: LogRow, rows: list[EntryRow]
+) -> Iterator[TranscriptEntry]:
     """Read the lines of some entries of one log, given in the order of their lines."""
     wanted = iter(rows)
     row = next(wanted, None)
@@ -59,7 +70,7 @@ def _shown(tx: Tx, sources: Sources, log: LogRow, rows: list[EntryRow]) -> Itera
         entries = entries_in(sources, log, line, number)
         while row is not None and row.line == number:
             if row.key in entries:
-                yield Shown(as_said(row, entries[row.key]), entries[row.key])
+                yield TranscriptEntry(as_said(row, entries[row.key]), entries[row.key])
             row = next(wanted, None)
         if row is None:
             return
@@ -71,7 +82,7 @@ def as_said(row: EntryRow, entry: Entry) -> EntryRow:
     return said
 
 
-def _in_time(shown: Iterable[Shown]) -> list[Shown]:
+def _in_time(shown: Iterable[TranscriptEntry]) -> list[TranscriptEntry]:
     """Order what came out of a database: a record that changed stands behind later ones there."""
     last = 0
     keyed = []
@@ -106,11 +117,11 @@ def entry_at(tx: Tx, sources: Sources, row: EntryRow) -> Entry | None:
 
 
 def search(
-    context: Context,
+    context: KnowledgeContext,
     tx: Tx,
     sources: Sources,
     text: str,
-    among: Among = Among(),  # noqa: B008  (a constant)
+    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
     *,
     role: str | None = None,
     kind: str | None = None,
@@ -118,7 +129,7 @@ def search(
     newest: bool = False,
     limit: int = 20,
     width: int = 160,
-) -> list[Hit]:
+) -> list[EntryHit]:
     """Find what was said and done by words, and show where they stand."""
     found = search_rows(
         context,
@@ -135,11 +146,15 @@ def search(
     for row, session, rank in found:
         entry = entry_at(tx, sources, row)
         if entry is not None:
-            hits.append(Hit(session, Shown(row, entry), snippet(entry.text, text, width), rank))
+            hits.append(
+                EntryHit(
+                    session, TranscriptEntry(row, entry), snippet(entry.text, text, width), rank
+                )
+            )
     return hits
 
 
-def raw_lines(context: Context, tx: Tx, session: Session) -> Iterator[bytes]:
+def raw_lines(context: KnowledgeContext, tx: Tx, session: CapturedSession) -> Iterator[bytes]:
     """Yield the archived lines of a session as they were, but for masked secrets.
 
     Of a log that holds several sessions only the lines that belong to this one.
@@ -154,7 +169,7 @@ def raw_lines(context: Context, tx: Tx, session: Session) -> Iterator[bytes]:
             yield from (line for number, line in enumerate(lines) if number in mine)
 
 
-def ends_open(tx: Tx, session: Session) -> bool:
+def ends_open(tx: Tx, session: CapturedSession) -> bool:
     """Tell whether the last line of a session stands in its log without a line feed.
 
     The digest of the last bytes read tells; where a secret was masked in these, nothing does.

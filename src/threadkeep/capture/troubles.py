@@ -9,7 +9,7 @@ import msgspec
 
 from threadkeep.capture.report import HarnessReport
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.sources.records import Unseen
+from threadkeep.sources.records import UnreadablePlace
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def has_vanished(path: str, error: Exception) -> bool:
     return isinstance(error, (FileNotFoundError, NotFound)) and not exists(Path(path))
 
 
-def tell_unseen(unseen: Iterable[Unseen], part: HarnessReport) -> None:
+def tell_unseen(unseen: Iterable[UnreadablePlace], part: HarnessReport) -> None:
     """Report the places that could not be looked into; a link is not followed, and no error."""
     for one in unseen:
         if one.is_failure:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.capture.context import Mask, Surroundings
+from threadkeep.base.tx import Tx
+from threadkeep.capture.context import CaptureContext, Mask
 from threadkeep.capture.masks import (
     MARKERS,
     markers_in,
@@ -28,7 +28,7 @@ from threadkeep.capture.report import Progress, Watcher, silent
 from threadkeep.capture.troubles import TROUBLES
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.archive import digest, read_lines
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.entries import Words, index_words
 from threadkeep.knowledge.forgetting import want_cleaning
 from threadkeep.knowledge.logs import LogRow, all_logs, load_log_by_id, logs_of_session
@@ -46,7 +46,7 @@ from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Source
 
 
-class Undone(msgspec.Struct):
+class UnmaskReport(msgspec.Struct):
     """What was put back, or would be in a dry run."""
 
     logs: int = 0
@@ -76,14 +76,14 @@ class _Back(NamedTuple):
 
 
 def undo(
-    context: Context,
-    around: Surroundings,
+    context: KnowledgeContext,
+    around: CaptureContext,
     sources: Mapping[str, Source],
     name: str,
     *,
     dry_run: bool = False,
     show: Watcher = silent,
-) -> Undone:
+) -> UnmaskReport:
     """Undo the masks of a rule, or all of a session; what was marked as private stays so."""
     with around.db.read() as tx:
         rule = _rule(tx, around, name)
@@ -92,7 +92,7 @@ def undo(
         else:
             session = find_session(context, tx, name)
             logs = logs_of_session(tx, session.harness, session.session_id)
-    done = Undone()
+    done = UnmaskReport()
     counted: Counter[str] = Counter()
     progress = Progress(logs_total=len(logs))
     undoing = _Undoing(around, Places(around, sources), rule, done)
@@ -113,7 +113,7 @@ def undo(
     return done
 
 
-def _rule(tx: Tx, around: Surroundings, name: str) -> str | None:
+def _rule(tx: Tx, around: CaptureContext, name: str) -> str | None:
     """Tell whether a name is that of a rule."""
     if name == PRIVATE_RULE:
         msg = "what was marked as private is not put back"
@@ -125,7 +125,7 @@ class _Undoing:
     """Undoes the masks of one rule, or of all, log by log."""
 
     def __init__(
-        self, around: Surroundings, places: Places, rule: str | None, done: Undone
+        self, around: CaptureContext, places: Places, rule: str | None, done: UnmaskReport
     ) -> None:
         self._around = around
         self._places = places

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from threadkeep.capture.context import Surroundings
-from threadkeep.capture.engine import Wanted, capture
-from threadkeep.capture.report import Report
+from threadkeep.capture.context import CaptureContext
+from threadkeep.capture.engine import CaptureFilter, capture
+from threadkeep.capture.report import CaptureReport
 from threadkeep.knowledge.health import heartbeat
 from threadkeep.knowledge.memory_names import WATCHER
 from threadkeep.knowledge.segments import settle
@@ -25,7 +25,7 @@ from threadkeep.sources.records import Source
 log = logging.getLogger(__name__)
 
 Stop = Callable[[], bool]
-Tell = Callable[[Report], None]
+Tell = Callable[[CaptureReport], None]
 
 _FULL_LOOK_SECONDS: Final = 30.0
 _DEBOUNCE_MS: Final = 400
@@ -37,7 +37,7 @@ _NOT_WATCHED: Final = frozenset({"aider"})
 
 
 def watch(
-    around: Surroundings,
+    around: CaptureContext,
     sources: Mapping[str, Source],
     stop: Stop,
     show: Tell,
@@ -51,7 +51,7 @@ def watch(
     `show` gets the report of every run that brought something or failed.
     """
 
-    def look(among: Mapping[str, Source], wanted: Wanted = Wanted()) -> None:  # noqa: B008
+    def look(among: Mapping[str, Source], wanted: CaptureFilter = CaptureFilter()) -> None:  # noqa: B008
         report = capture(around, among, wanted, show=lambda _: _end_if(stop))
         if report.errors or any(part.lines or part.memories for part in report.harnesses.values()):
             show(report)
@@ -70,7 +70,7 @@ def _end_if(stop: Stop) -> None:
 
 
 def _watch(
-    around: Surroundings,
+    around: CaptureContext,
     sources: Mapping[str, Source],
     stop: Stop,
     look: Callable[..., None],
@@ -92,12 +92,12 @@ def _watch(
             _beat(around, sources)
             look(sources)
         elif changed is None:
-            look(sources, Wanted(again=False))
+            look(sources, CaptureFilter(again=False))
         elif touched := _touched(around, sources, changed):
-            look(touched, Wanted(again=False))
+            look(touched, CaptureFilter(again=False))
 
 
-def _beat(around: Surroundings, sources: Mapping[str, Source]) -> None:
+def _beat(around: CaptureContext, sources: Mapping[str, Source]) -> None:
     """Say that somebody is watching, and give tickets to segments that came to rest unseen."""
     now = around.clock()
     with around.db.write() as tx:
@@ -108,7 +108,7 @@ def _beat(around: Surroundings, sources: Mapping[str, Source]) -> None:
 
 
 def _touched(
-    around: Surroundings, sources: Mapping[str, Source], changed: set[str]
+    around: CaptureContext, sources: Mapping[str, Source], changed: set[str]
 ) -> dict[str, Source]:
     own = str(around.db.file)
     paths = [path for path in changed if not path.startswith(own)]
@@ -125,7 +125,7 @@ def _is_below(path: str, root: Path) -> bool:
     return path.startswith((place, str(root)))
 
 
-def _existing(around: Surroundings, sources: Mapping[str, Source]) -> list[Path]:
+def _existing(around: CaptureContext, sources: Mapping[str, Source]) -> list[Path]:
     """Give the folders to watch: roots that are there, of files the folder they lie in."""
     watched = [source for name, source in sources.items() if name not in _NOT_WATCHED]
     found = {root for source in watched for root in source.roots(around.user)}

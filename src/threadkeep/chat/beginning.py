@@ -1,7 +1,7 @@
 """How the recording of a message begins: as a new one, as the continuation of one, or again."""
 
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context
+from threadkeep.chat.context import ChatContext
 from threadkeep.chat.recording import Recording, known_parts
 from threadkeep.chat.records import Json, message_of, read_object
 from threadkeep.chat.recovery import settle_unless_running
@@ -12,7 +12,7 @@ from threadkeep.errors import Conflict
 
 
 def begin(
-    ctx: Context, session_id: str, message_id: str | None, facts: Json, protocol: int
+    ctx: ChatContext, session_id: str, message_id: str | None, facts: Json, protocol: int
 ) -> Recording:
     """Begin the message of that id, or go on with it if the session has it; None makes one.
 
@@ -43,7 +43,7 @@ def _fresh(session_id: str, message_id: str, facts: Json, protocol: int) -> Reco
 
 
 def _continue(
-    ctx: Context, session_id: str, message_id: str, facts: Json, protocol: int
+    ctx: ChatContext, session_id: str, message_id: str, facts: Json, protocol: int
 ) -> Recording:
     """Go on with a finished message: approvals and client-side tools come back this way."""
     with ctx.db.read() as tx:
@@ -59,7 +59,9 @@ def _continue(
     return recording
 
 
-def begin_again(ctx: Context, session_id: str, message_id: str, facts: Json) -> Recording | None:
+def begin_again(
+    ctx: ChatContext, session_id: str, message_id: str, facts: Json
+) -> Recording | None:
     """Read an unfinished message back as the store has it; None if nothing of it was stored."""
     with ctx.db.read() as tx:
         row = tx.one("get_message", {"id": message_id})

@@ -17,7 +17,7 @@ _COMPACTION = "data-compaction"
 _TAIL_START = "tail_start_id"
 
 
-class Context(NamedTuple):
+class ChatContext(NamedTuple):
     """The surroundings of a verb; clock, ids and redaction are arguments, never globals."""
 
     db: Database
@@ -27,7 +27,7 @@ class Context(NamedTuple):
     part_limit: int = PART_LIMIT
 
 
-def clean(ctx: Context, value: Any) -> Any:
+def clean(ctx: ChatContext, value: Any) -> Any:
     """Pass every text inside a JSON value through the host's redaction hook.
 
     A compaction keeps the id its tail begins with: a redacted one would be no message's.
@@ -42,7 +42,7 @@ def clean(ctx: Context, value: Any) -> Any:
     return cleaned
 
 
-def encode_part(ctx: Context, part: Any, what: str) -> str:
+def encode_part(ctx: ChatContext, part: Any, what: str) -> str:
     """Encode a part, or refuse it when it is larger than the store takes."""
     text = json.encode(part)
     if len(text) > ctx.part_limit:
@@ -50,7 +50,7 @@ def encode_part(ctx: Context, part: Any, what: str) -> str:
     return text
 
 
-def too_large(ctx: Context, what: str, size: int) -> TooLarge:
+def too_large(ctx: ChatContext, what: str, size: int) -> TooLarge:
     """Make the error for a value over the limit."""
     msg = f"{what} has {size:,} characters; a part may have at most {ctx.part_limit:,}"
     return TooLarge(msg, hint="store the content as a file and keep its URL in the part")

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import printable
-from threadkeep.chat.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.chat.context import ChatContext
 from threadkeep.chat.records import Json, SessionRef, ref_id, without_keys
 from threadkeep.chat.rows import need_session
 from threadkeep.chat.views import COMPACTION, View, check_view, load, select
@@ -92,7 +92,7 @@ class SessionDiff(msgspec.Struct, frozen=True):
 
 
 def diff(
-    _ctx: Context, tx: Tx, left: SessionRef, right: SessionRef, view: View = "transcript"
+    _ctx: ChatContext, tx: Tx, left: SessionRef, right: SessionRef, view: View = "transcript"
 ) -> SessionDiff:
     """Compare two sessions by turn, as a view shows them."""
     check_view(view)
@@ -118,20 +118,20 @@ def diff_messages(left: list[Json], right: list[Json]) -> list[TurnDiff]:
     ]
 
 
-class Turn(msgspec.Struct, frozen=True):
+class TurnMessages(msgspec.Struct, frozen=True):
     """A user message and what follows it; number 0 has no user message."""
 
     number: int
     messages: list[Json]
 
 
-def split_turns(messages: Sequence[Json]) -> list[Turn]:
+def split_turns(messages: Sequence[Json]) -> list[TurnMessages]:
     """Cut a conversation into turns: each user message begins one."""
-    turns: list[Turn] = []
+    turns: list[TurnMessages] = []
     for message in messages:
         if message["role"] == "user" or not turns:
             number = turns[-1].number + 1 if turns else int(message["role"] == "user")
-            turns.append(Turn(number, []))
+            turns.append(TurnMessages(number, []))
         turns[-1].messages.append(message)
     return turns
 
@@ -247,7 +247,7 @@ def _status(left: object, right: object) -> Status:
     return "changed"
 
 
-def _turn(left: Turn | None, right: Turn | None) -> TurnDiff:
+def _turn(left: TurnMessages | None, right: TurnMessages | None) -> TurnDiff:
     ours, theirs = (left.messages if left else []), (right.messages if right else [])
     pairs = align(
         [_content(message) for message in ours],

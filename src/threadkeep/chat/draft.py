@@ -15,7 +15,7 @@ from threadkeep.chat.tool_parts import (
 )
 
 
-class Draft:
+class MessageDraft:
     """A growing list of parts.
 
     An open text part shows a text that is still growing, an open tool part the input of its

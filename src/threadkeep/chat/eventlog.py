@@ -5,16 +5,16 @@ another store's log 64 of its 73 GB within eight days. Finished messages shrink 
 """
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context, need_whole
+from threadkeep.chat.context import ChatContext, need_whole
 from threadkeep.chat.journal import BASE, CHUNK, EVENT_LOG, UNKNOWN, check_row
 from threadkeep.chat.protocol import UNNAMED
 from threadkeep.chat.recording import PartState, known_parts, next_position
 from threadkeep.chat.records import Json, message_of
 from threadkeep.chat.recovery import settle_unless_running
-from threadkeep.chat.reduce import StreamState, late_tool_output
+from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import (
     MESSAGE,
     PART,
@@ -27,13 +27,14 @@ from threadkeep.chat.rows import (
     revised_row,
     update_part,
 )
+from threadkeep.chat.tool_parts import late_tool_output
 from threadkeep.chat.views import read_part, stored_message
 from threadkeep.errors import Conflict, Damaged
 
 _BATCH = 500
 
 
-def switch(ctx: Context, *, on: bool) -> None:
+def switch(ctx: ChatContext, *, on: bool) -> None:
     """Turn the event log of a file on or off; everybody who opens the file keeps to it.
 
     Turning it on begins with a snapshot of what is there, so that the log alone is enough.
@@ -49,7 +50,7 @@ def switch(ctx: Context, *, on: bool) -> None:
             _snapshot_session(ctx, tx, from_sql(session_id))
 
 
-def _snapshot_session(ctx: Context, tx: Tx, session_id: str) -> None:
+def _snapshot_session(ctx: ChatContext, tx: Tx, session_id: str) -> None:
     params = {"session_id": session_id}
     messages = [(MESSAGE, from_sql(row[0])) for row in tx.all("session_messages", params)]
     parts = [(PART, from_sql(row[0])) for row in tx.all("session_parts", params)]
@@ -59,7 +60,7 @@ def _snapshot_session(ctx: Context, tx: Tx, session_id: str) -> None:
 # ---------------------------------------------------------------------- shrinking
 
 
-def compact_log(ctx: Context, before: int) -> int:
+def compact_log(ctx: ChatContext, before: int) -> int:
     """Shrink the chunks of messages finished before a time to one snapshot each."""
     limit = need_whole(before, "before")
     with ctx.db.write() as tx:
@@ -84,7 +85,7 @@ def _shrink(tx: Tx, session_id: str, message_id: str) -> None:
 # ---------------------------------------------------------------------- rebuilding
 
 
-def rebuild(ctx: Context) -> int:
+def rebuild(ctx: ChatContext) -> int:
     """Empty the three tables and fill them again from the event log; give the events applied.
 
     Runs, usage and unknown columns are not in the log; they stay.

@@ -4,15 +4,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import (
-    NOTHING,
-    Context,
-    need_object,
-    need_text,
-    need_whole,
-)
+from threadkeep.chat.context import NOTHING, ChatContext, need_object, need_text, need_whole
 from threadkeep.chat.messages import add_message, add_parts
 from threadkeep.chat.raw_rows import put_chunk, unknown_chunks
 from threadkeep.chat.records import (
@@ -46,7 +40,7 @@ _TURN_KEYS = ("queued_at", "queue_enqueued_at", "queue_canceled_at", "hidden_at"
 
 
 def rewind(
-    ctx: Context, tx: Tx, session: SessionRef, message: MessageRef, *, inclusive: bool = False
+    ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef, *, inclusive: bool = False
 ) -> list[str]:
     """Hide every message after a user message (and, if inclusive, that one); give their ids.
 
@@ -71,7 +65,7 @@ def rewind(
     return hide(ctx, tx, session_id, {other.id for other in chosen})
 
 
-def hide(ctx: Context, tx: Tx, session_id: str, chosen: Collection[str]) -> list[str]:
+def hide(ctx: ChatContext, tx: Tx, session_id: str, chosen: Collection[str]) -> list[str]:
     """Hide messages of a session, as one step that unrewind takes back; give their ids."""
     messages = _messages(tx, session_id)
     # After every earlier rewind, also where the clock was set back: they are undone in turn.
@@ -84,7 +78,7 @@ def hide(ctx: Context, tx: Tx, session_id: str, chosen: Collection[str]) -> list
     return ids
 
 
-def unrewind(ctx: Context, tx: Tx, session: SessionRef) -> list[str]:
+def unrewind(ctx: ChatContext, tx: Tx, session: SessionRef) -> list[str]:
     """Show again what the latest rewind hid; give the ids of those messages."""
     session_id = ref_id(session, "session")
     refuse_if_running(tx, session_id, "undo the rewind")
@@ -135,7 +129,7 @@ def _set_hidden(tx: Tx, message: Message, now: int, metadata: Json, at: Any = _S
 
 
 def _settle(
-    ctx: Context, tx: Tx, session_id: str, kind: str, message_ids: list[str], now: int
+    ctx: ChatContext, tx: Tx, session_id: str, kind: str, message_ids: list[str], now: int
 ) -> None:
     write_sums(tx, session_id, now)
     changed = [(MESSAGE, message_id) for message_id in message_ids]
@@ -143,7 +137,7 @@ def _settle(
 
 
 def fork(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session: SessionRef,
     from_message: MessageRef | None = None,
@@ -205,7 +199,7 @@ def _visible_until(tx: Tx, session_id: str, message_id: str | None) -> list[tupl
 
 
 def _copy_message(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session_id: str,
     message: Message,
@@ -245,7 +239,7 @@ def start_of_turns(tx: Tx, session_id: str, turns: int) -> str | None:
 
 
 def compact(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session: SessionRef,
     summary: str,

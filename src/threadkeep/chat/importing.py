@@ -208,7 +208,7 @@ def _need_list(place: str, value: Any) -> list[Any]:
 # ---------------------------------------------------------------------- records to sessions
 
 
-class Incoming:
+class SessionImport:
     """A session as it is read: each row is checked when it comes, and against its parents."""
 
     def __init__(self, record: Record, part_limit: int) -> None:
@@ -261,15 +261,15 @@ def _need_new(place: str, value: Any, seen: set[Any], what: str) -> None:
 
 def read_sessions(
     lines: Lines, part_limit: int, progress: Progress | None = None
-) -> Iterator[Incoming]:
+) -> Iterator[SessionImport]:
     """Read session after session, each complete and checked; `progress` hears records so far."""
-    current: Incoming | None = None
+    current: SessionImport | None = None
     count = 0
     for count, record in enumerate(read_records(lines, part_limit), 1):
         if record.kind == SESSION:
             if current is not None:
                 yield current
-            current = Incoming(record, part_limit)
+            current = SessionImport(record, part_limit)
         elif current is None:
             _refuse(record.place, f"a {record.kind} before any session", _SHAPE)
         else:

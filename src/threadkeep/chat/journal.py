@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from threadkeep.base import json
 from threadkeep.base.hashes import checksum
-from threadkeep.base.sqlite import Tx
-from threadkeep.chat.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.chat.context import ChatContext
 from threadkeep.chat.records import Json, read_object
 from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import image
@@ -83,7 +83,7 @@ def log_is_on(tx: Tx) -> bool:
 
 
 def note(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session_id: str,
     kind: str,
@@ -181,7 +181,7 @@ def unfinished(tx: Tx, session_id: str, message: Json, recording: str) -> Unfini
     return Unfinished(state, touched, last_seq)
 
 
-def forget_finished_chunks(ctx: Context, tx: Tx, session_id: str) -> None:
+def forget_finished_chunks(ctx: ChatContext, tx: Tx, session_id: str) -> None:
     """Remove the journal rows of finished messages, unless they are wanted.
 
     Wanted means: the event log is on, or somebody follows the database live and may not have

@@ -3,9 +3,9 @@
 import re
 
 from threadkeep.base.connect import Tuning
-from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
+from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.chat.records import UNTITLED, is_time, read_object, usage_in
 from threadkeep.chat.rows import SESSION, TABLES, check_hash, rehash
 from threadkeep.chat.verify import adopt_unhashed
@@ -173,8 +173,8 @@ SCHEMA = Schema(
     version=VERSION,
     head=create_script(),
     steps=(
-        Step(1, "0001_adopt", code=adopt),
-        Step(2, "0002_titles", code=settle_titles),
+        SchemaStep(1, "0001_adopt", code=adopt),
+        SchemaStep(2, "0002_titles", code=settle_titles),
     ),
     read_version=read_version,
     write_version=write_version,

@@ -1,8 +1,8 @@
 """Finding sessions and messages by what a person types: an id, a beginning of one, or `last`."""
 
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context, need_text
+from threadkeep.base.tx import Tx
+from threadkeep.chat.context import ChatContext, need_text
 from threadkeep.chat.records import Session, SessionRef, message_of, ref_id
 from threadkeep.chat.rows import need_message, need_session
 from threadkeep.chat.sessions import list_sessions
@@ -13,7 +13,7 @@ LAST = "last"
 _SOME = 5
 
 
-def find_session(ctx: Context, tx: Tx, ref: str) -> Session:
+def find_session(ctx: ChatContext, tx: Tx, ref: str) -> Session:
     """Give a session by its id, by a beginning of it that only one has, or the newest as `last`."""
     if _need_ref(ref, "session") == LAST:
         newest = list_sessions(ctx, tx, limit=1).items
@@ -33,7 +33,7 @@ def _session_ids(tx: Tx, prefix: str) -> list[str]:
     return [from_sql(row[0]) for row in tx.all("session_ids", params)]
 
 
-def find_message(_ctx: Context, tx: Tx, session: SessionRef, ref: str) -> str:
+def find_message(_ctx: ChatContext, tx: Tx, session: SessionRef, ref: str) -> str:
     """Give a message id of a session from a beginning of it; `last` is its last user message."""
     session_id = need_session(tx, ref_id(session, "session")).id
     messages = [message_of(row) for row in tx.all("session_messages", {"session_id": session_id})]

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
 from threadkeep.chat.context import (
     NOTHING,
-    Context,
+    ChatContext,
     clean,
     encode_part,
     need_object,
@@ -91,7 +91,7 @@ def turn_metadata(
 
 
 def say(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session: SessionRef,
     text_or_parts: str | Json | Sequence[Json],
@@ -132,7 +132,7 @@ def need_parts(text_or_parts: object) -> list[Json]:
 
 
 def add_message(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session_id: str,
     message_id: str,
@@ -171,7 +171,7 @@ def refuse_taken_id(tx: Tx, session_id: str, message_id: str) -> None:
 
 
 def add_parts(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session_id: str,
     message_id: str,
@@ -198,14 +198,14 @@ def add_parts(
     return ids
 
 
-def clean_part(ctx: Context, part: Json) -> Json:
+def clean_part(ctx: ChatContext, part: Json) -> Json:
     """Pass the texts of a part through the host's redaction hook, but not what names it."""
     cleaned: Json = clean(ctx, part)
     return cleaned | {name: part[name] for name in _PART_NAMES if name in part}
 
 
 def ui_messages(
-    _ctx: Context, tx: Tx, session: SessionRef, view: View = "transcript"
+    _ctx: ChatContext, tx: Tx, session: SessionRef, view: View = "transcript"
 ) -> list[Json]:
     """Give the messages of a session in the AI SDK's shape.
 
@@ -217,13 +217,13 @@ def ui_messages(
     return select(load(tx, session_id), view)
 
 
-def ui_message(_ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> Json:
+def ui_message(_ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -> Json:
     """Give one message in the AI SDK's shape."""
     session_id = need_session(tx, ref_id(session, "session")).id
     return load_message(tx, need_message(tx, session_id, ref_id(message, "message")))
 
 
-def put_message(ctx: Context, tx: Tx, session: SessionRef, ui_message: Json) -> Message:
+def put_message(ctx: ChatContext, tx: Tx, session: SessionRef, ui_message: Json) -> Message:
     """Store a whole AI SDK message, or replace the one of that id in this session."""
     session_id = need_session(tx, ref_id(session, "session")).id
     given = need_object(ui_message, "a message")
@@ -253,7 +253,7 @@ def _counts_tokens(parts: Sequence[Json], metadata: Json) -> bool:
 
 
 def _replace(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session_id: str,
     old: Message,

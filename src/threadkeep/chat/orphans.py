@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context, encode_part, need_list
+from threadkeep.chat.context import ChatContext, encode_part, need_list
 from threadkeep.chat.records import Json, SessionRef, message_of, ref_id, without_keys
 from threadkeep.chat.recovery import is_running
 from threadkeep.chat.rows import (
@@ -24,7 +24,7 @@ HUMAN_TOOLS = ("question", "design_search")
 
 
 def repair_orphans(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session: SessionRef | None = None,
     *,
@@ -48,7 +48,7 @@ def _waits(state: str, part: Json, human_tools: Sequence[str]) -> bool:
     return state == "input-available" and name in human_tools
 
 
-def _repair(ctx: Context, tx: Tx, session_id: str, human_tools: Sequence[str]) -> list[str]:
+def _repair(ctx: ChatContext, tx: Tx, session_id: str, human_tools: Sequence[str]) -> list[str]:
     recordings = tx.all("session_recordings", {"session_id": session_id})
     running = {from_sql(row[0]) for row in recordings if is_running(row)}
     repaired = []

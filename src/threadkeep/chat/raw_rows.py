@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from threadkeep.base import json
 from threadkeep.base.schema import columns_of, never_null
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
 from threadkeep.chat.columns import as_column, as_json, quoted
 from threadkeep.chat.journal import unfinished

@@ -9,13 +9,13 @@ from typing import Any, Literal, Self
 
 from threadkeep.base import json
 from threadkeep.base.processes import my_mark
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat import runs
 from threadkeep.chat.beginning import begin, begin_again
 from threadkeep.chat.chunks import validate_chunk, with_real_id
 from threadkeep.chat.context import (
-    Context,
+    ChatContext,
     clean,
     need_list,
     need_whole,
@@ -23,7 +23,7 @@ from threadkeep.chat.context import (
     too_large,
 )
 from threadkeep.chat.protocol import NEWEST, need_version
-from threadkeep.chat.recording import Entry, Owner, Recording
+from threadkeep.chat.recording import JournalEntry, Recording, RunOwner
 from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.recovery import announce, end_run, finish, retire
 from threadkeep.chat.redacting import StreamRedactor
@@ -54,7 +54,7 @@ class Recorder:
 
     def __init__(
         self,
-        ctx: Context,
+        ctx: ChatContext,
         session_id: str,
         *,
         message_id: str | None,
@@ -81,7 +81,7 @@ class Recorder:
         self._turn = threading.RLock()  # between the thread that feeds and the timer
         self._timed = False
         self._pid = os.getpid()
-        self._owner = Owner(my_mark(), ctx.ids.new("run"), ctx.clock())
+        self._owner = RunOwner(my_mark(), ctx.ids.new("run"), ctx.clock())
         self._redactor = StreamRedactor(ctx.redact, protocol) if ctx.redact else None
         self._sse = SseParser()
         self._recording: Recording | None = None
@@ -183,7 +183,7 @@ class Recorder:
                 self._forget([kept.chunk for kept in self._pending()[: -len(taken)]])
                 raise
 
-    def _take_all(self, chunks: Sequence[Json]) -> list[Entry]:
+    def _take_all(self, chunks: Sequence[Json]) -> list[JournalEntry]:
         waiting = [entry.chunk for entry in self._pending()] if len(chunks) > 1 else None
         try:
             return [entry for entry in map(self._take, chunks) if entry is not None]
@@ -192,7 +192,7 @@ class Recorder:
                 self._forget(waiting)
             raise
 
-    def _take(self, chunk: Json) -> Entry | None:
+    def _take(self, chunk: Json) -> JournalEntry | None:
         text = json.encode(chunk)
         recording = self._recording_for(chunk)
         size = max(recording.grown_size(chunk), len(text))
@@ -296,7 +296,7 @@ class Recorder:
         latest = self._saves.latest(recording.folded_at())
         return None if latest is None else latest - self._monotonic()
 
-    def _pending(self) -> list[Entry]:
+    def _pending(self) -> list[JournalEntry]:
         return self._recording.pending if self._recording else []
 
     def _write(self, *, durable: bool, everything: bool, budget: float | None = None) -> None:
@@ -392,7 +392,7 @@ class Recorder:
 
 
 def record(
-    ctx: Context,
+    ctx: ChatContext,
     session: SessionRef,
     message_id: str | None = None,
     *,

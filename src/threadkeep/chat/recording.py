@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context, encode_part
+from threadkeep.chat.change import Change
+from threadkeep.chat.context import ChatContext, encode_part
+from threadkeep.chat.merge import merge_metadata
 from threadkeep.chat.records import Json, read_object
-from threadkeep.chat.reduce import Change, StreamState, late_tool_output, merge_metadata
+from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import (
     MESSAGE,
     SESSION,
@@ -30,6 +32,7 @@ from threadkeep.chat.rows import (
     touch_session,
     update_part,
 )
+from threadkeep.chat.tool_parts import late_tool_output
 from threadkeep.chat.views import read_part
 from threadkeep.errors import Conflict, NotFound
 
@@ -40,7 +43,7 @@ _FOLD_SECONDS = 0.125
 _STEP_ENDS = frozenset({"finish-step", "finish", "abort"})
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """A chunk on its way into the journal."""
 
     chunk: Json
@@ -89,7 +92,7 @@ class Recording:
         self._facts = facts
         self.base: Json | None = None  # the message as it was, when it is being continued
         self.parts: list[PartState] = []
-        self.pending: list[Entry] = []
+        self.pending: list[JournalEntry] = []
         self.last_seq = 0
         self._changed: set[int] = set()
         self._dirty: set[int] = set()
@@ -102,7 +105,7 @@ class Recording:
         """The id of the message."""
         return self.state.message_id
 
-    def take(self, ctx: Context, chunk: Json, text: str, at: int) -> Entry:
+    def take(self, ctx: ChatContext, chunk: Json, text: str, at: int) -> JournalEntry:
         """Apply a chunk to the state in memory and queue it for the journal."""
         change = self.state.apply(chunk)
         if change.truncated_to is not None:
@@ -119,13 +122,13 @@ class Recording:
             part.unfolded += change.grew
             part.updated_at = at
             self._dirty.add(change.delta_of)
-        entry = Entry(chunk, text, change, at, part_id)
+        entry = JournalEntry(chunk, text, change, at, part_id)
         self.pending.append(entry)
         return entry
 
-    def take_late(self, chunk: Json, text: str, at: int, row: PartRow) -> Entry:
+    def take_late(self, chunk: Json, text: str, at: int, row: PartRow) -> JournalEntry:
         """Queue a tool result for a call of an earlier message."""
-        entry = Entry(chunk, text, Change(), at, None, late=row)
+        entry = JournalEntry(chunk, text, Change(), at, None, late=row)
         self.pending.append(entry)
         return entry
 
@@ -166,7 +169,9 @@ class Recording:
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, ctx: Context, tx: Tx, owner: "Owner", now: float, *, everything: bool) -> None:
+    def write(
+        self, ctx: ChatContext, tx: Tx, owner: "RunOwner", now: float, *, everything: bool
+    ) -> None:
         """Write the pending chunks, and the parts that are due, inside one transaction.
 
         Nothing in memory says that it was stored until `written` is called after the commit.
@@ -188,7 +193,7 @@ class Recording:
         if self._folded or self._cut is not None or everything or not self.stored:
             self._note_progress(tx, owner)
 
-    def _lost_place(self, tx: Tx, owner: "Owner") -> bool:
+    def _lost_place(self, tx: Tx, owner: "RunOwner") -> bool:
         """Check that the message is still there and ours, whatever others did to it meanwhile.
 
         True if somebody who could not see this process (in another container) has closed the
@@ -219,7 +224,7 @@ class Recording:
         self._seqs, self._folded = [], []
         self.stored, self._cut = True, None
 
-    def _insert(self, ctx: Context, tx: Tx) -> None:
+    def _insert(self, ctx: ChatContext, tx: Tx) -> None:
         row = tx.one("get_message", {"id": self.message_id})
         if row is not None and from_sql(row[1]) != self.session_id:
             raise foreign_message(self.message_id, from_sql(row[1]), self.session_id)
@@ -246,7 +251,7 @@ class Recording:
             at, message_id = ctx.clock(), self.message_id
             journal.append(tx, self.session_id, journal.BASE, text, at=at, message_id=message_id)
 
-    def _append(self, ctx: Context, tx: Tx, entry: Entry) -> int:
+    def _append(self, ctx: ChatContext, tx: Tx, entry: JournalEntry) -> int:
         message_id = self.message_id
         if entry.late is not None:
             message_id = entry.late.message_id
@@ -265,7 +270,7 @@ class Recording:
             tx.run("add_finished", params)
         return seq
 
-    def _write_late(self, ctx: Context, tx: Tx, entry: Entry) -> None:
+    def _write_late(self, ctx: ChatContext, tx: Tx, entry: JournalEntry) -> None:
         late = entry.late
         assert late is not None  # noqa: S101  (the caller looked)
         row = tx.one("get_part", {"id": late.id})
@@ -306,7 +311,7 @@ class Recording:
         else:
             update_part(tx, row)
 
-    def _write_metadata(self, ctx: Context, tx: Tx) -> None:
+    def _write_metadata(self, ctx: ChatContext, tx: Tx) -> None:
         changes = [entry.change.metadata for entry in self.pending if entry.change.metadata]
         if not changes:
             return
@@ -320,7 +325,7 @@ class Recording:
         set_message_metadata(tx, self.message_id, merged, self.pending[-1].at)
         journal.note(ctx, tx, self.session_id, "metadata", [(MESSAGE, self.message_id)])
 
-    def _note_progress(self, tx: Tx, owner: "Owner") -> None:
+    def _note_progress(self, tx: Tx, owner: "RunOwner") -> None:
         dirty = {
             index: self.parts[index].folded_seq
             for index in self._dirty
@@ -337,7 +342,7 @@ class Recording:
         tx.run("put_recording", params)
 
 
-class Owner(NamedTuple):
+class RunOwner(NamedTuple):
     """Who records: the process, and the run it belongs to."""
 
     mark: str

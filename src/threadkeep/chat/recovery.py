@@ -5,10 +5,10 @@ from weakref import WeakValueDictionary
 
 from threadkeep.base import json
 from threadkeep.base.processes import is_alive, my_mark
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context
+from threadkeep.chat.context import ChatContext
 from threadkeep.chat.records import message_of
 from threadkeep.chat.rows import PART, check_hash, revised_row, update_part
 from threadkeep.chat.views import stored_message
@@ -36,7 +36,7 @@ def is_running(recording: Row) -> bool:
     return recording[2] in _OPEN if recording[3] == my_mark() else is_alive(recording[3])
 
 
-def settle_left_behind(ctx: Context) -> list[str]:
+def settle_left_behind(ctx: ChatContext) -> list[str]:
     """Close every recording whose process is gone; give the ids of its messages."""
     with ctx.db.read() as tx:
         left = [row for row in tx.all("all_recordings") if not is_running(row)]
@@ -51,7 +51,7 @@ def settle_left_behind(ctx: Context) -> list[str]:
     return settled
 
 
-def _settled(ctx: Context, tx: Tx, recording: Row) -> bool:
+def _settled(ctx: ChatContext, tx: Tx, recording: Row) -> bool:
     """Settle one recording; a damaged one stays as it is, and `verify` reports it."""
     try:
         settle(ctx, tx, recording, "crash")
@@ -69,7 +69,7 @@ def refuse_if_running(tx: Tx, session_id: str, what: str) -> None:
             raise Conflict(msg, hint=f"{what} when the run has ended")
 
 
-def settle_unless_running(ctx: Context, tx: Tx, message_id: str) -> None:
+def settle_unless_running(ctx: ChatContext, tx: Tx, message_id: str) -> None:
     """End what an abandoned recorder left of a message; refuse while somebody records it."""
     recording = tx.one("get_recording", {"message_id": message_id})
     if recording is None:
@@ -81,7 +81,7 @@ def settle_unless_running(ctx: Context, tx: Tx, message_id: str) -> None:
     settle(ctx, tx, recording, "cut")
 
 
-def settle(ctx: Context, tx: Tx, recording: Row, reason: str) -> None:
+def settle(ctx: ChatContext, tx: Tx, recording: Row, reason: str) -> None:
     """Fold what the journal still has of a message, and end its recording.
 
     Damage is found before anything is written.
@@ -104,7 +104,7 @@ def settle(ctx: Context, tx: Tx, recording: Row, reason: str) -> None:
         end_run(tx, recording[2], ctx.clock(), reason, None, None)
 
 
-def finish(ctx: Context, tx: Tx, session_id: str, message_id: str, last_seq: int) -> None:
+def finish(ctx: ChatContext, tx: Tx, session_id: str, message_id: str, last_seq: int) -> None:
     """End the recording of a message: its rows are complete, its journal is no longer needed."""
     tx.run("end_recording", {"message_id": message_id})
     if last_seq:
@@ -127,7 +127,7 @@ def end_run(
     tx.run("end_run", params)
 
 
-def settle_when_possible(ctx: Context) -> None:
+def settle_when_possible(ctx: ChatContext) -> None:
     """Settle at opening, unless the disk is full or locked: reading works without it."""
     try:
         settle_left_behind(ctx)

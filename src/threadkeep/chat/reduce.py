@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 
 from threadkeep.chat.change import Change
 from threadkeep.chat.chunks import Chunk, validate_chunk
-from threadkeep.chat.draft import Draft
+from threadkeep.chat.draft import MessageDraft
 from threadkeep.chat.growing_text import GrowingText
 from threadkeep.chat.merge import merge_metadata
 from threadkeep.chat.partial_json import MISSING
@@ -28,21 +28,10 @@ from threadkeep.chat.tool_parts import (
     input_error_fields,
     is_dynamic,
     is_tool,
-    late_tool_output,
     streaming_fields,
     unfinished_calls,
 )
 from threadkeep.errors import Invalid, ProtocolViolation
-
-__all__ = [
-    "Change",
-    "Chunk",
-    "StreamState",
-    "late_tool_output",
-    "merge_metadata",
-    "reduce_chunks",
-    "validate_chunk",
-]
 
 _OWN_KEYS: Final = ("id", "role", "parts", "metadata")
 _NOTHING: Final = Change()
@@ -73,7 +62,7 @@ class StreamState:
         self.metadata: dict[str, Any] | None = None
         self.finish_reason: str | None = None
         self._extra: dict[str, Any] = {}
-        self._draft = Draft()
+        self._draft = MessageDraft()
         self._open: dict[str, dict[str, int]] = {"text": {}, "reasoning": {}}
         self._calls: dict[str, PartialCall] = {}
 

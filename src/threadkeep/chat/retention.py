@@ -4,10 +4,10 @@ import os
 
 import msgspec
 
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import search
-from threadkeep.chat.context import Context, optional_text, optional_whole
+from threadkeep.chat.context import ChatContext, optional_text, optional_whole
 from threadkeep.chat.records import session_of
 from threadkeep.chat.sessions import delete_session
 from threadkeep.errors import Invalid, ThreadkeepError
@@ -35,7 +35,7 @@ class PruneReport(msgspec.Struct, frozen=True):
     freed_bytes: int
 
 
-def size_report(ctx: Context) -> SizeReport:
+def size_report(ctx: ChatContext) -> SizeReport:
     """Measure a store."""
     with ctx.db.read() as tx:
         pages = int(tx.execute("PRAGMA page_count").fetchone()[0])
@@ -54,7 +54,7 @@ def _count(tx: Tx, table: str) -> int:
     return int(tx.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608
 
 
-def _content(ctx: Context) -> dict[str, int]:
+def _content(ctx: ChatContext) -> dict[str, int]:
     """Bytes by table, from SQLite's own page statistics where they are compiled in."""
     try:
         with ctx.db.read() as tx:
@@ -66,7 +66,7 @@ def _content(ctx: Context) -> dict[str, int]:
 
 
 def prune(
-    ctx: Context,
+    ctx: ChatContext,
     *,
     before: int | None = None,
     keep: int | None = None,
@@ -104,7 +104,7 @@ def _texts(row: Row) -> Row:
     return tuple(from_sql(value) if isinstance(value, bytes) else value for value in row)
 
 
-def _delete(ctx: Context, chosen: dict[str, object]) -> bool:
+def _delete(ctx: ChatContext, chosen: dict[str, object]) -> bool:
     with ctx.db.write() as tx:
         row = tx.one("get_session", {"id": chosen["id"]})
         if row is None or session_of(row).updated_at != chosen["updated_at"]:
@@ -115,7 +115,7 @@ def _delete(ctx: Context, chosen: dict[str, object]) -> bool:
     return True
 
 
-def vacuum(ctx: Context) -> int:
+def vacuum(ctx: ChatContext) -> int:
     """Give free pages back to the disk and drop stale postings; tells how many bytes it freed."""
     search.reindex(ctx)
     before = os.stat(ctx.db.path).st_size

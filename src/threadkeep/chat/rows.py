@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from threadkeep.base import json
 from threadkeep.base.hashes import content_hash
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Row, Tx
 from threadkeep.chat.columns import as_column, as_json, quoted
 from threadkeep.chat.records import UNTITLED, Json, Message, Session, message_of, session_of
 from threadkeep.errors import Conflict, Damaged, NotFound

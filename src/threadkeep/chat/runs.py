@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context, clean, need_list, need_text, optional_text
+from threadkeep.base.tx import Tx
+from threadkeep.chat.context import ChatContext, clean, need_list, need_text, optional_text
 from threadkeep.chat.permissions import Verdict, evaluate
 from threadkeep.chat.records import (
     USAGE_BUCKETS,
@@ -24,7 +24,7 @@ from threadkeep.chat.sessions import model_object, refresh_model
 from threadkeep.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.chat.recording import Owner
+    from threadkeep.chat.recording import RunOwner
 
 
 class RunInfo(NamedTuple):
@@ -41,7 +41,7 @@ def prompt_digest(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def put_system_prompt(ctx: Context, tx: Tx, body: str) -> str:
+def put_system_prompt(ctx: ChatContext, tx: Tx, body: str) -> str:
     """Store the text of a system prompt once, under its digest."""
     text = clean(ctx, need_text(body, "the system prompt"))
     digest = prompt_digest(text)
@@ -49,7 +49,7 @@ def put_system_prompt(ctx: Context, tx: Tx, body: str) -> str:
     return digest
 
 
-def turn_facts(ctx: Context, session: Session, info: RunInfo) -> Json:
+def turn_facts(ctx: ChatContext, session: Session, info: RunInfo) -> Json:
     """Give what a reply's metadata says of its run, as far as the host told it."""
     facts: Json = {}
     if info.model is not None:
@@ -63,10 +63,10 @@ def turn_facts(ctx: Context, session: Session, info: RunInfo) -> Json:
 
 
 def start(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session_id: str,
-    owner: "Owner",
+    owner: "RunOwner",
     info: RunInfo,
     message_id: str | None,
 ) -> None:
@@ -87,7 +87,7 @@ def start(
     tx.run("insert_run", params)
 
 
-def session_runs(_ctx: Context, tx: Tx, session: SessionRef) -> list[Run]:
+def session_runs(_ctx: ChatContext, tx: Tx, session: SessionRef) -> list[Run]:
     """Give the runs of a session, oldest first: who ran, what was offered, why it ended."""
     session_id = need_session(tx, ref_id(session, "session")).id
     return [run_of(row) for row in tx.all("session_runs", {"session_id": session_id})]
@@ -109,7 +109,7 @@ def add_run_usage(
 
 
 def judge(
-    ctx: Context,
+    ctx: ChatContext,
     session: SessionRef,
     permission: str,
     target: str,
@@ -139,7 +139,7 @@ def judge(
 
 
 def _note_verdict(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session_id: str,
     run_id: str,
@@ -164,7 +164,7 @@ def _note_verdict(
     tx.run("set_run_verdicts", {"id": run_id, "verdicts_json": json.encode(verdicts)})
 
 
-def get_system_prompt(_ctx: Context, tx: Tx, digest: str) -> str:
+def get_system_prompt(_ctx: ChatContext, tx: Tx, digest: str) -> str:
     """Give the text of a system prompt."""
     if not isinstance(digest, str):
         msg = f"a digest is text, not {type(digest).__name__}"

@@ -1,6 +1,6 @@
 """When a recorder writes what it has taken: at once, or after a while, but never later."""
 
-from threadkeep.chat.recording import Entry
+from threadkeep.chat.recording import JournalEntry
 from threadkeep.chat.records import Json
 from threadkeep.errors import Invalid
 
@@ -27,7 +27,7 @@ class SavePolicy:
         self._buffered, self._oldest = 0, 0.0
         self.last_durable = now
 
-    def took(self, entry: Entry, now: float) -> bool:
+    def took(self, entry: JournalEntry, now: float) -> bool:
         """Count a chunk that waits from now on; tell whether all that waits is to be written."""
         if self._at_once:
             return True
@@ -42,7 +42,7 @@ class SavePolicy:
         if durable:
             self.last_durable = now
 
-    def _should_write(self, entry: Entry, now: float) -> bool:
+    def _should_write(self, entry: JournalEntry, now: float) -> bool:
         kind = entry.chunk["type"]
         if self._save_on == "turn":
             return kind in _TURN_ENDS

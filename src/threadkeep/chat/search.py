@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from threadkeep.base.fts import index_text, literal_terms, match_query, snippet
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context, optional_text, optional_whole
+from threadkeep.base.tx import Row, Tx
+from threadkeep.chat.context import ChatContext, optional_text, optional_whole
 from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.rows import need_session
 from threadkeep.chat.views import read_part
@@ -31,7 +31,7 @@ _INDEX = "CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='
 _SKIPPED_KEYS = frozenset({"type", "state", "toolCallId", "providerMetadata", "url", "id"})
 
 
-class Hit(msgspec.Struct, frozen=True):
+class ChatHit(msgspec.Struct, frozen=True):
     """A part that contains what was asked for."""
 
     session_id: str
@@ -67,7 +67,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def index_changes(ctx: Context) -> None:
+def index_changes(ctx: ChatContext) -> None:
     """Take every changed part into the index, a batch at a time."""
     while True:
         with ctx.db.read() as tx:
@@ -97,7 +97,7 @@ def _text_of_row(part_id: str | bytes, kind: str | bytes, data_json: str | bytes
         return None
 
 
-def reindex(ctx: Context) -> None:
+def reindex(ctx: ChatContext) -> None:
     """Build the full-text index anew from the parts."""
     with ctx.db.write() as tx:
         tx.execute("DROP TABLE IF EXISTS tk_search")
@@ -108,7 +108,7 @@ def reindex(ctx: Context) -> None:
 
 
 def search(
-    ctx: Context,
+    ctx: ChatContext,
     text: str,
     *,
     session: SessionRef | None = None,
@@ -119,7 +119,7 @@ def search(
     since: int | None = None,
     until: int | None = None,
     limit: int = 20,
-) -> list[Hit]:
+) -> list[ChatHit]:
     """Find parts by their text, tool names, inputs and results; best first.
 
     Takes what a person types, and never fails because of how it is written.
@@ -146,7 +146,7 @@ def search(
     return [_hit(row, text) for row in _find(ctx, text, params)]
 
 
-def _find(ctx: Context, text: str, params: Json) -> list[Row]:
+def _find(ctx: ChatContext, text: str, params: Json) -> list[Row]:
     query, terms = match_query(text), literal_terms(text)
     # Without the index only one word can be asked for: the longest tells most.
     word = max(terms, key=len, default="")
@@ -168,7 +168,7 @@ def _merged(first: list[Row], then: list[Row], limit: int) -> list[Row]:
     return [*first, *(row for row in then if row[0] not in seen)][:limit]
 
 
-def _ask_index(ctx: Context, query: str, params: Json) -> list[Row]:
+def _ask_index(ctx: ChatContext, query: str, params: Json) -> list[Row]:
     with ctx.db.read() as tx:
         found = tx.one("oldest_candidate", {"query": query, "limit": _CANDIDATES})
         oldest, candidates = found or (None, 0)
@@ -182,15 +182,15 @@ def _ask_index(ctx: Context, query: str, params: Json) -> list[Row]:
         return rows
 
 
-def _scan(ctx: Context, term: str, params: Json, *, dirty_only: bool = False) -> list[Row]:
+def _scan(ctx: ChatContext, term: str, params: Json, *, dirty_only: bool = False) -> list[Row]:
     escaped = term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     with ctx.db.read() as tx:
         asked = {**params, "term": f"%{escaped}%", "dirty_only": dirty_only}
         return tx.all("scan_parts", asked)
 
 
-def _hit(row: Row, text: str) -> Hit:
-    return Hit(
+def _hit(row: Row, text: str) -> ChatHit:
+    return ChatHit(
         part_id=from_sql(row[0]),
         message_id=from_sql(row[1]),
         session_id=from_sql(row[2]),

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
 from threadkeep.chat.context import (
     NOTHING,
-    Context,
+    ChatContext,
     clean,
     need_list,
     need_object,
@@ -26,7 +26,7 @@ PAGE, PAGE_LIMIT = 50, 500
 
 
 def create_session(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     *,
     agent: str,
@@ -85,7 +85,7 @@ def model_object(model: object) -> Json:
     return need_object(model, "model")
 
 
-def refresh_model(ctx: Context, tx: Tx, session_id: str, model: object) -> Json:
+def refresh_model(ctx: ChatContext, tx: Tx, session_id: str, model: object) -> Json:
     """Make a model the session's current one: it is a snapshot of the latest turn."""
     shaped: Json = clean(ctx, model_object(model))
     params = {"id": session_id, "model_json": json.encode(shaped), "now": ctx.clock()}
@@ -94,13 +94,13 @@ def refresh_model(ctx: Context, tx: Tx, session_id: str, model: object) -> Json:
     return shaped
 
 
-def get_session(_ctx: Context, tx: Tx, session: SessionRef) -> Session:
+def get_session(_ctx: ChatContext, tx: Tx, session: SessionRef) -> Session:
     """Give a session by its id."""
     return need_session(tx, ref_id(session, "session"))
 
 
 def list_sessions(
-    _ctx: Context,
+    _ctx: ChatContext,
     tx: Tx,
     *,
     agent: str | None = None,
@@ -153,7 +153,7 @@ def _read_cursor(cursor: str | None) -> tuple[int | None, str | None]:
     return int(updated), last_id
 
 
-def set_title(ctx: Context, tx: Tx, session: SessionRef, title: str | None) -> Session:
+def set_title(ctx: ChatContext, tx: Tx, session: SessionRef, title: str | None) -> Session:
     """Give a session a title, or take it away."""
     session_id = need_session(tx, ref_id(session, "session")).id
     text = UNTITLED if title is None else clean(ctx, need_text(title, "title"))
@@ -161,25 +161,25 @@ def set_title(ctx: Context, tx: Tx, session: SessionRef, title: str | None) -> S
     return _changed(ctx, tx, session_id, "title")
 
 
-def archive(ctx: Context, tx: Tx, session: SessionRef) -> Session:
+def archive(ctx: ChatContext, tx: Tx, session: SessionRef) -> Session:
     """Take a session out of the default list; nothing is deleted."""
     known = need_session(tx, ref_id(session, "session"))
     return _set_archived(ctx, tx, known.id, known.archived_at or ctx.clock(), "archive")
 
 
-def unarchive(ctx: Context, tx: Tx, session: SessionRef) -> Session:
+def unarchive(ctx: ChatContext, tx: Tx, session: SessionRef) -> Session:
     """Put a session back into the default list."""
     known = need_session(tx, ref_id(session, "session"))
     return _set_archived(ctx, tx, known.id, None, "unarchive")
 
 
-def _set_archived(ctx: Context, tx: Tx, session_id: str, at: int | None, kind: str) -> Session:
+def _set_archived(ctx: ChatContext, tx: Tx, session_id: str, at: int | None, kind: str) -> Session:
     params = {"id": session_id, "archived_at": at, "now": ctx.clock()}
     tx.run("set_session_archived", params)
     return _changed(ctx, tx, session_id, kind)
 
 
-def set_metadata(ctx: Context, tx: Tx, session: SessionRef, changes: Json) -> Session:
+def set_metadata(ctx: ChatContext, tx: Tx, session: SessionRef, changes: Json) -> Session:
     """Set keys of a session's metadata; a key set to None is removed."""
     session_id = ref_id(session, "session")
     given = clean(ctx, need_object(changes, "metadata"))
@@ -190,7 +190,9 @@ def set_metadata(ctx: Context, tx: Tx, session: SessionRef, changes: Json) -> Se
     return _changed(ctx, tx, session_id, "metadata")
 
 
-def set_permissions(ctx: Context, tx: Tx, session: SessionRef, rules: Sequence[Json]) -> Session:
+def set_permissions(
+    ctx: ChatContext, tx: Tx, session: SessionRef, rules: Sequence[Json]
+) -> Session:
     """Replace the session-scope permission rules."""
     session_id = need_session(tx, ref_id(session, "session")).id
     checked = json.encode(_checked_rules(rules))
@@ -199,13 +201,13 @@ def set_permissions(ctx: Context, tx: Tx, session: SessionRef, rules: Sequence[J
     return _changed(ctx, tx, session_id, "permission")
 
 
-def _changed(ctx: Context, tx: Tx, session_id: str, kind: str) -> Session:
+def _changed(ctx: ChatContext, tx: Tx, session_id: str, kind: str) -> Session:
     rehash(tx, SESSION, session_id)
     journal.note(ctx, tx, session_id, kind, [(SESSION, session_id)])
     return need_session(tx, session_id)
 
 
-def delete_session(ctx: Context, tx: Tx, session: SessionRef) -> None:
+def delete_session(ctx: ChatContext, tx: Tx, session: SessionRef) -> None:
     """Delete a session with its messages, parts, runs and journal; branches of it stay."""
     session_id = need_session(tx, ref_id(session, "session")).id
     refuse_if_running(tx, session_id, "delete")

@@ -7,7 +7,7 @@ writes is one transaction, durable when it returns; the recorder says for itself
 from pathlib import Path
 from typing import Self
 
-from threadkeep.base.backup import Kept, Progress, make_backup
+from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.ids import IdSource
 from threadkeep.base.redacting import Redact
@@ -34,7 +34,7 @@ from threadkeep.chat import (
     usage,
     verify as verify_,
 )
-from threadkeep.chat.context import PART_LIMIT, Context
+from threadkeep.chat.context import PART_LIMIT, ChatContext
 from threadkeep.chat.layout import QUERIES, SCHEMA, TUNING, read_version
 from threadkeep.errors import Invalid
 
@@ -42,7 +42,7 @@ from threadkeep.errors import Invalid
 class ChatStore:
     """Agent conversations, recorded chunk by chunk so that a crash loses nothing."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ChatContext) -> None:
         """Use `ChatStore.open`."""
         self.context = context
 
@@ -65,7 +65,7 @@ class ChatStore:
         `redact` sees every text before it is stored. `budget` is how long a write may wait.
         """
         database = Database(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)
-        store = cls(Context(database, clock, ids or IdSource(clock), redact, part_limit))
+        store = cls(ChatContext(database, clock, ids or IdSource(clock), redact, part_limit))
         try:
             if read_only:
                 store._check_readable()
@@ -113,7 +113,7 @@ class ChatStore:
         *,
         reason: str = "manual",
         progress: Progress | None = None,
-        keep: Kept | None = None,
+        keep: BackupRetention | None = None,
     ) -> Path:
         """Copy the live store to a backup file that was checked, row by row."""
         return make_backup(

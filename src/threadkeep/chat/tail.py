@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context, need_whole
+from threadkeep.base.tx import Row, Tx
+from threadkeep.chat.context import ChatContext, need_whole
 from threadkeep.chat.journal import BASE, CHUNK, UNKNOWN, check_row
 from threadkeep.chat.records import Event, Json, SessionRef, message_of, read_object, ref_id
 from threadkeep.chat.recovery import is_running
@@ -19,7 +19,7 @@ LOOK_AFTER = 1.0
 
 
 def tail(
-    ctx: Context,
+    ctx: ChatContext,
     session: SessionRef,
     after: int = 0,
     *,
@@ -56,7 +56,7 @@ def tail(
         ctx.db.unfollow()
 
 
-def read_events(ctx: Context, session_id: str, after: int) -> tuple[list[Event], bool]:
+def read_events(ctx: ChatContext, session_id: str, after: int) -> tuple[list[Event], bool]:
     """Give the next events after a number, and whether somebody records the session now."""
     with ctx.db.read() as tx:
         events = _next_events(tx, session_id, after)

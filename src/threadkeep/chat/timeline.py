@@ -3,9 +3,9 @@
 import msgspec
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.chat.context import ChatContext
 from threadkeep.chat.raw_rows import unknown_chunks
 from threadkeep.chat.records import Json, Message, Run, Session, SessionRef, ref_id
 from threadkeep.chat.rows import need_session
@@ -38,7 +38,7 @@ class Timeline(msgspec.Struct, frozen=True):
     cost_usd: float
 
 
-def timeline(ctx: Context, tx: Tx, session: SessionRef, view: View = "transcript") -> Timeline:
+def timeline(ctx: ChatContext, tx: Tx, session: SessionRef, view: View = "transcript") -> Timeline:
     """Put together what happened in a session, turn by turn."""
     check_view(view)
     known = need_session(tx, ref_id(session, "session"))

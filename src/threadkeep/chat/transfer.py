@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context, clean
+from threadkeep.chat.context import ChatContext, clean
 from threadkeep.chat.export_formats import csv_table, json_array, json_document, jsonl
 from threadkeep.chat.export_markdown import markdown
-from threadkeep.chat.importing import Incoming, Lines, Progress, read_sessions
+from threadkeep.chat.importing import Lines, Progress, SessionImport, read_sessions
 from threadkeep.chat.raw_rows import SessionRows, insert_rows, load_rows, others_of, put_rows
 from threadkeep.chat.records import Json, SessionRef, message_of, ref_id
 from threadkeep.chat.recovery import refuse_if_running
@@ -78,7 +78,7 @@ class ImportReport(msgspec.Struct):
 # ---------------------------------------------------------------------- export
 
 
-def export(ctx: Context, session: SessionRef, format: str = "jsonl") -> Iterator[str]:  # noqa: A002
+def export(ctx: ChatContext, session: SessionRef, format: str = "jsonl") -> Iterator[str]:  # noqa: A002
     """Give a session as pieces of text: "jsonl" (canonical), "json", "csv" or "markdown".
 
     It is one snapshot, taken now, exact up to the last committed chunk. JSONL and JSON hold every
@@ -96,7 +96,7 @@ def export(ctx: Context, session: SessionRef, format: str = "jsonl") -> Iterator
 
 
 def export_all(
-    ctx: Context,
+    ctx: ChatContext,
     format: str = "jsonl",  # noqa: A002
     *,
     sessions: Iterable[SessionRef] | None = None,
@@ -125,7 +125,7 @@ def _writer(writers: dict[str, _Writer], name: str) -> _Writer:
     return writers[name]
 
 
-def _each(ctx: Context, ids: list[str]) -> Iterator[SessionRows]:
+def _each(ctx: ChatContext, ids: list[str]) -> Iterator[SessionRows]:
     for session_id in ids:
         with ctx.db.read() as tx:
             rows = load_rows(tx, session_id)
@@ -137,7 +137,7 @@ def _each(ctx: Context, ids: list[str]) -> Iterator[SessionRows]:
 
 
 def import_sessions(
-    ctx: Context,
+    ctx: ChatContext,
     lines: Lines,
     *,
     replace: bool = False,
@@ -170,12 +170,12 @@ def import_sessions(
     return report
 
 
-def _conflict(incoming: Incoming, error: Conflict) -> SessionConflict:
+def _conflict(incoming: SessionImport, error: Conflict) -> SessionConflict:
     return SessionConflict(incoming.session_id, incoming.place, error.message, error.hint)
 
 
 def _store(
-    ctx: Context, tx: Tx, rows: SessionRows, *, replace: bool, update: bool
+    ctx: ChatContext, tx: Tx, rows: SessionRows, *, replace: bool, update: bool
 ) -> tuple[str, Counter[str]]:
     """Write a session in this transaction; say what that made of it, and count the rows."""
     session_id = rows.session["id"]
@@ -203,7 +203,7 @@ def _counted(rows: Iterable[tuple[tuple[str, str], Json]]) -> Counter[str]:
 
 
 def _update(
-    ctx: Context, tx: Tx, before: SessionRows, rows: SessionRows
+    ctx: ChatContext, tx: Tx, before: SessionRows, rows: SessionRows
 ) -> tuple[str, Counter[str]]:
     newer = newer_rows(before, rows)
     if not newer:
@@ -263,7 +263,7 @@ def _check_stored(tx: Tx, rows: SessionRows) -> None:
         raise Damaged(msg, hint="nothing was imported; import into a fresh store")
 
 
-def _note(ctx: Context, tx: Tx, rows: SessionRows) -> None:
+def _note(ctx: ChatContext, tx: Tx, rows: SessionRows) -> None:
     """Leave one event per message, so that none is as large as the session."""
     session_id = rows.session["id"]
     journal.note(ctx, tx, session_id, "import", [(SESSION, session_id)])
@@ -315,7 +315,7 @@ def _listed(differing: list[str]) -> str:
 # ---------------------------------------------------------------------- redaction
 
 
-def _redacted(ctx: Context, rows: SessionRows) -> SessionRows:
+def _redacted(ctx: ChatContext, rows: SessionRows) -> SessionRows:
     if ctx.redact is None:
         return rows
     messages = [
@@ -329,7 +329,7 @@ def _redacted(ctx: Context, rows: SessionRows) -> SessionRows:
     return SessionRows(_clean_row(ctx, SESSION, rows.session), messages, chunks)
 
 
-def _clean_row(ctx: Context, kind: str, row: Json) -> Json:
+def _clean_row(ctx: ChatContext, kind: str, row: Json) -> Json:
     """Redact what people and models wrote; JSON in which nothing was found stays as it is."""
     cleaned: Json = {**row, **clean(ctx, others_of(kind, row))}
     for name in COLUMNS[kind]:
@@ -341,7 +341,7 @@ def _clean_row(ctx: Context, kind: str, row: Json) -> Json:
     return cleaned
 
 
-def _clean_json(ctx: Context, text: str) -> str:
+def _clean_json(ctx: ChatContext, text: str) -> str:
     value: Any = json.decode(text)
     cleaned = clean(ctx, value)
     return text if cleaned == value else json.encode(cleaned)

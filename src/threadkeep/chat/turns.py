@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import NOTHING, Context
+from threadkeep.chat.context import NOTHING, ChatContext
 from threadkeep.chat.messages import add_message, clean_part, need_parts, turn_metadata
 from threadkeep.chat.records import (
     Json,
@@ -38,7 +38,7 @@ from threadkeep.errors import Conflict
 
 
 def enqueue(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session: SessionRef,
     text_or_parts: str | Json | Sequence[Json],
@@ -68,7 +68,7 @@ def enqueue(
 
 
 def _same_again(
-    ctx: Context, tx: Tx, session_id: str, message: Message, parts: list[Json]
+    ctx: ChatContext, tx: Tx, session_id: str, message: Message, parts: list[Json]
 ) -> Message:
     if message.session_id != session_id:
         raise foreign_message(message.id, message.session_id, session_id)
@@ -87,7 +87,7 @@ def _enqueued_at(message: Message) -> Any:
     return at if message.role == "user" and is_number(at) else None
 
 
-def queued(_ctx: Context, tx: Tx, session: SessionRef) -> list[Message]:
+def queued(_ctx: ChatContext, tx: Tx, session: SessionRef) -> list[Message]:
     """Give the waiting messages of a session, first in, first out."""
     session_id = need_session(tx, ref_id(session, "session")).id
     rows = tx.all("messages_that_may_wait", {"session_id": session_id})
@@ -98,7 +98,7 @@ def queued(_ctx: Context, tx: Tx, session: SessionRef) -> list[Message]:
 
 
 def fire(
-    ctx: Context, tx: Tx, session: SessionRef, message: MessageRef | None = None
+    ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef | None = None
 ) -> Message | None:
     """Take a message out of the queue into the conversation, as its newest; None if it is gone.
 
@@ -118,7 +118,7 @@ def fire(
     return need_message(tx, session_id, first.id)
 
 
-def unfire(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
+def unfire(ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
     """Put a fired message back at its old place in the queue: its turn did not begin."""
     session_id = need_session(tx, ref_id(session, "session")).id
     fired = need_message(tx, session_id, ref_id(message, "message"))
@@ -133,7 +133,7 @@ def unfire(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bo
     return done
 
 
-def cancel(ctx: Context, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
+def cancel(ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
     """Take a message out of the queue for good; False if it was fired or cancelled before."""
     session_id = need_session(tx, ref_id(session, "session")).id
     waiting = _waiting(ctx, tx, session_id, ref_id(message, "message"))
@@ -156,7 +156,9 @@ def _without_place(message: Message) -> Json:
     }
 
 
-def _waiting(ctx: Context, tx: Tx, session_id: str, message: MessageRef | None) -> Message | None:
+def _waiting(
+    ctx: ChatContext, tx: Tx, session_id: str, message: MessageRef | None
+) -> Message | None:
     if message is None:
         return next(iter(queued(ctx, tx, session_id)), None)
     found = need_message(tx, session_id, ref_id(message, "message"))
@@ -187,5 +189,5 @@ def _swap(
     return True
 
 
-def _note(ctx: Context, tx: Tx, session_id: str, message_id: str, kind: str) -> None:
+def _note(ctx: ChatContext, tx: Tx, session_id: str, message_id: str, kind: str) -> None:
     journal.note(ctx, tx, session_id, kind, [(MESSAGE, message_id), (SESSION, session_id)])

@@ -6,10 +6,10 @@ is the stream's own. Cost is kept only where a writer reports it.
 
 from typing import Any
 
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import journal
-from threadkeep.chat.context import Context
+from threadkeep.chat.context import ChatContext
 from threadkeep.chat.records import (
     USAGE_BUCKETS,
     Json,
@@ -39,7 +39,7 @@ NOTHING: Buckets = dict.fromkeys(USAGE_BUCKETS, 0)
 
 
 def record_usage(
-    ctx: Context,
+    ctx: ChatContext,
     tx: Tx,
     session: SessionRef,
     usage: Json,
@@ -240,7 +240,7 @@ def _context_ids(tx: Tx, session_id: str) -> list[str]:
     return [message["id"] for message in shown if message["role"] == "assistant"]
 
 
-def spend(_ctx: Context, tx: Tx, session: SessionRef) -> tuple[Buckets, float]:
+def spend(_ctx: ChatContext, tx: Tx, session: SessionRef) -> tuple[Buckets, float]:
     """Give everything a session ever used and cost, hidden and summarised turns included."""
     session_id = ref_id(session, "session")
     total = dict(NOTHING)

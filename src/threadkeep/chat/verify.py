@@ -4,9 +4,10 @@ import msgspec
 
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.hashes import content_hash
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
 from threadkeep.base.text import from_sql
-from threadkeep.chat.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.chat.context import ChatContext
 from threadkeep.chat.journal import check_row, read_open
 from threadkeep.chat.rows import COLUMNS, TABLES
 from threadkeep.chat.runs import prompt_digest
@@ -16,7 +17,7 @@ _FEW = 20
 _BATCH = 1000
 
 
-class Report(msgspec.Struct):
+class VerifyReport(msgspec.Struct):
     """What a check found; `ok` when nothing is wrong."""
 
     problems: list[str] = msgspec.field(default_factory=list)
@@ -29,7 +30,7 @@ class Report(msgspec.Struct):
         return not self.problems
 
 
-def verify(ctx: Context, *, adopt: bool = True) -> Report:
+def verify(ctx: ChatContext, *, adopt: bool = True) -> VerifyReport:
     """Check the whole store.
 
     Rows that another program wrote carry no hash; they are counted, and with `adopt` hashed as
@@ -43,9 +44,9 @@ def verify(ctx: Context, *, adopt: bool = True) -> Report:
     return report
 
 
-def check_database(database: Database) -> Report:
+def check_database(database: Database) -> VerifyReport:
     """Check a database that has the chat schema, without changing it."""
-    report = Report()
+    report = VerifyReport()
     try:
         with database.read() as tx:
             report.problems += sqlite_problems(tx)
@@ -74,7 +75,7 @@ def _select(kind: str, where: str) -> str:
 _WITH_HASH = "LEFT JOIN tk_hashes h ON h.kind = '{kind}' AND h.id = t.id"
 
 
-def _check_rows(tx: Tx, kind: str, report: Report) -> None:
+def _check_rows(tx: Tx, kind: str, report: VerifyReport) -> None:
     for row in tx.execute(_select(kind, _WITH_HASH.format(kind=kind))):
         report.checked += 1
         if row[0] is None:
@@ -87,7 +88,7 @@ def _check_rows(tx: Tx, kind: str, report: Report) -> None:
         _complain(report, f"the {kind} {from_sql(row_id)!r} is missing")
 
 
-def _check_journal(tx: Tx, report: Report) -> None:
+def _check_journal(tx: Tx, report: VerifyReport) -> None:
     stream, seq = "", 0
     sql = (
         "SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum"
@@ -103,7 +104,7 @@ def _check_journal(tx: Tx, report: Report) -> None:
         report.checked += len(rows)
 
 
-def _check_recordings(tx: Tx, report: Report) -> None:
+def _check_recordings(tx: Tx, report: VerifyReport) -> None:
     for message_id, noted in tx.execute("SELECT message_id, open_json FROM tk_recordings"):
         report.checked += 1
         try:
@@ -112,7 +113,7 @@ def _check_recordings(tx: Tx, report: Report) -> None:
             _complain(report, error.message)
 
 
-def _check_prompts(tx: Tx, report: Report) -> None:
+def _check_prompts(tx: Tx, report: VerifyReport) -> None:
     # The guide suggests this table to everybody: rows of another shape are another program's.
     ours = "SELECT digest, body FROM system_prompts WHERE body IS NOT NULL AND length(digest) = 64"
     for digest, body in tx.execute(ours):
@@ -121,7 +122,7 @@ def _check_prompts(tx: Tx, report: Report) -> None:
             _complain(report, f"the system prompt {digest!r} is not as it was written")
 
 
-def _complain(report: Report, problem: str) -> None:
+def _complain(report: VerifyReport, problem: str) -> None:
     if len(report.problems) < _FEW:
         report.problems.append(problem)
 

@@ -4,8 +4,8 @@ from collections import defaultdict
 from operator import itemgetter
 from typing import Any, Literal
 
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat.journal import unfinished
 from threadkeep.chat.records import Json, Message, message_of, read_object
 from threadkeep.chat.wire.names import normalize_part

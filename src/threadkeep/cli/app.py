@@ -14,9 +14,8 @@ from threadkeep.cli.ending import ending_in_time, was_asked_to_end
 from threadkeep.cli.output import fail
 
 if TYPE_CHECKING:
-    from threadkeep.cli.root import cli
+    pass
 
-__all__ = ["PROGRAM", "cli", "main"]
 
 PROGRAM = "threadkeep"
 

@@ -7,10 +7,10 @@ import click
 from threadkeep.cli.command import Call, confirm, store_command
 from threadkeep.cli.output import document, fail, note, progress, size_text, table, write
 from threadkeep.errors import Damaged, Invalid
-from threadkeep.home import KINDS
+from threadkeep.home.backups import KINDS
 
 if TYPE_CHECKING:
-    from threadkeep.home.backups import Copied
+    from threadkeep.home.backups import BackupResult
 
 store_option = click.option(
     "--store",
@@ -54,7 +54,7 @@ def backup(call: Call, *, target: str | None, store: str | None, listing: bool) 
     return _tell_failed(made)
 
 
-def _tell_failed(made: "list[Copied]") -> int:
+def _tell_failed(made: "list[BackupResult]") -> int:
     code = 0
     for one in made:
         if one.problem is not None:

@@ -12,8 +12,8 @@ from threadkeep.cli.output import one_line
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.home import Home
-    from threadkeep.home.captured import Session
+    from threadkeep.home.facade import Home
+    from threadkeep.knowledge.reading import CapturedSession
 
 _OFFERED = 200
 _LOOKED_AT = 1000  # sessions, for the names of projects and programs
@@ -96,7 +96,7 @@ def complete_folder(_ctx: click.Context, _param: click.Parameter, incomplete: st
     return [CompletionItem(incomplete, type="dir")]
 
 
-def _captured(ctx: click.Context, limit: int) -> list["Session"]:
+def _captured(ctx: click.Context, limit: int) -> list["CapturedSession"]:
     try:
         with _home(ctx).knowledge(_db_of(ctx), read_only=True) as store:
             return store.list_sessions(limit=limit)
@@ -113,7 +113,7 @@ def _items(named: Iterable[tuple[str, str]], incomplete: str) -> Items:
 
 
 def _home(ctx: click.Context) -> "Home":
-    from threadkeep.home import Home
+    from threadkeep.home.facade import Home
 
     return Home(ctx.find_root().params.get("home"))
 

@@ -14,11 +14,11 @@ from typing import Any
 import click
 
 from threadkeep import ChatStore, Event, Session
+from threadkeep.base import json
 from threadkeep.cli.chat.follow import readable
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.output import document, note, wrapped, write
-from threadkeep.cli.wrap import Piece
-from threadkeep.home import json
+from threadkeep.cli.wrap import StyledText
 
 Json = dict[str, Any]
 
@@ -61,7 +61,7 @@ def load(name: str) -> Any:
 
 def _watch(
     store: ChatStore, session: Session, script: Json, speed: float
-) -> Generator[list[Piece], None, None]:
+) -> Generator[list[StyledText], None, None]:
     """Play the script in one thread, follow the store in this one."""
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:

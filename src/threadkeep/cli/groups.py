@@ -11,14 +11,14 @@ from click.shell_completion import CompletionItem
 _WHOLE = 1000  # characters of a summary: all of it, broken into lines where it is long
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is: a module below this package and a name in it; and what it does."""
 
     place: str  # module:name; a name that is a tuple holds several commands
     summary: str
 
 
-Sections = Mapping[str, Mapping[str, Entry]]  # the section without a title is not shown
+Sections = Mapping[str, Mapping[str, CommandEntry]]  # the section without a title is not shown
 
 
 class Commands(click.Group):
@@ -31,7 +31,7 @@ class Commands(click.Group):
         super().__init__(*arguments, **options)
         self.sections: Sections = sections or {}
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, CommandEntry]:
         """Give the commands that are loaded when they are asked for, hidden ones as well."""
         return {name: one for part in self.sections.values() for name, one in part.items()}
 
@@ -91,7 +91,7 @@ class Commands(click.Group):
                 yield name, found
 
 
-def load(name: str, entry: Entry) -> click.Command:
+def load(name: str, entry: CommandEntry) -> click.Command:
     """Import the module of a command, and give the command."""
     module, _, attribute = entry.place.partition(":")
     found: Any = getattr(import_module(f"threadkeep.cli.{module}"), attribute)

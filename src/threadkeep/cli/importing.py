@@ -4,7 +4,7 @@ import click
 
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, note, progress, size_text, warn
-from threadkeep.home.originals import PROGRAMS, Adopted, Original
+from threadkeep.home.originals import PROGRAMS, AdoptReport, Original
 
 _SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "nodes": "node"}
 
@@ -36,7 +36,7 @@ def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int
     return PROBLEMS if done.problems else None
 
 
-def _tell(done: Adopted) -> None:
+def _tell(done: AdoptReport) -> None:
     note(_found(done.original))
     sessions = counted(done.added, "session")
     would = "would be " if done.dry_run else ""
@@ -53,7 +53,7 @@ def _tell(done: Adopted) -> None:
         warn(problem)
 
 
-def _known(done: Adopted) -> str:
+def _known(done: AdoptReport) -> str:
     """Say what came of the sessions that were there before."""
     there = f"{done.skipped:,} were there already"
     if not done.updated:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
+from threadkeep.base import json
+from threadkeep.base.text import printable
 from threadkeep.cli.ending import left_to_others
-from threadkeep.cli.wrap import Piece, Wrap
-from threadkeep.home import json, printable
+from threadkeep.cli.wrap import StyledText, Wrap
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,13 +69,13 @@ def write(text: str = "", style: str = "", *, end: str = "\n", err: bool = False
     _console(err=err).print(Text(shown, style=style), end=end, soft_wrap=True)
 
 
-def write_pieces(pieces: Iterable[Piece]) -> None:
+def write_pieces(pieces: Iterable[StyledText]) -> None:
     """Print pieces one after another; they bring their own line ends."""
     with wrapped() as show:
         show(pieces)
 
 
-def paged(pieces: Iterable[Piece], *, wanted: bool = True) -> None:
+def paged(pieces: Iterable[StyledText], *, wanted: bool = True) -> None:
     """Print pieces; on a terminal in the user's pager, which asks for more as it is read."""
     if wanted and _has_pager():
         _to_pager(_painted(pieces))
@@ -126,7 +127,7 @@ def _to_pager(texts: Iterable[str]) -> None:
         click.echo_via_pager(texts)
 
 
-def _painted(pieces: Iterable[Piece]) -> Iterator[str]:
+def _painted(pieces: Iterable[StyledText]) -> Iterator[str]:
     from rich.color import ColorSystem
     from rich.style import Style
 
@@ -140,14 +141,14 @@ def _painted(pieces: Iterable[Piece]) -> Iterator[str]:
 
 
 @contextmanager
-def wrapped() -> Iterator[Callable[[Iterable[Piece]], None]]:
+def wrapped() -> Iterator[Callable[[Iterable[StyledText]], None]]:
     """Give a function that prints pieces; on a terminal long lines are broken at blanks.
 
     There the last word waits for its end, which may be in a later piece.
     """
     lines = Wrap(terminal_width()) if is_terminal() else None
 
-    def show(pieces: Iterable[Piece]) -> None:
+    def show(pieces: Iterable[StyledText]) -> None:
         for piece in pieces:
             _write_all([piece] if lines is None else lines.take(_clean(piece)))
 
@@ -158,13 +159,13 @@ def wrapped() -> Iterator[Callable[[Iterable[Piece]], None]]:
             _write_all(lines.rest())
 
 
-def _write_all(pieces: Iterable[Piece]) -> None:
+def _write_all(pieces: Iterable[StyledText]) -> None:
     for style, same in groupby(pieces, key=lambda piece: piece.style):
         write("".join(piece.text for piece in same), style, end="")
 
 
-def _clean(piece: Piece) -> Piece:
-    return Piece(_harmless(piece.text), piece.style)
+def _clean(piece: StyledText) -> StyledText:
+    return StyledText(_harmless(piece.text), piece.style)
 
 
 def _harmless(text: str) -> str:

@@ -5,19 +5,19 @@ from typing import Any
 
 import click
 
+from threadkeep.base.clock import iso
 from threadkeep.cli.backups import store_option
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.observed.health import observed_json, observed_words
 from threadkeep.cli.output import counted, document, facts, fail, note, size_text
-from threadkeep.home import (
+from threadkeep.home.status import (
     KnowledgeStatus,
+    LearningStatus,
     MailStatus,
     StateStatus,
     Status,
     StoreStatus,
-    iso,
 )
-from threadkeep.home.status import Learned
 
 AnyStatus = StoreStatus | StateStatus | MailStatus | KnowledgeStatus
 
@@ -171,7 +171,7 @@ def _knowledge_words(knowledge: KnowledgeStatus) -> dict[str, str]:
     }
 
 
-def _learned_words(learned: Learned) -> str:
+def _learned_words(learned: LearningStatus) -> str:
     made = f"{counted(learned.nodes, 'node')}, {counted(learned.vectors, 'vector')}"
     failed = f", {learned.failed:,} failed" if learned.failed else ""
     return f"{made}; {learned.waiting:,} waiting{failed}"

@@ -5,82 +5,126 @@ from typing import Final
 import click
 
 from threadkeep import __version__
-from threadkeep.cli.groups import Commands, Entry, Sections
+from threadkeep.cli.groups import CommandEntry, Commands, Sections
 from threadkeep.cli.options import folder_option
 
 # A help page of 80 columns shows 58 characters of each, and a test refuses more.
 SECTIONS: Final[Sections] = {
     "Begin": {
-        "up": Entry("up:COMMANDS", "Capture, serve and open the page: all at once"),
-        "capture": Entry("history.capture:capture", "Bring in what agents wrote on this machine"),
-        "demo": Entry("demo:demo", "Record a short conversation and follow it live"),
+        "up": CommandEntry("up:COMMANDS", "Capture, serve and open the page: all at once"),
+        "capture": CommandEntry(
+            "history.capture:capture", "Bring in what agents wrote on this machine"
+        ),
+        "demo": CommandEntry("demo:demo", "Record a short conversation and follow it live"),
     },
     "Find": {
-        "recall": Entry("memory.recall:recall", "Find words in everything: messages, commands, CI"),
-        "ask": Entry("memory.answers:ask", "Answer a question with passages that were said"),
-        "search": Entry("history.search:search", "Find words in what agents were told and did"),
-        "fixed": Entry("memory.answers:fixed", "Find how an error was ended before"),
-        "similar": Entry("memory.recall:similar", "Find what is like a hit, or like any text"),
-        "context": Entry("memory.answers:context", "Give what is remembered, as a prompt's block"),
-        "timeline": Entry("memory.timeline:timeline", "Tell what happened on a day, all sources"),
-        "open": Entry("memory.recall:open_", "Show what is behind a reference such as message:12"),
+        "recall": CommandEntry(
+            "memory.recall:recall", "Find words in everything: messages, commands, CI"
+        ),
+        "ask": CommandEntry("memory.answers:ask", "Answer a question with passages that were said"),
+        "search": CommandEntry(
+            "history.search:search", "Find words in what agents were told and did"
+        ),
+        "fixed": CommandEntry("memory.answers:fixed", "Find how an error was ended before"),
+        "similar": CommandEntry(
+            "memory.recall:similar", "Find what is like a hit, or like any text"
+        ),
+        "context": CommandEntry(
+            "memory.answers:context", "Give what is remembered, as a prompt's block"
+        ),
+        "timeline": CommandEntry(
+            "memory.timeline:timeline", "Tell what happened on a day, all sources"
+        ),
+        "open": CommandEntry(
+            "memory.recall:open_", "Show what is behind a reference such as message:12"
+        ),
     },
     "Read": {
-        "sessions": Entry("history.listing:sessions", "List captured sessions, the latest first"),
-        "show": Entry("history.show:show", "Show a captured session"),
-        "tail": Entry("history.tail:tail", "Follow what all agents write, live"),
-        "usage": Entry("usage.command:usage", "Sum up tokens and cost: by day, model, project"),
-        "events": Entry("observed.events:events", "List commands that shells and agents ran"),
-        "lessons": Entry("observed.ci_listing:lessons", "List failures that came back"),
-        "memories": Entry("memory.notes:memories", "List the notes that Claude keeps"),
-        "raw": Entry("history.show:raw", "Write a session's lines as its program wrote them"),
+        "sessions": CommandEntry(
+            "history.listing:sessions", "List captured sessions, the latest first"
+        ),
+        "show": CommandEntry("history.show:show", "Show a captured session"),
+        "tail": CommandEntry("history.tail:tail", "Follow what all agents write, live"),
+        "usage": CommandEntry(
+            "usage.command:usage", "Sum up tokens and cost: by day, model, project"
+        ),
+        "events": CommandEntry(
+            "observed.events:events", "List commands that shells and agents ran"
+        ),
+        "lessons": CommandEntry("observed.ci_listing:lessons", "List failures that came back"),
+        "memories": CommandEntry("memory.notes:memories", "List the notes that Claude keeps"),
+        "raw": CommandEntry(
+            "history.show:raw", "Write a session's lines as its program wrote them"
+        ),
     },
     "Hand on": {
-        "export": Entry("handoff:COMMANDS", "Write a session in another program's format"),
-        "resume": Entry("handoff:COMMANDS", "Go on with a session in another program"),
-        "mcp": Entry("agents:COMMANDS", "Let agents ask, over the Model Context Protocol"),
+        "export": CommandEntry("handoff:COMMANDS", "Write a session in another program's format"),
+        "resume": CommandEntry("handoff:COMMANDS", "Go on with a session in another program"),
+        "mcp": CommandEntry("agents:COMMANDS", "Let agents ask, over the Model Context Protocol"),
     },
     "Keep current": {
-        "serve": Entry("service.serve:serve", "Capture, listen, learn and look after the stores"),
-        "service": Entry("service.service:service", "Have the system run `serve` at each log-in"),
-        "web": Entry("service.web:web", "The page's logins: list the browsers, revoke one"),
-        "watch": Entry("history.capture:watch", "Go on capturing what agents write"),
-        "sources": Entry("history.sources:sources", "Show which agents were found, and how much"),
-        "shell-init": Entry("observed.shells:shell_init", "Keep every command of a shell"),
-        "import-history": Entry("observed.shells:import_history", "Bring in histories of shells"),
-        "run": Entry("observed.running:run", "Run a command and keep what it prints"),
-        "browser": Entry("observed.browsers:browser", "Keep the developer pages that are read"),
-        "github": Entry("observed.ci:github", "Follow GitHub Actions: runs and failures"),
-        "send-event": Entry("observed.sending:send_event", "Report a command from a script"),
-        "enrich": Entry("memory.learning:enrich", "Make knowledge of what was captured"),
-        "embed": Entry("memory.learning:embed", "Make vectors, to find the same in other words"),
+        "serve": CommandEntry(
+            "service.serve:serve", "Capture, listen, learn and look after the stores"
+        ),
+        "service": CommandEntry(
+            "service.service:service", "Have the system run `serve` at each log-in"
+        ),
+        "web": CommandEntry("service.web:web", "The page's logins: list the browsers, revoke one"),
+        "watch": CommandEntry("history.capture:watch", "Go on capturing what agents write"),
+        "sources": CommandEntry(
+            "history.sources:sources", "Show which agents were found, and how much"
+        ),
+        "shell-init": CommandEntry("observed.shells:shell_init", "Keep every command of a shell"),
+        "import-history": CommandEntry(
+            "observed.shells:import_history", "Bring in histories of shells"
+        ),
+        "run": CommandEntry("observed.running:run", "Run a command and keep what it prints"),
+        "browser": CommandEntry(
+            "observed.browsers:browser", "Keep the developer pages that are read"
+        ),
+        "github": CommandEntry("observed.ci:github", "Follow GitHub Actions: runs and failures"),
+        "send-event": CommandEntry("observed.sending:send_event", "Report a command from a script"),
+        "enrich": CommandEntry("memory.learning:enrich", "Make knowledge of what was captured"),
+        "embed": CommandEntry(
+            "memory.learning:embed", "Make vectors, to find the same in other words"
+        ),
     },
     "Stores": {
-        "chat": Entry("chat.commands:chat", "Conversations: record, read, branch, follow"),
-        "state": Entry("state.commands:state", "Session history in Hermes Agent's file format"),
-        "mail": Entry("mail.commands:mail", "Mail between a host and an agent in a sandbox"),
-        "knowledge": Entry("history.knowledge:knowledge", "Knowledge files: check, migrate"),
-        "import": Entry("importing:import_", "Take over what Hermes, Grida, Hippo, NanoClaw have"),
-        "backup": Entry("backups:backup", "Copy a live store, checked row by row"),
-        "restore": Entry("backups:restore", "Put a backup in the place of a store"),
+        "chat": CommandEntry("chat.commands:chat", "Conversations: record, read, branch, follow"),
+        "state": CommandEntry(
+            "state.commands:state", "Session history in Hermes Agent's file format"
+        ),
+        "mail": CommandEntry("mail.commands:mail", "Mail between a host and an agent in a sandbox"),
+        "knowledge": CommandEntry("history.knowledge:knowledge", "Knowledge files: check, migrate"),
+        "import": CommandEntry(
+            "importing:import_", "Take over what Hermes, Grida, Hippo, NanoClaw have"
+        ),
+        "backup": CommandEntry("backups:backup", "Copy a live store, checked row by row"),
+        "restore": CommandEntry("backups:restore", "Put a backup in the place of a store"),
     },
     "Care": {
-        "status": Entry("place:status", "Show the files, their sizes and health"),
-        "paths": Entry("place:paths", "Show where data, settings and stores are"),
-        "doctor": Entry("care.doctor:doctor", "Say what is wrong, and what helps"),
-        "alarms": Entry("care.alarms:alarms", "Recorded gaps in capture: list, acknowledge"),
-        "watchdog": Entry("care.alarms:watchdog", "Check capture against what is on the disk"),
-        "probe": Entry("observed.probing:probe", "Send a made-up event the whole way"),
-        "forget": Entry("history.forget:forget", "Delete captured sessions, or lines, for good"),
-        "redact": Entry("history.redacting:redact", "Secrets: test the rules, mask what is stored"),
-        "completion": Entry("completion:completion", "Teach bash, zsh or fish to complete"),
-        "man": Entry("manual:man", "Write the manual pages"),
+        "status": CommandEntry("place:status", "Show the files, their sizes and health"),
+        "paths": CommandEntry("place:paths", "Show where data, settings and stores are"),
+        "doctor": CommandEntry("care.doctor:doctor", "Say what is wrong, and what helps"),
+        "alarms": CommandEntry("care.alarms:alarms", "Recorded gaps in capture: list, acknowledge"),
+        "watchdog": CommandEntry(
+            "care.alarms:watchdog", "Check capture against what is on the disk"
+        ),
+        "probe": CommandEntry("observed.probing:probe", "Send a made-up event the whole way"),
+        "forget": CommandEntry(
+            "history.forget:forget", "Delete captured sessions, or lines, for good"
+        ),
+        "redact": CommandEntry(
+            "history.redacting:redact", "Secrets: test the rules, mask what is stored"
+        ),
+        "completion": CommandEntry("completion:completion", "Teach bash, zsh or fish to complete"),
+        "man": CommandEntry("manual:man", "Write the manual pages"),
     },
     "": {
-        "native-host": Entry("observed.browsers:native_host", ""),
-        "native-messaging-host": Entry("observed.aliases:ALIASES", ""),
-        "gh-poll": Entry("observed.aliases:ALIASES", ""),
-        "gh-pending-notifications": Entry("observed.aliases:ALIASES", ""),
+        "native-host": CommandEntry("observed.browsers:native_host", ""),
+        "native-messaging-host": CommandEntry("observed.aliases:ALIASES", ""),
+        "gh-poll": CommandEntry("observed.aliases:ALIASES", ""),
+        "gh-pending-notifications": CommandEntry("observed.aliases:ALIASES", ""),
     },
 }
 

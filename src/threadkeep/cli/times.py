@@ -3,8 +3,8 @@
 import time as clock
 from datetime import date, datetime, time, timedelta
 
+from threadkeep.base.clock import parse_duration
 from threadkeep.errors import Invalid
-from threadkeep.home import parse_duration
 
 _NAMED = "write a date (2026-01-15, yesterday), a time (2026-01-15T10:30) or an age (12h, 7d, 2w)"
 _DAYS_BACK = {"today": 0, "yesterday": 1}

@@ -8,19 +8,23 @@ from typing import Final, NamedTuple
 _WORDS: Final = re.compile(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")
 
 
-class Piece(NamedTuple):
+class StyledText(NamedTuple):
     """Text with a style, such as "bold" or "dim red"."""
 
     text: str
     style: str = ""
 
 
-def marked(snippet: str) -> list[Piece]:
+def marked(snippet: str) -> list[StyledText]:
     """Show what was found in a snippet, between >>> and <<<, in another colour."""
     pieces = []
     for place, half in enumerate(snippet.split(">>>")):
         found, mark, rest = half.partition("<<<")
-        pieces += [Piece(found, "bold yellow"), Piece(rest)] if place and mark else [Piece(half)]
+        pieces += (
+            [StyledText(found, "bold yellow"), StyledText(rest)]
+            if place and mark
+            else [StyledText(half)]
+        )
     return pieces
 
 
@@ -36,26 +40,26 @@ class Wrap:
         self._width = width
         self._column = 0
         self._indent: int | None = None  # unknown before the first word of the line
-        self._held: list[Piece] = []
+        self._held: list[StyledText] = []
 
-    def take(self, piece: Piece) -> list[Piece]:
+    def take(self, piece: StyledText) -> list[StyledText]:
         """Give what can be shown now."""
-        ready: list[Piece] = []
+        ready: list[StyledText] = []
         for text in _WORDS.findall(piece.text):
             if text[0].isspace():
                 ready += self._release()
             if text == "\n":
                 self._column, self._indent = 0, None
-                ready.append(Piece(text, piece.style))
+                ready.append(StyledText(text, piece.style))
             else:
-                self._held.append(Piece(text, piece.style))
+                self._held.append(StyledText(text, piece.style))
         return ready
 
-    def rest(self) -> list[Piece]:
+    def rest(self) -> list[StyledText]:
         """Give what was held back: nothing more comes."""
         return self._release()
 
-    def _release(self) -> list[Piece]:
+    def _release(self) -> list[StyledText]:
         """Place the word that is now known to be whole, with the blanks before it."""
         word, self._held = self._held, []
         text = "".join(piece.text for piece in word)
@@ -70,17 +74,17 @@ class Wrap:
             self._column += size
             return word
         self._column = indent + _cells(bare)
-        return [Piece("\n" + " " * indent, word[0].style), *_without_lead(word)]
+        return [StyledText("\n" + " " * indent, word[0].style), *_without_lead(word)]
 
 
-def _without_lead(word: list[Piece]) -> Iterator[Piece]:
+def _without_lead(word: list[StyledText]) -> Iterator[StyledText]:
     """Leave out the blanks that the line break stands for."""
     leading = True
     for piece in word:
         text = piece.text.lstrip() if leading else piece.text
         leading = leading and not text
         if text:
-            yield Piece(text, piece.style)
+            yield StyledText(text, piece.style)
 
 
 def _cells(text: str) -> int:

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from threadkeep.collect.protocol import (
     Ack,
+    CollectorStatus,
     Entities,
     EntityInfo,
     EventInfo,
@@ -22,7 +23,6 @@ from threadkeep.collect.protocol import (
     SessionInfo,
     Sessions,
     Shutdown,
-    Status,
     UpdateSourceHealthHeartbeat,
     heartbeat_of,
     rows_wanted,
@@ -49,7 +49,7 @@ class Backend(Protocol):
     def dropped(self, reason: str, count: int, /) -> None:
         """Write down for good that so many events were lost."""
 
-    def status(self) -> Status:
+    def status(self) -> CollectorStatus:
         """Tell how it is going."""
 
     def sessions(self, since_ms: int | None, limit: int, /) -> list[SessionInfo]:

@@ -9,11 +9,17 @@ from typing import Final
 from threadkeep.collect.envelopes import cut, read_line
 from threadkeep.collect.handshake import brain_answers
 from threadkeep.collect.observing import Observations
-from threadkeep.collect.protocol import EntityInfo, EventInfo, QueryHit, SessionInfo, Status
+from threadkeep.collect.protocol import (
+    CollectorStatus,
+    EntityInfo,
+    EventInfo,
+    QueryHit,
+    SessionInfo,
+)
 from threadkeep.collect.reporting import report_all
 from threadkeep.collect.storing import store_all
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.events import Wanted
+from threadkeep.knowledge.events import CommandFilter
 from threadkeep.knowledge.health import count_drop
 from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
 
@@ -22,7 +28,7 @@ _HITS: Final = 20
 _SHOWN: Final = 64 << 10  # bytes of a command: fifty of them fit into one answer
 
 
-class Backend:
+class StoreBackend:
     """Answers requests from the store of a home."""
 
     def __init__(
@@ -67,13 +73,13 @@ class Backend:
                 self._uncounted.update(lost)
             raise
 
-    def status(self) -> Status:
+    def status(self) -> CollectorStatus:
         """Tell how it is going."""
         observations = self._observations
         now = observations.around.clock()
         today = observations.store.count_today(now - now % _DAY_MS)
         file = observations.store.context.db.file
-        return Status(
+        return CollectorStatus(
             version=self._version,
             uptime_secs=max(0, now - self._began) // 1000,
             events_today=today.events,
@@ -98,7 +104,7 @@ class Backend:
         self, session_id: int | None, since_ms: int | None, project: str | None, limit: int
     ) -> list[EventInfo]:
         """List commands, the latest first."""
-        wanted = Wanted(session=session_id, since=since_ms, project=project)
+        wanted = CommandFilter(session=session_id, since=since_ms, project=project)
         return [
             EventInfo(
                 *(
@@ -126,7 +132,7 @@ class Backend:
         """Find commands that contain a text."""
         return [
             QueryHit(e.id, cut(e.command, _SHOWN), e.cwd, e.timestamp, "keyword")
-            for e in self._observations.events(Wanted(text=text), limit=_HITS)
+            for e in self._observations.events(CommandFilter(text=text), limit=_HITS)
         ]
 
     def watch(self, watch: Watch) -> None:

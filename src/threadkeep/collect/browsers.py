@@ -66,7 +66,7 @@ _ASIDE: Final = ".before-threadkeep"
 _BAKED: Final = ("THREADKEEP_CONFIG", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class InstallContext(msgspec.Struct, frozen=True):
     """The machine as far as an installation needs it; `data` is the data folder, absolute."""
 
     environ: Mapping[str, str]
@@ -75,7 +75,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     data: Path
 
 
-class Step(msgspec.Struct, frozen=True):
+class BrowserInstallStep(msgspec.Struct, frozen=True):
     """One file that belongs to an installation, and what stands in its place now."""
 
     path: Path
@@ -84,11 +84,11 @@ class Step(msgspec.Struct, frozen=True):
     change: Change
 
 
-class Plan(msgspec.Struct, frozen=True):
+class BrowserInstallPlan(msgspec.Struct, frozen=True):
     """What an installation will write; nothing has been written yet."""
 
     browser: str
-    steps: tuple[Step, ...]
+    steps: tuple[BrowserInstallStep, ...]
     next_step: str
 
 
@@ -112,8 +112,8 @@ def extension_id(public_key: str) -> str:
 
 
 def plan_install(
-    browser: str, around: Surroundings, extension: Mapping[str, bytes], *, hippo: bool = False
-) -> Plan:
+    browser: str, around: InstallContext, extension: Mapping[str, bytes], *, hippo: bool = False
+) -> BrowserInstallPlan:
     """Find out what to write so that a browser knows the host; nothing is written yet.
 
     With `hippo`, Hippo's own extension for Firefox finds threadkeep in the place of its host.
@@ -128,7 +128,7 @@ def plan_install(
     manifests = [(HOST_NAME, _who_may(kind.family, extension))]
     manifests += [(HIPPO_HOST, {"allowed_extensions": [HIPPO_EXTENSION]})] if hippo else []
     target = _extension_folder(kind.family, around)
-    return Plan(
+    return BrowserInstallPlan(
         browser=browser,
         steps=(
             _step(script, _script(around), PRIVATE_PROGRAM),
@@ -145,7 +145,7 @@ def plan_install(
     )
 
 
-def install(plan: Plan, *, replace: bool = False) -> tuple[Path, ...]:
+def install(plan: BrowserInstallPlan, *, replace: bool = False) -> tuple[Path, ...]:
     """Write what a plan says; give the files that are new or changed.
 
     The manifest of another program is refused unless `replace` is set; then it is kept beside
@@ -166,7 +166,7 @@ def install(plan: Plan, *, replace: bool = False) -> tuple[Path, ...]:
     return tuple(step.path for step in due)
 
 
-def plan_uninstall(browser: str, around: Surroundings) -> tuple[Path, ...]:
+def plan_uninstall(browser: str, around: InstallContext) -> tuple[Path, ...]:
     """Name what belongs to this browser alone: its manifests, then what no other one uses."""
     kind = known_browser(browser)
     own = tuple(_our_manifests(browser, around))
@@ -177,7 +177,7 @@ def plan_uninstall(browser: str, around: Surroundings) -> tuple[Path, ...]:
     return (*own, *(path for path in shared if path.exists()))
 
 
-def uninstall(browser: str, around: Surroundings) -> tuple[Path, ...]:
+def uninstall(browser: str, around: InstallContext) -> tuple[Path, ...]:
     """Remove what `plan_uninstall` names; a manifest that was put aside comes back."""
     paths = plan_uninstall(browser, around)
     for path in paths:
@@ -195,7 +195,7 @@ def known_browser(name: str) -> Browser:
     return BROWSERS[name]
 
 
-def manifest_folder(browser: str, around: Surroundings) -> Path:
+def manifest_folder(browser: str, around: InstallContext) -> Path:
     """Give the folder where a browser looks for the manifests of this user."""
     kind, home = known_browser(browser), expand("~", around.environ)
     if around.platform == "darwin":
@@ -226,7 +226,7 @@ def _chosen(extension: Mapping[str, bytes], family: Family) -> Iterator[tuple[st
             yield name, content
 
 
-def _extension_folder(family: Family, around: Surroundings) -> Path:
+def _extension_folder(family: Family, around: InstallContext) -> Path:
     return around.data / "browser" / f"extension-{family}"
 
 
@@ -249,7 +249,7 @@ def _manifest(name: str, script: Path, allowed: Mapping[str, list[str]]) -> byte
     return msgspec.json.format(encode(value).encode(), indent=2) + b"\n"
 
 
-def _script(around: Surroundings) -> bytes:
+def _script(around: InstallContext) -> bytes:
     """Write the program that browsers start, with what it needs from today's environment."""
     if not around.python:
         raise Invalid("the path of Python is not known", hint="run threadkeep with a full path")
@@ -276,13 +276,15 @@ def _as_text(path: Path) -> str:
     return os.path.abspath(path)
 
 
-def _step(path: Path, content: bytes, mode: int) -> Step:
-    return Step(path, content, mode, _change(path, content, mode))
+def _step(path: Path, content: bytes, mode: int) -> BrowserInstallStep:
+    return BrowserInstallStep(path, content, mode, _change(path, content, mode))
 
 
-def _manifest_step(path: Path, content: bytes) -> Step:
+def _manifest_step(path: Path, content: bytes) -> BrowserInstallStep:
     is_theirs = os.path.lexists(path) and not _is_ours(path)
-    return Step(path, content, PRIVATE_FILE, "foreign" if is_theirs else _change(path, content))
+    return BrowserInstallStep(
+        path, content, PRIVATE_FILE, "foreign" if is_theirs else _change(path, content)
+    )
 
 
 def _change(path: Path, content: bytes, mode: int = PRIVATE_FILE) -> Change:
@@ -305,13 +307,13 @@ def _is_ours(path: Path) -> bool:
     return isinstance(program, str) and Path(program).parts[-2:] == _SCRIPT
 
 
-def _our_manifests(browser: str, around: Surroundings) -> Iterator[Path]:
+def _our_manifests(browser: str, around: InstallContext) -> Iterator[Path]:
     folder = manifest_folder(browser, around)
     paths = (folder / f"{name}.json" for name in (HOST_NAME, HIPPO_HOST))
     return (path for path in paths if _is_ours(path))
 
 
-def _write(step: Step) -> None:
+def _write(step: BrowserInstallStep) -> None:
     """Put a file in its place in one step, for the owner alone."""
     make_private_dir(step.path.parent)
     if step.change == "foreign":

@@ -21,7 +21,7 @@ from threadkeep.knowledge.observed import Command, Visit
 _CHUNK: Final = 64 << 10
 
 
-class Client:
+class CollectorClient:
     """One connection to whoever listens at a path: threadkeep, or Hippo itself."""
 
     def __init__(

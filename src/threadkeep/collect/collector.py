@@ -7,9 +7,9 @@ any point leaves either both or none; and everything has an id under which it is
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from threadkeep.base.spool import APPENDED, WHOLE, Spool, Taken, Unreadable
-from threadkeep.base.sqlite import Tx
-from threadkeep.collect.envelopes import Unsupported, read_line
+from threadkeep.base.spool import APPENDED, WHOLE, Spool, SpoolFile, Unreadable
+from threadkeep.base.tx import Tx
+from threadkeep.collect.envelopes import UnknownEnvelope, read_line
 from threadkeep.collect.hook_records import (
     EndRecord,
     EnvRecord,
@@ -17,7 +17,7 @@ from threadkeep.collect.hook_records import (
     command_of,
     read_records,
 )
-from threadkeep.collect.storing import COLLECTED, Batch, Shell, Store, Stored
+from threadkeep.collect.storing import COLLECTED, Batch, BatchReport, Shell, Store
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.commands import give_up_unended, has_unended
 from threadkeep.knowledge.health import count_drop, note_failure
@@ -43,32 +43,32 @@ class _Moved(Exception):
     """Another collector has read on in the same file."""
 
 
-def collect(store: Store, spool: Spool) -> Stored:
+def collect(store: Store, spool: Spool) -> BatchReport:
     """Store what lies in the spool, and tell what came of it."""
-    total = Stored()
+    total = BatchReport()
     for taken in spool.take():
         total.add(_bring_in(store, spool, taken, "socket"))
     _tidy(store, spool)
     return total
 
 
-def replay_fallback(store: Store, folder: Path) -> Stored:
+def replay_fallback(store: Store, folder: Path) -> BatchReport:
     """Store what Hippo's programs left in their fallback folder; files get its endings."""
-    total = Stored()
+    total = BatchReport()
     spool = Spool(folder)
     for taken in spool.take():
         total.add(_bring_in(store, spool, taken, _FALLBACK))
     return total
 
 
-def copy_fallback(store: Store, folder: Path) -> Stored:
+def copy_fallback(store: Store, folder: Path) -> BatchReport:
     """Store what lies in another program's fallback folder, and leave its files as they are."""
-    total = Stored()
+    total = BatchReport()
     spool = Spool(folder)
     for path in spool.waiting():
         place = _START
         while True:
-            batch, after = _next_batch(store, spool, Taken(path, WHOLE), place, _FALLBACK)
+            batch, after = _next_batch(store, spool, SpoolFile(path, WHOLE), place, _FALLBACK)
             if after == place:
                 break
             with store.db.write() as tx:
@@ -83,7 +83,7 @@ def waiting_in(folder: Path) -> int:
     return len(Spool(folder).waiting())
 
 
-def _bring_in(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
+def _bring_in(store: Store, spool: Spool, taken: SpoolFile, origin: str) -> BatchReport:
     """Store what is in a file; one that cannot be read must not keep the others waiting."""
     try:
         came = _drain(store, spool, taken, origin)
@@ -92,15 +92,15 @@ def _bring_in(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
         with store.db.write() as tx:
             count_drop(tx, _SOURCE, "unreadable", 1, store.clock())
             note_failure(tx, COLLECTED, error.message, store.clock())
-        return Stored(refused=1)
+        return BatchReport(refused=1)
     hippos = ".partial" if came.refused else ".done"
     _finish(store, spool, taken, hippos if origin == _FALLBACK else "")
     return came
 
 
-def _drain(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
+def _drain(store: Store, spool: Spool, taken: SpoolFile, origin: str) -> BatchReport:
     """Read a file on from where it was read to, block by block."""
-    total = Stored()
+    total = BatchReport()
     while True:
         with store.db.read() as tx:
             place = _place_of(tx, taken)
@@ -117,7 +117,7 @@ def _drain(store: Store, spool: Spool, taken: Taken, origin: str) -> Stored:
 
 
 def _next_batch(
-    store: Store, spool: Spool, taken: Taken, place: _Place, origin: str
+    store: Store, spool: Spool, taken: SpoolFile, place: _Place, origin: str
 ) -> tuple[Batch, _Place]:
     """Prepare the next block of a file; give where the one after it begins."""
     batch = Batch(store)
@@ -170,7 +170,7 @@ def _take_lines(
 def _taken(batch: Batch, line: bytes, origin: str) -> bool:
     try:
         batch.add(read_line(line, origin))
-    except Unsupported:
+    except UnknownEnvelope:
         batch.refuse(_SOURCE, "unknown payload")
     except Invalid:
         batch.refuse(_SOURCE, "not understood")
@@ -178,19 +178,19 @@ def _taken(batch: Batch, line: bytes, origin: str) -> bool:
     return True
 
 
-def _place_of(tx: Tx, taken: Taken) -> _Place:
+def _place_of(tx: Tx, taken: SpoolFile) -> _Place:
     row = tx.one("spool_cursor", {"name": taken.name})
     return _START if row is None else _Place(row[0], bool(row[1]))
 
 
-def _move(tx: Tx, taken: Taken, before: _Place, after: _Place, now: int) -> None:
+def _move(tx: Tx, taken: SpoolFile, before: _Place, after: _Place, now: int) -> None:
     if _place_of(tx, taken) != before:
         raise _Moved
     values = {"name": taken.name, "offset": after.offset, "skipping": int(after.skipping)}
     tx.run("move_spool_cursor", values | {"now": now})
 
 
-def _finish(store: Store, spool: Spool, taken: Taken, ending: str) -> None:
+def _finish(store: Store, spool: Spool, taken: SpoolFile, ending: str) -> None:
     """Remove a file that is stored to its end; its cursor is not needed any more then."""
     with store.db.read() as tx:
         place = _place_of(tx, taken)

@@ -60,7 +60,7 @@ _Origin = Literal["hook", "socket", "fallback", "run", "history"]
 _T = TypeVar("_T")
 
 
-class Unsupported(Invalid):
+class UnknownEnvelope(Invalid):
     """An envelope of a kind that nobody stores; it can be counted and left."""
 
 
@@ -229,7 +229,7 @@ def _observed(found: _Envelope, origin: str) -> Command | Visit:
             return _visit(found, convert(found.payload.data, _Browser, "the browser payload"))
         case other:
             msg = f"payloads of the kind {cut(other, 60)!r} are not stored"
-            raise Unsupported(msg, hint="send Shell or Browser")
+            raise UnknownEnvelope(msg, hint="send Shell or Browser")
 
 
 def _command(found: _Envelope, shell: _Shell, origin: str) -> Command:

@@ -75,7 +75,7 @@ class EndRecord(msgspec.Struct, frozen=True):
 Record = EnvRecord | StartRecord | EndRecord
 
 
-class Parsed(msgspec.Struct):
+class SpoolBlock(msgspec.Struct):
     """What a block of a spool file holds."""
 
     records: list[Record] = []
@@ -85,13 +85,13 @@ class Parsed(msgspec.Struct):
     skipping: bool = False  # the block ended inside a piece that was given up
 
 
-def read_records(data: bytes, final: bool, skipping: bool = False) -> Parsed:  # noqa: FBT001, FBT002
+def read_records(data: bytes, final: bool, skipping: bool = False) -> SpoolBlock:  # noqa: FBT001, FBT002
     """Read the records of a block; `final` if nothing will follow it.
 
     `skipping` is what the block before said. An unfinished record at the end is left for the
     next block, and lost if there is none.
     """
-    parsed = Parsed(skipping=skipping)
+    parsed = SpoolBlock(skipping=skipping)
     while parsed.consumed < len(data):
         at = parsed.consumed
         begins = data.startswith(_RS, at)
@@ -138,7 +138,7 @@ def _marked(command: str, chars: int) -> str:
 # ---------------------------------------------------------------------- pieces
 
 
-def _take(parsed: Parsed, piece: bytes, *, whole: bool) -> bool:
+def _take(parsed: SpoolBlock, piece: bytes, *, whole: bool) -> bool:
     """Read one piece that begins with RS; False if it must wait for the rest of it."""
     end = piece.find(_END, 0, LONGEST_RECORD)
     if end >= 0:
@@ -160,7 +160,7 @@ def _take(parsed: Parsed, piece: bytes, *, whole: bool) -> bool:
     return True
 
 
-def _give_up(parsed: Parsed, size: int, *, open_end: bool) -> None:
+def _give_up(parsed: SpoolBlock, size: int, *, open_end: bool) -> None:
     """Pass over what does not begin with RS; it counts once, in however many blocks it comes."""
     parsed.damaged += not parsed.skipping
     parsed.lost_bytes += size

@@ -9,10 +9,10 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from threadkeep.collect.storing import Batch, Store, Stored
+from threadkeep.collect.storing import Batch, BatchReport, Store
 from threadkeep.knowledge.commands import HISTORY, is_known
 from threadkeep.knowledge.observed import Command
-from threadkeep.sources.shell_history import HistoryFile, Past, Tally, read_past
+from threadkeep.sources.shell_history import HistoryCommand, HistoryFile, Tally, read_past
 
 _NAMESPACE: Final = UUID("2b0c5e9e-6a58-5d0c-8f52-0a7e1d6d7c11")
 _ROWS: Final = 1000  # of one transaction
@@ -26,7 +26,7 @@ class ImportedFile(msgspec.Struct):
     path: str
     commands: int = 0
     damaged: int = 0
-    stored: Stored = msgspec.field(default_factory=Stored)
+    stored: BatchReport = msgspec.field(default_factory=BatchReport)
 
 
 class Imported(msgspec.Struct):
@@ -78,12 +78,12 @@ def _import(
     show(came)
 
 
-def _is_recorded(entry: Past) -> bool:
+def _is_recorded(entry: HistoryCommand) -> bool:
     """Tell whether a command was reported by itself: what `threadkeep run` ran is there already."""
     return entry.command.startswith("threadkeep run ") and not _MORE.search(entry.command)
 
 
-def _once(entries: Iterator[Past]) -> Iterator[Past]:
+def _once(entries: Iterator[HistoryCommand]) -> Iterator[HistoryCommand]:
     """Leave out what is told elsewhere, and repetitions of commands whose time nobody knows."""
     seen: set[str] = set()
     for entry in entries:
@@ -96,7 +96,9 @@ def _once(entries: Iterator[Past]) -> Iterator[Past]:
         yield entry
 
 
-def _store(store: Store, file: HistoryFile, entries: list[Past], changed: int) -> Stored:
+def _store(
+    store: Store, file: HistoryFile, entries: list[HistoryCommand], changed: int
+) -> BatchReport:
     clean = store.rules.clean
     with store.db.read() as tx:
         wanted = [e for e in entries if e.at_ms is not None or not is_known(tx, clean(e.command))]
@@ -109,7 +111,7 @@ def _store(store: Store, file: HistoryFile, entries: list[Past], changed: int) -
     return batch.stored
 
 
-def command_of(entry: Past, file: HistoryFile, changed: int) -> Command:
+def command_of(entry: HistoryCommand, file: HistoryFile, changed: int) -> Command:
     """Make the command of a history's entry; its time is the file's where nobody knows better."""
     duration = entry.duration_ms or 0
     return Command(
@@ -126,7 +128,7 @@ def command_of(entry: Past, file: HistoryFile, changed: int) -> Command:
     )
 
 
-def _session(entry: Past, file: HistoryFile) -> str:
+def _session(entry: HistoryCommand, file: HistoryFile) -> str:
     if entry.session:
         try:
             return str(UUID(entry.session))

@@ -12,7 +12,7 @@ from threadkeep.base.clock import Clock
 from threadkeep.base.frames import NATIVE_LIMIT, FrameDecoder, encode_frame
 from threadkeep.base.json import decode, encode
 from threadkeep.collect.protocol import error_of
-from threadkeep.collect.visits import Filtered, VisitRules, time_in, visit_of
+from threadkeep.collect.visits import VisitRejection, VisitRules, time_in, visit_of
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 from threadkeep.knowledge.observed import Heartbeat, Observed
 
@@ -84,7 +84,7 @@ def answer(message: bytes, rules: VisitRules, deliver: Deliver, clock: Clock) ->
         return _error(error.message)
     if isinstance(found, dict):
         return found
-    if isinstance(found, Filtered):
+    if isinstance(found, VisitRejection):
         return {"status": "filtered"}
     try:
         deliver(found)
@@ -96,7 +96,7 @@ def answer(message: bytes, rules: VisitRules, deliver: Deliver, clock: Clock) ->
 
 def _understood(
     message: bytes, rules: VisitRules, now_ms: int
-) -> Observed | Filtered | dict[str, Any]:
+) -> Observed | VisitRejection | dict[str, Any]:
     """Read one message: something to deliver, something left out, or the answer itself."""
     value = decode(message)
     if not isinstance(value, dict):

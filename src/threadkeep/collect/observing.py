@@ -8,12 +8,19 @@ from typing import Any, Self
 from threadkeep.base.spool import Spool
 from threadkeep.collect.collector import collect, copy_fallback, replay_fallback, waiting_in
 from threadkeep.collect.importing import Imported, Progress, import_past, no_progress
-from threadkeep.collect.probing import Probed, probe
+from threadkeep.collect.probing import ProbeResult, probe
 from threadkeep.collect.reporting import report
-from threadkeep.collect.storing import Store, Stored, note_trouble
+from threadkeep.collect.storing import BatchReport, Store, note_trouble
 from threadkeep.collect.visits import VisitRules
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.events import ANY, Entity, Event, ShellSession, StoredVisit, Wanted
+from threadkeep.knowledge.events import (
+    ANY,
+    CommandFilter,
+    CommandRow,
+    Entity,
+    ShellSession,
+    StoredVisit,
+)
 from threadkeep.knowledge.health import Drop, Health, recount
 from threadkeep.knowledge.observed import Observed
 from threadkeep.knowledge.opening import refuse_write
@@ -43,7 +50,7 @@ class Observations:
         """Leave a report in the spool, its secrets masked; False if the user keeps it out."""
         return report(self.spool, self.around.rules, thing)
 
-    def collect(self) -> Stored:
+    def collect(self) -> BatchReport:
         """Store what lies in the spool, and what Hippo left beside the store when it could not."""
         refuse_write(self.store.access)
         try:
@@ -71,7 +78,7 @@ class Observations:
         """Count the files that lie in Hippo's fallback folders."""
         return sum(map(waiting_in, self._fallbacks))
 
-    def copy(self, folder: Path) -> Stored:
+    def copy(self, folder: Path) -> BatchReport:
         """Store what lies in the fallback folder of a Hippo that is still in use."""
         refuse_write(self.store.access)
         return copy_fallback(self.around, folder)
@@ -83,7 +90,7 @@ class Observations:
         refuse_write(self.store.access)
         return import_past(self.around, files, dry_run=dry_run, show=show)
 
-    def probe(self, source: str) -> Probed:
+    def probe(self, source: str) -> ProbeResult:
         """Send a synthetic event the whole way; nobody but the health of its source sees it."""
         refuse_write(self.store.access)
         return probe(self.around, self.spool, source, self._visits)
@@ -93,7 +100,7 @@ class Observations:
         with self.store.context.db.write() as tx:
             recount(tx, self.store.context.clock())
 
-    def events(self, wanted: Wanted = ANY, **page: Any) -> list[Event]:
+    def events(self, wanted: CommandFilter = ANY, **page: Any) -> list[CommandRow]:
         """List commands, the latest first."""
         return self.store.list_events(wanted, **page)
 

@@ -28,14 +28,14 @@ _SESSION: Final = "7a1f3c52-5d0e-5b7e-9a53-0c7d5a0f3f6e"  # all probes are of on
 _KEPT_MS: Final = 86_400_000
 
 
-class Probed(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What became of a probe; `lag_ms` is None if it did not arrive."""
 
     source: str
     lag_ms: int | None
 
 
-def probe(store: Store, spool: Spool, source: str, rules: VisitRules) -> Probed:
+def probe(store: Store, spool: Spool, source: str, rules: VisitRules) -> ProbeResult:
     """Send a synthetic event of a source the whole way into the store, and note how it went."""
     senders: dict[str, Callable[[str, int], None]] = {
         "shell": lambda tag, at: _send_command(store, spool, "shell", tag, at),
@@ -53,7 +53,7 @@ def probe(store: Store, spool: Spool, source: str, rules: VisitRules) -> Probed:
         note_probe(tx, source, lag_ms=lag, now=store.clock())
         for old in ("old_probes", "old_visit_probes"):
             tx.run(old, {"before": began - _KEPT_MS})
-    return Probed(source, lag)
+    return ProbeResult(source, lag)
 
 
 def _send_command(store: Store, spool: Spool, source: str, tag: str, at: int) -> None:

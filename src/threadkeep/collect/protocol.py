@@ -109,7 +109,7 @@ class Ack(msgspec.Struct, frozen=True):
     """It is done."""
 
 
-class Status(msgspec.Struct, frozen=True):
+class CollectorStatus(msgspec.Struct, frozen=True):
     """How it is going; days begin at midnight UTC."""
 
     version: str = ""
@@ -203,7 +203,7 @@ class Error(msgspec.Struct, frozen=True):
 
 
 Rows = Sessions | Events | Entities | QueryResult
-Response = Ack | Status | Rows | Error
+Response = Ack | CollectorStatus | Rows | Error
 
 _REQUESTS: Final[dict[str, type[Request]]] = {
     kind.__name__: kind
@@ -256,7 +256,7 @@ def decode_response(raw: bytes) -> Response:
             return Error(_read(message.data, str, "the error"))
         case "Status" if isinstance(message.data, dict):
             older = {"inference_reachable": message.data.get("lmstudio_reachable", False)}
-            return _read(older | message.data, Status, "the status")
+            return _read(older | message.data, CollectorStatus, "the status")
         case name if name in _ROWS:
             return _read({"rows": message.data}, _ROWS[name], name)
     raise Invalid(f"there is no response {cut(message.type, 60)!a}", hint=_HINT)
@@ -270,9 +270,9 @@ def encode_response(response: Response) -> bytes:
             return _write(name, None)
         case Error(message):
             return _write(name, message)
-        case Status():
+        case CollectorStatus():
             older = {"lmstudio_reachable": response.inference_reachable}
-            return _write(name, msgspec.structs.asdict(response) | older)
+            return _write("Status", msgspec.structs.asdict(response) | older)
     return _write(name, [msgspec.structs.asdict(row) for row in response.rows])
 
 

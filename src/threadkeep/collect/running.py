@@ -42,7 +42,7 @@ _NOT_RUNNABLE: Final = 126
 _SIGNALLED: Final = 128
 
 
-class Ran(msgspec.Struct, frozen=True):
+class ProcessResult(msgspec.Struct, frozen=True):
     """How a program ran, and what it printed."""
 
     exit_code: int  # as a shell gives it: 128 + the number of a signal
@@ -60,7 +60,7 @@ def run_command(
     stdout: int = 1,
     stderr: int = 2,
     clock: Clock = now_ms,
-) -> Ran:
+) -> ProcessResult:
     """Run a program to its end; its outputs go to these descriptors and, in part, into the result.
 
     A program that cannot be started is told about on `stderr`, with the exit code of a shell.
@@ -78,7 +78,7 @@ def run_command(
         ran, message = _cannot_start(argv[0], ran, clock())
         kept[1].feed(message)
         _write(stderr, message)
-    return Ran(ran.code, started, ran.at, kept[0].output(), kept[1].output())
+    return ProcessResult(ran.code, started, ran.at, kept[0].output(), kept[1].output())
 
 
 def _cannot_start(program: str, error: OSError, at: int) -> tuple["_Ended", bytes]:

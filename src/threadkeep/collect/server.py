@@ -27,7 +27,7 @@ from threadkeep.base.frames import SOCKET_LIMIT, FrameDecoder, encode_frame
 from threadkeep.base.local_socket import LocalSocket, peer_uid, place_of
 from threadkeep.collect.answering import Backend, answer
 from threadkeep.collect.buffering import Buffer
-from threadkeep.collect.envelopes import Unsupported, read_envelope
+from threadkeep.collect.envelopes import UnknownEnvelope, read_envelope
 from threadkeep.collect.protocol import (
     Error,
     IngestEvent,
@@ -39,8 +39,6 @@ from threadkeep.collect.protocol import (
 )
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 
-__all__ = ["Backend", "Limits", "Server"]
-
 log = logging.getLogger(__name__)
 
 _CHUNK: Final = 64 << 10
@@ -49,7 +47,7 @@ _GRACE: Final = 0.05
 _T = TypeVar("_T")
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CollectorLimits(msgspec.Struct, frozen=True):
     """How much, and how long: of everything that a client could have without end."""
 
     flush_seconds: float = 0.1
@@ -89,7 +87,7 @@ class _Connection:
             self.writer.transport.abort()
 
 
-class Server:
+class CollectorServer:
     """Listens at a path from `start` to `stop`, in threads of its own."""
 
     def __init__(
@@ -97,7 +95,7 @@ class Server:
         path: Path,
         backend: Backend,
         *,
-        limits: Limits | None = None,
+        limits: CollectorLimits | None = None,
         clock: Clock = now_ms,
         uid: int | None = None,
     ) -> None:
@@ -105,7 +103,7 @@ class Server:
         self.path = place_of(path, uid=os.getuid())
         self._wanted = path
         self._backend = backend
-        self._limits = limits or Limits()
+        self._limits = limits or CollectorLimits()
         self._clock = clock
         self._uid = os.getuid() if uid is None else uid
         self._counts: Counter[str] = Counter()
@@ -326,7 +324,7 @@ class Server:
     async def _ingest(self, request: IngestEvent, size: int) -> None:
         try:
             event = read_envelope(request.envelope, "socket")
-        except Unsupported:
+        except UnknownEnvelope:
             self._buffer.lose("unsupported")
         except Invalid as error:
             log.debug("an event was refused: %s", error)

@@ -35,7 +35,7 @@ _ANY: Final = "the start-up file"  # in an error, when nobody says which
 Action = Literal["create", "change", "keep", "remove"]
 
 
-class Step(msgspec.Struct, frozen=True):
+class ShellInstallStep(msgspec.Struct, frozen=True):
     """One file of a plan: what is done with it, and what it holds afterwards."""
 
     action: Action
@@ -44,14 +44,14 @@ class Step(msgspec.Struct, frozen=True):
     mode: int = PRIVATE_FILE
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ShellInstallPlan(msgspec.Struct, frozen=True):
     """What an installation or its removal does, file by file and in this order."""
 
     shell: str
-    steps: tuple[Step, ...]
+    steps: tuple[ShellInstallStep, ...]
 
     @property
-    def changes(self) -> tuple[Step, ...]:
+    def changes(self) -> tuple[ShellInstallStep, ...]:
         """The files that are not yet as they should be."""
         return tuple(step for step in self.steps if step.action != "keep")
 
@@ -77,7 +77,7 @@ def install(
     *,
     platform: str = sys.platform,
     dry_run: bool = False,
-) -> Plan:
+) -> ShellInstallPlan:
     """Write the hook of a shell and load it in the start-up files; done again, it changes nothing.
 
     A dry run gives the same plan and writes nothing.
@@ -92,7 +92,7 @@ def install(
     if not dry_run:
         make_private_dir(spool)
         _carry_out(steps)
-    return Plan(shell, steps)
+    return ShellInstallPlan(shell, steps)
 
 
 def uninstall(
@@ -102,7 +102,7 @@ def uninstall(
     *,
     platform: str = sys.platform,
     dry_run: bool = False,
-) -> Plan:
+) -> ShellInstallPlan:
     """Take the block out of the start-up files again, byte for byte, and remove the hook.
 
     Shells that run already keep their hook, and what they wrote to the spool stays.
@@ -111,11 +111,11 @@ def uninstall(
     # The hook goes last: a start-up file never names one that is not there.
     steps = (
         *(_taking_out(file) for file in start_up_files(shell, environ, platform)),
-        Step("keep" if _read(hook) is None else "remove", hook),
+        ShellInstallStep("keep" if _read(hook) is None else "remove", hook),
     )
     if not dry_run:
         _carry_out(steps)
-    return Plan(shell, steps)
+    return ShellInstallPlan(shell, steps)
 
 
 def start_up_files(shell: str, environ: Mapping[str, str], platform: str) -> tuple[Path, ...]:
@@ -197,29 +197,29 @@ def _find(content: bytes, name: str) -> tuple[int, int, bytes] | None:
 # ------------------------------------------------------------------ plans
 
 
-def _adding(file: Path, block: bytes) -> Step:
+def _adding(file: Path, block: bytes) -> ShellInstallStep:
     return _writing(file, with_block(_read(file), block, str(file)), _START_UP_MODE)
 
 
-def _taking_out(file: Path) -> Step:
+def _taking_out(file: Path) -> ShellInstallStep:
     content = _read(file)
     if content is None:
-        return Step("keep", file)
+        return ShellInstallStep("keep", file)
     left = without_block(content, str(file))
-    return Step("remove", file.resolve()) if left is None else _writing(file, left)
+    return ShellInstallStep("remove", file.resolve()) if left is None else _writing(file, left)
 
 
-def _writing(file: Path, content: bytes, mode: int = PRIVATE_FILE) -> Step:
+def _writing(file: Path, content: bytes, mode: int = PRIVATE_FILE) -> ShellInstallStep:
     """Plan to give a file this content; one that is there keeps its mode."""
     real = file.resolve()  # a dotfile manager's link stays a link
     there = _read(real)
     if there is None:
-        return Step("create", real, content, mode)
+        return ShellInstallStep("create", real, content, mode)
     kept = stat.S_IMODE(real.stat().st_mode)
-    return Step("keep" if there == content else "change", real, content, kept)
+    return ShellInstallStep("keep" if there == content else "change", real, content, kept)
 
 
-def _carry_out(steps: tuple[Step, ...]) -> None:
+def _carry_out(steps: tuple[ShellInstallStep, ...]) -> None:
     for step in steps:
         try:
             if step.action == "remove":
@@ -230,7 +230,7 @@ def _carry_out(steps: tuple[Step, ...]) -> None:
             raise translate_os(error, step.path, "cannot write") from error
 
 
-def _replace(step: Step) -> None:
+def _replace(step: ShellInstallStep) -> None:
     """Write a file whole, or not at all: beside it first, and then in its place."""
     folder = step.path.parent
     make_private_dir(folder)
@@ -250,7 +250,7 @@ def _replace(step: Step) -> None:
     sync_dir(folder)
 
 
-def _dress(descriptor: int, step: Step) -> None:
+def _dress(descriptor: int, step: ShellInstallStep) -> None:
     """Give the new file the owner and the mode of the old one."""
     if step.action == "change":
         old = step.path.stat()

@@ -6,11 +6,12 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.collect.protocol import RegisterWatchSha, watch_of
 from threadkeep.collect.rules import Rules, masked_variables, prepare
 from threadkeep.knowledge.commands import (
-    Written,
+    WriteResult,
     environment_of,
     note_environment,
     notice_others,
@@ -27,7 +28,7 @@ COLLECTED: Final = "shell"  # the source whose health tells of trouble with the 
 Facts = Callable[[str, int], GitState | None]  # where a folder stood in its repository, and when
 
 
-class Stored(msgspec.Struct):
+class BatchReport(msgspec.Struct):
     """What came of a batch."""
 
     new: int = 0
@@ -36,7 +37,7 @@ class Stored(msgspec.Struct):
     excluded: int = 0
     refused: int = 0  # no report that anybody could understand
 
-    def add(self, other: "Stored") -> None:
+    def add(self, other: "BatchReport") -> None:
         """Add what came of another batch."""
         for field in self.__struct_fields__:
             setattr(self, field, getattr(self, field) + getattr(other, field))
@@ -72,7 +73,7 @@ class Batch:
         self._ready: list[tuple[Observed | _Environment, Shell | None]] = []
         self._last: dict[str, int | None] = {}
         self._fresh: Counter[str] = Counter()
-        self.stored = Stored()
+        self.stored = BatchReport()
         self._excluded: Counter[str] = Counter()
         self._refused: Counter[tuple[str, str]] = Counter()
 
@@ -125,7 +126,7 @@ class Batch:
         user = thing.username or self._store.user
         return msgspec.structs.replace(thing, git=git, username=user)
 
-    def _count(self, thing: Observed | _Environment, written: Written | None) -> None:
+    def _count(self, thing: Observed | _Environment, written: WriteResult | None) -> None:
         if not isinstance(thing, Command | Visit) or written is None:
             return
         source = source_of(thing)
@@ -160,7 +161,7 @@ def source_of(thing: Observed) -> str:
             return "github-actions"
 
 
-def store_all(store: Store, things: Sequence[Observed]) -> Stored:
+def store_all(store: Store, things: Sequence[Observed]) -> BatchReport:
     """Store reports in one transaction; none of them if that fails."""
     batch = Batch(store)
     for thing in things:
@@ -176,7 +177,9 @@ def note_trouble(store: Store, message: str) -> None:
         note_failure(tx, COLLECTED, message, store.clock())
 
 
-def _write(tx: Tx, thing: Observed | _Environment, shell: Shell | None, now: int) -> Written | None:
+def _write(
+    tx: Tx, thing: Observed | _Environment, shell: Shell | None, now: int
+) -> WriteResult | None:
     match thing:
         case Command():
             known = environment_of(tx, shell.session, shell.pid) if shell else None

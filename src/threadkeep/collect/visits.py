@@ -56,7 +56,7 @@ class VisitRules(msgspec.Struct, frozen=True):
     probe_domain: str = PROBE_DOMAIN
 
 
-class Filtered(msgspec.Struct, frozen=True):
+class VisitRejection(msgspec.Struct, frozen=True):
     """A visit that is in order but not kept, and why."""
 
     reason: str
@@ -88,18 +88,18 @@ def rules_of(settings: BrowserSettings) -> VisitRules:
     )
 
 
-def visit_of(message: Mapping[str, Any], rules: VisitRules, now_ms: int) -> Visit | Filtered:
+def visit_of(message: Mapping[str, Any], rules: VisitRules, now_ms: int) -> Visit | VisitRejection:
     """Read a browser's message about a page; one that makes no sense is refused with `Invalid`."""
     if not rules.enabled:
-        return Filtered("capture of browsers is switched off")
+        return VisitRejection("capture of browsers is switched off")
     address = _address_of(message)
     if address is None:
-        return Filtered("only pages over http and https are kept")
+        return VisitRejection("only pages over http and https are kept")
     domain = _domain_of(message, address)
     tag = _text(message, "probe_tag", NAME_LIMIT)
     is_probe = tag is not None and {domain, address.domain()} == {plain_domain(rules.probe_domain)}
     if not is_probe and not _both_allowed(domain, address, rules):
-        return Filtered("the domain is not on the list, or was excluded")
+        return VisitRejection("the domain is not on the list, or was excluded")
     dwell = _clamped(_number(message, "dwell_ms") or 0, DAY_MS)
     at = time_in(message, "timestamp", now_ms)
     url = stripped(address, rules.strip_params)

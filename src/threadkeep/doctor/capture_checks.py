@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Final
 
-from threadkeep.doctor.facts import CaptureFacts, CleanupFacts, Facts, HookFacts, SourceFacts
+from threadkeep.doctor.facts import CaptureFacts, CleanupFacts, DoctorFacts, HookFacts, SourceFacts
 from threadkeep.doctor.findings import Finding, Level, all_kept, ok
 from threadkeep.doctor.invariants import INVARIANTS, invariant_of
 from threadkeep.doctor.store_checks import DAY_MS
@@ -49,7 +49,7 @@ _CAUSES: Final = {
 }
 
 
-def check_capture(facts: Facts) -> Iterator[Finding]:
+def check_capture(facts: DoctorFacts) -> Iterator[Finding]:
     """Judge capture as a whole."""
     yield from _hooks(facts.hooks)
     capture = facts.capture

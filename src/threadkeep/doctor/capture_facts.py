@@ -10,7 +10,7 @@ import msgspec
 from threadkeep.base.config import Config, read_settings
 from threadkeep.base.json import decode
 from threadkeep.base.spool import Spool
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.doctor.facts import (
     CaptureFacts,
     CleanupFacts,
@@ -20,7 +20,7 @@ from threadkeep.doctor.facts import (
     VectorFacts,
 )
 from threadkeep.doctor.invariants import check
-from threadkeep.doctor.observing import Observed, Place
+from threadkeep.doctor.observing import DoctorObservation, DoctorScope
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.alarms import Alarm
 from threadkeep.knowledge.health import Drop
@@ -33,7 +33,9 @@ from threadkeep.sources.records import UserHome
 _ALARMS: Final = 1000
 
 
-def look_at_capture(tx: Tx, seen: Observed, place: Place, settings: Config) -> dict[str, Any]:
+def look_at_capture(
+    tx: Tx, seen: DoctorObservation, place: DoctorScope, settings: Config
+) -> dict[str, Any]:
     """Gather the facts that only a readable knowledge store can tell, by the names of `Facts`."""
     tables, now = names(tx, "table"), seen.snapshot.now
     service = the_service(tx)
@@ -49,7 +51,7 @@ def look_at_capture(tx: Tx, seen: Observed, place: Place, settings: Config) -> d
 
 
 def _capture(
-    tx: Tx, seen: Observed, place: Place, settings: Config, tables: set[str]
+    tx: Tx, seen: DoctorObservation, place: DoctorScope, settings: Config, tables: set[str]
 ) -> CaptureFacts:
     alarms = _alarms(tx, tables)
     waiting, trouble = seen.snapshot.waiting, _spool_trouble(place.spool)
@@ -77,7 +79,7 @@ def _alarms(tx: Tx, tables: set[str]) -> list[Alarm]:
     return [Alarm(*row) for row in tx.all("all_alarms", {"limit": _ALARMS})]
 
 
-def _sources(seen: Observed) -> Iterator[SourceFacts]:
+def _sources(seen: DoctorObservation) -> Iterator[SourceFacts]:
     behind = {one.harness: one for one in seen.snapshot.behind}
     for harness, found in sorted(seen.ground.found.items()):
         missed = seen.ground.missed.get(harness, 0)

@@ -5,7 +5,8 @@ from typing import Final
 
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.json import decode, encode
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.doctor.facts import DeepCheck
 from threadkeep.errors import Damaged, Invalid, ThreadkeepError
 from threadkeep.knowledge.archive import read_block

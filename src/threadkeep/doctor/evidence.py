@@ -8,9 +8,9 @@ from typing import Final
 from threadkeep.base.spool import Spool
 from threadkeep.collect.rules import matches
 from threadkeep.doctor.memory import SeenHistory
-from threadkeep.doctor.snapshot import Typed, Waiting
+from threadkeep.doctor.snapshot import MissingCommands, PendingReports
 from threadkeep.errors import ThreadkeepError
-from threadkeep.sources.shell_history import HistoryFile, Past, Tally, read_past
+from threadkeep.sources.shell_history import HistoryCommand, HistoryFile, Tally, read_past
 
 # Histories keep whole seconds, and a command is stored when it has ended.
 _SLACK_MS: Final = 2_000
@@ -37,7 +37,7 @@ def typed_since(
     last_stored: int | None,
     patterns: tuple[str, ...],
     before: Mapping[str, SeenHistory],
-) -> tuple[Typed | None, dict[str, SeenHistory]]:
+) -> tuple[MissingCommands | None, dict[str, SeenHistory]]:
     """Find commands that a history has and the store has not, and what to remember.
 
     Only shells with the hook count, from the time on at which they got it. A history that looks
@@ -56,7 +56,7 @@ def typed_since(
     if not missing:
         return None, seen
     since, path, commands = min(missing)
-    return Typed(since, commands, path), seen
+    return MissingCommands(since, commands, path), seen
 
 
 def _read_history(
@@ -75,7 +75,7 @@ def _read_history(
     return SeenHistory(looks, after, min(times, default=0), len(times))
 
 
-def _times(entries: Iterable[Past], patterns: tuple[str, ...]) -> Iterator[int]:
+def _times(entries: Iterable[HistoryCommand], patterns: tuple[str, ...]) -> Iterator[int]:
     """Yield when commands were typed that nobody keeps out."""
     for entry in entries:
         hidden = entry.command.startswith(" ") or matches(entry.command, patterns)
@@ -83,14 +83,14 @@ def _times(entries: Iterable[Past], patterns: tuple[str, ...]) -> Iterator[int]:
             yield entry.at_ms
 
 
-def waiting_in(place: str, folder: Path) -> Waiting | None:
+def waiting_in(place: str, folder: Path) -> PendingReports | None:
     """Tell how much waits in a folder of reports, and since when; None if nothing does."""
     try:
         files = Spool(folder).waiting()
     except ThreadkeepError:
         return None  # the doctor says so
     times = [at for at in map(_modified, files) if at is not None]
-    return Waiting(place, len(times), min(times)) if times else None
+    return PendingReports(place, len(times), min(times)) if times else None
 
 
 def _modified(path: Path) -> int | None:

@@ -5,10 +5,10 @@ from typing import Literal
 import msgspec
 
 from threadkeep.base.engine import Engine
-from threadkeep.doctor.snapshot import Waiting
+from threadkeep.doctor.snapshot import PendingReports
 from threadkeep.knowledge.alarms import Alarm, Violation
 from threadkeep.knowledge.health import Drop
-from threadkeep.knowledge.service_state import Hindrance, PartState, Service
+from threadkeep.knowledge.service_state import Hindrance, Service, ServicePartState
 
 Trouble = Literal["", "damaged", "locked", "newer", "foreign", "closed"]
 
@@ -137,7 +137,7 @@ class CaptureFacts(msgspec.Struct, frozen=True):
     resident: bool = False
     alarms: tuple[Alarm, ...] = ()
     resolved: int = 0  # alarms that went away and were not put away
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[PendingReports, ...] = ()
     refused: int = 0  # reports that were set aside
     spool: str = ""  # its folder
     spool_trouble: str = ""
@@ -147,7 +147,7 @@ class CaptureFacts(msgspec.Struct, frozen=True):
     cleanup: CleanupFacts | None = None
 
 
-class Facts(msgspec.Struct, frozen=True):
+class DoctorFacts(msgspec.Struct, frozen=True):
     """Everything."""
 
     now: int
@@ -170,6 +170,6 @@ class Facts(msgspec.Struct, frozen=True):
     service_runs: bool = False
     service_hindrance: Hindrance = ""
     service_installed: bool = False  # the system starts it; else somebody did by hand
-    parts: tuple[PartState, ...] = ()
+    parts: tuple[ServicePartState, ...] = ()
     listener: str | None = None  # the version of whoever listens at the socket
     listener_trouble: str = ""

@@ -6,16 +6,16 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.capture.line_logs import SETTLED_MS, UNFINISHED
 from threadkeep.capture.troubles import TROUBLES
 from threadkeep.doctor.memory import SeenLog
-from threadkeep.doctor.snapshot import Behind
+from threadkeep.doctor.snapshot import LogBacklog
 from threadkeep.knowledge.health import health_name
-from threadkeep.knowledge.logs import Looks, all_looks, keeps_sums
+from threadkeep.knowledge.logs import LogState, all_looks, keeps_sums
 from threadkeep.sources.folders import stamp_of
-from threadkeep.sources.records import Log, Source, Unseen, UserHome
+from threadkeep.sources.records import Log, Source, UnreadablePlace, UserHome
 
 # Their logs lie among the user's own files and are looked at twice a minute only.
 _POLLED: Final = frozenset({"aider"})
@@ -23,10 +23,10 @@ _CLOSED: Final = "closed"
 _ERROR: Final = "SELECT error FROM tk_logs WHERE reader = ? AND path = ? AND item = ''"
 
 
-class Ground(msgspec.Struct, frozen=True):
+class LogScan(msgspec.Struct, frozen=True):
     """What was found: the logs that are behind, and what to remember of them."""
 
-    behind: tuple[Behind, ...]
+    behind: tuple[LogBacklog, ...]
     seen: dict[str, SeenLog]
     found: dict[str, int]  # logs on the disk, by harness
     missed: dict[str, int]  # of these, logs that are behind
@@ -49,7 +49,7 @@ def look_at_logs(
     user: UserHome,
     before: Mapping[str, SeenLog],
     now: int,
-) -> Ground:
+) -> LogScan:
     """Compare every log of these sources with the store; one look at each, none is opened."""
     behind: dict[str, list[_Missing]] = {}
     found: dict[str, int] = {}
@@ -66,11 +66,11 @@ def look_at_logs(
     }
     grouped = (_group(tx, harness, missing) for harness, missing in behind.items() if missing)
     missed = {harness: len(missing) for harness, missing in behind.items()}
-    return Ground(tuple(grouped), seen, found, missed)
+    return LogScan(tuple(grouped), seen, found, missed)
 
 
 def _look(
-    known: Mapping[str, Looks],
+    known: Mapping[str, LogState],
     reader: str,
     source: Source,
     user: UserHome,
@@ -79,7 +79,7 @@ def _look(
 ) -> tuple[int, list[_Missing]]:
     count, missing = 0, list[_Missing]()
 
-    def hear(unseen: Unseen) -> None:
+    def hear(unseen: UnreadablePlace) -> None:
         if unseen.is_failure:
             missing.append(_closed(reader, unseen, before, now))
 
@@ -94,12 +94,12 @@ def _look(
             if looks is None or looks.failed or not _looks_the_same(looks, log, source):
                 missing.append(_missing(reader, log, looks, before, now))
     except TROUBLES as error:
-        unseen = Unseen(f"source {reader}", str(error), "threadkeep capture")
+        unseen = UnreadablePlace(f"source {reader}", str(error), "threadkeep capture")
         missing.append(_closed(reader, unseen, before, now))
     return count, missing
 
 
-def _looks_the_same(looks: Looks, log: Log, source: Source) -> bool:
+def _looks_the_same(looks: LogState, log: Log, source: Source) -> bool:
     """Tell whether a log looks as it did when it was read.
 
     Whoever only reads a database leaves an empty write-ahead log beside it: that is no change.
@@ -113,7 +113,9 @@ def _looks_the_same(looks: Looks, log: Log, source: Source) -> bool:
         return False
 
 
-def _closed(reader: str, unseen: Unseen, before: Mapping[str, SeenLog], now: int) -> _Missing:
+def _closed(
+    reader: str, unseen: UnreadablePlace, before: Mapping[str, SeenLog], now: int
+) -> _Missing:
     """Give a place that cannot be looked into: whatever is in it is not in the store."""
     seen = before.get(_key(reader, unseen.path))
     since = now if seen is None else min(seen.first_seen, now)
@@ -122,7 +124,7 @@ def _closed(reader: str, unseen: Unseen, before: Mapping[str, SeenLog], now: int
 
 
 def _missing(
-    reader: str, log: Log, looks: Looks | None, before: Mapping[str, SeenLog], now: int
+    reader: str, log: Log, looks: LogState | None, before: Mapping[str, SeenLog], now: int
 ) -> _Missing:
     """Tell since when something of a log is missing.
 
@@ -139,7 +141,7 @@ def _missing(
     return _Missing(reader, log.path, mark, min(since, now), failed, polled=bool(waits))
 
 
-def _settles_at(looks: Looks, log: Log) -> int:
+def _settles_at(looks: LogState, log: Log) -> int:
     """Tell when capture takes the last line of a log as it is; 0 if it does not wait for one.
 
     Nothing happens then that would be told: it is noticed at the next look at all logs.
@@ -164,13 +166,13 @@ def _changed_at(log: Log) -> int:
     return latest // 1_000_000
 
 
-def _group(tx: Tx, harness: str, missing: list[_Missing]) -> Behind:
+def _group(tx: Tx, harness: str, missing: list[_Missing]) -> LogBacklog:
     """Put the logs of one harness together.
 
     A place that cannot be looked into stands for them, else the one that waits longest.
     """
     first = min(missing, key=lambda one: (not one.why, one.since))
-    return Behind(
+    return LogBacklog(
         source=health_name(harness),
         harness=harness,
         since=first.since,

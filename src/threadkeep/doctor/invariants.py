@@ -8,7 +8,7 @@ count from the moment at which the machine woke up.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from threadkeep.doctor.snapshot import Behind, Snapshot
+from threadkeep.doctor.snapshot import LogBacklog, Snapshot
 from threadkeep.knowledge.alarms import Key, Violation
 from threadkeep.knowledge.memory_names import SOURCE_KIND, WATCHER
 
@@ -116,7 +116,7 @@ def is_busy(seen: Snapshot) -> bool:
     return storing and (seen.looked_at is None or seen.now - seen.looked_at > _LOOKS_EVERY)
 
 
-def _told(one: Behind) -> str:
+def _told(one: LogBacklog) -> str:
     if one.closed:
         return f"{one.example} cannot be looked into: {one.why}; {one.fix}"
     more = f" and {one.logs - 1} more" if one.logs > 1 else ""

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.doctor.snapshot import Lost, Unclear
+from threadkeep.doctor.snapshot import LostReports, RefusedReports
 from threadkeep.knowledge.health import Drop
 
 # How much longer than the machine's own counter the clock may have gone: more is a sleep, or
@@ -47,7 +47,7 @@ class DropSample(msgspec.Struct, frozen=True, array_like=True):
     counts: dict[str, int]
 
 
-class Memory(msgspec.Struct, frozen=True):
+class DoctorState(msgspec.Struct, frozen=True):
     """What was seen at the last look; the zero of `at` is none."""
 
     at: int = 0
@@ -61,25 +61,30 @@ class Memory(msgspec.Struct, frozen=True):
     vectors: tuple[int, int] = (0, 0)  # when they were counted, how many are missing
 
 
-def read_memory(text: str | None, now: int) -> Memory:
+def read_memory(text: str | None, now: int) -> DoctorState:
     """Read what was remembered; what cannot be read is forgotten.
 
     So is what was seen later than now: the clock was ahead, and no time in it can be counted from.
     """
     try:
-        found = Memory() if text is None else msgspec.json.decode(text, type=Memory)
+        found = DoctorState() if text is None else msgspec.json.decode(text, type=DoctorState)
     except (msgspec.MsgspecError, ValueError):
-        return Memory()
-    return Memory() if found.at > now + _JUMP_MS else found
+        return DoctorState()
+    return DoctorState() if found.at > now + _JUMP_MS else found
 
 
-def write_memory(memory: Memory) -> str:
+def write_memory(memory: DoctorState) -> str:
     """Write what is to be remembered."""
     return msgspec.json.encode(memory).decode()
 
 
 def awake_since(
-    memory: Memory, now: int, monotonic_ms: int, up_since: int | None, *, resident: bool = False
+    memory: DoctorState,
+    now: int,
+    monotonic_ms: int,
+    up_since: int | None,
+    *,
+    resident: bool = False,
 ) -> int:
     """Tell from when on the machine was awake, and whoever captures was at work.
 
@@ -99,7 +104,7 @@ def awake_since(
 # ---------------------------------------------------------------------- drops
 
 
-def sample_drops(memory: Memory, drops: Iterable[Drop], now: int) -> tuple[DropSample, ...]:
+def sample_drops(memory: DoctorState, drops: Iterable[Drop], now: int) -> tuple[DropSample, ...]:
     """Remember the counters once a minute, for a little more than an hour."""
     kept = tuple(one for one in memory.drops if 0 <= now - one.at <= _RATE_WINDOW_MS + _SAMPLE_MS)
     if kept and now - kept[-1].at < _SAMPLE_MS:
@@ -107,31 +112,33 @@ def sample_drops(memory: Memory, drops: Iterable[Drop], now: int) -> tuple[DropS
     return (*kept, DropSample(now, {_name(one): one.count for one in drops}))
 
 
-def lost_lately(memory: Memory, drops: Iterable[Drop], now: int) -> tuple[Lost, ...]:
+def lost_lately(memory: DoctorState, drops: Iterable[Drop], now: int) -> tuple[LostReports, ...]:
     """Give what was lost in the last minutes; what the user keeps out is not lost."""
     before = _counts_at(memory, now - _LOST_WINDOW_MS)
-    found: dict[str, Lost] = {}
+    found: dict[str, LostReports] = {}
     for one in drops:
         new = one.count - before.get(_name(one), 0)
         if before is not _NOTHING and new > 0 and one.reason not in _WISHED | _UNCLEAR:
-            found.setdefault(one.source, Lost(one.source, one.reason, new, one.last_at))
+            found.setdefault(one.source, LostReports(one.source, one.reason, new, one.last_at))
     return tuple(found.values())
 
 
-def unclear_lately(memory: Memory, drops: Iterable[Drop], stored: int, now: int) -> Unclear | None:
+def unclear_lately(
+    memory: DoctorState, drops: Iterable[Drop], stored: int, now: int
+) -> RefusedReports | None:
     """Give how much of the last hour was not understood; None if nothing."""
     before = _counts_at(memory, now - _RATE_WINDOW_MS)
     of_kind = [one for one in drops if one.reason in _UNCLEAR]
     if before is _NOTHING or not of_kind:
         return None
     refused = sum(max(0, one.count - before.get(_name(one), 0)) for one in of_kind)
-    return Unclear(refused, stored, max(one.last_at for one in of_kind)) if refused else None
+    return RefusedReports(refused, stored, max(one.last_at for one in of_kind)) if refused else None
 
 
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
-def _counts_at(memory: Memory, moment: int) -> Mapping[str, int]:
+def _counts_at(memory: DoctorState, moment: int) -> Mapping[str, int]:
     """Give the counters as they were at a moment, or as far back as is remembered."""
     if not memory.drops:
         return _NOTHING

@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.doctor.evidence import browser_runs, hooked_shells, typed_since, waiting_in
-from threadkeep.doctor.ground import Ground, look_at_logs
+from threadkeep.doctor.ground import LogScan, look_at_logs
 from threadkeep.doctor.memory import (
-    Memory,
+    DoctorState,
     SeenHistory,
     awake_since,
     lost_lately,
@@ -20,12 +20,12 @@ from threadkeep.doctor.memory import (
 from threadkeep.doctor.snapshot import (
     Browsing,
     Memories,
+    MissingCommands,
+    PendingReports,
     Preflight,
     Probe,
     Snapshot,
     ToolCalls,
-    Typed,
-    Waiting,
 )
 from threadkeep.knowledge.health import Drop, Health
 from threadkeep.knowledge.layout import names
@@ -46,7 +46,7 @@ _VECTORS_OLD_MS: Final = 900_000
 _COUNTED: Final = frozenset({"shell", "claude-tool", "browser"})
 
 
-class Place(msgspec.Struct, frozen=True):
+class DoctorScope(msgspec.Struct, frozen=True):
     """What is looked at: whose logs, which folders, and what the user has switched on."""
 
     user: UserHome
@@ -62,7 +62,7 @@ class Place(msgspec.Struct, frozen=True):
     memories: bool = False  # Claude's notes are captured
 
 
-class Moment(msgspec.Struct, frozen=True):
+class CheckTime(msgspec.Struct, frozen=True):
     """When it is looked: by the clock, by the machine's own counter, and since when we run."""
 
     now: int
@@ -70,15 +70,17 @@ class Moment(msgspec.Struct, frozen=True):
     up_since: int | None = None  # None: whoever looks does not capture itself
 
 
-class Observed(msgspec.Struct, frozen=True):
+class DoctorObservation(msgspec.Struct, frozen=True):
     """A snapshot, what to remember of it, and the logs it was made from."""
 
     snapshot: Snapshot
-    memory: Memory
-    ground: Ground
+    memory: DoctorState
+    ground: LogScan
 
 
-def observe(tx: Tx, place: Place, moment: Moment, before: Memory) -> Observed:
+def observe(
+    tx: Tx, place: DoctorScope, moment: CheckTime, before: DoctorState
+) -> DoctorObservation:
     """Look at the disk and at the store, and change nothing."""
     now, tables = moment.now, names(tx, "table")
     up_since = _up_since(tx, moment)
@@ -91,7 +93,7 @@ def observe(tx: Tx, place: Place, moment: Moment, before: Memory) -> Observed:
     nodes = _duplicates(tx, before, tables)
     vectors = _vectors(tx, place, before, tables, now)
     running = before.browser_since or now if place.browser and browser_runs() else None
-    memory = Memory(
+    memory = DoctorState(
         at=now,
         monotonic_ms=moment.monotonic_ms,
         awake_since=_awake_since(before, moment, up_since),
@@ -124,7 +126,7 @@ def observe(tx: Tx, place: Place, moment: Moment, before: Memory) -> Observed:
         memories=_memories(tx, health, now) if place.memories else None,
         typed_at=tx.value("last_typed"),
     )
-    return Observed(snapshot, memory, ground)
+    return DoctorObservation(snapshot, memory, ground)
 
 
 def _health(tx: Tx, tables: set[str]) -> dict[str, Health]:
@@ -144,7 +146,9 @@ def _stored_lately(health: Mapping[str, Health]) -> int:
     return sum(one.events_last_1h for one in health.values() if one.source in _COUNTED)
 
 
-def _typed(tx: Tx, place: Place, before: Memory) -> tuple[Typed | None, dict[str, SeenHistory]]:
+def _typed(
+    tx: Tx, place: DoctorScope, before: DoctorState
+) -> tuple[MissingCommands | None, dict[str, SeenHistory]]:
     hooks = hooked_shells(place.hooks)
     if not hooks:
         return None, {}
@@ -169,7 +173,7 @@ def _browsing(health: Mapping[str, Health], running: int | None) -> Browsing | N
     return None if heard is None or running is None else Browsing(running, heard)
 
 
-def _probes(health: Mapping[str, Health], place: Place) -> tuple[Probe, ...]:
+def _probes(health: Mapping[str, Health], place: DoctorScope) -> tuple[Probe, ...]:
     return tuple(
         Probe(one.source, bool(one.probe_ok), one.probe_last_run_ts, one.probe_last_run_ts)
         for one in health.values()
@@ -179,7 +183,7 @@ def _probes(health: Mapping[str, Health], place: Place) -> tuple[Probe, ...]:
     )
 
 
-def _waiting(place: Place) -> tuple[Waiting, ...]:
+def _waiting(place: DoctorScope) -> tuple[PendingReports, ...]:
     folders = [("spool", place.spool), *(("fallback", folder) for folder in place.fallbacks)]
     found = (waiting_in(name, folder) for name, folder in folders)
     return tuple(one for one in found if one is not None)
@@ -210,7 +214,7 @@ def _memories(tx: Tx, health: Mapping[str, Health], now: int) -> Memories | None
     )
 
 
-def _duplicates(tx: Tx, before: Memory, tables: set[str]) -> tuple[int, int, int]:
+def _duplicates(tx: Tx, before: DoctorState, tables: set[str]) -> tuple[int, int, int]:
     """Count the nodes that are there twice; while there are no new ones nothing is counted."""
     if not tables >= {"knowledge_nodes", "knowledge_node_agentic_sessions"}:
         return 0, 0, 0
@@ -220,7 +224,9 @@ def _duplicates(tx: Tx, before: Memory, tables: set[str]) -> tuple[int, int, int
     return count, highest, int(tx.value("duplicate_groups"))
 
 
-def _vectors(tx: Tx, place: Place, before: Memory, tables: set[str], now: int) -> tuple[int, int]:
+def _vectors(
+    tx: Tx, place: DoctorScope, before: DoctorState, tables: set[str], now: int
+) -> tuple[int, int]:
     """Count the nodes without a vector, every few minutes: that reads all of them."""
     in_use = place.embeddings and "tk_vector_model" in tables
     if not in_use or tx.value("vectors_in_use") is None:
@@ -231,12 +237,12 @@ def _vectors(tx: Tx, place: Place, before: Memory, tables: set[str], now: int) -
     return now, int(tx.value("count_nodes_without_vector", old))
 
 
-def _awake_since(before: Memory, moment: Moment, up_since: int | None) -> int:
+def _awake_since(before: DoctorState, moment: CheckTime, up_since: int | None) -> int:
     resident = moment.up_since is not None
     return awake_since(before, moment.now, moment.monotonic_ms, up_since, resident=resident)
 
 
-def _up_since(tx: Tx, moment: Moment) -> int | None:
+def _up_since(tx: Tx, moment: CheckTime) -> int | None:
     """Tell since when somebody captures: whoever looks, or the service of this file."""
     if moment.up_since is not None:
         return moment.up_since

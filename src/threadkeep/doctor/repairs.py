@@ -8,7 +8,7 @@ import msgspec
 
 from threadkeep.base.fts_mending import mend_index
 from threadkeep.base.json import decode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.places import Places
 from threadkeep.capture.troubles import TROUBLES
 from threadkeep.knowledge.archive import read_lines

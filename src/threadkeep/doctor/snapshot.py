@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Behind(msgspec.Struct, frozen=True):
+class LogBacklog(msgspec.Struct, frozen=True):
     """Logs of one source that are on the disk and not, or not wholly, in the store."""
 
     source: str  # as `source_health` names it
@@ -17,7 +17,7 @@ class Behind(msgspec.Struct, frozen=True):
     fix: str = ""  # what lets us look into it
 
 
-class Typed(msgspec.Struct, frozen=True):
+class MissingCommands(msgspec.Struct, frozen=True):
     """Commands that a shell's own history has and the store has not."""
 
     since: int
@@ -25,7 +25,7 @@ class Typed(msgspec.Struct, frozen=True):
     history: str
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class PendingReports(msgspec.Struct, frozen=True):
     """Reports that lie in a folder and nobody has collected."""
 
     place: str  # spool or fallback
@@ -42,7 +42,7 @@ class Probe(msgspec.Struct, frozen=True):
     since: int  # the last time one arrived, or when this one ran
 
 
-class Lost(msgspec.Struct, frozen=True):
+class LostReports(msgspec.Struct, frozen=True):
     """Reports of a source that became no row lately."""
 
     source: str
@@ -51,7 +51,7 @@ class Lost(msgspec.Struct, frozen=True):
     last_at: int
 
 
-class Unclear(msgspec.Struct, frozen=True):
+class RefusedReports(msgspec.Struct, frozen=True):
     """How many of the reports of the last hour nobody could understand."""
 
     refused: int
@@ -103,15 +103,15 @@ class Snapshot(msgspec.Struct, frozen=True):
     resident: bool = False  # somebody is there whose work it is to capture and to probe
     looked_at: int | None = None  # when the last look at all logs began
     captured_at: int | None = None  # when something of any log was last stored
-    behind: tuple[Behind, ...] = ()
-    typed: Typed | None = None
+    behind: tuple[LogBacklog, ...] = ()
+    typed: MissingCommands | None = None
     calls: ToolCalls | None = None
     browsing: Browsing | None = None
-    lost: tuple[Lost, ...] = ()
-    unclear: Unclear | None = None
+    lost: tuple[LostReports, ...] = ()
+    unclear: RefusedReports | None = None
     watchdog_at: int | None = None  # None: it never ran, or it is the one who asks
     probes: tuple[Probe, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[PendingReports, ...] = ()
     preflight: Preflight | None = None
     vectors_missing: int = 0
     duplicates: int = 0

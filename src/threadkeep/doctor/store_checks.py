@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from threadkeep.doctor.facts import DiskFacts, Facts, StoreFacts
+from threadkeep.doctor.facts import DiskFacts, DoctorFacts, StoreFacts
 from threadkeep.doctor.findings import Finding, Level, ok
 
 _MB: Final = 1 << 20
@@ -17,7 +17,7 @@ _DOC: Final = "docs/reliability.md"
 _MACHINE: Final = "machine"
 
 
-def check_machine(facts: Facts) -> Iterator[Finding]:
+def check_machine(facts: DoctorFacts) -> Iterator[Finding]:
     """Judge the program, its SQLite, its configuration and the disk."""
     yield ok(_MACHINE, "program", f"threadkeep {facts.version}, home {facts.home}")
     yield _engine(facts)
@@ -29,7 +29,7 @@ def check_machine(facts: Facts) -> Iterator[Finding]:
         yield from _disk(facts.disk)
 
 
-def _engine(facts: Facts) -> Finding:
+def _engine(facts: DoctorFacts) -> Finding:
     said = f"SQLite {facts.engine.version}"
     if not facts.engine.wal_reset_race:
         return ok(_MACHINE, "engine", said)
@@ -62,7 +62,7 @@ def _disk(disk: DiskFacts) -> Iterator[Finding]:
 # ---------------------------------------------------------------------- one store
 
 
-def check_store(store: StoreFacts, facts: Facts) -> Iterator[Finding]:
+def check_store(store: StoreFacts, facts: DoctorFacts) -> Iterator[Finding]:
     """Judge the file of one store."""
     if not store.exists:
         yield Finding(store.name, "file", "info", f"not there yet: {store.path}")
@@ -136,7 +136,7 @@ def _modes(store: StoreFacts) -> Iterator[Finding]:
         yield Finding(store.name, "permissions", "warn", said, cause, fix, _DOC)
 
 
-def _log(store: StoreFacts, facts: Facts) -> Iterator[Finding]:
+def _log(store: StoreFacts, facts: DoctorFacts) -> Iterator[Finding]:
     if store.wal_bytes > _LONG_LOG:
         who = store.reader or "a reader"
         said = f"the write-ahead log has grown to {store.wal_bytes // _MB:,} MB"

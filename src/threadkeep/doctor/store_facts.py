@@ -14,7 +14,8 @@ from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, SIDECARS
 from threadkeep.base.lock import let_go, lock_for
 from threadkeep.base.processes import describe_process, lock_holders
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.doctor.facts import OpenMode, StoreFacts, Trouble
 from threadkeep.errors import Busy, Invalid, ReadOnly, SchemaMismatch, ThreadkeepError
 
@@ -34,7 +35,7 @@ _ROLLBACK_WRITES: Final = (0x40000000, 0x40000001)
 _ROLLBACK_READS: Final = (0x40000002, 0x400001FF)  # locked for writing: nobody else may even read
 
 
-class Known(NamedTuple):
+class StoreKind(NamedTuple):
     """A kind of store: how its version is read, and which ones this program writes."""
 
     name: str
@@ -48,7 +49,7 @@ class Known(NamedTuple):
 
 
 def look_at_store(
-    known: Known,
+    known: StoreKind,
     path: Path,
     *,
     ours: bool = True,
@@ -77,7 +78,7 @@ def look_at_store(
     return _look_inside(known, file, facts, ours=ours)
 
 
-def _look_inside(known: Known, file: Path, facts: StoreFacts, *, ours: bool) -> StoreFacts:
+def _look_inside(known: StoreKind, file: Path, facts: StoreFacts, *, ours: bool) -> StoreFacts:
     try:
         with (
             Database(file, known.queries, read_only=True, budget=1.0) as database,
@@ -105,18 +106,18 @@ def _look_inside(known: Known, file: Path, facts: StoreFacts, *, ours: bool) -> 
         return replace(facts, trouble="damaged", said=f"the schema of {file} is damaged")
 
 
-def _target(known: Known, version: int) -> int:
+def _target(known: StoreKind, version: int) -> int:
     return known.newest if known.target is None else known.target(version)
 
 
-def _strange(tx: Tx, known: Known, file: Path) -> dict[str, Any]:
+def _strange(tx: Tx, known: StoreKind, file: Path) -> dict[str, Any]:
     """Say what is wrong with a file that has no version; one that is still empty is fine."""
     if tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return {"version": 0}
     return {"trouble": "foreign", "said": f"{file} is a database, but no {known.name} store"}
 
 
-def _refused(tx: Tx, known: Known, file: Path, version: int) -> str | None:
+def _refused(tx: Tx, known: StoreKind, file: Path, version: int) -> str | None:
     if known.refusal is not None:
         why = known.refusal(tx)
         return None if why is None else f"{file} can only be read: {why}"

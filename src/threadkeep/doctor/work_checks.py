@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from threadkeep.doctor.facts import Facts, QueueFacts, VectorFacts
+from threadkeep.doctor.facts import DoctorFacts, QueueFacts, VectorFacts
 from threadkeep.doctor.findings import Finding, ok
 from threadkeep.doctor.store_checks import DAY_MS
 from threadkeep.knowledge.service_state import Service
@@ -17,7 +17,7 @@ _MANY_WAITING: Final = 1000
 _BEHIND_MS: Final = 3 * DAY_MS
 
 
-def check_work(facts: Facts) -> Iterator[Finding]:
+def check_work(facts: DoctorFacts) -> Iterator[Finding]:
     """Judge enrichment and the service."""
     for queue in facts.queues:
         yield from _queue(queue, enriches=facts.enriches)
@@ -50,7 +50,7 @@ def _queue(queue: QueueFacts, *, enriches: bool) -> Iterator[Finding]:
         yield Finding(_GROUP, check, "info", said, cause, "threadkeep enrich", _DOC)
 
 
-def _model(facts: Facts) -> Iterator[Finding]:
+def _model(facts: DoctorFacts) -> Iterator[Finding]:
     model = facts.model
     if model is None:
         yield Finding(_GROUP, "model", "info", "none is configured, and none is needed")
@@ -74,7 +74,7 @@ def _vectors(vectors: VectorFacts) -> Finding:
     return ok(_GROUP, "vectors", f"every node has one of {vectors.model}")
 
 
-def _retention(facts: Facts) -> Iterator[Finding]:
+def _retention(facts: DoctorFacts) -> Iterator[Finding]:
     behind = facts.now - facts.retained_at if facts.retained_at is not None else 0
     if behind > _BEHIND_MS:
         said = f"what is too old was last taken out as of {behind // DAY_MS:,} days ago"
@@ -89,7 +89,7 @@ def _retention(facts: Facts) -> Iterator[Finding]:
 # ---------------------------------------------------------------------- the service
 
 
-def _service(facts: Facts) -> Iterator[Finding]:
+def _service(facts: DoctorFacts) -> Iterator[Finding]:
     service = facts.service
     if facts.listener_trouble:
         said = f"somebody listens at the socket and does not answer: {facts.listener_trouble}"
@@ -112,7 +112,7 @@ def _service(facts: Facts) -> Iterator[Finding]:
         yield _listener(facts)
 
 
-def _absent(facts: Facts, said: str, cause: str) -> Finding:
+def _absent(facts: DoctorFacts, said: str, cause: str) -> Finding:
     """Say that no service runs: a fault only where the system was told to keep one running."""
     if facts.service_installed:
         said, cause = f"{said}; it is installed", "the system starts it at log-in and did not, here"
@@ -120,7 +120,7 @@ def _absent(facts: Facts, said: str, cause: str) -> Finding:
     return Finding(_GROUP, "service", "info", said, cause, "threadkeep serve")
 
 
-def _hindered(service: Service, facts: Facts) -> Finding:
+def _hindered(service: Service, facts: DoctorFacts) -> Finding:
     if facts.service_hindrance == "stopped":
         said = f"process {service.pid} is stopped: nothing is captured"
         cause = "somebody sent it SIGSTOP or Ctrl-Z, or a debugger holds it"
@@ -131,7 +131,7 @@ def _hindered(service: Service, facts: Facts) -> Finding:
     return Finding(_GROUP, "service", "warn", said, cause, _renewal(facts))
 
 
-def _handshake(facts: Facts) -> Finding:
+def _handshake(facts: DoctorFacts) -> Finding:
     service = facts.service
     assert service is not None  # noqa: S101  (its caller has looked)
     knowledge = next((one for one in facts.stores if one.name == "knowledge"), None)
@@ -147,14 +147,14 @@ def _handshake(facts: Facts) -> Finding:
     return ok(_GROUP, "service", f"process {service.pid} runs, version {service.version}")
 
 
-def _renewal(facts: Facts) -> str:
+def _renewal(facts: DoctorFacts) -> str:
     """Give the command that ends an old service; who started it by hand starts it anew."""
     if facts.service_installed or facts.service is None or not facts.service_runs:
         return _RESTART
     return f"kill {facts.service.pid}"
 
 
-def _listener(facts: Facts) -> Finding:
+def _listener(facts: DoctorFacts) -> Finding:
     if facts.listener == facts.version:
         return ok(_GROUP, "service", f"somebody listens at the socket, version {facts.listener}")
     said = f"version {facts.listener} listens at the socket, this program is {facts.version}"
@@ -162,7 +162,7 @@ def _listener(facts: Facts) -> Finding:
     return Finding(_GROUP, "handshake", "warn", said, cause, _RESTART, _DOC)
 
 
-def _parts(facts: Facts) -> Iterator[Finding]:
+def _parts(facts: DoctorFacts) -> Iterator[Finding]:
     for part in facts.parts:
         crashed = part.last_crash_at is not None and facts.now - part.last_crash_at < DAY_MS
         if crashed:

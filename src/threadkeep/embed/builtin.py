@@ -30,7 +30,7 @@ _MOST_WORDS: Final = 1 << 24
 _MOST_TABLE: Final = 1 << 26
 
 
-class Found(NamedTuple):
+class WeightsFolder(NamedTuple):
     """Where the weights are; else why there is no embedder of our own."""
 
     folder: Path | None
@@ -42,17 +42,19 @@ def has_numpy() -> bool:
     return importlib.util.find_spec("numpy") is not None
 
 
-def look_for_weights() -> Found:
+def look_for_weights() -> WeightsFolder:
     """Look for numpy and for the package with the weights, without importing either."""
     if not has_numpy():
-        return Found(None, NO_NUMPY)
+        return WeightsFolder(None, NO_NUMPY)
     spec = importlib.util.find_spec(PACKAGE)
     places = spec.submodule_search_locations if spec is not None else None
     for place in places or ():
         folder = Path(place, "model")
         if (folder / _WEIGHTS).is_file() and (folder / _WORDS).is_file():
-            return Found(folder, "")
-    return Found(None, f"the package with the model's weights is missing ({_INSTALL_WEIGHTS})")
+            return WeightsFolder(folder, "")
+    return WeightsFolder(
+        None, f"the package with the model's weights is missing ({_INSTALL_WEIGHTS})"
+    )
 
 
 def table_name(folder: Path) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from threadkeep.base.frames import FrameDecoder, encode_frame
 from threadkeep.embed.builtin import DIMENSIONS, MODEL
-from threadkeep.embed.working import LIMIT, Answer, write_all
+from threadkeep.embed.working import LIMIT, EmbeddingReply, write_all
 from threadkeep.errors import Closed, ThreadkeepError
 
 IDLE_SECONDS: Final = 60.0
@@ -95,7 +95,7 @@ class ChildEmbedder:
         finally:
             self._turn.release()
 
-    def _ask(self, question: bytes) -> Answer:
+    def _ask(self, question: bytes) -> EmbeddingReply:
         """Ask the child; one that ended, for it was idle, is replaced once."""
         for last in (False, True):
             try:
@@ -111,7 +111,7 @@ class ChildEmbedder:
                 raise
         raise AssertionError  # pragma: no cover  (both turns of the loop end it)
 
-    def _exchange(self, question: bytes) -> Answer:
+    def _exchange(self, question: bytes) -> EmbeddingReply:
         if self._closed:
             raise Closed("the embedder was closed", hint="open it again")
         if self.pid is None:
@@ -126,7 +126,7 @@ class ChildEmbedder:
             raise _Gone from error
         return self._read(child.stdout.fileno())
 
-    def _read(self, answers: int) -> Answer:
+    def _read(self, answers: int) -> EmbeddingReply:
         decoder = FrameDecoder(limit=LIMIT)
         deadline = time.monotonic() + self._answer_seconds
         while (body := decoder.take()) is None:
@@ -140,7 +140,7 @@ class ChildEmbedder:
             if not data:
                 raise _Gone
             decoder.feed(data)
-        return msgspec.msgpack.decode(body, type=Answer)
+        return msgspec.msgpack.decode(body, type=EmbeddingReply)
 
     def _end(self) -> None:
         """Close the pipes, which the child ends by; kill it if it does not."""

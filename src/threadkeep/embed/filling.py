@@ -11,7 +11,7 @@ import msgspec
 
 from threadkeep.embed.records import Embedder
 from threadkeep.embed.texts import TextsOf
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.vector_rows import (
     Kind,
     NodeText,
@@ -39,7 +39,7 @@ BATCH: Final = 256
 _NO_END: Final = (1 << 63) - 1
 
 
-class Embedded(msgspec.Struct):
+class EmbedReport(msgspec.Struct):
     """What one run did."""
 
     nodes: int = 0
@@ -51,12 +51,12 @@ class Embedded(msgspec.Struct):
     note: str = ""  # why the contract's own table was left alone
 
 
-Show = Callable[[Embedded], None]
+Show = Callable[[EmbedReport], None]
 Stop = Callable[[], bool]
 
 
 def embed_pending(
-    context: Context,
+    context: KnowledgeContext,
     embedder: Embedder,
     texts_of: TextsOf,
     *,
@@ -65,13 +65,13 @@ def embed_pending(
     whole: bool = False,
     stop: Stop = lambda: False,
     show: Show = lambda _: None,
-) -> Embedded:
+) -> EmbedReport:
     """Make the vectors that are missing: nodes first, then messages, the newest first.
 
     `settle_ms` leaves out nodes that are younger, `whole` looks at every message again. With
     vectors of another model in the file nothing is made, and the report says so.
     """
-    done = Embedded()
+    done = EmbedReport()
     with context.db.read() as tx:
         done.drift = drift(tx, embedder.model, embedder.dimensions)
     if done.drift:
@@ -85,20 +85,20 @@ def embed_pending(
     return done
 
 
-def embed_anew(context: Context, embedder: Embedder) -> None:
+def embed_anew(context: KnowledgeContext, embedder: Embedder) -> None:
     """Drop every vector of ours and record another model; `embed_pending` does the rest."""
     with context.db.write() as tx:
         start_over(tx, embedder.model, embedder.dimensions, context.clock())
 
 
 class _Run(msgspec.Struct, frozen=True):
-    context: Context
+    context: KnowledgeContext
     embedder: Embedder
     texts_of: TextsOf
     settle_ms: int
     stop: Stop
     show: Show
-    done: Embedded
+    done: EmbedReport
 
     @property
     def made_before(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
 from threadkeep.knowledge.reading import EntryRow

@@ -21,7 +21,7 @@ LIMIT: Final = 1 << 28  # bytes of one message
 _PIECE: Final = 1 << 16
 
 
-class Answer(msgspec.Struct):
+class EmbeddingReply(msgspec.Struct):
     """The vectors of the texts that were asked for, or why there are none."""
 
     vectors: list[bytes] = []
@@ -44,9 +44,9 @@ def answer_until_idle(embedder: Embedder, asked: int, answers: int, idle_seconds
 def _answer(embedder: Embedder, body: bytes) -> bytes:
     try:
         texts = msgspec.msgpack.decode(body, type=list[str])
-        answer = Answer(vectors=embedder.embed(texts))
+        answer = EmbeddingReply(vectors=embedder.embed(texts))
     except ThreadkeepError as error:
-        answer = Answer(error=error.message, hint=error.hint)
+        answer = EmbeddingReply(error=error.message, hint=error.hint)
     return msgspec.msgpack.encode(answer)
 
 
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     try:
         embedder = _open(cache)
     except ThreadkeepError as error:
-        failed = msgspec.msgpack.encode(Answer(error=error.message, hint=error.hint))
+        failed = msgspec.msgpack.encode(EmbeddingReply(error=error.message, hint=error.hint))
         write_all(answers, encode_frame(failed, limit=LIMIT))
         return error.exit_code
     answer_until_idle(embedder, 0, answers, idle_seconds)

@@ -31,7 +31,7 @@ from threadkeep.enrich.wording import (
     sentences,
 )
 from threadkeep.enrich.work import Work
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 
 SOURCE_LIMIT: Final = 40_000
 _KEPT_OF_FIRST: Final = 200
@@ -79,7 +79,7 @@ def describe_work(piece: Slice, work: Work) -> str:
     return cut_middle("\n".join(lines), SOURCE_LIMIT)
 
 
-def agentic_draft(piece: Slice, work: Work, source: str) -> Draft:
+def agentic_draft(piece: Slice, work: Work, source: str) -> NodeDraft:
     """Derive a node from a slice of a conversation."""
     project = agentic_project(piece)
     requests = _requests(piece, work)
@@ -88,7 +88,7 @@ def agentic_draft(piece: Slice, work: Work, source: str) -> Draft:
     spoken = "\n".join((*work.prompts, *work.texts[-3:]))[:_SPOKEN]
     last = "\n".join(work.texts[-1:])
     decisions = telling_sentences((*work.prompts, *work.texts))
-    draft = Draft(
+    draft = NodeDraft(
         summary=joined(_sentences(piece, work, requests, place(project, piece.branch))),
         intent=requests[0] if requests else _without_request(work, project),
         outcome=outcome_of_work(

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.drafts import Decision, Draft, Mentions, Outcome
+from threadkeep.knowledge.drafts import Decision, Mentions, NodeDraft, Outcome
 
 MOST_CHARACTERS: Final = 200_000
 _OUTCOMES: Final[tuple[Outcome, ...]] = ("success", "partial", "failure", "unknown")
@@ -46,14 +46,14 @@ class BadAnswer(Invalid):
     """A model's answer is not the node that it was asked for."""
 
 
-def parse(answer: str) -> Draft:
+def parse(answer: str) -> NodeDraft:
     """Read a model's answer; one that cannot be used is refused with the reason."""
     value = find_object(answer)
     texts = {name: _text(value.get(name), most) for name, most in _REQUIRED.items()}
     for name, text in texts.items():
         if not text:
             raise BadAnswer(f"the answer has no {name}", hint=_HINT)
-    return Draft(
+    return NodeDraft(
         **texts,
         outcome=_outcome(value.get("outcome")),
         entities=mentions(value.get("entities")),

@@ -6,10 +6,10 @@ from urllib.parse import unquote, urlsplit
 
 from threadkeep.enrich import identifiers as ids
 from threadkeep.enrich.composing import counted, dense, joined, listed, themes_of
-from threadkeep.enrich.evidence import Visit
+from threadkeep.enrich.evidence import VisitEvidence
 from threadkeep.enrich.verbatim import verbatim
 from threadkeep.enrich.wording import cut_middle, cut_words, one_line, plain, readable
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 
 GAP_MS: Final = 5 * 60_000
 MOST: Final = 25
@@ -18,9 +18,9 @@ _SOURCE_LIMIT: Final = 40_000
 _MINUTE_MS: Final = 60_000
 
 
-def visit_chunks(visits: Iterable[Visit]) -> Iterator[list[Visit]]:
+def visit_chunks(visits: Iterable[VisitEvidence]) -> Iterator[list[VisitEvidence]]:
     """Cut visits where nothing was looked at for five minutes."""
-    chunk: list[Visit] = []
+    chunk: list[VisitEvidence] = []
     for visit in sorted(visits, key=lambda one: (one.at, one.id)):
         if chunk and (visit.at - chunk[-1].at > GAP_MS or len(chunk) >= MOST):
             yield chunk
@@ -30,16 +30,16 @@ def visit_chunks(visits: Iterable[Visit]) -> Iterator[list[Visit]]:
         yield chunk
 
 
-def cleaned_visit(visit: Visit) -> Visit:
+def cleaned_visit(visit: VisitEvidence) -> VisitEvidence:
     """Give a visit with readable text of bearable length."""
-    return Visit(
+    return VisitEvidence(
         *(visit.id, visit.at, plain(visit.url, 1_000), one_line(plain(visit.title, 300))),
         *(plain(visit.domain, 200), visit.dwell_ms, one_line(plain(visit.query, 300))),
         readable(visit.text, _TEXT_LIMIT),
     )
 
 
-def describe_visits(chunk: Sequence[Visit]) -> str:
+def describe_visits(chunk: Sequence[VisitEvidence]) -> str:
     """Write visits down as text: all that a node of them may take names from."""
     lines = ["Pages that a person looked at"]
     for visit in chunk:
@@ -53,20 +53,20 @@ def describe_visits(chunk: Sequence[Visit]) -> str:
     return cut_middle("\n".join(lines), _SOURCE_LIMIT)
 
 
-def _path_words(visit: Visit) -> str:
+def _path_words(visit: VisitEvidence) -> str:
     try:
         return plain(unquote(urlsplit(visit.url).path), 300)
     except ValueError:  # brackets where an address has none
         return ""
 
 
-def visits_draft(chunk: Sequence[Visit], source: str) -> Draft:
+def visits_draft(chunk: Sequence[VisitEvidence], source: str) -> NodeDraft:
     """Derive a node from pages that were read in a row."""
     titles = ids.unique((visit.title for visit in chunk if visit.title), 12)
     queries = ids.unique((visit.query for visit in chunk if visit.query), 5)
     domains = ids.unique(visit.domain for visit in chunk if visit.domain)
     text = "\n".join((*titles, *queries))
-    draft = Draft(
+    draft = NodeDraft(
         summary=joined(_sentences(chunk, titles, queries, domains)),
         intent=_intent(titles, queries, domains),
         entities=Mentions(
@@ -82,12 +82,12 @@ def visits_draft(chunk: Sequence[Visit], source: str) -> Draft:
     return verbatim(draft, source)
 
 
-def _dense_text(chunk: Sequence[Visit]) -> Iterator[str]:
+def _dense_text(chunk: Sequence[VisitEvidence]) -> Iterator[str]:
     for visit in chunk:
         yield from ids.unique(ids.dense_words(visit.text), 15)
 
 
-def _repository(visit: Visit) -> str:
+def _repository(visit: VisitEvidence) -> str:
     """Name the repository that a page belongs to, where its address says it."""
     parts = _path_words(visit).strip("/").split("/")
     known = visit.domain in {"github.com", "gitlab.com", "codeberg.org"}
@@ -103,7 +103,10 @@ def _intent(titles: Sequence[str], queries: Sequence[str], domains: Sequence[str
 
 
 def _sentences(
-    chunk: Sequence[Visit], titles: Sequence[str], queries: Sequence[str], domains: Sequence[str]
+    chunk: Sequence[VisitEvidence],
+    titles: Sequence[str],
+    queries: Sequence[str],
+    domains: Sequence[str],
 ) -> Iterator[str]:
     minutes = sum(visit.dwell_ms for visit in chunk) // _MINUTE_MS
     spent = f" for {counted(minutes, 'minute')}" if minutes else ""

@@ -7,10 +7,10 @@ its own, so two of them never spend the same tokens, and one that dies has paid 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from threadkeep.enrich.client import ModelFailed, Said
+from threadkeep.enrich.client import ModelFailed, ModelReply
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.context import Context
-from threadkeep.knowledge.ledger import Change, add, day_of, note_call, total
+from threadkeep.knowledge.context import KnowledgeContext
+from threadkeep.knowledge.ledger import LedgerEntry, add, day_of, note_call, total
 
 # Text of code and logs has about 3.5 characters for each token, other scripts about one.
 _CHARACTERS_PER_TOKEN: Final = 3
@@ -26,7 +26,7 @@ class BudgetSpent(ThreadkeepError):
     http_status = 429
 
 
-class Asked(Protocol):
+class ChatClient(Protocol):
     """A client, as far as the purse needs one."""
 
     requests: int
@@ -35,15 +35,15 @@ class Asked(Protocol):
     def endpoint(self) -> str:
         """The address of the server."""
 
-    def chat(self, model: str, messages: Sequence[Message], max_tokens: int) -> Said:
+    def chat(self, model: str, messages: Sequence[Message], max_tokens: int) -> ModelReply:
         """Ask a model."""
 
 
 class Purse(NamedTuple):
     """Who pays: the store with the ledger, the day's tokens (0: no limit), what they are for."""
 
-    context: Context
-    client: Asked
+    context: KnowledgeContext
+    client: ChatClient
     model: str
     daily_tokens: int
     purpose: str  # enrich, answer
@@ -68,14 +68,14 @@ def room_for_output(daily: int, used: int, prompt: int, wanted: int) -> int:
     return room if room >= min(wanted, LEAST_OUTPUT) else 0
 
 
-def has_room(context: Context, daily_tokens: int) -> bool:
+def has_room(context: KnowledgeContext, daily_tokens: int) -> bool:
     """Tell whether anything at all may still be asked today."""
     with context.db.read() as tx:
         used = total(tx, day_of(context.clock()))
     return room_for_output(daily_tokens, used, 0, LEAST_OUTPUT) > 0
 
 
-def pay(purse: Purse, messages: Sequence[Message], most_output: int) -> Said:
+def pay(purse: Purse, messages: Sequence[Message], most_output: int) -> ModelReply:
     """Ask a model within the day's budget, and write down what that used."""
     paid = _set_aside(purse, prompt_tokens(messages), most_output)
     before = purse.client.requests
@@ -83,7 +83,7 @@ def pay(purse: Purse, messages: Sequence[Message], most_output: int) -> Said:
         said = purse.client.chat(purse.model, messages, paid.output)
     except BaseException as error:  # an interrupted call is paid like a failed one
         sent = purse.client.requests - before
-        failed = Change(sent, sent, paid.prompt * sent)
+        failed = LedgerEntry(sent, sent, paid.prompt * sent)
         _settle(purse, paid, failed, error)
         raise
     _settle(purse, paid, _used(said, paid.prompt, purse.client.requests - before), None)
@@ -94,10 +94,10 @@ def count_unusable(purse: Purse) -> None:
     """Count an answer that came and could not be used."""
     now = purse.context.clock()
     with purse.context.db.write() as tx:
-        add(tx, day_of(now), purse.model, purse.purpose, Change(failures=1), now)
+        add(tx, day_of(now), purse.model, purse.purpose, LedgerEntry(failures=1), now)
 
 
-def _used(said: Said, prompt: int, sent: int) -> Change:
+def _used(said: ModelReply, prompt: int, sent: int) -> LedgerEntry:
     """Count one call: as the server did, if its numbers can be true; those before it failed."""
     asked = prompt if said.input_tokens is None else said.input_tokens
     answered = tokens_of(said.text) if said.output_tokens is None else said.output_tokens
@@ -105,7 +105,7 @@ def _used(said: Said, prompt: int, sent: int) -> Change:
     asked = asked or prompt
     answered = answered or tokens_of(said.text)
     failed = sent - 1
-    return Change(sent, failed, asked + prompt * failed, answered)
+    return LedgerEntry(sent, failed, asked + prompt * failed, answered)
 
 
 class _Paid(NamedTuple):
@@ -121,14 +121,14 @@ def _set_aside(purse: Purse, prompt: int, wanted: int) -> _Paid:
         room = room_for_output(purse.daily_tokens, total(tx, day), prompt, wanted)
         if not room:
             raise _spent(purse, day)
-        add(tx, day, purse.model, purse.purpose, Change(1, 0, prompt, room), now)
+        add(tx, day, purse.model, purse.purpose, LedgerEntry(1, 0, prompt, room), now)
     return _Paid(day, prompt, room)
 
 
-def _settle(purse: Purse, paid: _Paid, used: Change, error: BaseException | None) -> None:
+def _settle(purse: Purse, paid: _Paid, used: LedgerEntry, error: BaseException | None) -> None:
     """Put what was used in the place of what was set aside."""
     now = purse.context.clock()
-    rest = Change(
+    rest = LedgerEntry(
         used.calls - 1, used.failures, used.input - paid.prompt, used.output - paid.output
     )
     with purse.context.db.write() as tx:

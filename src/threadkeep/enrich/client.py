@@ -53,7 +53,7 @@ class _Again(Exception):
         self.seconds = seconds  # what the server asked for
 
 
-class Said(NamedTuple):
+class ModelReply(NamedTuple):
     """What a model said, and what it used; None where the server did not count."""
 
     text: str
@@ -77,7 +77,7 @@ class _Request(NamedTuple):
         return ModelFailed(f"{self.stage}{named} at {where}: {what}", hint=hint)
 
 
-class Client:
+class ModelClient:
     """A server with models, and the right to ask it; `requests` counts what was really sent."""
 
     def __init__(
@@ -114,7 +114,9 @@ class Client:
         named = (one.get("id") if isinstance(one, dict) else one for one in listed)
         return [name for name in named if isinstance(name, str) and _is_fit(name)]
 
-    def chat(self, model: str, messages: Sequence[Mapping[str, str]], max_tokens: int) -> Said:
+    def chat(
+        self, model: str, messages: Sequence[Mapping[str, str]], max_tokens: int
+    ) -> ModelReply:
         """Ask a model, always at temperature 0."""
         asked = {
             "model": model,
@@ -129,7 +131,7 @@ class Client:
         if text is None:
             raise request.failed("the answer holds no text")
         usage = value.get("usage")
-        return Said(text, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
+        return ModelReply(text, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
 
     def embeddings(self, model: str, texts: Sequence[str]) -> list[list[float]]:
         """Give the vector of each text, in order."""

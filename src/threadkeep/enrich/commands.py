@@ -140,7 +140,7 @@ def _behind(
     return here
 
 
-class Line(NamedTuple):
+class CommandLine(NamedTuple):
     """What a command line does, looked at once."""
 
     programs: tuple[str, ...]  # those that are part of every command left out
@@ -149,14 +149,14 @@ class Line(NamedTuple):
     hides_its_end: bool  # its exit code may be another program's, at the end of a pipe
 
 
-def read_line(command: str) -> Line:
+def read_line(command: str) -> CommandLine:
     """Say what a command line runs, tries and is run for."""
     runs = list(_runs(command))
     kinds = [_kinds(" ".join((program, *rest))[:160]) for program, rest in runs[:12]]
     # Beside a test or a commit, what prepares it does not count as a try of its own.
     counted = [run for run, kind in zip(runs, kinds, strict=False) if kind] or runs
     keys = dict.fromkeys(_key(program, rest) for program, rest in counted[:6])
-    return Line(
+    return CommandLine(
         programs=tuple(dict.fromkeys(program for program, _ in runs)),
         tries=tuple(keys),
         kinds=tuple(dict.fromkeys(name for kind in kinds for name in kind)),

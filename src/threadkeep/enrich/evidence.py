@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Command(msgspec.Struct, frozen=True):
+class CommandEvidence(msgspec.Struct, frozen=True):
     """One command or tool call, with what it printed."""
 
     id: int
@@ -22,7 +22,7 @@ class Command(msgspec.Struct, frozen=True):
     told_by_session: bool = False  # the node of the agent's session is about it
 
 
-class Visit(msgspec.Struct, frozen=True):
+class VisitEvidence(msgspec.Struct, frozen=True):
     """One visit to a page."""
 
     id: int
@@ -35,7 +35,7 @@ class Visit(msgspec.Struct, frozen=True):
     text: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class MessageEvidence(msgspec.Struct, frozen=True):
     """One thing said or done in a conversation."""
 
     role: str
@@ -62,7 +62,7 @@ class Slice(msgspec.Struct, frozen=True):
     commits: tuple[str, ...]  # messages
     changed: tuple[str, ...]  # files in the diffs
     began_with: str = ""  # the first prompt of the whole conversation
-    said: tuple[Said, ...] = ()
+    said: tuple[MessageEvidence, ...] = ()
 
 
 class MemoryNote(msgspec.Struct, frozen=True):

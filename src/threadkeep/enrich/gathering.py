@@ -8,18 +8,18 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.json import decode, encode
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.capture.transcripts import Sources, entries_in
 from threadkeep.enrich.evidence import (
-    Command,
+    CommandEvidence,
     JobDone,
     MemoryNote,
+    MessageEvidence,
     Remark,
     RunDone,
-    Said,
     Slice,
-    Visit,
+    VisitEvidence,
 )
 from threadkeep.enrich.spans import SegmentSpan, Spans
 from threadkeep.enrich.tools import does
@@ -44,15 +44,15 @@ _CLOSE: Final = 200  # lines that are read over rather than sought
 # ---------------------------------------------------------------------- commands and visits
 
 
-def read_commands(tx: Tx, ids: Sequence[int]) -> list[Command]:
+def read_commands(tx: Tx, ids: Sequence[int]) -> list[CommandEvidence]:
     """Read commands with what they printed."""
     return [_command(row) for row in tx.all("evidence_commands", {"ids": encode(list(ids))})]
 
 
-def _command(row: tuple[Any, ...]) -> Command:
+def _command(row: tuple[Any, ...]) -> CommandEvidence:
     number, session, at, command, stdout, stderr, code, duration, *place, kind, tool, told = row
     cwd, repo, branch, commit = map(_text, place)
-    return Command(
+    return CommandEvidence(
         id=number,
         session=session,
         at=at,
@@ -70,21 +70,21 @@ def _command(row: tuple[Any, ...]) -> Command:
     )
 
 
-def read_visits(tx: Tx, ids: Sequence[int]) -> list[tuple[Visit, float | None]]:
+def read_visits(tx: Tx, ids: Sequence[int]) -> list[tuple[VisitEvidence, float | None]]:
     """Read visits, each with how far the page was scrolled."""
     rows = tx.all("evidence_visits", {"ids": encode(list(ids))})
     return [(_visit(row), row[-1]) for row in rows]
 
 
-def visits_around(tx: Tx, since: int, until: int) -> list[Visit]:
+def visits_around(tx: Tx, since: int, until: int) -> list[VisitEvidence]:
     """Read what was looked at around some time, without the pages' text."""
     span = {"since": since - AROUND_MS, "until": until + AROUND_MS, "limit": _VISITS_AROUND}
     return [_visit(row) for row in tx.all("evidence_visits_around", span)]
 
 
-def _visit(row: tuple[Any, ...]) -> Visit:
+def _visit(row: tuple[Any, ...]) -> VisitEvidence:
     number, at, url, title, domain, dwell, query, text, _ = row
-    return Visit(
+    return VisitEvidence(
         *(number, at, _text(url), _text(title), _text(domain), dwell, _text(query), _text(text))
     )
 
@@ -157,7 +157,7 @@ def with_archive(tx: Tx, sources: Sources, spans: Spans, row: SliceRow) -> Slice
     )
 
 
-def _said(tx: Tx, sources: Sources, rows: Iterable[EntryRow]) -> Iterator[Said]:
+def _said(tx: Tx, sources: Sources, rows: Iterable[EntryRow]) -> Iterator[MessageEvidence]:
     """Read entries of the archive, given in the order of their lines."""
     for log_id, group in groupby(rows, attrgetter("log_id")):
         log = load_log_by_id(tx, log_id)
@@ -170,7 +170,7 @@ def _said(tx: Tx, sources: Sources, rows: Iterable[EntryRow]) -> Iterator[Said]:
             entries = entries_in(sources, log, line, number)
             for one in (entries[key] for key in wanted[number] if key in entries):
                 text = one.text[:_TEXT_LIMIT]
-                yield Said(one.role, one.kind, text, one.tool, one.call_id, one.error)
+                yield MessageEvidence(one.role, one.kind, text, one.tool, one.call_id, one.error)
 
 
 def _archived(tx: Tx, log_id: int, wanted: Sequence[int]) -> Iterator[tuple[int, bytes]]:
@@ -183,7 +183,7 @@ def _archived(tx: Tx, log_id: int, wanted: Sequence[int]) -> Iterator[tuple[int,
                 yield number, line
 
 
-def _of_use(said: Iterable[Said]) -> Iterator[Said]:
+def _of_use(said: Iterable[MessageEvidence]) -> Iterator[MessageEvidence]:
     """Leave out results that only repeat a file: what came of commands, and errors, tell more."""
     commands = set()
     for one in said:

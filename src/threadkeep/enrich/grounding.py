@@ -55,7 +55,7 @@ class Passage(msgspec.Struct, frozen=True):
     label: str = ""  # what it is and of when, for the model and the reader
 
 
-class Answered(msgspec.Struct, frozen=True):
+class GroundedAnswer(msgspec.Struct, frozen=True):
     """An answer whose every sentence cites a passage."""
 
     text: str  # with [1] … as the passages were given
@@ -64,7 +64,7 @@ class Answered(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()  # sentences that the passages do not bear out
 
 
-class Checked(msgspec.Struct, frozen=True):
+class SentenceCheck(msgspec.Struct, frozen=True):
     """The sentences of an answer that stay, and those that do not with the reason."""
 
     kept: tuple[str, ...]
@@ -77,7 +77,7 @@ def answer(
     chat: Chat,
     *,
     tell: Callable[[str], None] = lambda _: None,
-) -> Answered | None:
+) -> GroundedAnswer | None:
     """Let a model answer from passages; None, with the reason told, if it cannot be trusted.
 
     `chat` is given messages and the tokens that the answer may have. What it raises of ours is a
@@ -99,14 +99,14 @@ def answer(
     return _answered(checked, shown)
 
 
-def _answered(checked: Checked, passages: Sequence[Passage]) -> Answered:
+def _answered(checked: SentenceCheck, passages: Sequence[Passage]) -> GroundedAnswer:
     text = " ".join(checked.kept)
     cited = tuple(sorted(set(citations(text))))
     refs = tuple(passages[number - 1].ref for number in cited)
-    return Answered(text, cited, refs, tuple(sentence for sentence, _ in checked.dropped))
+    return GroundedAnswer(text, cited, refs, tuple(sentence for sentence, _ in checked.dropped))
 
 
-def _why(said: str, checked: Checked) -> str:
+def _why(said: str, checked: SentenceCheck) -> str:
     if _NO_ANSWER in said[:_MOST_READ] or not checked.dropped:
         return "the model found no answer in the passages"
     return f"the model's answer was refused: {checked.dropped[0][1]}"
@@ -166,7 +166,7 @@ def _asked(question: str) -> str:
 # ---------------------------------------------------------------------- checking
 
 
-def check(said: str, passages: Sequence[Passage]) -> Checked:
+def check(said: str, passages: Sequence[Passage]) -> SentenceCheck:
     """Check each sentence of an answer against the passages that it cites."""
     kept, dropped = [], []
     for sentence in sentences(said[:_MOST_READ]):
@@ -175,7 +175,7 @@ def check(said: str, passages: Sequence[Passage]) -> Checked:
             kept.append(sentence)
         else:
             dropped.append((sentence, reason))
-    return Checked(tuple(kept), tuple(dropped))
+    return SentenceCheck(tuple(kept), tuple(dropped))
 
 
 def why_not(sentence: str, passages: Sequence[Passage]) -> str | None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from threadkeep.knowledge.drafts import Draft
+from threadkeep.knowledge.drafts import NodeDraft
 
 Kind = Literal["shell", "agentic", "browser", "workflow", "memory"]
 
@@ -18,8 +18,8 @@ class Material(msgspec.Struct, frozen=True):
     source: str  # all text that a node may take names from
     project: str  # the project that it belongs to, empty if unknown
     roots: tuple[str, ...]  # folders of projects, to shorten paths
-    rules_draft: Draft  # what is written when no author takes it
+    rules_draft: NodeDraft  # what is written when no author takes it
 
 
 # Gives a node and the name of the model that wrote it; None leaves the node to the rules.
-Author = Callable[[Material], tuple[Draft, str] | None]
+Author = Callable[[Material], tuple[NodeDraft, str] | None]

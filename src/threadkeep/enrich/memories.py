@@ -11,7 +11,7 @@ from threadkeep.enrich.deciding import telling_sentences, weighed_in
 from threadkeep.enrich.evidence import MemoryNote
 from threadkeep.enrich.verbatim import verbatim
 from threadkeep.enrich.wording import cut_middle, cut_words, plain, readable, sentences
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 
 _SOURCE_LIMIT: Final = 40_000
 _SENTENCES: Final = 4
@@ -33,14 +33,14 @@ def describe_note(note: MemoryNote) -> str:
     return cut_middle(plain("\n".join(lines), _SOURCE_LIMIT * 2), _SOURCE_LIMIT)
 
 
-def note_draft(note: MemoryNote, source: str) -> Draft:
+def note_draft(note: MemoryNote, source: str) -> NodeDraft:
     """Derive a node from a note."""
     text = "\n".join(text for _, text in note.sections)
     text = readable(_FRONT_MATTER.sub(r"\1\n", text), _SOURCE_LIMIT)
     headings = ids.unique((path.rpartition(" > ")[2] for path, _ in note.sections if path), 12)
     decided = telling_sentences([text])
     project = note_project(note)
-    draft = Draft(
+    draft = NodeDraft(
         summary=joined(_said(note, text, headings)),
         intent=_intent(note, headings),
         entities=Mentions(

@@ -12,34 +12,34 @@ import msgspec
 
 from threadkeep.base.config import ModelSettings
 from threadkeep.enrich.answers import BadAnswer, parse
-from threadkeep.enrich.budget import (
-    BudgetSpent,
-    Message,
-    Purse,
-    count_unusable,
-    has_room,
-    pay,
+from threadkeep.enrich.budget import BudgetSpent, Message, Purse, count_unusable, has_room, pay
+from threadkeep.enrich.client import ModelClient, ModelFailed
+from threadkeep.enrich.grounding import (
+    GroundedAnswer,
+    Passage,
+    answer,
+    founded,
+    sentences,
+    unfounded,
 )
-from threadkeep.enrich.client import Client, ModelFailed
-from threadkeep.enrich.grounding import Answered, Passage, answer, founded, sentences, unfounded
 from threadkeep.enrich.material import Author, Material
-from threadkeep.enrich.preflight import Looked, is_resting, note, preflight
+from threadkeep.enrich.preflight import PreflightResult, is_resting, note, preflight
 from threadkeep.enrich.prompts import MOST_SOURCE, asked_again, is_own, messages_for
 from threadkeep.enrich.verbatim import verbatim
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.context import Context
-from threadkeep.knowledge.drafts import Decision, Draft
+from threadkeep.knowledge.context import KnowledgeContext
+from threadkeep.knowledge.drafts import Decision, NodeDraft
 from threadkeep.knowledge.ledger import is_refused, refuse
 
 ATTEMPTS: Final = 3
 MOST_OUTPUT: Final = 4_096
 
 Tell = Callable[[str], None]
-AnswerWith = Callable[[str, Sequence[Passage]], Answered | None]
-MakeClient = Callable[..., Client]
+AnswerWith = Callable[[str, Sequence[Passage]], GroundedAnswer | None]
+MakeClient = Callable[..., ModelClient]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ModelLimits(msgspec.Struct, frozen=True):
     """How much a model is given for one node, and may write."""
 
     output_tokens: int = MOST_OUTPUT
@@ -48,12 +48,12 @@ class Limits(msgspec.Struct, frozen=True):
 
 def make_author(
     settings: ModelSettings,
-    context: Context,
+    context: KnowledgeContext,
     environ: Mapping[str, str],
     *,
-    limits: Limits = Limits(),  # noqa: B008  (a constant)
+    limits: ModelLimits = ModelLimits(),  # noqa: B008  (a constant)
     tell: Tell = lambda _: None,
-    make_client: MakeClient = Client,
+    make_client: MakeClient = ModelClient,
 ) -> Author | None:
     """Give who writes nodes with a model for one cycle; None, with the reason told, if none can.
 
@@ -64,7 +64,7 @@ def make_author(
         return None
     stopped: list[str] = []
 
-    def write(material: Material) -> tuple[Draft, str] | None:
+    def write(material: Material) -> tuple[NodeDraft, str] | None:
         if stopped or is_own(material.source):
             return None
         try:
@@ -80,11 +80,11 @@ def make_author(
 
 def make_answerer(
     settings: ModelSettings,
-    context: Context,
+    context: KnowledgeContext,
     environ: Mapping[str, str],
     *,
     tell: Tell = lambda _: None,
-    make_client: MakeClient = Client,
+    make_client: MakeClient = ModelClient,
 ) -> AnswerWith | None:
     """Give who answers questions from passages with a model; None, with the reason, if none can."""
     purse = _purse(settings, context, environ, "answer", tell, make_client)
@@ -102,7 +102,7 @@ def make_answerer(
 
 def _purse(
     settings: ModelSettings,
-    context: Context,
+    context: KnowledgeContext,
     environ: Mapping[str, str],
     purpose: str,
     tell: Tell,
@@ -118,7 +118,7 @@ def _purse(
         key = environ.get(settings.api_key_env, "").strip() or None
         client = make_client(settings.url, key, timeout=float(settings.timeout_secs))
     except Invalid as error:
-        note(context, Looked("unreachable", message=str(error)), "[model] url")
+        note(context, PreflightResult("unreachable", message=str(error)), "[model] url")
         tell(str(error))
         return None
     reason, model = _ready(settings, context, client)
@@ -128,7 +128,9 @@ def _purse(
     return Purse(context, client, model, settings.daily_tokens, purpose)
 
 
-def _ready(settings: ModelSettings, context: Context, client: Client) -> tuple[str, str]:
+def _ready(
+    settings: ModelSettings, context: KnowledgeContext, client: ModelClient
+) -> tuple[str, str]:
     """Give why a server is not asked now, or the model that is."""
     if not has_room(context, settings.daily_tokens):
         return f"the {settings.daily_tokens:,} tokens of today (UTC) are used up", ""
@@ -143,7 +145,9 @@ def _ready(settings: ModelSettings, context: Context, client: Client) -> tuple[s
 # ---------------------------------------------------------------------- one node
 
 
-def _unless_refused(purse: Purse, material: Material, limits: Limits, tell: Tell) -> Draft | None:
+def _unless_refused(
+    purse: Purse, material: Material, limits: ModelLimits, tell: Tell
+) -> NodeDraft | None:
     """Write a node, but not from evidence of which this model could make nothing before."""
     context = purse.context
     digest = sha256(material.source.encode("utf-8", "replace")).hexdigest()
@@ -159,7 +163,7 @@ def _unless_refused(purse: Purse, material: Material, limits: Limits, tell: Tell
         return None
 
 
-def compose(purse: Purse, material: Material, limits: Limits) -> Draft:
+def compose(purse: Purse, material: Material, limits: ModelLimits) -> NodeDraft:
     """Ask for a node up to three times, each time with what was wrong before."""
     asked = messages_for(material, limits.source_characters)
     messages = asked
@@ -175,7 +179,7 @@ def compose(purse: Purse, material: Material, limits: Limits) -> Draft:
     raise trouble
 
 
-def borne_out(draft: Draft, source: str) -> Draft:
+def borne_out(draft: NodeDraft, source: str) -> NodeDraft:
     """Keep of a model's draft what its source bears out; refuse it if the main thing is not.
 
     Names and search words go one by one, everything else by the sentence.

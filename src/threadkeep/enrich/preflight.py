@@ -9,9 +9,9 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from threadkeep.base.clock import is_due
 from threadkeep.enrich.client import ModelFailed
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.health import note_failure, note_success
-from threadkeep.knowledge.ledger import Trouble, troubles
+from threadkeep.knowledge.ledger import FailureStreak, troubles
 
 SOURCE: Final = "brain-preflight"
 FIRST_WAIT_MS: Final = 5_000
@@ -24,7 +24,7 @@ _NO_CHAT: Final = ("embed", "nomic", "modernbert")
 Outcome = Literal["ok", "unreachable", "no_models", "model_missing"]
 
 
-class Looked(NamedTuple):
+class PreflightResult(NamedTuple):
     """What the look gave: the model to ask, or what is wrong."""
 
     outcome: Outcome
@@ -49,38 +49,38 @@ def can_chat(model: str) -> bool:
     return not any(part in name for part in _NO_CHAT)
 
 
-def choose_model(listed: Sequence[str], wanted: str | None) -> Looked:
+def choose_model(listed: Sequence[str], wanted: str | None) -> PreflightResult:
     """Choose among the models of a server: the wanted one, else the first that can chat."""
     if wanted is not None:
         for name in (wanted, f"{wanted}:latest"):  # the second is how Ollama completes names
             if name in listed:
-                return Looked("ok", name)
+                return PreflightResult("ok", name)
     chatting = [name for name in listed if can_chat(name)]
     if not chatting:
-        return Looked("no_models", message="the server has no model that can chat")
+        return PreflightResult("no_models", message="the server has no model that can chat")
     if wanted is None:
-        return Looked("ok", chatting[0])
+        return PreflightResult("ok", chatting[0])
     some = ", ".join(chatting[:5])
-    return Looked("model_missing", message=f"the server has no model {wanted}, but {some}")
+    return PreflightResult("model_missing", message=f"the server has no model {wanted}, but {some}")
 
 
-def look(client: Listing, wanted: str | None) -> Looked:
+def look(client: Listing, wanted: str | None) -> PreflightResult:
     """Ask a server for its models and choose one."""
     try:
         listed = client.models()
     except ModelFailed as error:
-        return Looked("unreachable", message=str(error))
+        return PreflightResult("unreachable", message=str(error))
     return choose_model(listed, wanted)
 
 
-def preflight(context: Context, client: Listing, wanted: str | None) -> Looked:
+def preflight(context: KnowledgeContext, client: Listing, wanted: str | None) -> PreflightResult:
     """Look, and write the outcome into the health row."""
     looked = look(client, wanted)
     note(context, looked, client.endpoint)
     return looked
 
 
-def note(context: Context, looked: Looked, endpoint: str) -> None:
+def note(context: KnowledgeContext, looked: PreflightResult, endpoint: str) -> None:
     """Write an outcome into the health row."""
     now = context.clock()
     with context.db.write() as tx:
@@ -91,7 +91,7 @@ def note(context: Context, looked: Looked, endpoint: str) -> None:
             note_failure(tx, SOURCE, said[:_LONGEST_MESSAGE], now)
 
 
-def rests(found: Iterable[Trouble], now: int) -> bool:
+def rests(found: Iterable[FailureStreak], now: int) -> bool:
     """Tell whether a server with such troubles is not asked yet."""
     pauses = ((one.last_at, wait_after_failures(one.failures)) for one in found)
     return any(not is_due(last + pause, now, pause) for last, pause in pauses)
@@ -103,7 +103,7 @@ def wait_after_failures(failures: int) -> int:
     return min(doubled, LONGEST_WAIT_MS)
 
 
-def is_resting(context: Context, endpoint: str) -> bool:
+def is_resting(context: KnowledgeContext, endpoint: str) -> bool:
     """Tell whether a server that failed is to be left alone for now."""
     with context.db.read() as tx:
         return rests(troubles(tx, endpoint), context.clock())

@@ -3,18 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.transcripts import Sources
 from threadkeep.enrich import gathering as read
 from threadkeep.enrich.agentic import agentic_draft, agentic_project, describe_work
-from threadkeep.enrich.browsing import (
-    cleaned_visit,
-    describe_visits,
-    visit_chunks,
-    visits_draft,
-)
+from threadkeep.enrich.browsing import cleaned_visit, describe_visits, visit_chunks, visits_draft
 from threadkeep.enrich.composing import project_of
-from threadkeep.enrich.evidence import Command, MemoryNote, RunDone, Slice, Visit
+from threadkeep.enrich.evidence import CommandEvidence, MemoryNote, RunDone, Slice, VisitEvidence
 from threadkeep.enrich.material import Material
 from threadkeep.enrich.memories import describe_note, note_draft, note_project
 from threadkeep.enrich.prompts import is_own
@@ -27,33 +22,33 @@ from threadkeep.knowledge.tickets import Queue, Ticket
 from threadkeep.knowledge.why_skip import why_skip_agentic, why_skip_browser, why_skip_shell
 
 
-class Chunk(NamedTuple):
+class CommandGroup(NamedTuple):
     """Commands that belong together, and the pages that were looked at meanwhile."""
 
-    commands: list[Command]
-    visits: list[Visit]
+    commands: list[CommandEvidence]
+    visits: list[VisitEvidence]
 
 
 class Pages(NamedTuple):
     """Pages that were read in a row."""
 
-    visits: list[Visit]
+    visits: list[VisitEvidence]
 
 
-Subject = Chunk | Slice | Pages | RunDone | MemoryNote
+Subject = CommandGroup | Slice | Pages | RunDone | MemoryNote
 
 
-class Piece(NamedTuple):
+class NodeSubject(NamedTuple):
     """What one node will be about: its tickets, and what was read for them."""
 
     tickets: tuple[Ticket, ...]
     subject: Subject
 
 
-class Read(NamedTuple):
+class TicketReview(NamedTuple):
     """What came of looking at tickets; a reason stands beside each that gives no piece."""
 
-    pieces: list[Piece]
+    pieces: list[NodeSubject]
     skipped: list[tuple[Ticket, str]]
     failed: list[tuple[Ticket, str]]
 
@@ -77,9 +72,9 @@ _SUMMARISERS: Final = (
 
 def read_pieces(
     tx: Tx, sources: Sources, spans: Spans, queue: Queue, tickets: Sequence[Ticket]
-) -> Read:
+) -> TicketReview:
     """Read what tickets of one queue stand for, cut into pieces of one node each."""
-    found = Read([], [], [])
+    found = TicketReview([], [], [])
     if queue == "shell":
         _read_commands(tx, tickets, found)
     elif queue == "browser":
@@ -97,7 +92,7 @@ def read_pieces(
     return found
 
 
-def _read_commands(tx: Tx, tickets: Sequence[Ticket], found: Read) -> None:
+def _read_commands(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> None:
     of = {ticket.target: ticket for ticket in tickets}
     telling = []
     for one in read.read_commands(tx, list(of)):
@@ -110,11 +105,13 @@ def _read_commands(tx: Tx, tickets: Sequence[Ticket], found: Read) -> None:
             found.skipped.append((of[one.id], reason))
     for commands in chunks_of(telling):
         visits = read.visits_around(tx, commands[0].at, commands[-1].at)
-        chunk = Chunk(commands, [] if commands[0].by_agent else list(map(cleaned_visit, visits)))
-        found.pieces.append(Piece(tuple(of[one.id] for one in commands), chunk))
+        chunk = CommandGroup(
+            commands, [] if commands[0].by_agent else list(map(cleaned_visit, visits))
+        )
+        found.pieces.append(NodeSubject(tuple(of[one.id] for one in commands), chunk))
 
 
-def _read_visits(tx: Tx, tickets: Sequence[Ticket], found: Read) -> None:
+def _read_visits(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> None:
     of = {ticket.target: ticket for ticket in tickets}
     telling = []
     for visit, scrolled in read.read_visits(tx, list(of)):
@@ -126,10 +123,12 @@ def _read_visits(tx: Tx, tickets: Sequence[Ticket], found: Read) -> None:
         else:
             found.skipped.append((of[visit.id], reason))
     for visits in visit_chunks(telling):
-        found.pieces.append(Piece(tuple(of[visit.id] for visit in visits), Pages(visits)))
+        found.pieces.append(NodeSubject(tuple(of[visit.id] for visit in visits), Pages(visits)))
 
 
-def _read_slice(tx: Tx, sources: Sources, spans: Spans, ticket: Ticket, found: Read) -> None:
+def _read_slice(
+    tx: Tx, sources: Sources, spans: Spans, ticket: Ticket, found: TicketReview
+) -> None:
     for row in read.read_slices(tx, [ticket.target]):
         reason = why_skip_agentic(
             harness=row.piece.harness,
@@ -146,24 +145,24 @@ def _read_slice(tx: Tx, sources: Sources, spans: Spans, ticket: Ticket, found: R
         except ThreadkeepError as error:  # a damaged block: the other tickets go on
             found.failed.append((ticket, error.message))
             continue
-        found.pieces.append(Piece((ticket,), piece))
+        found.pieces.append(NodeSubject((ticket,), piece))
 
 
-def _read_run(tx: Tx, ticket: Ticket, found: Read) -> None:
+def _read_run(tx: Tx, ticket: Ticket, found: TicketReview) -> None:
     run = read.read_run(tx, ticket.target)
     if run is not None:
-        found.pieces.append(Piece((ticket,), run))
+        found.pieces.append(NodeSubject((ticket,), run))
 
 
-def _read_note(tx: Tx, ticket: Ticket, found: Read) -> None:
+def _read_note(tx: Tx, ticket: Ticket, found: TicketReview) -> None:
     note = read.read_note(tx, ticket.target)
     if note is not None and not note.is_current:
         found.skipped.append((ticket, _NEWER))
     elif note is not None:
-        found.pieces.append(Piece((ticket,), note))
+        found.pieces.append(NodeSubject((ticket,), note))
 
 
-def _skip_missing(tickets: Iterable[Ticket], found: Read) -> None:
+def _skip_missing(tickets: Iterable[Ticket], found: TicketReview) -> None:
     known = {ticket.id for piece in found.pieces for ticket in piece.tickets}
     known |= {ticket.id for ticket, _ in (*found.skipped, *found.failed)}
     found.skipped.extend((ticket, _GONE) for ticket in tickets if ticket.id not in known)
@@ -172,17 +171,17 @@ def _skip_missing(tickets: Iterable[Ticket], found: Read) -> None:
 # ---------------------------------------------------------------------- deriving
 
 
-class Silent(NamedTuple):
+class SkipReason(NamedTuple):
     """A subject that gives no node although it was eligible, and why."""
 
     reason: str
 
 
-def make_material(subject: Subject, roots: tuple[str, ...] = ()) -> Material | Silent:
+def make_material(subject: Subject, roots: tuple[str, ...] = ()) -> Material | SkipReason:
     """Write a subject down as text, and let the rules make a draft of it."""
     if isinstance(subject, Slice):
         return _from_slice(subject, roots)
-    if isinstance(subject, Chunk):
+    if isinstance(subject, CommandGroup):
         source = describe(subject.commands, subject.visits)
         draft = shell_draft(subject.commands, subject.visits, source)
         return Material("shell", "shell", source, shell_project(subject.commands), roots, draft)
@@ -199,13 +198,13 @@ def make_material(subject: Subject, roots: tuple[str, ...] = ()) -> Material | S
     return Material("workflow", "workflow", source, project_of(subject.repo), roots, draft)
 
 
-def _from_slice(piece: Slice, roots: tuple[str, ...]) -> Material | Silent:
+def _from_slice(piece: Slice, roots: tuple[str, ...]) -> Material | SkipReason:
     opening = next(iter(piece.prompts), "") or piece.began_with
     if is_own(opening) or opening.startswith(_SUMMARISERS):
-        return Silent(_OWN)
+        return SkipReason(_OWN)
     work = work_of(piece)
     if not (work.prompts or work.texts or work.ran or work.changed or work.read):
-        return Silent(_NOTHING)
+        return SkipReason(_NOTHING)
     source = describe_work(piece, work)
     draft = agentic_draft(piece, work, source)
     return Material("agentic", "agentic", source, agentic_project(piece), roots, draft)

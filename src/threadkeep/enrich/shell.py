@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.enrich import identifiers as ids
-from threadkeep.enrich.commands import Line, commit_message, read_line, shown
+from threadkeep.enrich.commands import CommandLine, commit_message, read_line, shown
 from threadkeep.enrich.composing import counted, dense, joined, listed, place, project_of
-from threadkeep.enrich.evidence import Command, Visit
+from threadkeep.enrich.evidence import CommandEvidence, VisitEvidence
 from threadkeep.enrich.outcomes import Attempt, outcome_of, tries
 from threadkeep.enrich.tools import does, files_given
 from threadkeep.enrich.verbatim import verbatim
 from threadkeep.enrich.wording import cut_middle, cut_words, one_line, plain, readable
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 
 GAP_MS: Final = 60_000
 MOST: Final = 25
@@ -28,8 +28,8 @@ _FINE: Final = frozenset({0, 130, 141})  # also what was stopped by hand or by a
 class _Ran(NamedTuple):
     """A command line, and what it does; None for the call of a tool that is no shell."""
 
-    one: Command
-    line: Line | None
+    one: CommandEvidence
+    line: CommandLine | None
 
 
 class _Found(NamedTuple):
@@ -44,9 +44,9 @@ class _Found(NamedTuple):
     commits: tuple[str, ...]
 
 
-def chunks_of(commands: Iterable[Command]) -> Iterator[list[Command]]:
+def chunks_of(commands: Iterable[CommandEvidence]) -> Iterator[list[CommandEvidence]]:
     """Cut the commands of each session where nothing ran for a minute, or where it gets long."""
-    chunk: list[Command] = []
+    chunk: list[CommandEvidence] = []
     for command in sorted(commands, key=lambda one: (one.session, one.at, one.id)):
         if chunk and (_is_apart(chunk[-1], command) or len(chunk) >= MOST):
             yield chunk
@@ -56,13 +56,13 @@ def chunks_of(commands: Iterable[Command]) -> Iterator[list[Command]]:
         yield chunk
 
 
-def _is_apart(before: Command, after: Command) -> bool:
+def _is_apart(before: CommandEvidence, after: CommandEvidence) -> bool:
     # A report comes at the end of a command or at its start: either way it was not idle meanwhile.
     busy = max(before.duration_ms, after.duration_ms)
     return before.session != after.session or after.at - before.at - busy > GAP_MS
 
 
-def cleaned(command: Command) -> Command:
+def cleaned(command: CommandEvidence) -> CommandEvidence:
     """Give a command with readable text of bearable length."""
     failed = command.exit_code not in {0, None}
     return msgspec.structs.replace(
@@ -75,7 +75,7 @@ def cleaned(command: Command) -> Command:
     )
 
 
-def describe(chunk: Sequence[Command], visits: Sequence[Visit] = ()) -> str:
+def describe(chunk: Sequence[CommandEvidence], visits: Sequence[VisitEvidence] = ()) -> str:
     """Write the commands of a chunk down as text: all that a node of them may take names from."""
     first = chunk[0]
     who = "Claude Code (AI agent)" if first.by_agent else "developer (human)"
@@ -95,23 +95,25 @@ def describe(chunk: Sequence[Command], visits: Sequence[Visit] = ()) -> str:
     return cut_middle("\n".join(lines), SOURCE_LIMIT)
 
 
-def _page(visit: Visit) -> str:
+def _page(visit: VisitEvidence) -> str:
     query = f" (searched for: {visit.query})" if visit.query else ""
     return f"- {one_line(plain(visit.title, 300))} {plain(visit.url, 300)}{query}"
 
 
-def shell_project(chunk: Sequence[Command]) -> str:
+def shell_project(chunk: Sequence[CommandEvidence]) -> str:
     """Name the project that commands belong to."""
     return project_of(chunk[0].repo, chunk[0].cwd)
 
 
-def shell_draft(chunk: Sequence[Command], visits: Sequence[Visit], source: str) -> Draft:
+def shell_draft(
+    chunk: Sequence[CommandEvidence], visits: Sequence[VisitEvidence], source: str
+) -> NodeDraft:
     """Derive a node from commands that belong together, given with their text."""
     found = _look(chunk)
     project = shell_project(chunk)
     branch = chunk[-1].branch
     text = "\n".join(one.command for one in chunk)
-    draft = Draft(
+    draft = NodeDraft(
         summary=joined(_sentences(chunk, found, visits, place(project, branch))),
         intent=_intent(found, visits, project),
         outcome=outcome_of(found.attempts),
@@ -136,7 +138,7 @@ def shell_draft(chunk: Sequence[Command], visits: Sequence[Visit], source: str) 
     return verbatim(draft, source)
 
 
-def _look(chunk: Sequence[Command]) -> _Found:
+def _look(chunk: Sequence[CommandEvidence]) -> _Found:
     ran = [_Ran(one, _line(one)) for one in chunk]
     typed = [(one, line) for one, line in ran if line is not None]
     folders = [path for path in (chunk[0].repo, chunk[0].cwd) if path]
@@ -155,11 +157,11 @@ def _look(chunk: Sequence[Command]) -> _Found:
     )
 
 
-def _line(one: Command) -> Line | None:
+def _line(one: CommandEvidence) -> CommandLine | None:
     return read_line(one.command) if not one.tool or does(one.tool) == "runs" else None
 
 
-def _ended_well(one: Command, line: Line) -> bool | None:
+def _ended_well(one: CommandEvidence, line: CommandLine) -> bool | None:
     # What only looks around, as a search that finds nothing, neither works nor fails.
     if one.exit_code is None or not line.programs:
         return None
@@ -168,12 +170,12 @@ def _ended_well(one: Command, line: Line) -> bool | None:
     return one.exit_code in _FINE
 
 
-def _problems(one: Command) -> list[str]:
+def _problems(one: CommandEvidence) -> list[str]:
     has_failed = one.exit_code is not None and one.exit_code not in _FINE
     return ids.failure_lines(one.output) if has_failed else []
 
 
-def _commits(commands: Iterable[Command]) -> Iterator[str]:
+def _commits(commands: Iterable[CommandEvidence]) -> Iterator[str]:
     for one in commands:
         if one.exit_code in {0, None}:
             message = commit_message(one.command)
@@ -181,7 +183,7 @@ def _commits(commands: Iterable[Command]) -> Iterator[str]:
             yield from told or ([message] if message else [])
 
 
-def _intent(found: _Found, visits: Sequence[Visit], project: str) -> str:
+def _intent(found: _Found, visits: Sequence[VisitEvidence], project: str) -> str:
     query = next((visit.query for visit in visits if visit.query), "")
     work = listed([kind.capitalize() if at == 0 else kind for at, kind in enumerate(found.kinds)])
     lines = [(one, line) for one, line in found.ran if line is not None]
@@ -196,7 +198,7 @@ def _intent(found: _Found, visits: Sequence[Visit], project: str) -> str:
 
 
 def _sentences(
-    chunk: Sequence[Command], found: _Found, visits: Sequence[Visit], where: str
+    chunk: Sequence[CommandEvidence], found: _Found, visits: Sequence[VisitEvidence], where: str
 ) -> Iterator[str]:
     who = "Claude Code" if chunk[0].by_agent else "A developer"
     yield f"{who} ran {counted(len(chunk), 'command')} {where}".rstrip()
@@ -221,7 +223,7 @@ def _sentences(
         yield f"Read meanwhile: {listed([cut_words(title, 90) for title in titles], 3)}"
 
 
-def _tags(chunk: Sequence[Command], found: _Found, project: str) -> tuple[str, ...]:
+def _tags(chunk: Sequence[CommandEvidence], found: _Found, project: str) -> tuple[str, ...]:
     who = "agent" if chunk[0].by_agent else "shell"
     languages = ids.languages_of(found.files)[:3]
     problems = ["debugging"] if found.problems else []

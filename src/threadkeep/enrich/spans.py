@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 
 MOST_ENTRIES: Final = 600  # of one segment
 _SESSIONS: Final = 64  # kept in mind: a session is looked through once, not for each segment

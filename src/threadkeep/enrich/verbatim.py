@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.enrich.wording import one_line, plain, words
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 
 PER_TYPE: Final = 20
 TAGS: Final = 20
@@ -25,7 +25,7 @@ _NO_NAMES: Final = words(
 _CODE_SIGN: Final = re.compile(r"[\d_/\\.:=$#@<>{}()\[\]+*%&|~^]|--|(?<=[a-z])[A-Z]|[A-Z]{2}|\w-\w")
 
 
-def verbatim(draft: Draft, source: str) -> Draft:
+def verbatim(draft: NodeDraft, source: str) -> NodeDraft:
     """Drop every name, tag and search word of a draft that does not stand in its source.
 
     What is left may have an empty `embed_text`: then nothing of it was in the source.

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from threadkeep.enrich import identifiers as ids
-from threadkeep.enrich.commands import CHECKS, Line, commit_message, read_line
-from threadkeep.enrich.evidence import Said, Slice
+from threadkeep.enrich.commands import CHECKS, CommandLine, commit_message, read_line
+from threadkeep.enrich.evidence import MessageEvidence, Slice
 from threadkeep.enrich.outcomes import Attempt
 from threadkeep.enrich.tools import bare_command, does, files_given
 from threadkeep.enrich.wording import asked, one_line, readable
@@ -30,11 +30,11 @@ _HEAD_LINES: Final = re.compile(
 )
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     """A command, and how it ended."""
 
     command: str
-    line: Line
+    line: CommandLine
     output: str
     failed: bool
     ended_well: bool  # also where a pipe hides its exit code
@@ -45,7 +45,7 @@ class Work(NamedTuple):
 
     prompts: list[str]  # without what programs put in
     texts: list[str]  # what the agent said
-    ran: list[Ran]
+    ran: list[CommandResult]
     changed: list[str]
     read: list[str]
     commits: list[str]
@@ -76,7 +76,7 @@ def work_of(piece: Slice) -> Work:
     )
 
 
-def _cleaned(one: Said) -> Said:
+def _cleaned(one: MessageEvidence) -> MessageEvidence:
     limits = {"prompt": _PROMPT_LIMIT, "tool_call": _CALL_LIMIT, "tool_result": _RESULT_LIMIT}
     limit = limits.get(one.kind, _TEXT_LIMIT)
     # A command is cut at its end: without its middle its quotes would not fit together.
@@ -85,21 +85,21 @@ def _cleaned(one: Said) -> Said:
         text = _HEAD_LINES.sub("", text)
     elif one.kind == "tool_call" and does(one.tool) == "runs":
         text = bare_command(text)
-    return Said(one.role, one.kind, text, one.tool, one.call_id, one.error)
+    return MessageEvidence(one.role, one.kind, text, one.tool, one.call_id, one.error)
 
 
-def _from_row(piece: Slice) -> Iterator[Said]:
+def _from_row(piece: Slice) -> Iterator[MessageEvidence]:
     summary = readable(piece.summary, 24_000)
     prompts = tuple(map(_without_half_word, piece.prompts)) or tuple(_quoted(summary))
     tools = piece.tools or tuple(_listed(summary))
     for prompt in prompts:
-        yield _cleaned(Said("user", "prompt", prompt))
+        yield _cleaned(MessageEvidence("user", "prompt", prompt))
     for name, given in tools:
-        yield _cleaned(Said("assistant", "tool_call", given, name))
+        yield _cleaned(MessageEvidence("assistant", "tool_call", given, name))
     for mark in ("Assistant reasoning:", "Assistant responses (excerpts):"):
         _, found, texts = summary.partition(mark)
         for text in texts.strip().split("\n\n" if "reasoning" in mark else "\n") if found else ():
-            yield _cleaned(Said("assistant", "text", text.strip(' -"')))
+            yield _cleaned(MessageEvidence("assistant", "text", text.strip(' -"')))
 
 
 def _without_half_word(prompt: str) -> str:
@@ -133,22 +133,22 @@ def _listed(summary: str) -> Iterator[tuple[str, str]]:
             yield name, given.partition(" -> ")[0]
 
 
-def _ran(call: Said, results: dict[str, Said]) -> Ran:
+def _ran(call: MessageEvidence, results: dict[str, MessageEvidence]) -> CommandResult:
     result = results.get(call.call_id)
     line = read_line(call.text)
     output, failed = (result.text, result.error) if result else ("", False)
     hidden = not failed and line.hides_its_end and bool(line.kinds)
     ended_well = not (failed or (hidden and ids.error_lines(output, 1)))
-    return Ran(call.text, line, output, failed, ended_well)
+    return CommandResult(call.text, line, output, failed, ended_well)
 
 
-def _files(calls: Iterable[Said], what: str, piece: Slice) -> list[str]:
+def _files(calls: Iterable[MessageEvidence], what: str, piece: Slice) -> list[str]:
     folders = [folder for folder in (piece.cwd, piece.project_dir) if folder]
     names = (name for one in calls if does(one.tool) == what for name in files_given(one.text))
     return list(ids.distinct_files((ids.shortened(name, folders) for name in names), _SHOWN_FILES))
 
 
-def _commits(ran: Iterable[Ran], calls: Iterable[Said]) -> Iterator[str]:
+def _commits(ran: Iterable[CommandResult], calls: Iterable[MessageEvidence]) -> Iterator[str]:
     for one in ran:
         if one.failed:
             continue
@@ -160,7 +160,7 @@ def _commits(ran: Iterable[Ran], calls: Iterable[Said]) -> Iterator[str]:
             yield one_line(call.text)
 
 
-def _problems(said: Iterable[Said], ran: Iterable[Ran]) -> Iterator[str]:
+def _problems(said: Iterable[MessageEvidence], ran: Iterable[CommandResult]) -> Iterator[str]:
     for one in said:
         if one.error and one.kind == "tool_result":
             yield from ids.failure_lines(one.text)
@@ -169,6 +169,6 @@ def _problems(said: Iterable[Said], ran: Iterable[Ran]) -> Iterator[str]:
             yield from ids.error_lines(command.output, 2)
 
 
-def _is_broken_off(said: list[Said]) -> bool:
+def _is_broken_off(said: list[MessageEvidence]) -> bool:
     last = [one for one in said[-3:] if one.kind in {"note", "prompt"}]
     return any(one.text.startswith(_BROKEN_OFF) for one in last)

@@ -10,16 +10,22 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.trouble import is_of_file
+from threadkeep.base.tx import Tx
 from threadkeep.capture.transcripts import Sources
 from threadkeep.enrich.evidence import MemoryNote, RunDone
 from threadkeep.enrich.material import Author, Material
-from threadkeep.enrich.rules import Piece, Read, Silent, make_material, read_pieces
+from threadkeep.enrich.rules import (
+    NodeSubject,
+    SkipReason,
+    TicketReview,
+    make_material,
+    read_pieces,
+)
 from threadkeep.enrich.spans import Spans
 from threadkeep.errors import NotFound
-from threadkeep.knowledge.context import Context
-from threadkeep.knowledge.drafts import BY_RULES, Draft, Evidence
+from threadkeep.knowledge.context import KnowledgeContext
+from threadkeep.knowledge.drafts import BY_RULES, Evidence, NodeDraft
 from threadkeep.knowledge.linking import evidence_of_run
 from threadkeep.knowledge.memory_publication import publish_memory
 from threadkeep.knowledge.nodes import forget_tries, nodes_by_rules, note_tried, write_node
@@ -69,7 +75,7 @@ _SUSPECT: Final = 2
 _TRIED_AGAIN_MS: Final = 86_400_000
 
 
-class Counts(msgspec.Struct):
+class QueueCounts(msgspec.Struct):
     """What became of the tickets of one queue."""
 
     nodes: int = 0  # written
@@ -80,10 +86,10 @@ class Counts(msgspec.Struct):
     held: int = 0  # in the hands of another worker
 
 
-class Enriched(msgspec.Struct):
+class EnrichReport(msgspec.Struct):
     """What a run of enrichment did, by queue."""
 
-    queues: dict[Queue, Counts] = {}
+    queues: dict[Queue, QueueCounts] = {}
     by_author: int = 0  # nodes that a model wrote
     errors: list[str] = []  # the first few, in plain words
 
@@ -101,8 +107,8 @@ class Enriched(msgspec.Struct):
 class _Written(NamedTuple):
     """A piece with the draft that its node will be made from."""
 
-    piece: Piece
-    draft: Draft
+    piece: NodeSubject
+    draft: NodeDraft
     model: str
 
 
@@ -111,16 +117,16 @@ class _Course(NamedTuple):
 
     limit: int | None
     at_once: bool
-    report: Enriched
+    report: EnrichReport
     failed: list[tuple[Ticket, str]]
     seen: set[tuple[Queue, int]]  # no ticket is dealt with twice, even if it waits again
     spans: Spans
 
 
-Show = Callable[[Enriched], None]
+Show = Callable[[EnrichReport], None]
 
 
-def silent(_: Enriched) -> None:
+def silent(_: EnrichReport) -> None:
     """Show nothing."""
 
 
@@ -129,7 +135,7 @@ class Enricher:
 
     def __init__(
         self,
-        context: Context,
+        context: KnowledgeContext,
         sources: Sources,
         *,
         new_uuid: Callable[[], str],
@@ -150,7 +156,7 @@ class Enricher:
         at_once: bool = False,
         stop: Callable[[], bool] = lambda: False,
         show: Show = silent,
-    ) -> Enriched:
+    ) -> EnrichReport:
         """Work through the queues, each ticket once; `limit` is how many tickets are taken at most.
 
         With `at_once` no session is waited for. What failed is given back at the end, so that it is
@@ -160,7 +166,7 @@ class Enricher:
         unlock(self._context.db)  # what a new node replaces takes its vector along
         with self._context.db.read() as tx:
             there = queues_of(tx)
-        report = Enriched({queue: Counts() for queue in BATCH if queue in there})
+        report = EnrichReport({queue: QueueCounts() for queue in BATCH if queue in there})
         course = _Course(limit, at_once, report, [], set(), Spans())
         try:
             with self._context.db.write() as tx:
@@ -178,10 +184,10 @@ class Enricher:
         *,
         stop: Callable[[], bool] = lambda: False,
         show: Show = silent,
-    ) -> Enriched:
+    ) -> EnrichReport:
         """Let the author write anew what rules alone have written, the newest first."""
         if self._author is None:
-            return Enriched()
+            return EnrichReport()
         refuse_write(self._context.access)
         with self._context.db.write() as tx:
             now = self._context.clock()
@@ -189,7 +195,9 @@ class Enricher:
             found = nodes_by_rules(tx, limit, tried_before=now - _TRIED_AGAIN_MS)
             note_tried(tx, [one.node for one in found], now)
             again = sum(requeue(tx, one.queue, one.targets, now) for one in found)
-        return self.run(limit=again, at_once=True, stop=stop, show=show) if again else Enriched()
+        return (
+            self.run(limit=again, at_once=True, stop=stop, show=show) if again else EnrichReport()
+        )
 
     # ------------------------------------------------------------------ one batch
 
@@ -220,13 +228,13 @@ class Enricher:
             put_back(tx, (ticket for ticket in taken if ticket not in wanted))
             return wanted
 
-    def _derive(self, found: Read) -> list[_Written]:
+    def _derive(self, found: TicketReview) -> list[_Written]:
         """Make drafts; what cannot be derived fails alone, and what says nothing is skipped."""
         written = []
         for piece in found.pieces:
             try:
                 material = make_material(piece.subject, self._roots)
-                if isinstance(material, Silent):
+                if isinstance(material, SkipReason):
                     found.skipped.extend((ticket, material.reason) for ticket in piece.tickets)
                 else:
                     written.append(_Written(piece, *self._write(material)))
@@ -234,14 +242,19 @@ class Enricher:
                 found.failed.extend((ticket, _told(error)) for ticket in piece.tickets)
         return written
 
-    def _write(self, material: Material) -> tuple[Draft, str]:
+    def _write(self, material: Material) -> tuple[NodeDraft, str]:
         by_author = self._author(material) if self._author is not None else None
         return by_author or (material.rules_draft, BY_RULES)
 
     # ------------------------------------------------------------------ writing
 
     def _store(
-        self, tx: Tx, queue: Queue, written: Iterable[_Written], found: Read, report: Enriched
+        self,
+        tx: Tx,
+        queue: Queue,
+        written: Iterable[_Written],
+        found: TicketReview,
+        report: EnrichReport,
     ) -> None:
         now = self._context.clock()
         counts = report.queues[queue]

@@ -8,7 +8,7 @@ from threadkeep.enrich.composing import counted, dense, joined, listed, project_
 from threadkeep.enrich.evidence import JobDone, Remark, RunDone
 from threadkeep.enrich.verbatim import verbatim
 from threadkeep.enrich.wording import cut_middle, cut_words, one_line, plain, readable
-from threadkeep.knowledge.drafts import Draft, Mentions, Outcome
+from threadkeep.knowledge.drafts import Mentions, NodeDraft, Outcome
 
 _SOURCE_LIMIT: Final = 40_000
 _SHA: Final = 12
@@ -47,7 +47,7 @@ def _where(remark: Remark) -> str:
     return f"{remark.level}: {remark.path}{line}" if remark.path else remark.level
 
 
-def run_draft(run: RunDone, source: str) -> Draft:
+def run_draft(run: RunDone, source: str) -> NodeDraft:
     """Derive a node from a run of CI."""
     failed = [
         job for job in run.jobs if job.conclusion not in {"success", "skipped", "neutral", ""}
@@ -55,7 +55,7 @@ def run_draft(run: RunDone, source: str) -> Draft:
     remarks = [one for job in run.jobs for one in job.remarks if one.level != "notice"]
     problems = ids.unique(_problems(failed, remarks), 10)
     project = project_of(run.repo)
-    draft = Draft(
+    draft = NodeDraft(
         summary=joined(_sentences(run, failed, remarks, problems)),
         intent=_intent(run),
         outcome=_OUTCOMES.get(run.conclusion, "unknown"),

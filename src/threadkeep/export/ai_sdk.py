@@ -7,13 +7,13 @@ from threadkeep.export.pairing import Pairs, pair
 from threadkeep.export.records import (
     Block,
     Conversation,
-    Message,
-    New,
-    Note,
+    ExportMessage,
+    ExportNote,
+    ExportText,
+    NewSession,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
@@ -23,12 +23,12 @@ from threadkeep.knowledge.records import Image
 Part = dict[str, Any]
 
 
-def ai_sdk(told: Conversation, new: New) -> str:
+def ai_sdk(told: Conversation, new: NewSession) -> str:
     """Write a conversation as the array of UI messages that `useChat` is begun with."""
     return encoded(list(ui_messages(told, new))) + "\n"
 
 
-def ui_messages(told: Conversation, new: New) -> Iterator[Part]:
+def ui_messages(told: Conversation, new: NewSession) -> Iterator[Part]:
     """Yield UI messages: all that an agent did between two prompts is one of them."""
     pairs = pair(told.messages)
     open_: Part | None = None
@@ -45,15 +45,17 @@ def ui_messages(told: Conversation, new: New) -> Iterator[Part]:
         yield open_
 
 
-def _message(message: Message, role: str, parts: list[Part], at: int, new: New) -> Part:
+def _message(
+    message: ExportMessage, role: str, parts: list[Part], at: int, new: NewSession
+) -> Part:
     told = {"createdAt": stamp(at), **({"model": message.model} if message.model else {})}
     # A note in the user's name is no prompt: what a model is told beside it is of the system.
-    if all(isinstance(block, Note) for block in message.blocks):
+    if all(isinstance(block, ExportNote) for block in message.blocks):
         role = "system"
     return {"id": f"msg-{new.digits()[:16]}", "role": role, "metadata": told, "parts": parts}
 
 
-def _parts(message: Message, place: int, pairs: Pairs) -> list[Part]:
+def _parts(message: ExportMessage, place: int, pairs: Pairs) -> list[Part]:
     found: list[Part] = []
     if message.role == "assistant":
         found.append({"type": "step-start"})
@@ -64,7 +66,7 @@ def _parts(message: Message, place: int, pairs: Pairs) -> list[Part]:
 
 def _part(block: Block, where: tuple[int, int], pairs: Pairs) -> Iterator[Part]:
     match block:
-        case Text(text=said) | Note(text=said):
+        case ExportText(text=said) | ExportNote(text=said):
             yield {"type": "text", "text": said, "state": "done"}
         case Reasoning(text=said):
             yield {"type": "reasoning", "text": said, "state": "done"}

@@ -6,13 +6,13 @@ from typing import Any, Final
 from threadkeep.export.records import (
     Block,
     Conversation,
-    Message,
-    New,
-    Note,
+    ExportMessage,
+    ExportNote,
+    ExportText,
+    NewSession,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
@@ -33,12 +33,12 @@ _VERSION: Final = "2.1.197"
 Record = dict[str, Any]
 
 
-def claude_code(told: Conversation, new: New) -> str:
+def claude_code(told: Conversation, new: NewSession) -> str:
     """Write a conversation as a transcript that Claude Code can resume."""
     return json_lines(_records(told, new))
 
 
-def _records(told: Conversation, new: New) -> Iterator[Record]:
+def _records(told: Conversation, new: NewSession) -> Iterator[Record]:
     chain = _Chain(told, new)
     title = told.about.title
     if title:
@@ -52,7 +52,7 @@ def _records(told: Conversation, new: New) -> Iterator[Record]:
 class _Chain:
     """Links each record to the one before it."""
 
-    def __init__(self, told: Conversation, new: New) -> None:
+    def __init__(self, told: Conversation, new: NewSession) -> None:
         self._told = told
         self._new = new
         self._last: str | None = None
@@ -83,7 +83,7 @@ def session_uuid(digits: str) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
 
-def _contents(message: Message, new: New) -> Iterator[Record]:
+def _contents(message: ExportMessage, new: NewSession) -> Iterator[Record]:
     """Give the records of a message, without what all records share."""
     answered = message.role == "assistant"
     name = f"msg_{new.digits()[:24]}" if answered else ""
@@ -94,10 +94,10 @@ def _contents(message: Message, new: New) -> Iterator[Record]:
                 yield _user([_result(block)])
             case Summary(text=said):
                 yield from _compacted(said)
-            case Note(text=said, error=error) if message.role == "system":
+            case ExportNote(text=said, error=error) if message.role == "system":
                 yield _notice(said, error=error)
-            case Text() | Note() if not answered:
-                yield _user(_illustrated(block.text, shown), meta=isinstance(block, Note))
+            case ExportText() | ExportNote() if not answered:
+                yield _user(_illustrated(block.text, shown), meta=isinstance(block, ExportNote))
                 shown = []
             case _ if answered:
                 yield _answer(_block(block), name, message.model)
@@ -148,7 +148,7 @@ def _block(block: Block) -> Record:
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": given}
         case Picture(image=image):
             return {"type": "text", "text": described(image)}
-        case Text() | Note() | Summary():
+        case ExportText() | ExportNote() | Summary():
             return {"type": "text", "text": block.text}
         case ToolResult():
             return {"type": "text", "text": loose_result(block)}

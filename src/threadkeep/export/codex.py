@@ -7,13 +7,13 @@ from threadkeep.export.conversation import blocks_of
 from threadkeep.export.records import (
     Block,
     Conversation,
-    Message,
-    New,
-    Note,
+    ExportMessage,
+    ExportNote,
+    ExportText,
+    NewSession,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
@@ -37,12 +37,12 @@ Record = dict[str, Any]
 Kinded = tuple[str, Record]  # the type of a line and its payload
 
 
-def codex(told: Conversation, new: New) -> str:
+def codex(told: Conversation, new: NewSession) -> str:
     """Write a conversation as a rollout that Codex can resume."""
     return json_lines(_lines(told, new))
 
 
-def _lines(told: Conversation, new: New) -> Iterator[Record]:
+def _lines(told: Conversation, new: NewSession) -> Iterator[Record]:
     yield _line(new.now, "session_meta", _meta(told, new))
     if told.about.title:
         named = {"type": "thread_name_updated", "thread_id": new.session_id}
@@ -64,7 +64,7 @@ def _line(at: int, kind: str, payload: Record) -> Record:
     return {"timestamp": stamp(at), "type": kind, "payload": payload}
 
 
-def _meta(told: Conversation, new: New) -> Record:
+def _meta(told: Conversation, new: NewSession) -> Record:
     about = told.about
     return {
         "id": new.session_id,
@@ -77,13 +77,13 @@ def _meta(told: Conversation, new: New) -> Record:
     }
 
 
-def _payloads(message: Message, plain: set[str]) -> Iterator[Kinded]:
+def _payloads(message: ExportMessage, plain: set[str]) -> Iterator[Kinded]:
     shown = [] if message.role == "assistant" else pictures_in(message)
     for block in message.blocks:
-        if isinstance(block, Text) and message.role != "assistant":
+        if isinstance(block, ExportText) and message.role != "assistant":
             yield from _prompt(block.text, shown)
             shown = []
-        elif isinstance(block, Note) and message.role != "system":
+        elif isinstance(block, ExportNote) and message.role != "system":
             yield "response_item", _message("developer", _content("input_text", block.text, shown))
             shown = []
         elif message.role == "assistant" or not isinstance(block, Picture):
@@ -100,7 +100,7 @@ def _prompt(said: str, images: Sequence[Image]) -> Iterator[Kinded]:
 
 def _other(block: Block, plain: set[str]) -> Iterator[Kinded]:
     match block:
-        case Text(text=said):
+        case ExportText(text=said):
             yield "response_item", _message("assistant", _content("output_text", said))
             yield "event_msg", {"type": "agent_message", "message": said}
         case Reasoning(text=said):
@@ -110,7 +110,7 @@ def _other(block: Block, plain: set[str]) -> Iterator[Kinded]:
             yield "event_msg", {"type": "agent_reasoning", "text": said}
         case Summary(text=said):
             yield "compacted", {"message": said}
-        case Note(text=said, error=error):
+        case ExportNote(text=said, error=error):
             yield "event_msg", {"type": "error" if error else "warning", "message": said}
         case ToolCall():
             yield "response_item", _call(block)

@@ -9,20 +9,20 @@ from threadkeep.capture.history import History
 from threadkeep.errors import Invalid
 from threadkeep.export.pairing import named_calls
 from threadkeep.export.records import (
-    About,
     Block,
     Conversation,
-    Message,
-    Note,
+    ConversationInfo,
+    ExportMessage,
+    ExportNote,
+    ExportText,
     Picture,
     Reasoning,
     Role,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
-from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.reading import CapturedSession
 from threadkeep.knowledge.records import Entry, Image
 
 _MARK: Final = "[image]"  # what stands in a text in the place of a picture
@@ -34,7 +34,9 @@ SUMMARY_MARK: Final = "[CONTEXT SUMMARY]\n"
 _BARE_MARKS: Final = frozenset(("compaction",))  # what OpenCode writes before a summary
 
 
-def conversation(history: History, session: Session, *, active: bool = False) -> Conversation:
+def conversation(
+    history: History, session: CapturedSession, *, active: bool = False
+) -> Conversation:
     """Read a session; with `active` without what was said in branches that were given up."""
     entries: Iterable[Entry] = (shown.entry for shown in history.transcript(session))
     if active:
@@ -42,9 +44,9 @@ def conversation(history: History, session: Session, *, active: bool = False) ->
     return from_entries(about(session), entries)
 
 
-def about(session: Session) -> About:
+def about(session: CapturedSession) -> ConversationInfo:
     """Give what is known of a session."""
-    return About(
+    return ConversationInfo(
         harness=session.harness,
         session_id=session.session_id,
         title=session.name,
@@ -55,7 +57,7 @@ def about(session: Session) -> About:
     )
 
 
-def from_entries(known: About, entries: Iterable[Entry]) -> Conversation:
+def from_entries(known: ConversationInfo, entries: Iterable[Entry]) -> Conversation:
     """Put entries together to messages: what one side said without a break is one of them."""
     told = [_Told(entry, known.harness) for entry in _without_bare_marks(list(entries))]
     messages = []
@@ -63,7 +65,7 @@ def from_entries(known: About, entries: Iterable[Entry]) -> Conversation:
         same = [one for _, one in group]
         blocks = tuple(block for one in same for block in one.blocks)
         at = next((one.at for one in same if one.at is not None), None)
-        messages.append(Message(role, blocks, at, model, origin))
+        messages.append(ExportMessage(role, blocks, at, model, origin))
     return Conversation(known, tuple(named_calls(messages)))
 
 
@@ -128,9 +130,9 @@ def _spoken(entry: Entry, said: str) -> Block:
         case "summary":
             return Summary(said.removeprefix(SUMMARY_MARK))
         case "note":
-            return Note(said, entry.error)
+            return ExportNote(said, entry.error)
         case _:
-            return Text(said)
+            return ExportText(said)
 
 
 def _input_of(entry: Entry) -> Any:
@@ -209,7 +211,7 @@ def _is_other_record(first: Entry, second: Entry) -> bool:
     return first.key.partition("#")[0] != second.key.partition("#")[0]
 
 
-def blocks_of(told: Conversation) -> Iterator[tuple[Message, Block]]:
+def blocks_of(told: Conversation) -> Iterator[tuple[ExportMessage, Block]]:
     """Yield every block with its message."""
     for message in told.messages:
         for block in message.blocks:

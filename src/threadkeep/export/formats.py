@@ -9,9 +9,9 @@ from threadkeep.export.codex import codex
 from threadkeep.export.openai import hermes, openai
 from threadkeep.export.opencode import opencode
 from threadkeep.export.plain import jsonl, markdown
-from threadkeep.export.records import Conversation, New
+from threadkeep.export.records import Conversation, NewSession
 
-Writer = Callable[[Conversation, New], str]
+Writer = Callable[[Conversation, NewSession], str]
 
 WRITERS: Final[dict[str, Writer]] = {
     "claude-code": claude_code,

@@ -13,7 +13,7 @@ from threadkeep.errors import Invalid
 from threadkeep.export.claude_code import session_uuid
 from threadkeep.export.formats import WRITERS
 from threadkeep.export.opencode import opencode_id
-from threadkeep.export.records import Conversation, New
+from threadkeep.export.records import Conversation, NewSession
 from threadkeep.export.resuming import resumable
 from threadkeep.export.wording import stamp
 from threadkeep.sources.claude_paths import project_folders
@@ -38,7 +38,9 @@ class HandOff(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def hand_off(told: Conversation, program: str, cwd: str, new: New, user: UserHome) -> HandOff:
+def hand_off(
+    told: Conversation, program: str, cwd: str, new: NewSession, user: UserHome
+) -> HandOff:
     """Make a session for another program; nothing is written yet."""
     if program not in TARGETS:
         msg = f"no session can be resumed in {program!r}"
@@ -83,7 +85,7 @@ def _uuid7(now: int, digits: str) -> str:
 # ---------------------------------------------------------------------- where it goes
 
 
-def _path(program: str, cwd: str, new: New, user: UserHome) -> Path:
+def _path(program: str, cwd: str, new: NewSession, user: UserHome) -> Path:
     if program == "claude-code":
         return project_folders(user)[0] / project_slug(cwd) / f"{new.session_id}.jsonl"
     if program == "opencode":

@@ -12,13 +12,13 @@ from threadkeep.export.pairing import Pairs, pair
 from threadkeep.export.records import (
     Block,
     Conversation,
-    Message,
-    New,
-    Note,
+    ExportMessage,
+    ExportNote,
+    ExportText,
+    NewSession,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
@@ -36,17 +36,17 @@ from threadkeep.knowledge.records import Image
 Row = dict[str, Any]
 
 
-def openai(told: Conversation, new: New) -> str:
+def openai(told: Conversation, new: NewSession) -> str:
     """Write a conversation as the `messages` of a chat completion."""
     return encoded([row for _, row in _rows(told, new)]) + "\n"
 
 
-def hermes(told: Conversation, new: New) -> str:
+def hermes(told: Conversation, new: NewSession) -> str:
     """Write a conversation as a session that Hermes Agent, and `threadkeep state`, import."""
     return encoded(hermes_session(told, new)) + "\n"
 
 
-def hermes_session(told: Conversation, new: New) -> Row:
+def hermes_session(told: Conversation, new: NewSession) -> Row:
     """Give a conversation as an exported session of Hermes Agent."""
     about = told.about
     messages = [
@@ -74,7 +74,7 @@ def _for_hermes(row: Row) -> Row:
     return {renamed.get(name, name): value for name, value in row.items()}
 
 
-def _rows(told: Conversation, new: New) -> Iterator[tuple[int, Row]]:
+def _rows(told: Conversation, new: NewSession) -> Iterator[tuple[int, Row]]:
     pairs = pair(told.messages)
     for place, (message, at) in enumerate(timed(told, new.now)):
         rows = _answer(message, place, pairs) if message.role == "assistant" else ()
@@ -83,17 +83,17 @@ def _rows(told: Conversation, new: New) -> Iterator[tuple[int, Row]]:
             yield from ((at, row) for row in _said(message, place, pairs))
 
 
-def _said(message: Message, place: int, pairs: Pairs) -> Iterator[Row]:
+def _said(message: ExportMessage, place: int, pairs: Pairs) -> Iterator[Row]:
     """Give what others than the agent said; the answers of tools stand behind their calls."""
     shown = pictures_in(message)
     for where, block in enumerate(message.blocks):
         match block:
-            case Text(text=said):
+            case ExportText(text=said):
                 yield {"role": "user", "content": _content(said, shown)}
                 shown = []
             case Summary(text=said):
                 yield {"role": "user", "content": f"{SUMMARY_MARK}{said}"}
-            case Note(text=said):
+            case ExportNote(text=said):
                 yield {"role": "system", "content": said}
             case ToolResult() if (place, where) not in pairs.answered:
                 yield {"role": "user", "content": _content(loose_result(block), block.images)}
@@ -109,7 +109,7 @@ def _content(said: str, images: "list[Image] | tuple[Image, ...]") -> object:
     return [*words, *shown]
 
 
-def _answer(message: Message, place: int, pairs: Pairs) -> Iterator[Row]:
+def _answer(message: ExportMessage, place: int, pairs: Pairs) -> Iterator[Row]:
     for step in _steps(message):
         calls = [(where, block) for where, block in step if isinstance(block, ToolCall)]
         yield _assistant([block for _, block in step])
@@ -119,7 +119,7 @@ def _answer(message: Message, place: int, pairs: Pairs) -> Iterator[Row]:
                 yield from _result(call, result)
 
 
-def _steps(message: Message) -> Iterator[list[tuple[int, Block]]]:
+def _steps(message: ExportMessage) -> Iterator[list[tuple[int, Block]]]:
     """Part an answer where its parts would change places: thought, text, then calls."""
     step: list[tuple[int, Block]] = []
     rank = 0
@@ -150,7 +150,7 @@ def _assistant(blocks: list[Block]) -> Row:
                 row["reasoning_content"] = said
             case Picture(image=image):
                 row["content"] = described(image)
-            case Text(text=said) | Note(text=said) | Summary(text=said):
+            case ExportText(text=said) | ExportNote(text=said) | Summary(text=said):
                 row["content"] = said
             case ToolResult():
                 row["content"] = loose_result(block)

@@ -8,24 +8,17 @@ from threadkeep.export.pairing import pair
 from threadkeep.export.records import (
     Block,
     Conversation,
-    Message,
-    New,
-    Note,
+    ExportMessage,
+    ExportNote,
+    ExportText,
+    NewSession,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
-from threadkeep.export.wording import (
-    as_object,
-    data_url,
-    described,
-    encoded,
-    loose_result,
-    timed,
-)
+from threadkeep.export.wording import as_object, data_url, described, encoded, loose_result, timed
 from threadkeep.knowledge.records import Image
 
 # A version of the program that knows every record written here.
@@ -39,7 +32,7 @@ _WITH_METADATA: Final = frozenset(("text", "reasoning", "tool"))
 Part = dict[str, Any]
 
 
-def opencode(told: Conversation, new: New) -> str:
+def opencode(told: Conversation, new: NewSession) -> str:
     """Write a conversation as a document that OpenCode can import."""
     making = _Making(told, new)
     messages = list(making.messages())
@@ -54,7 +47,7 @@ def opencode_id(prefix: str, at: int, place: int, digits: str) -> str:
 class _Making:
     """Writes one session; ids rise in the order in which they are asked for."""
 
-    def __init__(self, told: Conversation, new: New) -> None:
+    def __init__(self, told: Conversation, new: NewSession) -> None:
         self._told = told
         self._new = new
         self._pairs = pair(told.messages)
@@ -84,7 +77,7 @@ class _Making:
 
     def _message(
         self,
-        message: Message,
+        message: ExportMessage,
         blocks: list[tuple[int, Block]],
         at: int,
         place: int,
@@ -118,12 +111,12 @@ class _Making:
         own = {"id": self._id("prt"), "sessionID": self._new.session_id, "messageID": message}
         return {**own, **part}
 
-    def _model(self, message: Message) -> tuple[str, str]:
+    def _model(self, message: ExportMessage) -> tuple[str, str]:
         model = message.model or self._told.about.model or "unknown"
         begins = (name for start, name in _PROVIDERS.items() if model.startswith(start))
         return next(begins, "unknown"), model
 
-    def _user(self, own: str, message: Message, at: int) -> Part:
+    def _user(self, own: str, message: ExportMessage, at: int) -> Part:
         provider, model = self._model(message)
         return {
             "id": own,
@@ -134,7 +127,7 @@ class _Making:
             "model": {"providerID": provider, "modelID": model},
         }
 
-    def _assistant(self, own: str, message: Message, at: int, *, summary: bool) -> Part:
+    def _assistant(self, own: str, message: ExportMessage, at: int, *, summary: bool) -> Part:
         provider, model = self._model(message)
         cwd = self._told.about.cwd or "/"
         tokens = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
@@ -156,13 +149,13 @@ class _Making:
         }
 
     def _parts(
-        self, block: Block, where: tuple[int, int], message: Message, at: int, owner: str
+        self, block: Block, where: tuple[int, int], message: ExportMessage, at: int, owner: str
     ) -> Iterator[Part]:
         times = {"start": at, "end": at}
         match block:
-            case Text(text=said) | Summary(text=said):
+            case ExportText(text=said) | Summary(text=said):
                 yield {"type": "text", "text": said, "time": times}
-            case Note(text=said):
+            case ExportNote(text=said):
                 # A notice is shown, but no model is given it; context is the other way round.
                 mark = "ignored" if message.role == "system" else "synthetic"
                 yield {"type": "text", "text": said, mark: True, "time": times}
@@ -195,13 +188,13 @@ class _Making:
         return {"type": "tool", "tool": call.name, "callID": call.id, "state": state}
 
 
-def _size(message: Message) -> int:
+def _size(message: ExportMessage) -> int:
     """Give how many ids a message may take."""
     images = (len(one.images) for one in message.blocks if isinstance(one, ToolResult))
     return 4 * len(message.blocks) + sum(images) + 4
 
 
-def _split(message: Message) -> Iterator[tuple[list[tuple[int, Block]], bool]]:
+def _split(message: ExportMessage) -> Iterator[tuple[list[tuple[int, Block]], bool]]:
     """Part summaries from what else a message says: they are messages of their own."""
     others: list[tuple[int, Block]] = []
     for place, block in enumerate(message.blocks):

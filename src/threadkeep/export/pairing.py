@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from threadkeep.export.records import Block, Message, ToolCall, ToolResult
+from threadkeep.export.records import Block, ExportMessage, ToolCall, ToolResult
 
 
 class Pairs(msgspec.Struct, frozen=True):
@@ -14,7 +14,7 @@ class Pairs(msgspec.Struct, frozen=True):
     answered: frozenset[tuple[int, int]]  # results that have a call
 
 
-def pair(messages: Iterable[Message]) -> Pairs:
+def pair(messages: Iterable[ExportMessage]) -> Pairs:
     """Find for each call its result: the first one behind it with its id that is still free."""
     open_calls: dict[str, list[tuple[int, int]]] = {}
     result_of: dict[tuple[int, int], ToolResult] = {}
@@ -28,13 +28,13 @@ def pair(messages: Iterable[Message]) -> Pairs:
     return Pairs(result_of, frozenset(answered))
 
 
-def _placed(messages: Iterable[Message]) -> Iterator[tuple[tuple[int, int], Block]]:
+def _placed(messages: Iterable[ExportMessage]) -> Iterator[tuple[tuple[int, int], Block]]:
     for number, message in enumerate(messages):
         for place, block in enumerate(message.blocks):
             yield (number, place), block
 
 
-def named_calls(messages: Iterable[Message]) -> Iterator[Message]:
+def named_calls(messages: Iterable[ExportMessage]) -> Iterator[ExportMessage]:
     """Give every call an id of its own, and each result that of the call it is of.
 
     Some programs give their calls no id, and some count them anew in each turn. A result of no
@@ -45,7 +45,7 @@ def named_calls(messages: Iterable[Message]) -> Iterator[Message]:
         if message.role == "user":
             names.forget_unnamed()
         blocks = tuple(names.named(block) for block in message.blocks)
-        named: Message = msgspec.structs.replace(message, blocks=blocks)
+        named: ExportMessage = msgspec.structs.replace(message, blocks=blocks)
         yield named
 
 

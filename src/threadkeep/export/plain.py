@@ -11,13 +11,13 @@ from threadkeep.export.conversation import blocks_of
 from threadkeep.export.records import (
     Block,
     Conversation,
-    Message,
-    New,
-    Note,
+    ExportMessage,
+    ExportNote,
+    ExportText,
+    NewSession,
     Picture,
     Reasoning,
     Summary,
-    Text,
     ToolCall,
     ToolResult,
 )
@@ -28,7 +28,7 @@ _NAMES = {"user": "User", "assistant": "Assistant", "tool": "Assistant", "system
 _TICKS = re.compile("`{3,}")
 
 
-def jsonl(told: Conversation, new: New) -> str:
+def jsonl(told: Conversation, new: NewSession) -> str:
     """Write what is known of a session, then every block, one a line."""
     del new
     return json_lines(_lines(told))
@@ -50,7 +50,7 @@ def _fields(block: Block) -> dict[str, Any]:
     return fields
 
 
-def markdown(told: Conversation, new: New) -> str:
+def markdown(told: Conversation, new: NewSession) -> str:
     """Write a session to be read: what tools were given and gave back stands in fences."""
     del new
     about = told.about
@@ -79,14 +79,14 @@ def _facts(told: Conversation) -> str:
     return "\n".join(f"- {name}: {_one_line(value)}" for name, value in known.items() if value)
 
 
-def _heading(name: str, message: Message) -> str:
+def _heading(name: str, message: ExportMessage) -> str:
     told = [name, "" if message.at is None else stamp(message.at), _one_line(message.model)]
     return f"## {' · '.join(filter(None, told))}"
 
 
 def _piece(block: Block) -> str:
     match block:
-        case Text(text=said):
+        case ExportText(text=said):
             return said
         case ToolCall(name=name, input=given):
             return f"**Call** {_code(name)}\n\n{_fenced(_shown(given))}"
@@ -95,12 +95,12 @@ def _piece(block: Block) -> str:
             return "\n\n".join([*shown, *map(_picture, block.images)])
         case Picture(image=image):
             return _picture(image)
-        case Reasoning() | Summary() | Note():
+        case Reasoning() | Summary() | ExportNote():
             return _quoted(f"{_label(block)}: {block.text}")
 
 
-def _label(block: Reasoning | Summary | Note) -> str:
-    if isinstance(block, Note):
+def _label(block: Reasoning | Summary | ExportNote) -> str:
+    if isinstance(block, ExportNote):
         return "Error" if block.error else "Note"
     return "Thinking" if isinstance(block, Reasoning) else "Summary"
 

@@ -11,7 +11,7 @@ from threadkeep.sources.copy_marks import copy_mark
 Role = Literal["user", "assistant", "tool", "system"]
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
+class ExportText(msgspec.Struct, frozen=True, tag="text"):
     """What was asked or answered."""
 
     text: str
@@ -29,7 +29,7 @@ class Summary(msgspec.Struct, frozen=True, tag="summary"):
     text: str
 
 
-class Note(msgspec.Struct, frozen=True, tag="note"):
+class ExportNote(msgspec.Struct, frozen=True, tag="note"):
     """What a program put in: context in the user's name, or a notice that no model was shown."""
 
     text: str
@@ -60,10 +60,10 @@ class Picture(msgspec.Struct, frozen=True, tag="image"):
     image: Image
 
 
-Block = Text | Reasoning | Summary | Note | ToolCall | ToolResult | Picture
+Block = ExportText | Reasoning | Summary | ExportNote | ToolCall | ToolResult | Picture
 
 
-class Message(msgspec.Struct, frozen=True):
+class ExportMessage(msgspec.Struct, frozen=True):
     """Blocks that one side said together."""
 
     role: Role
@@ -73,7 +73,7 @@ class Message(msgspec.Struct, frozen=True):
     origin: str = ""  # where it was said, `harness:session_id`, if not in this very session
 
 
-class About(msgspec.Struct, frozen=True):
+class ConversationInfo(msgspec.Struct, frozen=True):
     """What is known of a session beside what was said in it."""
 
     harness: str
@@ -88,17 +88,17 @@ class About(msgspec.Struct, frozen=True):
 class Conversation(msgspec.Struct, frozen=True):
     """A session, whichever program it is of."""
 
-    about: About
-    messages: tuple[Message, ...] = ()
+    about: ConversationInfo
+    messages: tuple[ExportMessage, ...] = ()
 
-    def mark(self, message: Message | None = None) -> dict[str, Any]:
+    def mark(self, message: ExportMessage | None = None) -> dict[str, Any]:
         """Give the field that marks what is written of a message, or of all, as a copy."""
         own = f"{self.about.harness}:{self.about.session_id}"
         said = own if message is None else message.origin or own
         return copy_mark(said, own)
 
 
-class New(msgspec.Struct, frozen=True):
+class NewSession(msgspec.Struct, frozen=True):
     """What is new about a session that is written: its id, the time, and where ids come from."""
 
     session_id: str

@@ -13,11 +13,11 @@ import msgspec
 
 from threadkeep.export.pairing import Pairs, pair
 from threadkeep.export.records import (
-    About,
     Block,
     Conversation,
-    Message,
-    Note,
+    ConversationInfo,
+    ExportMessage,
+    ExportNote,
     Reasoning,
     Role,
     Summary,
@@ -46,22 +46,22 @@ def resumable(told: Conversation, cwd: str) -> Conversation:
     begun = f"{_CONTINUED} {about.harness} {about.session_id}"
     own = about.title.partition(f" ({_CONTINUED} ")[0][:_TITLE]
     title = f"{own} ({begun})" if own else begun
-    known: About = msgspec.structs.replace(about, title=title, cwd=cwd)
+    known: ConversationInfo = msgspec.structs.replace(about, title=title, cwd=cwd)
     pairs = pair(told.messages)
     messages = list(_checked(told, pairs, _Names()))
     # What stands before a summary is not read any more.
     summed_up = [place for place, one in enumerate(messages, 1) if _sums_up(one)]
     begin = summed_up[-1] if summed_up else 0
     at = messages[begin - 1].at if begin else about.started_at
-    messages.insert(begin, Message("user", (Note(_greeting(about)),), at))
+    messages.insert(begin, ExportMessage("user", (ExportNote(_greeting(about)),), at))
     return Conversation(known, tuple(messages))
 
 
-def _sums_up(message: Message) -> bool:
+def _sums_up(message: ExportMessage) -> bool:
     return any(isinstance(block, Summary) for block in message.blocks)
 
 
-def _greeting(about: About) -> str:
+def _greeting(about: ConversationInfo) -> str:
     return (
         f"This conversation was begun in {about.harness} (session {about.session_id}) and goes on"
         " here. What its tool calls name are that program's tools; use your own."
@@ -85,7 +85,7 @@ class _Names:
         return _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "tool"
 
 
-def _checked(told: Conversation, pairs: Pairs, names: _Names) -> Iterator[Message]:
+def _checked(told: Conversation, pairs: Pairs, names: _Names) -> Iterator[ExportMessage]:
     """Put each result right behind the message with its call, and close what is open."""
     for number, message in enumerate(told.messages):
         notices: list[Block] = []
@@ -108,30 +108,30 @@ def _checked(told: Conversation, pairs: Pairs, names: _Names) -> Iterator[Messag
         ]
         for role, blocks, model in sides:
             if blocks:
-                yield Message(role, tuple(blocks), message.at, model, message.origin)
+                yield ExportMessage(role, tuple(blocks), message.at, model, message.origin)
 
 
-def _notice_of(block: Block, message: Message, *, is_loose: bool) -> Note | None:
+def _notice_of(block: Block, message: ExportMessage, *, is_loose: bool) -> ExportNote | None:
     """Give what is for the eye alone of a block; None if a model is to have it."""
     match block:
         case Reasoning(text=said):
             return _notice(f"Thinking: {said}")
         case ToolResult() if is_loose:
             return _notice(loose_result(block), error=block.error)
-        case Note() if message.role == "system" or _is_of_surroundings(block):
+        case ExportNote() if message.role == "system" or _is_of_surroundings(block):
             return _notice(block.text, error=block.error)
         case _:
             return None
 
 
-def _is_of_surroundings(note: Note) -> bool:
+def _is_of_surroundings(note: ExportNote) -> bool:
     return note.text.lstrip().startswith(_SURROUNDINGS)
 
 
-def _notice(said: str, *, error: bool = False) -> Note:
+def _notice(said: str, *, error: bool = False) -> ExportNote:
     rest = len(said) - _NOTICE
     shown = f"{said[:_NOTICE]}… ({rest:,} more characters)" if rest > 0 else said
-    return Note(shown, error)
+    return ExportNote(shown, error)
 
 
 def _closing(call: ToolCall, result: ToolResult | None) -> ToolResult:

@@ -6,13 +6,13 @@ from typing import Any, Final
 from threadkeep.base import json
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
-from threadkeep.export.records import Conversation, Message, Picture, ToolResult
+from threadkeep.export.records import Conversation, ExportMessage, Picture, ToolResult
 from threadkeep.knowledge.records import Image
 
 _LATEST: Final = 253_402_300_799_999  # the end of the year 9999
 
 
-def timed(told: Conversation, now: int) -> Iterator[tuple[Message, int]]:
+def timed(told: Conversation, now: int) -> Iterator[tuple[ExportMessage, int]]:
     """Yield the messages with their times; one that says none has that of the one before it."""
     last = told.about.started_at
     if last is None:
@@ -84,6 +84,6 @@ def loose_result(result: ToolResult) -> str:
     return f"[result of {name}{failed}]\n{result.output}"
 
 
-def pictures_in(message: Message) -> list[Image]:
+def pictures_in(message: ExportMessage) -> list[Image]:
     """Give the pictures of a message."""
     return [block.image for block in message.blocks if isinstance(block, Picture)]

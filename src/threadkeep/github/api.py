@@ -13,17 +13,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.json import decode
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.github.trouble import Interrupted, Limited, Refused, Unanswered
-from threadkeep.github.urls import (
-    Target,
-    is_loopback,
-    next_page,
-    parse_url,
-    redirected,
-    show,
-)
+from threadkeep.github.trouble import GithubBadAnswer, GithubRateLimit, GithubRefusal, Interrupted
+from threadkeep.github.urls import Target, is_loopback, next_page, parse_url, redirected, show
 from threadkeep.github.waiting import back_off, is_limit, wait_after
-from threadkeep.github.wire import Pace, Tail, exchange, read_body, read_tail
+from threadkeep.github.wire import BodyTail, Pace, exchange, read_body, read_tail
 
 TIMEOUT: Final = 30.0
 RETRIES: Final = 8
@@ -40,7 +33,7 @@ _OK, _UNCHANGED, _BAD_REQUEST, _SERVER_TROUBLE = 200, 304, 400, 500
 T = TypeVar("T")
 
 
-class Reply(NamedTuple):
+class GithubReply(NamedTuple):
     """What a request was answered with; `value` is None when it is as it was."""
 
     value: Any
@@ -88,15 +81,15 @@ class Api:
         scheme, host, port = self._base.origin
         return f"{scheme}://{host}:{port}{self._base.path}"
 
-    def get(self, path: str, etag: str | None = None) -> Reply:
+    def get(self, path: str, etag: str | None = None) -> GithubReply:
         """Ask for JSON; with the tag of an earlier answer only if that has changed."""
 
-        def read(response: HTTPResponse, target: Target) -> Reply:
+        def read(response: HTTPResponse, target: Target) -> GithubReply:
             if response.status == _UNCHANGED:
-                return Reply(None, etag, is_same=True)
+                return GithubReply(None, etag, is_same=True)
             body = read_body(response, _MOST_JSON, target, Pace(self._timeout, self._ticks))
             after = next_page(path, response.headers.get("link"))
-            return Reply(_json(body, target), response.headers.get("etag"), after)
+            return GithubReply(_json(body, target), response.headers.get("etag"), after)
 
         return self._ask(path, read, etag)
 
@@ -110,10 +103,10 @@ class Api:
             following = reply.next_path
             yield reply.value
 
-    def tail(self, path: str, keep: int) -> Tail:
+    def tail(self, path: str, keep: int) -> BodyTail:
         """Ask for a text of any length and keep its last bytes."""
 
-        def read(response: HTTPResponse, target: Target) -> Tail:
+        def read(response: HTTPResponse, target: Target) -> BodyTail:
             return read_tail(response, keep, target, Pace(_LOG_SECONDS, self._ticks))
 
         return self._ask(path, read)
@@ -172,7 +165,9 @@ class Api:
                     yield response, target
                     return
             target = redirected(target, where)
-        raise Unanswered(f"{show(target)}: redirects without end", hint="check [github] api_url")
+        raise GithubBadAnswer(
+            f"{show(target)}: redirects without end", hint="check [github] api_url"
+        )
 
     def _headers(self, target: Target, etag: str | None) -> Mapping[str, str]:
         headers = {"User-Agent": "threadkeep", "Connection": "close"}
@@ -188,11 +183,11 @@ class Api:
 
     def _trouble(
         self, target: Target, status: int, headers: Mapping[str, str]
-    ) -> Limited | Unanswered:
+    ) -> GithubRateLimit | GithubBadAnswer:
         if is_limit(status, headers):
             msg = f"{show(target)}: too many requests (HTTP {status})"
-            return Limited(msg, hint="wait until the limit of your token is renewed")
-        return Unanswered(f"{show(target)}: HTTP {status}", hint="try again later")
+            return GithubRateLimit(msg, hint="wait until the limit of your token is renewed")
+        return GithubBadAnswer(f"{show(target)}: HTTP {status}", hint="try again later")
 
     def _complaint(self, response: HTTPResponse, target: Target) -> ThreadkeepError:
         """Give what a refusal means, with the server's own words and without the token."""
@@ -204,8 +199,8 @@ class Api:
         if response.status in _GONE:
             return NotFound(msg, hint="check the name, and whether the token may see it")
         if _BAD_REQUEST <= response.status < _SERVER_TROUBLE:
-            return Refused(msg, hint="check the token and its rights")
-        return Unanswered(msg, hint="check [github] api_url")
+            return GithubRefusal(msg, hint="check the token and its rights")
+        return GithubBadAnswer(msg, hint="check [github] api_url")
 
 
 class _Again(Exception):
@@ -231,7 +226,7 @@ def _json(body: bytes, target: Target) -> Any:
     except Invalid:
         what = "a web page" if body.lstrip()[:1] == b"<" else "something that is not JSON"
         msg = f"{show(target)}: answered with {what}"
-        raise Unanswered(msg, hint="check [github] api_url") from None
+        raise GithubBadAnswer(msg, hint="check [github] api_url") from None
 
 
 def _words(body: bytes) -> str:

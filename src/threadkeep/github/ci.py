@@ -11,12 +11,19 @@ from threadkeep.collect.protocol import RegisterWatchSha, watch_of
 from threadkeep.errors import Invalid
 from threadkeep.github.api import Api
 from threadkeep.github.following import follow, next_wait
-from threadkeep.github.polling import Report, Show, poll
-from threadkeep.github.trouble import Refused
+from threadkeep.github.polling import PollReport, Show, poll
+from threadkeep.github.trouble import GithubRefusal
 from threadkeep.knowledge.lessons import Lesson, list_lessons
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.watchlist import Pending, Watched, ack, pending, register, watched
+from threadkeep.knowledge.watchlist import (
+    CommitFailure,
+    WatchedCommit,
+    ack,
+    pending,
+    register,
+    watched,
+)
 from threadkeep.knowledge.workflows import RunDetails, RunRow, list_runs, run_details
 
 
@@ -46,13 +53,13 @@ class Ci:
         self._clean = clean
         self._api = api
 
-    def poll(self, show: Show = _quiet) -> Report:
+    def poll(self, show: Show = _quiet) -> PollReport:
         """Look once at all watched repositories and commits."""
         self._need_repos()
         context = self.store.context
         return poll(self._api(time.sleep), context, self.settings, self._clean, context.clock, show)
 
-    def follow(self, stop: threading.Event, tell: Callable[[Report], None] = _quiet) -> None:
+    def follow(self, stop: threading.Event, tell: Callable[[PollReport], None] = _quiet) -> None:
         """Look at CI until `stop` is set: closely while a commit is waited for."""
         context, wait = self.store.context, partial(_wait, stop)
         follow(
@@ -62,7 +69,7 @@ class Ci:
             tell=tell,
         )
 
-    def watch(self, sha: str, repo: str, ttl_secs: int | None = None) -> Watched:
+    def watch(self, sha: str, repo: str, ttl_secs: int | None = None) -> WatchedCommit:
         """Wait for the CI runs of a commit."""
         refuse_write(self.store.access)
         now = self.store.context.clock()
@@ -70,10 +77,10 @@ class Ci:
         watch = watch_of(RegisterWatchSha(sha, repo, ttl), now)
         with self.store.context.db.write() as tx:
             register(tx, watch)
-        return Watched(watch.sha, watch.repo, now, now + watch.ttl_secs * 1000)
+        return WatchedCommit(watch.sha, watch.repo, now, now + watch.ttl_secs * 1000)
 
     def wait_for(
-        self, one: Watched, stop: threading.Event, tell: Callable[[Report], None] = _quiet
+        self, one: WatchedCommit, stop: threading.Event, tell: Callable[[PollReport], None] = _quiet
     ) -> str | None:
         """Look closely at a watched commit until its runs are over.
 
@@ -86,7 +93,7 @@ class Ci:
             tell(report)
             for trouble in report.errors:
                 if trouble.final and trouble.repo.lower() == one.repo.lower():
-                    raise Refused(trouble.message, hint="waiting would be of no use")
+                    raise GithubRefusal(trouble.message, hint="waiting would be of no use")
             left = self._find(one)
             if left is None:
                 return "success"
@@ -98,17 +105,17 @@ class Ci:
             stop.wait(min(next_wait(self.settings, [left], now), (left.expires_at - now) / 1000))
         return None
 
-    def _find(self, one: Watched) -> Watched | None:
+    def _find(self, one: WatchedCommit) -> WatchedCommit | None:
         with self.store.context.db.read() as tx:
             found = watched(tx, 0)
         return next((w for w in found if (w.sha, w.repo) == (one.sha, one.repo)), None)
 
-    def watched(self) -> list[Watched]:
+    def watched(self) -> list[WatchedCommit]:
         """Give the commits that are watched, the newest first."""
         with self.store.context.db.read() as tx:
             return watched(tx, self.store.context.clock())
 
-    def pending(self, repo: str | None = None, *, acknowledge: bool = False) -> list[Pending]:
+    def pending(self, repo: str | None = None, *, acknowledge: bool = False) -> list[CommitFailure]:
         """Give the failures of watched commits that nobody was told yet; `acknowledge` tells."""
         now = self.store.context.clock()
         if not acknowledge:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.github.api import MOST_PAGES, Api, Reply
+from threadkeep.github.api import MOST_PAGES, Api, GithubReply
 from threadkeep.github.parsing import (
     MARGIN,
     Clean,
@@ -17,9 +17,9 @@ from threadkeep.github.parsing import (
     read_runs,
     rows_of,
 )
-from threadkeep.github.trouble import Limited
+from threadkeep.github.trouble import GithubRateLimit
 from threadkeep.github.urls import repo_path
-from threadkeep.knowledge.workflows import BAD, Annotation, Details, Excerpt, Job, Run
+from threadkeep.knowledge.workflows import BAD, Annotation, Details, Excerpt, Job, WorkflowRun
 
 _SKIPPED: Final = "skipped"
 
@@ -47,7 +47,7 @@ class Look(NamedTuple):
         return f"{runs}?head_sha={quote(self.sha or '', safe='')}&per_page=100"
 
 
-class Fetched(NamedTuple):
+class FetchResult(NamedTuple):
     """The details of a run, and why some are not there."""
 
     details: Details
@@ -55,10 +55,14 @@ class Fetched(NamedTuple):
 
 
 def gather_pages(
-    api: Api, look: Look, first: Reply, clean: Clean, is_far_enough: Callable[[list[Run]], bool]
-) -> list[list[Run]]:
+    api: Api,
+    look: Look,
+    first: GithubReply,
+    clean: Clean,
+    is_far_enough: Callable[[list[WorkflowRun]], bool],
+) -> list[list[WorkflowRun]]:
     """Read the runs of a list, page by page until it is far enough."""
-    pages: list[list[Run]] = []
+    pages: list[list[WorkflowRun]] = []
     reply = first
     while True:
         pages.append(read_runs(rows_of(reply.value, "workflow_runs"), look.repo, clean))
@@ -72,7 +76,7 @@ def run_path(repo: str, run_id: int) -> str:
     return f"{repo_path(repo)}/actions/runs/{run_id}"
 
 
-def fetch_details(api: Api, run: Run, keep: int, clean: Clean) -> Fetched:
+def fetch_details(api: Api, run: WorkflowRun, keep: int, clean: Clean) -> FetchResult:
     """Ask for the jobs of a run, with annotations and the ends of the logs of those that failed.
 
     What was deleted is not there. What cannot be had now is counted as missing.
@@ -82,22 +86,22 @@ def fetch_details(api: Api, run: Run, keep: int, clean: Clean) -> Fetched:
     try:
         pages = [rows_of(page, "jobs") for page in api.pages(path)]
     except NotFound:
-        return Fetched(Details())
-    except Limited:
+        return FetchResult(Details())
+    except GithubRateLimit:
         raise
     except ThreadkeepError as error:
-        return Fetched(Details(missing=1), (error,))
+        return FetchResult(Details(missing=1), (error,))
     jobs = [
         _said(api, run, job, check, keep, clean, troubles)
         for page in pages
         for job, check in read_jobs(page, clean)
     ]
-    return Fetched(Details(tuple(jobs), missing=len(troubles)), tuple(troubles))
+    return FetchResult(Details(tuple(jobs), missing=len(troubles)), tuple(troubles))
 
 
 def _said(
     api: Api,
-    run: Run,
+    run: WorkflowRun,
     job: Job,
     check: int,
     keep: int,
@@ -115,7 +119,7 @@ def _said(
                 excerpt = _excerpt(api, run, job, keep, clean)
         except NotFound:
             pass  # the job or its log was deleted
-        except Limited:
+        except GithubRateLimit:
             raise
         except ThreadkeepError as error:
             troubles.append(error)
@@ -129,13 +133,15 @@ def _parts(job: Job) -> Iterator[str]:
         yield "log"
 
 
-def _annotations(api: Api, run: Run, job: Job, check: int, clean: Clean) -> Iterator[Annotation]:
+def _annotations(
+    api: Api, run: WorkflowRun, job: Job, check: int, clean: Clean
+) -> Iterator[Annotation]:
     path = f"{repo_path(run.repo)}/check-runs/{check}/annotations?per_page=100"
     for page in api.pages(path):
         yield from read_annotations(page, job.name, clean)
 
 
-def _excerpt(api: Api, run: Run, job: Job, keep: int, clean: Clean) -> Excerpt:
+def _excerpt(api: Api, run: WorkflowRun, job: Job, keep: int, clean: Clean) -> Excerpt:
     path = f"{repo_path(run.repo)}/actions/jobs/{job.id}/logs"
     tail = api.tail(path, keep + MARGIN)
     return cut_excerpt(tail.data, tail.total, keep, clean)

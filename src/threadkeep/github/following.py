@@ -9,15 +9,15 @@ from threadkeep.base.config import GithubSettings
 from threadkeep.errors import Busy
 from threadkeep.github.api import Api
 from threadkeep.github.parsing import Clean
-from threadkeep.github.polling import Report, Show, Trouble, poll
-from threadkeep.knowledge.context import Context
-from threadkeep.knowledge.watchlist import Watched, watched
+from threadkeep.github.polling import PollReport, RepositoryProblem, Show, poll
+from threadkeep.knowledge.context import KnowledgeContext
+from threadkeep.knowledge.watchlist import WatchedCommit, watched
 
 # A commit may be registered at any time, by another program: the list is read so often.
 _LOOK_SECONDS: Final = 5.0
 
 
-def next_wait(settings: GithubSettings, waiting: Sequence[Watched], now: int) -> float:
+def next_wait(settings: GithubSettings, waiting: Sequence[WatchedCommit], now: int) -> float:
     """Give the seconds between two looks: fewer while runs of a watched commit go on."""
     if any(one.is_open and one.expires_at > now for one in waiting):
         return float(min(settings.tight_poll_interval_secs, settings.poll_interval_secs))
@@ -26,7 +26,7 @@ def next_wait(settings: GithubSettings, waiting: Sequence[Watched], now: int) ->
 
 def follow(
     api: Api,
-    context: Context,
+    context: KnowledgeContext,
     settings: GithubSettings,
     clean: Clean,
     clock: Clock,
@@ -34,7 +34,7 @@ def follow(
     *,
     stop: Callable[[], bool],
     wait: Callable[[float], None] = time.sleep,
-    tell: Callable[[Report], None] = lambda _: None,
+    tell: Callable[[PollReport], None] = lambda _: None,
 ) -> None:
     """Look at CI until `stop` says so; `tell` gets the report of every look.
 
@@ -53,16 +53,21 @@ def follow(
             tell(_looked(api, context, settings, clean, clock, show))
 
 
-def _pause(context: Context, settings: GithubSettings, now: int) -> int:
+def _pause(context: KnowledgeContext, settings: GithubSettings, now: int) -> int:
     with context.db.read() as tx:
         waiting = watched(tx, now)
     return int(next_wait(settings, waiting, now) * 1000)
 
 
 def _looked(
-    api: Api, context: Context, settings: GithubSettings, clean: Clean, clock: Clock, show: Show
-) -> Report:
+    api: Api,
+    context: KnowledgeContext,
+    settings: GithubSettings,
+    clean: Clean,
+    clock: Clock,
+    show: Show,
+) -> PollReport:
     try:
         return poll(api, context, settings, clean, clock, show)
     except Busy as error:  # somebody writes for long; the next look finds the same
-        return Report(errors=[Trouble("", str(error))])
+        return PollReport(errors=[RepositoryProblem("", str(error))])

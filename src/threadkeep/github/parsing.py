@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from threadkeep.base.json import encode
 from threadkeep.base.redacting import redact_texts
-from threadkeep.github.trouble import Unanswered
+from threadkeep.github.trouble import GithubBadAnswer
 from threadkeep.knowledge.lessons import LessonKey
-from threadkeep.knowledge.workflows import COMPLETED, Annotation, Excerpt, Job, Run
+from threadkeep.knowledge.workflows import COMPLETED, Annotation, Excerpt, Job, WorkflowRun
 
 Clean = Callable[[str], str]
 
@@ -47,23 +47,23 @@ def rows_of(value: Any, name: str) -> list[Any]:
     rows = value.get(name) if isinstance(value, dict) else None
     if not isinstance(rows, list):
         msg = f"the server answered without {name!r}"
-        raise Unanswered(msg, hint="check [github] api_url")
+        raise GithubBadAnswer(msg, hint="check [github] api_url")
     return rows
 
 
-def read_runs(rows: list[Any], repo: str, clean: Clean) -> list[Run]:
+def read_runs(rows: list[Any], repo: str, clean: Clean) -> list[WorkflowRun]:
     """Read the runs of a list, those that have a number and a commit."""
     return [run for row in rows if (run := read_run(row, repo, clean)) is not None]
 
 
-def read_run(value: Any, repo: str, clean: Clean) -> Run | None:
+def read_run(value: Any, repo: str, clean: Clean) -> WorkflowRun | None:
     """Read one run; None if it has no number or no commit."""
     run_id = _number(value, "id")
     sha = _get(value, "head_sha")
     if run_id is None or not isinstance(sha, str) or not _SHA.fullmatch(sha):
         return None
     status = _text(value, "status", clean) or ""
-    return Run(
+    return WorkflowRun(
         id=run_id,
         repo=repo,
         head_sha=sha,
@@ -115,7 +115,9 @@ def check_run(url: Any, job_id: int) -> int:
 def read_annotations(rows: Any, job_name: str, clean: Clean) -> list[Annotation]:
     """Read what a job said; `rows` is a list, or the answer was none."""
     if not isinstance(rows, list):
-        raise Unanswered("the server answered without annotations", hint="check [github] api_url")
+        raise GithubBadAnswer(
+            "the server answered without annotations", hint="check [github] api_url"
+        )
     return [found for row in rows if (found := _annotation(row, job_name, clean)) is not None]
 
 

@@ -12,21 +12,22 @@ import msgspec
 
 from threadkeep.base.clock import Clock
 from threadkeep.base.config import GithubSettings
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.github.api import Api, Reply
-from threadkeep.github.fetching import Fetched, Look, fetch_details, gather_pages, run_path
+from threadkeep.github.api import Api, GithubReply
+from threadkeep.github.fetching import FetchResult, Look, fetch_details, gather_pages, run_path
 from threadkeep.github.parsing import Clean, lesson_key, read_run
-from threadkeep.github.trouble import Refused
-from threadkeep.knowledge.context import Context
+from threadkeep.github.trouble import GithubRefusal
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.lessons import LessonKey, LessonRules
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.watchlist import Watched, clean_up, reopen, settle, watched
+from threadkeep.knowledge.watchlist import WatchedCommit, clean_up, reopen, settle, watched
 from threadkeep.knowledge.workflows import (
     COMPLETED,
     Annotation,
-    Run,
+    WorkflowRun,
     drop_old_answers,
     is_outdated,
     is_same,
@@ -44,10 +45,10 @@ from threadkeep.knowledge.workflows import (
 
 SOURCE: Final = "github-actions"  # its row in `source_health`
 
-Show = Callable[[Run], None]
+Show = Callable[[WorkflowRun], None]
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class RepositoryProblem(msgspec.Struct, frozen=True):
     """What went wrong with a repository."""
 
     repo: str
@@ -55,7 +56,7 @@ class Trouble(msgspec.Struct, frozen=True):
     final: bool = False  # the server has refused: asking again would be of no use
 
 
-class Report(msgspec.Struct):
+class PollReport(msgspec.Struct):
     """What one look brought."""
 
     repos: int = 0  # looked at
@@ -64,7 +65,7 @@ class Report(msgspec.Struct):
     lessons: int = 0  # failures among them that are lessons
     requests: int = 0
     last_event: int | None = None
-    errors: list[Trouble] = msgspec.field(default_factory=list)
+    errors: list[RepositoryProblem] = msgspec.field(default_factory=list)
 
 
 class _Pass(msgspec.Struct):
@@ -76,7 +77,7 @@ class _Pass(msgspec.Struct):
     clean: Clean
     clock: Clock
     show: Show
-    report: Report
+    report: PollReport
     seen: set[int]  # runs that were in an answer
     same: set[int]  # runs of which the server says that they are as they were
     unchanged: list[int]
@@ -84,18 +85,18 @@ class _Pass(msgspec.Struct):
 
 def poll(
     api: Api,
-    context: Context,
+    context: KnowledgeContext,
     settings: GithubSettings,
     clean: Clean,
     clock: Clock,
     show: Show = lambda _: None,
-) -> Report:
+) -> PollReport:
     """Look once at all watched repositories and commits; `show` gets every run that changed.
 
     An error of one repository is reported and does not stop the others.
     """
     refuse_write(context.access)
-    work = _Pass(api, context.db, settings, clean, clock, show, Report(), set(), set(), [])
+    work = _Pass(api, context.db, settings, clean, clock, show, PollReport(), set(), set(), [])
     before = api.requests
     with work.db.read() as tx:
         waiting = watched(tx, clock())
@@ -111,7 +112,7 @@ def poll(
     return work.report
 
 
-def plan_looks(repos: Sequence[str], waiting: Sequence[Watched]) -> list[Look]:
+def plan_looks(repos: Sequence[str], waiting: Sequence[WatchedCommit]) -> list[Look]:
     """Say which lists to ask for, each once: commits that somebody waits for come first."""
     commits = [Look(one.repo, one.sha) for one in waiting]
     return list(dict.fromkeys([*commits, *(Look(repo) for repo in repos)]))
@@ -120,14 +121,14 @@ def plan_looks(repos: Sequence[str], waiting: Sequence[Watched]) -> list[Look]:
 def _guarded(work: _Pass, repo: str, step: Callable[[], None]) -> None:
     try:
         step()
-    except (Refused, NotFound) as error:
+    except (GithubRefusal, NotFound) as error:
         _note(work, repo, error, final=True)
     except ThreadkeepError as error:
         _note(work, repo, error)
 
 
 def _note(work: _Pass, repo: str, error: ThreadkeepError, *, final: bool = False) -> None:
-    work.report.errors.append(Trouble(repo, work.clean(str(error)), final))
+    work.report.errors.append(RepositoryProblem(repo, work.clean(str(error)), final))
 
 
 def _finish(work: _Pass) -> None:
@@ -155,7 +156,7 @@ def _look_at(work: _Pass, look: Look) -> None:
             _settle(tx, look)
         return
 
-    def is_far_enough(runs: list[Run]) -> bool:
+    def is_far_enough(runs: list[WorkflowRun]) -> bool:
         return not look.is_of_commit and (is_new or _any_known(work, runs))
 
     pages = gather_pages(work.api, look, reply, work.clean, is_far_enough)
@@ -167,7 +168,7 @@ def _look_at(work: _Pass, look: Look) -> None:
         _settle(tx, look)
 
 
-def _ask(work: _Pass, path: str) -> Reply | None:
+def _ask(work: _Pass, path: str) -> GithubReply | None:
     """Ask for runs; None if they are as they were."""
     url = work.api.url + path
     with work.db.read() as tx:
@@ -181,7 +182,7 @@ def _ask(work: _Pass, path: str) -> Reply | None:
     return None
 
 
-def _answered(work: _Pass, path: str, reply: Reply, runs: Sequence[Run]) -> None:
+def _answered(work: _Pass, path: str, reply: GithubReply, runs: Sequence[WorkflowRun]) -> None:
     """Remember an answer, now that its runs are stored."""
     if reply.etag:
         ids = [run.id for run in runs]
@@ -194,7 +195,7 @@ def _settle(tx: Tx, look: Look) -> None:
         settle(tx, look.sha, look.repo)
 
 
-def _any_known(work: _Pass, runs: Sequence[Run]) -> bool:
+def _any_known(work: _Pass, runs: Sequence[WorkflowRun]) -> bool:
     with work.db.read() as tx:
         return any(known_run(tx, run.id) is not None for run in runs)
 
@@ -227,7 +228,7 @@ def _look_at_run(work: _Pass, repo: str, run_id: int, *, going_on: bool) -> None
 # ---------------------------------------------------------------------- single runs
 
 
-def _keep(work: _Pass, run: Run) -> None:
+def _keep(work: _Pass, run: WorkflowRun) -> None:
     """Fetch what is not known of a run, and store it."""
     with work.db.read() as tx:
         known = known_run(tx, run.id)
@@ -242,7 +243,7 @@ def _keep(work: _Pass, run: Run) -> None:
     _store(work, run, fetch_details(work.api, run, keep, work.clean) if wanted else None)
 
 
-def _store(work: _Pass, run: Run, fetched: Fetched | None) -> None:
+def _store(work: _Pass, run: WorkflowRun, fetched: FetchResult | None) -> None:
     settings = work.settings
     rules = LessonRules(settings.lesson_min_occurrences, settings.lesson_window_days)
     details = None if fetched is None else fetched.details

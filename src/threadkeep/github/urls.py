@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from threadkeep.errors import Invalid
-from threadkeep.github.trouble import Refused
+from threadkeep.github.trouble import GithubRefusal
 
 _PORTS: Final = {"https": 443, "http": 80}
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
@@ -52,10 +52,12 @@ def redirected(target: Target, location: str) -> Target:
     try:
         there = parse_url(urljoin(f"{here}{host}:{name.port}{target.path}", location))
     except ValueError:
-        raise Refused(f"{show(target)} leads nowhere", hint="check [github] api_url") from None
+        raise GithubRefusal(
+            f"{show(target)} leads nowhere", hint="check [github] api_url"
+        ) from None
     if name.scheme == "https" and there.origin.scheme != "https":
         msg = f"{show(target)} leads to {there.origin.host} without encryption"
-        raise Refused(msg, hint="check [github] api_url")
+        raise GithubRefusal(msg, hint="check [github] api_url")
     return there
 
 

@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, NamedTuple
 
 from threadkeep.errors import TooLarge
-from threadkeep.github.trouble import Interrupted, Refused
+from threadkeep.github.trouble import GithubRefusal, Interrupted
 from threadkeep.github.urls import Target, show
 
 _PIECE: Final = 65_536
@@ -15,7 +15,7 @@ _PIECE: Final = 65_536
 Ticks = Callable[[], float]
 
 
-class Tail(NamedTuple):
+class BodyTail(NamedTuple):
     """The last bytes of a body, and how many there were."""
 
     data: bytes
@@ -37,7 +37,7 @@ def exchange(
     except ssl.SSLCertVerificationError as error:
         msg = f"{show(target)}: the certificate of the server is not trusted"
         hint = f"{error.verify_message}; SSL_CERT_FILE can name your own authorities"
-        raise Refused(msg, hint=hint) from None
+        raise GithubRefusal(msg, hint=hint) from None
     except TimeoutError:
         msg = f"{show(target)}: no answer within {timeout:g} seconds"
         raise Interrupted(msg, hint="check the connection") from None
@@ -68,7 +68,7 @@ def read_body(response: HTTPResponse, most: int, target: Target, pace: "Pace") -
     return bytes(body)
 
 
-def read_tail(response: HTTPResponse, keep: int, target: Target, pace: "Pace") -> Tail:
+def read_tail(response: HTTPResponse, keep: int, target: Target, pace: "Pace") -> BodyTail:
     """Read a body of any length and keep its end."""
     tail = bytearray()
     total = 0
@@ -77,7 +77,7 @@ def read_tail(response: HTTPResponse, keep: int, target: Target, pace: "Pace") -
         total += len(piece)
         if len(tail) > keep + 16 * _PIECE:
             del tail[:-keep]
-    return Tail(bytes(tail[-keep:]), total)
+    return BodyTail(bytes(tail[-keep:]), total)
 
 
 class Pace(NamedTuple):

@@ -23,13 +23,7 @@ if TYPE_CHECKING:
         session_as_object,
         session_lines,
     )
-    from threadkeep.home.status import (
-        KnowledgeStatus,
-        MailStatus,
-        StateStatus,
-        Status,
-        StoreStatus,
-    )
+    from threadkeep.home.status import KnowledgeStatus, MailStatus, StateStatus, Status, StoreStatus
 
 __all__ = ["KINDS", "Backup", "Home", "KnowledgeStatus", "MailStatus", "Paths", "StateStatus"]
 __all__ += ["Status", "StoreStatus", "Timeline", "Turn", "count_long_messages"]

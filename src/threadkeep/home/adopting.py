@@ -16,7 +16,8 @@ import msgspec
 
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.schema import prepare
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.chat import layout as chat_layout
 from threadkeep.chat.raw_rows import load_rows
 from threadkeep.chat.store import ChatStore
@@ -26,7 +27,7 @@ from threadkeep.home.adopting_knowledge import adopt_knowledge
 from threadkeep.home.adopting_mail import adopt_mail
 from threadkeep.home.copying import copy_of, name_copy, no_backup
 from threadkeep.home.originals import (
-    Adopted,
+    AdoptReport,
     Environ,
     HomeLike,
     Original,
@@ -69,7 +70,7 @@ def adopt(
     dry_run: bool = False,
     progress: Progress | None = None,
     environ: Environ | None = None,
-) -> Adopted:
+) -> AdoptReport:
     """Import the data of another program into this home; the original stays as it is.
 
     `path` names the data if it is not in its usual place, `target` another file than the home's
@@ -93,7 +94,7 @@ def adopt(
         with copy_of(source, place, way.bring_up) as copy:
             name_copy(copy, place)
     added = original.counts.get("sessions", 0)
-    return Adopted(original, place, copied=True, added=added, dry_run=dry_run)
+    return AdoptReport(original, place, copied=True, added=added, dry_run=dry_run)
 
 
 def _other_than(source: Path, place: Path) -> Path:
@@ -111,7 +112,7 @@ def _merge(
     progress: Progress | None,
     *,
     dry_run: bool,
-) -> Adopted:
+) -> AdoptReport:
     theirs, ours = _ids(original.path, way), set(_ids(place, way))
     new = [session_id for session_id in theirs if session_id not in ours]
     known = [session_id for session_id in theirs if session_id in ours]
@@ -121,7 +122,7 @@ def _merge(
     if wanted and not dry_run:
         problems = way.merge(Merge(home, original.path, place, wanted, progress))
     failed = len({problem.partition(":")[0] for problem in problems}.intersection(new))
-    return Adopted(
+    return AdoptReport(
         original,
         place,
         added=len(new) - failed,

@@ -16,16 +16,17 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.connect import Tuning
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.home.copying import copy_of, name_copy, no_backup, throwaway
-from threadkeep.home.originals import Adopted, HomeLike, Original, Progress
+from threadkeep.home.originals import AdoptReport, HomeLike, Original, Progress
 from threadkeep.knowledge.forgetting import erase
 from threadkeep.knowledge.layout import count_rows, unknown_tables, user_version, write_version
 from threadkeep.knowledge.memory_tables import MEMORY, make_memory_tables
 from threadkeep.knowledge.merging import (
     WAYS,
-    Merged,
-    Unwanted,
+    ForgetList,
+    MergeCounts,
     drop_forgotten,
     list_forgotten,
     merge_knowledge,
@@ -62,7 +63,7 @@ class _Prepared(NamedTuple):
 
 def adopt_knowledge(
     home: HomeLike, original: Original, place: Path, *, dry_run: bool, progress: Progress | None
-) -> Adopted:
+) -> AdoptReport:
     """Bring the rows of a Hippo file into a knowledge store, which is begun if there is none."""
     if not dry_run:
         return _adopt(home, original, place, progress)
@@ -71,21 +72,25 @@ def adopt_knowledge(
     return msgspec.structs.replace(done, target=place, dry_run=True)
 
 
-def _adopt(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
+def _adopt(
+    home: HomeLike, original: Original, place: Path, progress: Progress | None
+) -> AdoptReport:
     if place.exists() or (original.version or 0) > NEWEST:
         return _merge(home, original, place, progress)
-    with _prepared_copy(original, place, home.redactor(), Unwanted()) as copy:
+    with _prepared_copy(original, place, home.redactor(), ForgetList()) as copy:
         if copy.masked:
             _leave_no_trace(copy.database)
         copy.database.close()
         with home.history(copy.path) as history:
             history.note_sessions()
         name_copy(copy.path, place)
-        tables = {way.table: Merged(new=copy.counts.get(way.table, 0)) for way in WAYS}
+        tables = {way.table: MergeCounts(new=copy.counts.get(way.table, 0)) for way in WAYS}
         return _told(original, place, copy, tables, [], copied=True)
 
 
-def _merge(home: HomeLike, original: Original, place: Path, progress: Progress | None) -> Adopted:
+def _merge(
+    home: HomeLike, original: Original, place: Path, progress: Progress | None
+) -> AdoptReport:
     with home.history(place) as history:
         ours = history.store
         refuse_write(ours.access)
@@ -105,7 +110,7 @@ def _merge(home: HomeLike, original: Original, place: Path, progress: Progress |
 
 @contextmanager
 def _prepared_copy(
-    original: Original, place: Path, redactor: Redactor, forgotten: Unwanted
+    original: Original, place: Path, redactor: Redactor, forgotten: ForgetList
 ) -> Iterator[_Prepared]:
     with copy_of(original.path, place, _bring_up) as path:
         database = open_knowledge(path, QUERIES, backup=no_backup).database
@@ -160,14 +165,14 @@ def _told(
     original: Original,
     place: Path,
     copy: _Prepared,
-    tables: dict[str, Merged],
+    tables: dict[str, MergeCounts],
     left_there: list[str],
     *,
     copied: bool,
-) -> Adopted:
-    sessions = tables.get(_SESSIONS, Merged())
+) -> AdoptReport:
+    sessions = tables.get(_SESSIONS, MergeCounts())
     notes = [*_notes(copy), *left_there]
-    return Adopted(
+    return AdoptReport(
         original,
         place,
         copied=copied,
@@ -175,7 +180,7 @@ def _told(
         updated=sessions.changed,
         skipped=sessions.there - sessions.changed,
         notes=notes,
-        tables={table: rows for table, rows in tables.items() if rows != Merged()},
+        tables={table: rows for table, rows in tables.items() if rows != MergeCounts()},
     )
 
 

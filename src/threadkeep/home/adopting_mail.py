@@ -18,7 +18,7 @@ from threadkeep.base.sqlite import Database
 from threadkeep.base.trouble import translate_os
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.home.originals import (
-    Adopted,
+    AdoptReport,
     HomeLike,
     Original,
     Progress,
@@ -30,7 +30,7 @@ from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import SessionMode
 from threadkeep.mailbox.looking import look_at
 from threadkeep.mailbox.mailroom import Mailroom
-from threadkeep.mailbox.merge import Unmerged, merge, news, remember
+from threadkeep.mailbox.merge import MailDifference, merge, news, remember
 from threadkeep.mailbox.names import folder_for
 
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ class Central(NamedTuple):
 
 def adopt_mail(
     home: HomeLike, original: Original, *, dry_run: bool, progress: Progress | None
-) -> Adopted:
+) -> AdoptReport:
     """Copy the session folders that we do not know yet, and enter them into the index.
 
     Of the others comes what is new in them.
@@ -66,7 +66,7 @@ def adopt_mail(
     if dry_run:
         fresh = [folder for folder in rest if _news(target, folder)]
         updated, skipped = len(fresh), len(rest) - len(fresh)
-        return Adopted(
+        return AdoptReport(
             original, target, added=len(new), updated=updated, skipped=skipped, dry_run=True
         )
     work = _FolderRound(len(folders), progress)
@@ -75,7 +75,7 @@ def adopt_mail(
         updated = sum(work.did(folder, lambda one: _update(target, one)) for folder in rest)
     problems = [f"{one.path}: {one.why}; {one.fix}" for one in unseen] + work.problems
     skipped = len(rest) - updated
-    return Adopted(
+    return AdoptReport(
         original, target, added=added, updated=updated, skipped=skipped, problems=problems
     )
 
@@ -139,10 +139,10 @@ def _update(root: Path, folder: Path) -> bool:
     return True
 
 
-def _news(root: Path, folder: Path) -> Unmerged:
+def _news(root: Path, folder: Path) -> MailDifference:
     target = session_dir(root, folder.parent.name, folder.name)
     if not target.exists():  # it was removed here
-        return Unmerged()
+        return MailDifference()
     mail_count(folder)  # refuses links and views
     return news(look_at(target), Folder(folder))
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.backup import (
+    BackupRetention,
     Check,
-    Kept,
     Progress,
     backup_folder,
     check_file,
@@ -24,16 +24,10 @@ from threadkeep.base.backup import (
 )
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import now_ms
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.chat import layout as chat_layout, verify as chat_verify
-from threadkeep.errors import (
-    Conflict,
-    Damaged,
-    Invalid,
-    NotFound,
-    SchemaMismatch,
-    ThreadkeepError,
-)
+from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.home.places import free_name, need_file, same_file
 from threadkeep.knowledge import layout as knowledge_layout
 from threadkeep.knowledge.versions import NEWEST
@@ -63,7 +57,7 @@ class Backup(msgspec.Struct, frozen=True):
     store: str = ""
 
 
-class Copied(NamedTuple):
+class BackupResult(NamedTuple):
     """What became of the backup of one store: where it is, or why there is none."""
 
     store: str
@@ -153,7 +147,7 @@ def back_up(
             None if target is None else free_name(Path(target), source),
             check=kind_of(name).problems_of,
             progress=progress,
-            keep=Kept(home.config.backups.keep_count, home.config.backups.keep_days),
+            keep=BackupRetention(home.config.backups.keep_count, home.config.backups.keep_days),
         )
 
 
@@ -171,7 +165,7 @@ def back_up_all(
     path: str | Path | None = None,
     name: str | None = None,
     progress: Progress | None = None,
-) -> list[Copied]:
+) -> list[BackupResult]:
     """Copy every store that there is, the named one, or the one in `path`, whatever kind it is.
 
     One that cannot be copied keeps none of the others from it.
@@ -181,7 +175,7 @@ def back_up_all(
         msg = f"{target} is one file, and there are {len(names)} stores: {', '.join(names)}"
         raise Invalid(msg, hint="say which with --store, or give a folder")
     if len(names) == 1:
-        return [Copied(names[0], back_up(home, names[0], target, path, progress))]
+        return [BackupResult(names[0], back_up(home, names[0], target, path, progress))]
     return [_copied(home, each, target, path, progress) for each in names]
 
 
@@ -204,11 +198,11 @@ def _copied(
     target: str | Path | None,
     path: str | Path | None,
     progress: Progress | None,
-) -> Copied:
+) -> BackupResult:
     try:
-        return Copied(name, back_up(home, name, target, path, progress))
+        return BackupResult(name, back_up(home, name, target, path, progress))
     except ThreadkeepError as problem:
-        return Copied(name, problem=problem)
+        return BackupResult(name, problem=problem)
 
 
 def _need_kind(home: "Home", path: str | Path) -> Kind:

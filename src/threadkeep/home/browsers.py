@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from threadkeep.base.clock import now_ms
 from threadkeep.collect.browsers import (
-    BROWSERS,
-    Plan,
-    Surroundings,
+    BrowserInstallPlan,
+    InstallContext,
     install,
     packaged_extension,
     plan_install,
@@ -22,29 +21,18 @@ from threadkeep.collect.visits import VisitRules, rules_of
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = [
-    "BROWSERS",
-    "Plan",
-    "carry_out",
-    "plan_for",
-    "plan_removal",
-    "remove_from",
-    "serve_browser",
-    "visit_rules",
-]
 
-
-def surroundings(home: "Home") -> Surroundings:
+def surroundings(home: "Home") -> InstallContext:
     """Describe this machine and this home for an installation."""
-    return Surroundings(home.environ, sys.platform, sys.executable, home.paths().data)
+    return InstallContext(home.environ, sys.platform, sys.executable, home.paths().data)
 
 
-def plan_for(home: "Home", browser: str, *, hippo: bool = False) -> Plan:
+def plan_for(home: "Home", browser: str, *, hippo: bool = False) -> BrowserInstallPlan:
     """Say what to write so that a browser finds this home; nothing is written yet."""
     return plan_install(browser, surroundings(home), packaged_extension(), hippo=hippo)
 
 
-def carry_out(plan: Plan, *, replace: bool = False) -> tuple[Path, ...]:
+def carry_out(plan: BrowserInstallPlan, *, replace: bool = False) -> tuple[Path, ...]:
     """Write what a plan says; give the files that are new or changed."""
     return install(plan, replace=replace)
 

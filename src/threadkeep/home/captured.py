@@ -3,38 +3,11 @@
 Loading this loads capture and its archive: a surface does so when a command needs it.
 """
 
-from threadkeep.capture.coverage import Coverage, SourceCoverage, Stored
-from threadkeep.capture.engine import Wanted
 from threadkeep.capture.history import History
-from threadkeep.capture.report import HarnessReport, Progress, Report, Watcher
-from threadkeep.capture.transcripts import Hit, Shown
 from threadkeep.errors import NotFound
-from threadkeep.knowledge.copies import NO_LINKS, Links
 from threadkeep.knowledge.layout import names
-from threadkeep.knowledge.reading import Among, Session
-from threadkeep.knowledge.spending import Spending, Spent
-
-__all__ = [
-    "NO_LINKS",
-    "Among",
-    "Coverage",
-    "HarnessReport",
-    "History",
-    "Hit",
-    "Links",
-    "Progress",
-    "Report",
-    "Session",
-    "Shown",
-    "SourceCoverage",
-    "Spending",
-    "Spent",
-    "Stored",
-    "Wanted",
-    "Watcher",
-    "need_captured",
-    "spent_in",
-]
+from threadkeep.knowledge.reading import CapturedSession
+from threadkeep.knowledge.spending import TokenTotals
 
 _SPENT = (
     "SELECT input, output, cache_read, cache_write, cache_write_1h, reasoning, final"
@@ -55,9 +28,9 @@ def need_captured(history: History) -> None:
         raise NotFound(msg, hint=how)
 
 
-def spent_in(history: History, session: Session) -> Spent:
+def spent_in(history: History, session: CapturedSession) -> TokenTotals:
     """Sum up the tokens of one session, without those of the sessions it started."""
-    spent = Spent()
+    spent = TokenTotals()
     with history.store.context.db.read() as tx:
         for *counts, final in tx.execute(_SPENT, (session.id,)):
             spent.add(tuple(counts), final=bool(final))

@@ -13,16 +13,16 @@ from uuid import uuid4
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.trouble import translate_os
+from threadkeep.browse.browsing import Browse
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home.browsing import Browse
 from threadkeep.home.learning import project_roots
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.agent_views import (
-    EntityView,
+    AgentEntityView,
+    AgentNodeView,
+    AgentViewFilter,
     EventView,
-    Narrowed,
-    NodeView,
     ProjectView,
     entity_views,
     event_views,
@@ -39,7 +39,6 @@ from threadkeep.recall.memory import Memory
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["Desk", "EntityView", "EventView", "Narrowed", "NodeView", "ProjectView", "Remembered"]
 
 _NOTE_LIMIT: Final = 8_000
 
@@ -96,17 +95,17 @@ class Desk:
 
     # ------------------------------------------------------------------ the contract's tables
 
-    def nodes(self, ids: Sequence[int]) -> dict[int, NodeView]:
+    def nodes(self, ids: Sequence[int]) -> dict[int, AgentNodeView]:
         """Read nodes by their numbers."""
         with self.memory.store.context.db.read(lenient=True) as tx:
             return node_views(tx, ids)
 
-    def events(self, source: str, wanted: Narrowed) -> list[EventView]:
+    def events(self, source: str, wanted: AgentViewFilter) -> list[EventView]:
         """Give commands, slices of sessions and visits, the latest first."""
         with self.memory.store.context.db.read(lenient=True) as tx:
             return event_views(tx, source, wanted)
 
-    def entities(self, kind: str | None, wanted: Narrowed) -> list[EntityView]:
+    def entities(self, kind: str | None, wanted: AgentViewFilter) -> list[AgentEntityView]:
         """Give what knowledge mentions."""
         with self.memory.store.context.db.read(lenient=True) as tx:
             return entity_views(tx, kind, wanted)

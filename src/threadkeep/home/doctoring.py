@@ -23,27 +23,22 @@ from threadkeep.doctor.examine import examine
 from threadkeep.doctor.facts import (
     DeepCheck,
     DiskFacts,
-    Facts,
+    DoctorFacts,
     HookFacts,
     HookState,
     ModelFacts,
     StoreFacts,
 )
 from threadkeep.doctor.findings import Finding, Level, worst
-from threadkeep.doctor.repairs import (
-    clear_indexes,
-    drop_twins,
-    give_back_tickets,
-    remake_positions,
-)
-from threadkeep.doctor.store_facts import Known, look_at_store
+from threadkeep.doctor.repairs import clear_indexes, drop_twins, give_back_tickets, remake_positions
+from threadkeep.doctor.store_facts import StoreKind, look_at_store
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
 from threadkeep.home.learning import enrich
 from threadkeep.home.maintenance import retained_at, retains, retention_mark
 from threadkeep.home.observed_status import ask_listener
-from threadkeep.home.observing import socket_path
 from threadkeep.home.units import is_installed, unit_for
+from threadkeep.home.waiting import socket_path
 from threadkeep.home.watchdog import look_once, place_of
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import QUERIES
@@ -56,7 +51,6 @@ from threadkeep.state.form import survey
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["Diagnosis", "Finding", "Level", "Repaired", "diagnose", "repair"]
 
 Show = Callable[[str, int, int], None]
 
@@ -73,7 +67,7 @@ _MODEL_SECONDS: Final = 2.0
 _UNREADABLE: Final = (ThreadkeepError, UnicodeDecodeError)
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+class DoctorReport(msgspec.Struct, frozen=True):
     """What the doctor says."""
 
     findings: tuple[Finding, ...]
@@ -93,7 +87,7 @@ def diagnose(
     version: str,
     deep: bool = False,
     show: Show | None = None,
-) -> Diagnosis:
+) -> DoctorReport:
     """Look at a home, and say what is wrong with it and what helps.
 
     `path` names another knowledge store. Nothing is changed, but that a deep check is remembered.
@@ -104,12 +98,12 @@ def diagnose(
         check_deeply(home, path, now, show)
     facts = gather(home, path, version=version, now=now)
     took = round((time.perf_counter() - began) * 1000)
-    return Diagnosis(tuple(examine(facts)), took, deep)
+    return DoctorReport(tuple(examine(facts)), took, deep)
 
 
-def gather(home: "Home", path: str | Path | None = None, *, version: str, now: int) -> Facts:
+def gather(home: "Home", path: str | Path | None = None, *, version: str, now: int) -> DoctorFacts:
     """Gather everything that the checks judge."""
-    facts = Facts(now, version, engine(), str(home.paths().data))
+    facts = DoctorFacts(now, version, engine(), str(home.paths().data))
     try:
         _ = home.config
     except ThreadkeepError as error:
@@ -137,7 +131,7 @@ def is_usable(store: StoreFacts) -> bool:
     return store.exists and not store.trouble and not store.problems and bool(store.version)
 
 
-def _with_capture(home: "Home", path: str | Path | None, facts: Facts) -> Facts:
+def _with_capture(home: "Home", path: str | Path | None, facts: DoctorFacts) -> DoctorFacts:
     """Add what the store and the logs say, or why they do not."""
     try:
         with home.history(path, read_only=True) as history:
@@ -166,11 +160,11 @@ def _store(home: "Home", name: str, path: str | Path | None) -> StoreFacts:
     return look_at_store(_known(name, place, schema), place, ours=ours)
 
 
-def _known(name: str, place: Path, schema: int) -> Known:
+def _known(name: str, place: Path, schema: int) -> StoreKind:
     kind = KINDS[name]
     queries = QUERIES if name == "knowledge" else kind.queries
     small = name == "knowledge" and place.exists() and place.stat().st_size < _COMPARED_BYTES
-    return Known(
+    return StoreKind(
         *(name, queries, kind.read_version, _NEWEST[name], unindexed if small else lambda _: 0),
         target=(lambda version: target_of(version, schema)) if name == "knowledge" else None,
         refusal=(lambda tx: survey(tx).refusal) if name == "state" else None,
@@ -215,12 +209,12 @@ def _model(home: "Home") -> ModelFacts | None:
     settings = home.config.model
     if settings.url is None:
         return None
-    from threadkeep.enrich.client import Client  # noqa: PLC0415  (only with a model)
+    from threadkeep.enrich.client import ModelClient  # noqa: PLC0415  (only with a model)
     from threadkeep.enrich.preflight import look  # noqa: PLC0415  (the same)
 
     try:
         key = home.environ.get(settings.api_key_env)
-        client = Client(settings.url, key, timeout=_MODEL_SECONDS)
+        client = ModelClient(settings.url, key, timeout=_MODEL_SECONDS)
         found = look(client, settings.name)
     except ThreadkeepError as error:
         return ModelFacts(settings.url, error.message)

@@ -12,22 +12,21 @@ from threadkeep.errors import ReadOnly, SchemaMismatch
 from threadkeep.export.conversation import conversation
 from threadkeep.export.formats import WRITERS
 from threadkeep.export.handing import TARGETS, HandOff, hand_off, new_session_id, put
-from threadkeep.export.records import New
+from threadkeep.export.records import NewSession
 from threadkeep.export.retold import retold_in
 from threadkeep.knowledge.copies import note_retold
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.reading import Session
+from threadkeep.knowledge.reading import CapturedSession
 from threadkeep.sources.records import UserHome
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["FORMATS", "TARGETS", "HandOff", "exported", "handed_off"]
 
 FORMATS = (*WRITERS, "html")
 
 
-def exported(history: History, session: Session, form: str) -> str:
+def exported(history: History, session: CapturedSession, form: str) -> str:
     """Write a session in one of the formats, but for `html`, which the web page writes."""
     told = conversation(history, session)
     return WRITERS[form](told, _new(form, session.session_id))
@@ -36,7 +35,7 @@ def exported(history: History, session: Session, form: str) -> str:
 def handed_off(
     home: "Home",
     history: History,
-    session: Session,
+    session: CapturedSession,
     program: str,
     cwd: str | None = None,
     *,
@@ -72,11 +71,11 @@ def _note_retold(home: "Home", history: History, made: HandOff) -> None:
                 note_retold(tx, origin, hashes)
 
 
-def _new(program: str, fallback: str = "") -> New:
+def _new(program: str, fallback: str = "") -> NewSession:
     now = now_ms()
     is_session = program in (*TARGETS, "hermes")
     own = new_session_id(program, now, _digits()) if is_session else fallback
-    return New(own, now, _digits)
+    return NewSession(own, now, _digits)
 
 
 def _digits() -> str:

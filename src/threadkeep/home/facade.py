@@ -28,22 +28,10 @@ from threadkeep.chat.importing import read_sessions
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, SchemaMismatch
 from threadkeep.home import backups as stored
-from threadkeep.home.backups import Backup, Copied, kind_of
+from threadkeep.home.backups import Backup, BackupResult, kind_of
 from threadkeep.home.mail import find_mail_session, is_folder
-from threadkeep.home.places import (
-    environment,
-    hermes_file,
-    need_file,
-    refuse_special,
-    refuse_url,
-)
-from threadkeep.home.status import (
-    Status,
-    chat_status,
-    knowledge_status,
-    mail_status,
-    state_status,
-)
+from threadkeep.home.places import environment, hermes_file, need_file, refuse_special, refuse_url
+from threadkeep.home.status import Status, chat_status, knowledge_status, mail_status, state_status
 from threadkeep.mailbox.folder import session_dir
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.mailroom import Mailroom
@@ -55,10 +43,10 @@ if TYPE_CHECKING:
     from threadkeep.collect.observing import Observations
     from threadkeep.github.ci import Ci
     from threadkeep.home.observing import Reporter
-    from threadkeep.home.originals import Adopted
+    from threadkeep.home.originals import AdoptReport
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.recall.memory import Memory
-    from threadkeep.redact import Redactor
+    from threadkeep.redact.engine import Redactor
 
 _CHAT_FILE = "chat.db"
 _STATE_FILE = "state.db"
@@ -293,7 +281,7 @@ class Home:
 
         return make_redactor(self.config, self._paths.config, self._environ)
 
-    def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "Adopted":
+    def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "AdoptReport":
         """Bring in the data of an installed original: hermes, grida, hippo or nanoclaw."""
         from threadkeep.home.adopting import adopt  # noqa: PLC0415  (loads every store)
         from threadkeep.home.observing import with_fallback  # noqa: PLC0415  (the same)
@@ -388,7 +376,7 @@ class Home:
         path: str | Path | None = None,
         store: str | None = None,
         progress: Progress | None = None,
-    ) -> list[Copied]:
+    ) -> list[BackupResult]:
         """Copy every store that there is, the named one, or the one in the file `path`.
 
         `target` is a folder then, if there are several.

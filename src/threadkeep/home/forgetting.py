@@ -1,5 +1,1 @@
 """What surfaces need to forget something that was captured."""
-
-from threadkeep.capture.forgetting import Forget, Forgotten
-
-__all__ = ["Forget", "Forgotten"]

@@ -4,34 +4,11 @@ A file of another program, or an older one, may lack a table: then nothing happe
 """
 
 from threadkeep.errors import NotFound
-from threadkeep.home.watchdog import acknowledge, alarms_of
-from threadkeep.knowledge.alarms import Alarm
-from threadkeep.knowledge.events import Event, StoredVisit, Wanted
+from threadkeep.knowledge.events import CommandFilter, CommandRow, StoredVisit
 from threadkeep.knowledge.health import Drop, Health
 from threadkeep.knowledge.layout import names
-from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflows import RunDetails, RunRow, list_runs, run_details
-
-__all__ = [
-    "Alarm",
-    "Drop",
-    "Event",
-    "Health",
-    "Lesson",
-    "RunDetails",
-    "RunRow",
-    "StoredVisit",
-    "Wanted",
-    "acknowledge",
-    "alarms_of",
-    "ci_run",
-    "ci_runs",
-    "commands",
-    "drops",
-    "health",
-    "visits",
-]
 
 
 def _has(store: KnowledgeStore, table: str) -> bool:
@@ -39,7 +16,7 @@ def _has(store: KnowledgeStore, table: str) -> bool:
         return table in names(tx, "table")
 
 
-def commands(store: KnowledgeStore, wanted: Wanted, limit: int) -> list[Event]:
+def commands(store: KnowledgeStore, wanted: CommandFilter, limit: int) -> list[CommandRow]:
     """List commands and tool calls, the latest first."""
     return store.list_events(wanted, limit=limit) if _has(store, "events") else []
 

@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from threadkeep.base.clock import now_ms
+from threadkeep.doctor.invariants import INVARIANTS
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.serving import Serving, who_serves
-from threadkeep.home.status import (
-    KnowledgeStatus,
-    MailStatus,
-    StateStatus,
-    Status,
-    StoreStatus,
-)
-from threadkeep.home.watchdog import INVARIANTS, Alarm, acknowledge, alarms_of
+from threadkeep.home.serving import ServiceStatus, who_serves
+from threadkeep.home.status import KnowledgeStatus, MailStatus, StateStatus, Status, StoreStatus
+from threadkeep.home.watchdog import acknowledge, alarms_of
+from threadkeep.knowledge.alarms import Alarm
 from threadkeep.knowledge.health import Drop, Health
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.store import KnowledgeStore
@@ -27,13 +23,12 @@ from threadkeep.knowledge.store import KnowledgeStore
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["AlarmRow", "HomeHealth", "SourceRow", "StoreRow", "ack", "active_alarms", "health_of"]
 
 _ALARMS = 100
 _HOUR_MS = 3_600_000
 
 
-class AlarmRow(msgspec.Struct, frozen=True):
+class AlarmView(msgspec.Struct, frozen=True):
     """An alarm, and the rule that was broken in words."""
 
     id: int
@@ -85,10 +80,10 @@ class StoreRow(msgspec.Struct, frozen=True):
 class HomeHealth(msgspec.Struct, frozen=True):
     """How a home fares."""
 
-    serving: Serving
+    serving: ServiceStatus
     sources: tuple[SourceRow, ...]
     drops: tuple[Drop, ...]
-    alarms: tuple[AlarmRow, ...]
+    alarms: tuple[AlarmView, ...]
     stores: tuple[StoreRow, ...]
     waiting: int  # tickets of all queues
     failed: int
@@ -100,7 +95,7 @@ def health_of(home: "Home", path: str | Path | None = None) -> HomeHealth:
     status = home.status(knowledge_path=path)
     sources: tuple[SourceRow, ...] = ()
     drops: tuple[Drop, ...] = ()
-    alarms: tuple[AlarmRow, ...] = ()
+    alarms: tuple[AlarmView, ...] = ()
     trouble = "" if status.knowledge.exists else "nothing was captured yet"
     try:
         with home.knowledge(path, read_only=True) as store:
@@ -120,22 +115,22 @@ def health_of(home: "Home", path: str | Path | None = None) -> HomeHealth:
     )
 
 
-def active_alarms(home: "Home", path: str | Path | None = None) -> tuple[AlarmRow, ...]:
+def active_alarms(home: "Home", path: str | Path | None = None) -> tuple[AlarmView, ...]:
     """Give the alarms that go on and that nobody has seen; none if the store cannot be read."""
     with suppress(ThreadkeepError), home.knowledge(path, read_only=True) as store:
         return tuple(map(alarm_row, alarms_of(store)))
     return ()
 
 
-def ack(store: KnowledgeStore, number: int, note: str = "") -> AlarmRow:
+def ack(store: KnowledgeStore, number: int, note: str = "") -> AlarmView:
     """Note that a person has seen an alarm."""
     return alarm_row(acknowledge(store, number, note or None))
 
 
-def alarm_row(alarm: Alarm) -> AlarmRow:
+def alarm_row(alarm: Alarm) -> AlarmView:
     """Put an alarm in words."""
     acked = "active" if alarm.acked_at is None else "seen"
-    return AlarmRow(
+    return AlarmView(
         id=alarm.id,
         rule=alarm.invariant,
         means=INVARIANTS.get(alarm.invariant, ""),

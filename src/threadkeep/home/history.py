@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import AutoMemorySettings, Config, read_settings, store_path
 from threadkeep.base.paths import expand
-from threadkeep.capture.context import Surroundings
+from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.exclusion import Exclusion
 from threadkeep.capture.harvesting import this_machine
 from threadkeep.capture.history import History
@@ -56,7 +56,7 @@ def open_history(
         sources = all_sources(chats, states, [home.paths().data / "mailbox"])
         sources[MEMORIES] = _memories(config.auto_memory, environ)
         redactor = home.redactor()
-        around = Surroundings(
+        around = CaptureContext(
             db=store.context.db,
             user=_user(home, store, environ, user_home, roots),
             mask=redactor.piece,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import ReadOnly, ThreadkeepError
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.store import KnowledgeStore

@@ -11,15 +11,15 @@ from threadkeep.base.clock import iso
 from threadkeep.base.presence import is_held
 from threadkeep.base.processes import describe_process
 from threadkeep.base.sqlite import Database
-from threadkeep.collect.backend import Backend
+from threadkeep.collect.backend import StoreBackend
 from threadkeep.collect.handshake import check_brain
 from threadkeep.collect.observing import Observations
-from threadkeep.collect.server import Server
-from threadkeep.collect.storing import Stored
+from threadkeep.collect.server import CollectorServer
+from threadkeep.collect.storing import BatchReport
 from threadkeep.errors import Conflict, ThreadkeepError
-from threadkeep.github.polling import Report
+from threadkeep.github.polling import PollReport
 from threadkeep.home.ci import make_ci
-from threadkeep.home.observing import socket_path
+from threadkeep.home.waiting import socket_path
 from threadkeep.knowledge.layout import read_version
 from threadkeep.knowledge.service_state import the_service
 from threadkeep.knowledge.versions import target_of
@@ -53,7 +53,7 @@ def keeping(
     with ExitStack() as stack:
         if socket:
             port = home.config.socket.brain_port
-            backend = Backend(observations, version, brain_port=port)
+            backend = StoreBackend(observations, version, brain_port=port)
             _listen(socket_path(home), backend, stop, tell, stack)
         work = [lambda: _collect_on(observations, stop, tell)]
         if home.config.github.enabled:
@@ -106,9 +106,9 @@ def served_already(database: Database) -> Conflict:
 
 
 def _listen(
-    path: Path, backend: Backend, stop: threading.Event, tell: Tell, stack: ExitStack
+    path: Path, backend: StoreBackend, stop: threading.Event, tell: Tell, stack: ExitStack
 ) -> None:
-    server = Server(path, backend)
+    server = CollectorServer(path, backend)
     try:
         server.start()
     except ThreadkeepError as error:
@@ -153,7 +153,7 @@ def _told(tell: Tell, what: str) -> Iterator[None]:
         tell(f"could not {what}: {error.message}")
 
 
-def tell_new(stored: Stored, tell: Tell) -> None:
+def tell_new(stored: BatchReport, tell: Tell) -> None:
     """Say what came out of the spool."""
     if stored.new:
         tell(f"{stored.new} new from shells and browsers")
@@ -169,7 +169,7 @@ def _follow(home: "Home", observations: Observations, stop: threading.Event, tel
         tell(f"CI is not followed: {error.message}")
 
 
-def tell_runs(report: Report, tell: Tell) -> None:
+def tell_runs(report: PollReport, tell: Tell) -> None:
     """Say what CI did."""
     if report.runs:
         tell(f"CI: {report.runs} new or changed")

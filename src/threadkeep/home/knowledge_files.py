@@ -5,21 +5,20 @@ from pathlib import Path
 import msgspec
 
 from threadkeep.base.checks import sqlite_problems
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.home.places import need_file
 from threadkeep.knowledge.layout import TUNING, is_begun, names
 from threadkeep.knowledge.opening import find_version
 from threadkeep.knowledge.upgrading import Migration, migrate_file, plan_migration
-from threadkeep.knowledge.versions import Finding, explain_version
-
-__all__ = ["Finding", "KnowledgeCheck", "Migration", "check_knowledge", "migrate_knowledge"]
+from threadkeep.knowledge.versions import SchemaFinding, explain_version
 
 
 class KnowledgeCheck(msgspec.Struct, frozen=True):
     """What a knowledge file's version means, and what SQLite finds wrong with the file."""
 
     path: Path
-    finding: Finding
+    finding: SchemaFinding
     problems: list[str]
 
     @property

@@ -15,11 +15,11 @@ from threadkeep.base.config import EnrichSettings
 from threadkeep.base.paths import expand
 from threadkeep.base.sqlite import Database
 from threadkeep.capture.history import History
-from threadkeep.embed.choosing import Choice, choose, choose_in_child
-from threadkeep.embed.filling import Embedded, Show as ShowEmbedded, embed_anew, embed_pending
+from threadkeep.embed.choosing import EmbedderChoice, choose, choose_in_child
+from threadkeep.embed.filling import EmbedReport, Show as ShowEmbedded, embed_anew, embed_pending
 from threadkeep.embed.texts import archived_texts
 from threadkeep.enrich.modelling import make_author
-from threadkeep.enrich.worker import Enriched, Enricher, Show, silent
+from threadkeep.enrich.worker import Enricher, EnrichReport, Show, silent
 from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.knowledge.failures import ENTRIES, EVENTS, learn_failures
 from threadkeep.knowledge.lessons import LessonRules
@@ -32,21 +32,6 @@ from threadkeep.recall.calls import archived_runs
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = [
-    "Embedded",
-    "Enriched",
-    "embed",
-    "embedder_in_child",
-    "enrich",
-    "index",
-    "learn",
-    "learn_all",
-    "project_roots",
-    "reap_tickets",
-    "release_claims",
-    "tickets_wait",
-    "vectors_missing",
-]
 
 Stop = Callable[[], bool]
 
@@ -91,7 +76,7 @@ def enrich(
     stop: Stop = never,
     show: Show = silent,
     tell: Callable[[str], None] = lambda _: None,
-) -> Enriched:
+) -> EnrichReport:
     """Make nodes of what waits; with a model, also `upgrade` that only rules have written."""
     refuse_write(history.store.access)
     config, context = home.config, history.store.context
@@ -186,7 +171,7 @@ def _learned_to(database: Database) -> tuple[int | None, ...]:
 # ---------------------------------------------------------------------- vectors
 
 
-def embedder_in_child(home: "Home") -> Choice:
+def embedder_in_child(home: "Home") -> EmbedderChoice:
     """Tell which embedder the settings mean, without loading it."""
     return choose_in_child(home.config.embeddings, home.paths().cache, home.environ)
 
@@ -207,7 +192,7 @@ def embed(
     anew: bool = False,
     show: ShowEmbedded = lambda _: None,
     progress: Callable[[int, int], None] | None = None,
-) -> Embedded:
+) -> EmbedReport:
     """Make the vectors that are missing, in this process; Conflict if there are another model's.
 
     `anew` drops all that are there first. `progress` is told while the table of our own embedder is

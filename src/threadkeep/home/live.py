@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 
-from threadkeep.base.sqlite import Row
+from threadkeep.base.tx import Row
 from threadkeep.chat.records import Event
 from threadkeep.chat.recovery import is_running
 from threadkeep.chat.store import ChatStore

@@ -7,89 +7,8 @@ import os
 from pathlib import Path
 
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.mailbox.adapters import Adapter, FileAdapter, Outgoing
-from threadkeep.mailbox.agent_loop import run_agent
-from threadkeep.mailbox.asking import run_command
-from threadkeep.mailbox.commands import read_typed
-from threadkeep.mailbox.container import Container, open_here
-from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.delivery import Drained
-from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.index_records import Session, SessionMode
-from threadkeep.mailbox.looking import (
-    UNDER_WAY,
-    Direction,
-    Letter,
-    again,
-    in_order,
-    incoming,
-    letters,
-    look_at,
-    outgoing,
-    overview,
-)
-from threadkeep.mailbox.policy import Policy
-from threadkeep.mailbox.problems import Problem
-from threadkeep.mailbox.prune import PrunedMail
-from threadkeep.mailbox.reading import poll, tasks as tasks_of
-from threadkeep.mailbox.records import DeadLetter, Delivery, Destination, Mail, OutMail, Place
-from threadkeep.mailbox.recurrence import next_times
-from threadkeep.mailbox.runner import ProcessRunner
-from threadkeep.mailbox.serving import Report
-from threadkeep.mailbox.sweep import Swept, sweep_session
-from threadkeep.mailbox.times import parse_moment, read_moment
-from threadkeep.mailbox.trace import trace as trace_mail
-from threadkeep.mailbox.verifying import verify as verify_folder
-
-__all__ = [
-    "UNDER_WAY",
-    "Adapter",
-    "Container",
-    "Context",
-    "DeadLetter",
-    "Delivery",
-    "Destination",
-    "Direction",
-    "Drained",
-    "FileAdapter",
-    "Host",
-    "Letter",
-    "Mail",
-    "MailIndex",
-    "OutMail",
-    "Outgoing",
-    "Place",
-    "Policy",
-    "Problem",
-    "ProcessRunner",
-    "PrunedMail",
-    "Report",
-    "Session",
-    "SessionMode",
-    "Swept",
-    "again",
-    "find_mail_session",
-    "in_order",
-    "incoming",
-    "is_folder",
-    "letters",
-    "look_at",
-    "next_times",
-    "open_here",
-    "outgoing",
-    "overview",
-    "parse_moment",
-    "poll",
-    "read_moment",
-    "read_typed",
-    "run_agent",
-    "run_command",
-    "sweep_session",
-    "tasks_of",
-    "trace_mail",
-    "verify_folder",
-]
+from threadkeep.mailbox.index_records import MailboxSession
 
 _LAST = "last"
 _SHOWN = "`threadkeep mail ls` shows the sessions; `threadkeep mail new NAME` makes one"
@@ -100,7 +19,7 @@ def is_folder(ref: str) -> bool:
     return os.sep in ref or (bool(ref) and Path(ref).is_dir())
 
 
-def find_mail_session(index: MailIndex, ref: str) -> Session:
+def find_mail_session(index: MailIndex, ref: str) -> MailboxSession:
     """Give the session that is meant: an id or its beginning, an agent's name, or `last`."""
     if not ref:
         raise Invalid("the name of the session is empty", hint="give an id, a folder, or `last`")
@@ -115,8 +34,8 @@ def find_mail_session(index: MailIndex, ref: str) -> Session:
     return found[0]
 
 
-def _meant(index: MailIndex, ref: str) -> list[Session]:
-    known: list[Session] = index.sessions()
+def _meant(index: MailIndex, ref: str) -> list[MailboxSession]:
+    known: list[MailboxSession] = index.sessions()
     if ref == _LAST:
         return known[-1:]
     exact = [one for one in known if one.id == ref]

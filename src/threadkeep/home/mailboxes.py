@@ -12,11 +12,11 @@ from threadkeep.base import json
 from threadkeep.base.clock import now_ms
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.home.mail import find_mail_session
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import session_dir
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.looking import Letter, Overview, letters, look_at, overview
 from threadkeep.mailbox.reading import tasks as tasks_of
 from threadkeep.mailbox.records import Mail, Place
@@ -26,14 +26,13 @@ from threadkeep.mailbox.times import read_moment
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["Box", "Mailbox", "Slip", "Task", "mailboxes", "one_mailbox", "try_again"]
 
 _FOLDER: Final = "mailbox"
 _RUNS: Final = 5
 _TRIED_AGAIN: Final = frozenset(("failed", "unknown"))
 
 
-class Box(msgspec.Struct, frozen=True):
+class MailboxRow(msgspec.Struct, frozen=True):
     """A mailbox in a list; `problem` says why its folder could not be looked into."""
 
     id: str
@@ -67,7 +66,7 @@ class Slip(msgspec.Struct, frozen=True):
     can_retry: bool = False
 
 
-class Task(msgspec.Struct, frozen=True):
+class TaskRow(msgspec.Struct, frozen=True):
     """A task that waits for its time, and when it runs next."""
 
     id: str
@@ -82,14 +81,14 @@ class Task(msgspec.Struct, frozen=True):
 class Mailbox(msgspec.Struct, frozen=True):
     """One mailbox with its newest letters, in the order in which they were written."""
 
-    box: Box
+    box: MailboxRow
     letters: tuple[Slip, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskRow, ...]
     counts: dict[str, int]  # state -> how many of the newest letters are in it
     more: bool  # older letters are there, too
 
 
-def mailboxes(home: "Home", *, closed: bool = True) -> list[Box]:
+def mailboxes(home: "Home", *, closed: bool = True) -> list[MailboxRow]:
     """List the mailboxes of a home, what is open in each counted; none if it has no mailroom."""
     if not home.mail_path().exists():
         return []
@@ -126,12 +125,12 @@ def try_again(home: "Home", ref: str, letter: str, *, force: bool = False) -> st
 # ---------------------------------------------------------------------- inside
 
 
-def _folder(home: "Home", session: Session) -> Path:
+def _folder(home: "Home", session: MailboxSession) -> Path:
     return session_dir(home.paths().data / _FOLDER, session.agent_group_id, session.id)
 
 
-def _box(home: "Home", index: MailIndex, session: Session) -> Box:
-    box = Box(
+def _box(home: "Home", index: MailIndex, session: MailboxSession) -> MailboxRow:
+    box = MailboxRow(
         id=session.id,
         agent=index.agent_group(session.agent_group_id).name,
         chat=_chat(index, session),
@@ -146,7 +145,7 @@ def _box(home: "Home", index: MailIndex, session: Session) -> Box:
     return msgspec.structs.replace(box, open=found)
 
 
-def _chat(index: MailIndex, session: Session) -> str:
+def _chat(index: MailIndex, session: MailboxSession) -> str:
     if session.messaging_group_id is None:
         return ""
     group = index.messaging_group(session.messaging_group_id)
@@ -206,14 +205,14 @@ def _files(content: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(one.get("name", "?") if isinstance(one, dict) else one) for one in found)
 
 
-def _tasks(ctx: Context, zone: str) -> tuple[Task, ...]:
+def _tasks(ctx: MailContext, zone: str) -> tuple[TaskRow, ...]:
     return tuple(_task(mail, zone) for mail in tasks_of(ctx))
 
 
-def _task(mail: Mail, zone: str) -> Task:
+def _task(mail: Mail, zone: str) -> TaskRow:
     due = read_moment(mail.process_after)
     first = () if due is None else (due,)
-    task = Task(mail.id, mail.seq, mail.text, mail.status, mail.recurrence or "", first)
+    task = TaskRow(mail.id, mail.seq, mail.text, mail.status, mail.recurrence or "", first)
     if not mail.recurrence:
         return task
     try:

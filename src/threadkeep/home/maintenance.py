@@ -32,7 +32,7 @@ from threadkeep.home.backups import KINDS, is_own
 from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forgetting import Kind, erase, want_cleaning
 from threadkeep.knowledge.layout import names
-from threadkeep.knowledge.reading import Among, Session
+from threadkeep.knowledge.reading import CapturedSession, CapturedSessionFilter
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
@@ -52,7 +52,7 @@ _PAGE: Final = 500
 _INDEXES: Final = ("tk_entry_words", "tk_thing_words", "knowledge_fts")
 
 
-class Order(msgspec.Struct, frozen=True):
+class MaintenanceTask(msgspec.Struct, frozen=True):
     """What one process has to do: for which home and file, backups of which stores."""
 
     home: str | None  # None: the home that the environment names
@@ -64,7 +64,7 @@ class Order(msgspec.Struct, frozen=True):
     catch_up: bool = False
 
 
-class Done(msgspec.Struct):
+class MaintenanceReport(msgspec.Struct):
     """What it did, in words, and what went wrong."""
 
     did: list[str] = []
@@ -107,9 +107,9 @@ def order_for(
     retain: bool = False,
     embed: bool = False,
     catch_up: bool = False,
-) -> Order:
+) -> MaintenanceTask:
     """Write down what has to be done; `retain` where what is too old may have to go."""
-    return Order(
+    return MaintenanceTask(
         *(named_home(home), _text(db), _text(user_home), backups),
         retain=retain and retains(home),
         embed=embed,
@@ -138,7 +138,7 @@ def _is_default(home: "Home") -> bool:
 # ---------------------------------------------------------------------- the other process
 
 
-def carry_out(order: Order, bell: "Bell") -> Done | None:
+def carry_out(order: MaintenanceTask, bell: "Bell") -> MaintenanceReport | None:
     """Have another process do the work, and wait for it; None if the end came first."""
     command = [sys.executable, "-P", "-m", "threadkeep.home.maintenance"]
     with _started([*command, msgspec.json.encode(order).decode()]) as process:
@@ -148,7 +148,7 @@ def carry_out(order: Order, bell: "Bell") -> Done | None:
         assert process.stdout is not None  # noqa: S101  (it is a pipe)
         said = process.stdout.read()
     try:
-        return msgspec.json.decode(said, type=Done)
+        return msgspec.json.decode(said, type=MaintenanceReport)
     except msgspec.MsgspecError:
         msg = f"the process that looks after the stores ended with {process.returncode}"
         raise ThreadkeepError(msg, hint="`threadkeep backup` shows what is wrong") from None
@@ -171,7 +171,7 @@ def main(words: list[str]) -> int:
     from threadkeep.home.facade import Home as AnyHome  # noqa: PLC0415  (it imports the parts)
 
     when_parent_ends(lambda: os._exit(CUT_SHORT))
-    order = msgspec.json.decode(words[0].encode(), type=Order)
+    order = msgspec.json.decode(words[0].encode(), type=MaintenanceTask)
     if not (order.retain or order.embed or order.catch_up):
         os.nice(_NICE)  # a backup only reads; whoever holds the lock to write must not be slow
     done = look_after(AnyHome(order.home), order, now_ms())
@@ -179,9 +179,9 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def look_after(home: "Home", order: Order, now: int) -> Done:
+def look_after(home: "Home", order: MaintenanceTask, now: int) -> MaintenanceReport:
     """Do all that an order says; one thing that fails does not keep the others from being done."""
-    done = Done()
+    done = MaintenanceReport()
     if order.catch_up:
         with _noted(done, "what agents wrote before could not be captured"):
             _catch_up(home, order, done)
@@ -198,7 +198,7 @@ def look_after(home: "Home", order: Order, now: int) -> Done:
     return done
 
 
-def _catch_up(home: "Home", order: Order, done: Done) -> None:
+def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:
     """Capture what agents wrote while nobody looked, and make knowledge of it by rules alone.
 
     A model, if there is one, writes it anew later: for a long history it takes days.
@@ -216,7 +216,7 @@ def _catch_up(home: "Home", order: Order, done: Done) -> None:
             done.did.append(f"{harness} +{part.entries} messages")
 
 
-def _embed(home: "Home", order: Order, done: Done) -> None:
+def _embed(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:
     from threadkeep.home.learning import embed  # noqa: PLC0415  (loads what makes vectors)
 
     with home.history(order.db, user_home=order.user_home) as history:
@@ -230,7 +230,7 @@ def _embed(home: "Home", order: Order, done: Done) -> None:
 
 
 @contextmanager
-def _noted(done: Done, what: str) -> Iterator[None]:
+def _noted(done: MaintenanceReport, what: str) -> Iterator[None]:
     try:
         yield
     except (ThreadkeepError, OSError) as error:
@@ -262,7 +262,7 @@ def retention_mark(home: "Home") -> Path:
     return home.paths().state / "retention"
 
 
-def _retain(home: "Home", order: Order, now: int, done: Done) -> None:
+def _retain(home: "Home", order: MaintenanceTask, now: int, done: MaintenanceReport) -> None:
     until = believed(now, retained_at(home), _DAY_MS)
     with home.history(order.db, user_home=order.user_home) as history:
         gone = take_out_old(history, home.config.retention, until)
@@ -288,16 +288,18 @@ def take_out_old(history: History, settings: RetentionSettings, now: int) -> dic
     return {"sessions": len(sessions), **gone}
 
 
-def _old_sessions(history: History, days: int | None, now: int) -> list[Session]:
+def _old_sessions(history: History, days: int | None, now: int) -> list[CapturedSession]:
     if days is None:
         return []
     before = now - days * _DAY_MS
     return [one for one in _all_sessions(history) if (one.ended_at or now) < before]
 
 
-def _all_sessions(history: History) -> Iterator[Session]:
-    after: Session | None = None
-    while page := history.sessions(Among(), limit=_PAGE, after=after, everything=True):
+def _all_sessions(history: History) -> Iterator[CapturedSession]:
+    after: CapturedSession | None = None
+    while page := history.sessions(
+        CapturedSessionFilter(), limit=_PAGE, after=after, everything=True
+    ):
         yield from page
         after = page[-1]
 

@@ -11,7 +11,7 @@ from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.memory import Memory
 
 if TYPE_CHECKING:
-    from threadkeep.enrich.grounding import Answered, Passage
+    from threadkeep.enrich.grounding import GroundedAnswer, Passage
     from threadkeep.home.facade import Home
 
 Tell = Callable[[str], None]
@@ -57,7 +57,7 @@ def _meaning(home: "Home", store: KnowledgeStore) -> Meaning | None:
 
 def answering(
     home: "Home", memory: Memory, tell: Tell = lambda _: None
-) -> "Callable[[str, Sequence[Passage]], Answered | None] | None":
+) -> "Callable[[str, Sequence[Passage]], GroundedAnswer | None] | None":
     """Give the model that answers from passages, None where none is configured or ready."""
     if not home.config.model.url:
         return None

@@ -12,43 +12,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from threadkeep.collect.observing import Observations
-from threadkeep.collect.probing import Probed
 from threadkeep.collect.protocol import RegisterWatchSha, watch_of
-from threadkeep.collect.storing import Stored
+from threadkeep.collect.storing import BatchReport
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.observing import Reporter, open_observations
+from threadkeep.home.observing import open_observations
 from threadkeep.home.waiting import reports_waiting
 from threadkeep.knowledge.commands import ALLOWED_VARIABLES
-from threadkeep.knowledge.events import Event, StoredVisit, Wanted
-from threadkeep.knowledge.observed import Command, GitState, Output, Watch
+from threadkeep.knowledge.observed import GitState, Watch
 from threadkeep.sources.git_facts import GitCache, facts_at, find_repository, read_history
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = [
-    "Command",
-    "Event",
-    "GitState",
-    "Observations",
-    "Output",
-    "Probed",
-    "Reporter",
-    "Stored",
-    "StoredVisit",
-    "Wanted",
-    "Watch",
-    "collect_now",
-    "collected",
-    "commit_to_watch",
-    "found_in_folder",
-    "head_of",
-    "host_name",
-    "kept_variables",
-    "reports_waiting",
-    "session_id",
-    "shell_name",
-]
 
 # Whoever only wants to look does not wait long for somebody who writes.
 _PATIENCE: Final = 2.0
@@ -70,10 +45,10 @@ def collected(
         yield observations, trouble
 
 
-def collect_now(home: "Home", path: str | Path | None = None) -> Stored:
+def collect_now(home: "Home", path: str | Path | None = None) -> BatchReport:
     """Store what waits, without opening a store where nothing does."""
     if not reports_waiting(home, path):
-        return Stored()
+        return BatchReport()
     with home.observations(path) as observations:
         return observations.collect()
 

@@ -7,30 +7,28 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from threadkeep.collect.client import Client
-from threadkeep.collect.protocol import GetStatus, Status
+from threadkeep.collect.client import CollectorClient
+from threadkeep.collect.protocol import CollectorStatus, GetStatus
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.home.observed import reports_waiting
-from threadkeep.home.observing import socket_path, spool_folder
+from threadkeep.home.waiting import reports_waiting, socket_path, spool_folder
 from threadkeep.knowledge.health import Drop, Health
 from threadkeep.knowledge.layout import names
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["Drop", "Health", "Listening", "ObservedStatus", "ask_listener", "observed_status"]
 
 SOURCES: Final = ("shell", "claude-tool", "browser", "github-actions")
 _ANSWER_SECONDS: Final = 0.1
 _LONGEST_SECONDS: Final = 0.5  # for an answer that comes in drops
 
 
-class Listening(msgspec.Struct, frozen=True):
+class SocketStatus(msgspec.Struct, frozen=True):
     """Whether somebody listens on the socket of a home; `trouble` says why one does not answer."""
 
     socket: Path
     answers: bool = False
-    status: Status | None = None
+    status: CollectorStatus | None = None
     trouble: str = ""
 
 
@@ -41,7 +39,7 @@ class ObservedStatus(msgspec.Struct, frozen=True):
     drops: tuple[Drop, ...]
     spool: Path
     waiting: int  # files that nobody has collected yet
-    listening: Listening
+    listening: SocketStatus
     trouble: str = ""  # why the spool cannot be looked into
 
 
@@ -71,10 +69,10 @@ def _of_store(home: "Home", path: str | Path | None) -> tuple[tuple[Health, ...]
     return (), ()
 
 
-def ask_listener(path: Path) -> Listening:
+def ask_listener(path: Path) -> SocketStatus:
     """Ask whoever listens at a path how it is going; half a second is all it gets."""
     try:
-        with Client(path, _ANSWER_SECONDS) as client:
+        with CollectorClient(path, _ANSWER_SECONDS) as client:
             ends = Timer(_LONGEST_SECONDS, client.close)
             ends.daemon = True
             ends.start()
@@ -83,8 +81,8 @@ def ask_listener(path: Path) -> Listening:
             finally:
                 ends.cancel()
     except NotFound:
-        return Listening(path)
+        return SocketStatus(path)
     except ThreadkeepError as error:
-        return Listening(path, trouble=error.message)
-    status = answer if isinstance(answer, Status) else None
-    return Listening(path, answers=status is not None, status=status)
+        return SocketStatus(path, trouble=error.message)
+    status = answer if isinstance(answer, CollectorStatus) else None
+    return SocketStatus(path, answers=status is not None, status=status)

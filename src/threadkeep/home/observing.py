@@ -15,24 +15,14 @@ from threadkeep.collect.rules import Rules
 from threadkeep.collect.storing import Facts, Store
 from threadkeep.collect.visits import VisitRules, rules_of
 from threadkeep.home.history import excluded_places
-from threadkeep.home.originals import Adopted
-from threadkeep.home.waiting import FALLBACK, fallback_folders, socket_path, spool_folder
+from threadkeep.home.originals import AdoptReport
+from threadkeep.home.waiting import FALLBACK, fallback_folders, spool_folder
 from threadkeep.knowledge.observed import Observed
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.git_facts import GitCache, facts_at
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
-
-__all__ = [
-    "Reporter",
-    "fallback_folders",
-    "make_reporter",
-    "open_observations",
-    "socket_path",
-    "spool_folder",
-    "with_fallback",
-]
 
 
 class Reporter(msgspec.Struct, frozen=True):
@@ -84,7 +74,7 @@ def open_observations(home: "Home", store: KnowledgeStore) -> Observations:
         raise
 
 
-def with_fallback(home: "Home", done: Adopted) -> Adopted:
+def with_fallback(home: "Home", done: AdoptReport) -> AdoptReport:
     """Add what Hippo's programs could not deliver to what was imported; its files stay."""
     folder = done.original.path.parent / FALLBACK
     if done.dry_run or not waiting_in(folder):

@@ -16,12 +16,12 @@ from threadkeep.base.paths import Paths, expand
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.home.places import hermes_file
-from threadkeep.knowledge.merging import Merged
+from threadkeep.knowledge.merging import MergeCounts
 from threadkeep.mailbox.folder import Folder
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.sources.mailboxes import MailboxSource
-from threadkeep.sources.records import Unseen, UserHome
+from threadkeep.sources.records import UnreadablePlace, UserHome
 from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Original(msgspec.Struct, frozen=True):
 Progress = Callable[[int, int], None]
 
 
-class Adopted(msgspec.Struct, frozen=True):
+class AdoptReport(msgspec.Struct, frozen=True):
     """What an import did, or with `dry_run` would do."""
 
     original: Original
@@ -59,7 +59,7 @@ class Adopted(msgspec.Struct, frozen=True):
     skipped: int = 0  # they were there already
     problems: list[str] = []
     notes: list[str] = []
-    tables: dict[str, Merged] = {}  # of a knowledge file: what came of each of its tables
+    tables: dict[str, MergeCounts] = {}  # of a knowledge file: what came of each of its tables
     dry_run: bool = False
 
 
@@ -244,9 +244,9 @@ def _size(*paths: Path) -> int:
     return sum(path.stat().st_size for path in beside if path.is_file())
 
 
-def mail_folders(root: Path) -> tuple[list[Path], list[Unseen]]:
+def mail_folders(root: Path) -> tuple[list[Path], list[UnreadablePlace]]:
     """Give the session folders of NanoClaw below a folder, sorted, and what could not be seen."""
-    unseen: list[Unseen] = []
+    unseen: list[UnreadablePlace] = []
     found = MailboxSource([root]).find(UserHome(root, tell=unseen.append))
     return [Path(log.path) for log in found], unseen
 

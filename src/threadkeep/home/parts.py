@@ -15,16 +15,16 @@ import msgspec
 
 from threadkeep.base.sqlite import Database
 from threadkeep.capture.history import History
-from threadkeep.capture.report import Report
-from threadkeep.collect.backend import Backend
+from threadkeep.capture.report import CaptureReport
+from threadkeep.collect.backend import StoreBackend
 from threadkeep.collect.observing import Observations
-from threadkeep.collect.server import Limits, Server
+from threadkeep.collect.server import CollectorLimits, CollectorServer
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home import learning
 from threadkeep.home.ci import make_ci
 from threadkeep.home.keeping import tell_new, tell_runs
-from threadkeep.home.maintenance import Order, carry_out, due_backups, order_for, tidy
-from threadkeep.home.supervising import Bell, Part, Tell, regularly
+from threadkeep.home.maintenance import MaintenanceTask, carry_out, due_backups, order_for, tidy
+from threadkeep.home.supervising import Bell, ServicePart, Tell, regularly
 from threadkeep.home.watchdog import run_watchdog
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ _ANYWAY_SECONDS: Final = 60.0
 _EMBED_SECONDS: Final = 60.0
 _WATCH_SECONDS: Final = 30.0
 # What clients have sent is in the kernel already; the rest of two seconds is for the other parts.
-_LIMITS: Final = Limits(drain_seconds=0.5)
+_LIMITS: Final = CollectorLimits(drain_seconds=0.5)
 
 
-class Around(msgspec.Struct, frozen=True):
+class ServiceContext(msgspec.Struct, frozen=True):
     """What all parts work on: one store, opened once."""
 
     home: "Home"
@@ -59,7 +59,7 @@ class Around(msgspec.Struct, frozen=True):
     tell: Tell
     db: str | Path | None = None
     user_home: str | Path | None = None
-    more: tuple[Part, ...] = ()  # what a surface brings: the web server
+    more: tuple[ServicePart, ...] = ()  # what a surface brings: the web server
     caught_up: threading.Event = msgspec.field(default_factory=threading.Event)
 
     @property
@@ -68,39 +68,39 @@ class Around(msgspec.Struct, frozen=True):
         return self.history.store.context.db
 
 
-def all_parts(around: Around) -> list[Part]:
+def all_parts(around: ServiceContext) -> list[ServicePart]:
     """Give the parts that the configuration of a home wants."""
     config = around.home.config
     wanted = config.serve
     parts = [
-        Part("capture", partial(_capture, around)),
-        Part("collect", partial(_collect, around)),
-        *(Part(_named(path), partial(_listen, around, path)) for path in around.sockets),
-        Part("probes", regularly(_PROBE_SECONDS, partial(_probe, around))),
+        ServicePart("capture", partial(_capture, around)),
+        ServicePart("collect", partial(_collect, around)),
+        *(ServicePart(_named(path), partial(_listen, around, path)) for path in around.sockets),
+        ServicePart("probes", regularly(_PROBE_SECONDS, partial(_probe, around))),
     ]
     if config.github.enabled:
-        parts.append(Part("ci", partial(_follow_ci, around)))
+        parts.append(ServicePart("ci", partial(_follow_ci, around)))
     if config.enrich.enabled and wanted.enrich:
-        parts.append(Part("enrich", when_changed(around.database, partial(_enrich, around))))
+        parts.append(ServicePart("enrich", when_changed(around.database, partial(_enrich, around))))
     parts += _knowing(around)
     if wanted.watchdog:
-        parts.append(Part("watchdog", regularly(_WATCH_SECONDS, partial(_look, around))))
+        parts.append(ServicePart("watchdog", regularly(_WATCH_SECONDS, partial(_look, around))))
     if wanted.maintenance:
-        parts.append(Part("maintenance", partial(_maintain, around), 600.0, 6 * 3600.0))
+        parts.append(ServicePart("maintenance", partial(_maintain, around), 600.0, 6 * 3600.0))
     return [*parts, *around.more]
 
 
-def _knowing(around: Around) -> list[Part]:
+def _knowing(around: ServiceContext) -> list[ServicePart]:
     """Give the parts that make things found: by words, by meaning, by what went wrong before."""
     database = around.database
     parts = [
-        Part("index", when_changed(database, partial(learning.index, database))),
-        Part("lessons", when_changed(database, partial(_learn, around))),
+        ServicePart("index", when_changed(database, partial(learning.index, database))),
+        ServicePart("lessons", when_changed(database, partial(_learn, around))),
     ]
     choice = learning.embedder_in_child(around.home)
     if choice.embedder is not None:
         choice.embedder.close()  # the process that makes vectors opens its own
-        parts.append(Part("vectors", partial(_embed, around), 60.0, 3600.0))
+        parts.append(ServicePart("vectors", partial(_embed, around), 60.0, 3600.0))
     return parts
 
 
@@ -132,7 +132,7 @@ def when_changed(
 # ---------------------------------------------------------------------- capture
 
 
-def _capture(around: Around, bell: Bell) -> None:
+def _capture(around: ServiceContext, bell: Bell) -> None:
     """Capture as logs grow; a long way behind, another process goes most of it first.
 
     What 70 MB of logs need leaves holes in the memory of a process: 10 MB for good.
@@ -148,10 +148,10 @@ def _capture(around: Around, bell: Bell) -> None:
         _watch(around, bell)
 
 
-def _watch(around: Around, bell: Bell) -> None:
+def _watch(around: ServiceContext, bell: Bell) -> None:
     told: set[tuple[str, str]] = set()
 
-    def show(report: Report) -> None:
+    def show(report: CaptureReport) -> None:
         for harness, part in report.harnesses.items():
             if part.lines:
                 around.tell(f"{harness} +{part.entries} messages")
@@ -164,7 +164,7 @@ def _watch(around: Around, bell: Bell) -> None:
     around.history.watch(bell.stop.is_set, show, poll_seconds=_POLL_SECONDS)
 
 
-def _collect(around: Around, bell: Bell) -> None:
+def _collect(around: ServiceContext, bell: Bell) -> None:
     """Store what shells and browsers left; now and then count the hour and the day anew."""
     observations, counted = around.observations, float("-inf")
     while not bell.stop.is_set():
@@ -182,11 +182,11 @@ def _named(path: Path) -> str:
     return f"socket {path}"
 
 
-def _listen(around: Around, path: Path, bell: Bell) -> None:
+def _listen(around: ServiceContext, path: Path, bell: Bell) -> None:
     """Listen at a socket until the end, which a client may ask for."""
     port = around.home.config.socket.brain_port
-    server = Server(
-        path, Backend(around.observations, around.version, brain_port=port), limits=_LIMITS
+    server = CollectorServer(
+        path, StoreBackend(around.observations, around.version, brain_port=port), limits=_LIMITS
     )
     server.start()
     around.tell(f"listening on {server.path}")
@@ -207,7 +207,7 @@ def _listen(around: Around, path: Path, bell: Bell) -> None:
         raise ThreadkeepError(msg) from server.failure
 
 
-def _follow_ci(around: Around, bell: Bell) -> None:
+def _follow_ci(around: ServiceContext, bell: Bell) -> None:
     ci = make_ci(around.home, around.history.store)
     ci.follow(bell.stop, lambda report: tell_runs(report, around.tell))
 
@@ -215,7 +215,7 @@ def _follow_ci(around: Around, bell: Bell) -> None:
 # ---------------------------------------------------------------------- knowledge
 
 
-def _enrich(around: Around, stop: Stop) -> None:
+def _enrich(around: ServiceContext, stop: Stop) -> None:
     database, clock = around.database, around.history.store.context.clock
     if not around.caught_up.is_set():
         return
@@ -227,11 +227,11 @@ def _enrich(around: Around, stop: Stop) -> None:
             around.tell(f"enrich: {problem}")
 
 
-def _learn(around: Around, stop: Stop) -> None:
+def _learn(around: ServiceContext, stop: Stop) -> None:
     learning.learn_all(around.home, around.history, stop)
 
 
-def _embed(around: Around, bell: Bell) -> None:
+def _embed(around: ServiceContext, bell: Bell) -> None:
     """Have another process make vectors while some are missing; it ends with its work."""
     while bell.wait(_EMBED_SECONDS):
         if learning.vectors_missing(around.database):
@@ -242,19 +242,19 @@ def _embed(around: Around, bell: Bell) -> None:
 # ---------------------------------------------------------------------- health and upkeep
 
 
-def _look(around: Around) -> None:
+def _look(around: ServiceContext) -> None:
     now = around.history.store.context.clock()
     report = run_watchdog(around.home, around.history, now=now, monotonic=time.monotonic())
     for alarm in (*report.raised, *report.reopened):
         around.tell(f"alarm {alarm.invariant} {alarm.source}: {alarm.details}")
 
 
-def _probe(around: Around) -> None:
+def _probe(around: ServiceContext) -> None:
     for source in _PROBED:
         around.observations.probe(source)
 
 
-def _maintain(around: Around, bell: Bell) -> None:
+def _maintain(around: ServiceContext, bell: Bell) -> None:
     """Tidy every hour; once a day take out what is too old, and make backups."""
     clock, retained = around.history.store.context.clock, float("-inf")
     bell.wait(_FIRST_UPKEEP_SECONDS)  # at the beginning there is enough to do
@@ -268,7 +268,7 @@ def _maintain(around: Around, bell: Bell) -> None:
         bell.wait(_UPKEEP_SECONDS)
 
 
-def _have_done(around: Around, order: Order, bell: Bell) -> None:
+def _have_done(around: ServiceContext, order: MaintenanceTask, bell: Bell) -> None:
     wanted = order.backups or order.retain or order.embed or order.catch_up
     done = carry_out(order, bell) if wanted else None
     if done is None:

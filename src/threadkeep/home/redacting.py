@@ -7,13 +7,11 @@ import msgspec
 
 from threadkeep.base.config import read_settings, store_path
 from threadkeep.home.places import environment
-from threadkeep.redact.engine import Finding
-from threadkeep.redact.rules import Refused, Rule, load_rules, own_rules
+from threadkeep.redact.rules import Rule, RuleRefusal, load_rules, own_rules
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["Finding", "KnownRule", "RefusedRule", "RuleBook", "rule_book"]
 
 _OWN = "threadkeep"
 
@@ -60,5 +58,5 @@ def _known(rule: Rule, origin: str) -> KnownRule:
     return KnownRule(rule.id, origin, [word.decode("utf-8", "replace") for word in rule.keywords])
 
 
-def _refused(rule: Refused, origin: str) -> RefusedRule:
+def _refused(rule: RuleRefusal, origin: str) -> RefusedRule:
     return RefusedRule(rule.id, origin, rule.reason)

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from threadkeep.collect.running import Ran, run_command
+from threadkeep.collect.running import ProcessResult, run_command
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["Ran", "run_here"]
 
-
-def run_here(home: "Home", argv: Sequence[str]) -> Ran:
+def run_here(home: "Home", argv: Sequence[str]) -> ProcessResult:
     """Run a program to its end; as much of its output is kept as the configuration says."""
     settings = home.config.shell
     return run_command(

@@ -18,7 +18,7 @@ import msgspec
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.files import make_private_dir
 from threadkeep.base.local_socket import LONGEST_PATH
-from threadkeep.base.presence import Alone, is_held
+from threadkeep.base.presence import ExclusiveLock, is_held
 from threadkeep.base.processes import my_mark
 from threadkeep.base.sqlite import Database
 from threadkeep.collect.observing import Observations
@@ -26,17 +26,17 @@ from threadkeep.collect.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.home.keeping import serve_lock, served_already, shake_hands
 from threadkeep.home.learning import reap_tickets, release_claims
-from threadkeep.home.observing import fallback_folders, open_observations, socket_path
-from threadkeep.home.parts import Around, all_parts
-from threadkeep.home.supervising import Bell, Books, Part, Tell, slept_for, start_all
+from threadkeep.home.observing import open_observations
+from threadkeep.home.parts import ServiceContext, all_parts
+from threadkeep.home.supervising import Bell, Books, ServicePart, Tell, slept_for, start_all
 from threadkeep.home.thrift import give_back, share_one_arena
-from threadkeep.home.waiting import FALLBACK
+from threadkeep.home.waiting import FALLBACK, fallback_folders, socket_path
 from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.service_state import (
     Hindrance,
-    PartState,
     Service,
+    ServicePartState,
     note_beat,
     note_end,
     note_start,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from threadkeep.capture.history import History
     from threadkeep.home.facade import Home
 
-__all__ = ["Bell", "Part", "PartState", "Service", "Serving", "hippo_folder", "serve", "who_serves"]
 
 _LOOK_SECONDS: Final = 5.0
 _MAIN_SECONDS: Final = 0.5
@@ -62,12 +61,12 @@ _HIPPO_SOCKET: Final = "daemon.sock"
 _HIPPO_SHORT: Final = "hippo-daemon.sock"
 
 
-class Serving(msgspec.Struct, frozen=True):
+class ServiceStatus(msgspec.Struct, frozen=True):
     """Who serves a store now, or did last, and how its parts fare."""
 
     running: bool
     service: Service | None
-    parts: tuple[PartState, ...] = ()
+    parts: tuple[ServicePartState, ...] = ()
     hindrance: Hindrance = ""  # what keeps a process that runs from working
 
 
@@ -82,7 +81,7 @@ def serve(
     roots: Iterable[str | Path] = (),
     hippo_dir: Path | None = None,
     socket: bool = True,
-    more: tuple[Part, ...] = (),
+    more: tuple[ServicePart, ...] = (),
     clock: Clock = now_ms,
 ) -> None:
     """Keep a home current until `stop` is set, or a client on the socket asks for the end.
@@ -99,11 +98,13 @@ def serve(
         refuse_write(history.store.access)
         observations = _observations(home, hippo_dir, history)
         sockets = _sockets(home, hippo_dir) if socket else ()
-        around = Around(home, history, observations, version, sockets, tell, path, user_home, more)
+        around = ServiceContext(
+            home, history, observations, version, sockets, tell, path, user_home, more
+        )
         _run(around, stop, clock)
 
 
-def _run(around: Around, stop: threading.Event, clock: Clock) -> None:
+def _run(around: ServiceContext, stop: threading.Event, clock: Clock) -> None:
     database, bell = around.database, Bell(stop)
     with _announced(database, around.version, clock):
         reap_tickets(database, clock())  # what a process held that was killed
@@ -219,7 +220,7 @@ def _outgrown(database: Database, opened: int) -> ThreadkeepError | None:
 def _only_one(home: "Home", file: Path) -> Iterator[None]:
     make_private_dir(file.parent)
     try:
-        lock = Alone(serve_lock(file), "another `threadkeep serve`")
+        lock = ExclusiveLock(serve_lock(file), "another `threadkeep serve`")
     except Conflict as error:
         with suppress(NotFound), home.knowledge(file, read_only=True) as store:
             raise served_already(store.context.db) from None
@@ -241,7 +242,7 @@ def _announced(database: Database, version: str, clock: Clock) -> Iterator[None]
             note_end(tx, mark, clock())
 
 
-def who_serves(home: "Home", path: str | Path | None = None) -> Serving:
+def who_serves(home: "Home", path: str | Path | None = None) -> ServiceStatus:
     """Tell who serves a store, without changing anything."""
     file = Path(os.path.realpath(home.knowledge_path(path)))
     held = is_held(serve_lock(file))
@@ -254,8 +255,8 @@ def who_serves(home: "Home", path: str | Path | None = None) -> Serving:
         since = 0 if service is None else service.started_at
         parts = tuple(one for one in part_states(tx) if one.started_at >= since)
         hindrance = "" if service is None else service.hindrance(now_ms())
-        return Serving(held, service, parts, hindrance)
-    return Serving(held, None)
+        return ServiceStatus(held, service, parts, hindrance)
+    return ServiceStatus(held, None)
 
 
 # ---------------------------------------------------------------------- Hippo's place

@@ -8,14 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from threadkeep.base.config import load_config
-from threadkeep.base.forks import interrupt_all
-from threadkeep.base.local_socket import LocalSocket, connect, peer_uid
 from threadkeep.base.paths import find_paths
-from threadkeep.base.processes import when_parent_ends
 from threadkeep.home.places import environment
-
-__all__ = ["LocalSocket", "Meeting", "connect", "interrupt_all", "meeting", "peer_uid"]
-__all__ += ["when_parent_ends"]
 
 
 class Meeting(NamedTuple):

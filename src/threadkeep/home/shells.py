@@ -3,28 +3,18 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from threadkeep.collect.importing import Imported, ImportedFile
-from threadkeep.collect.shell_init import SHELLS, Plan, Step, install, render, uninstall
+from threadkeep.collect.shell_init import (
+    ShellInstallPlan,
+    install,
+    render,
+    uninstall,
+)
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home.observing import spool_folder
+from threadkeep.home.waiting import spool_folder
 from threadkeep.sources.shell_history import HistoryFile, Kind, find_histories
 
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
-
-__all__ = [
-    "SHELLS",
-    "HistoryFile",
-    "Imported",
-    "ImportedFile",
-    "Plan",
-    "Step",
-    "hook_text",
-    "install_hook",
-    "named_histories",
-    "uninstall_hook",
-    "user_histories",
-]
 
 
 def hook_text(home: "Home", shell: str) -> str:
@@ -32,12 +22,12 @@ def hook_text(home: "Home", shell: str) -> str:
     return render(shell, spool_folder(home))
 
 
-def install_hook(home: "Home", shell: str, *, dry_run: bool = False) -> Plan:
+def install_hook(home: "Home", shell: str, *, dry_run: bool = False) -> ShellInstallPlan:
     """Write the hook of a shell and load it in the user's start-up files."""
     return install(shell, home.environ, home.paths().data, dry_run=dry_run)
 
 
-def uninstall_hook(home: "Home", shell: str, *, dry_run: bool = False) -> Plan:
+def uninstall_hook(home: "Home", shell: str, *, dry_run: bool = False) -> ShellInstallPlan:
     """Take the hook of a shell out of the user's start-up files."""
     return uninstall(shell, home.environ, home.paths().data, dry_run=dry_run)
 

@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from threadkeep.base.config import read_settings
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.tokens import write_note
-from threadkeep.browse.blocks import Answer, make_blocks
-from threadkeep.browse.prices import Counts, Rates, rates_of, step_of
+from threadkeep.base.tx import Tx
+from threadkeep.browse.blocks import AnswerUsage, make_blocks
+from threadkeep.browse.prices import Rates, TokenCounts, rates_of, step_of
 from threadkeep.browse.records import BillingBlock, Sum
-from threadkeep.browse.sums import Adding
+from threadkeep.browse.sums import SumBuilder
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.store import KnowledgeStore
@@ -22,7 +22,6 @@ from threadkeep.knowledge.store import KnowledgeStore
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = ["BillingBlock", "Lately", "Sum", "spent_lately", "unfinished_answers"]
 
 _DAY: Final = 86_400_000
 # Blocks follow one another until five hours pass without an answer: people sleep.
@@ -31,7 +30,7 @@ _BOOK: Final = "prices.json"
 _UNKNOWN: Final = "unknown"
 
 
-class Lately(msgspec.Struct, frozen=True):
+class RecentUsage(msgspec.Struct, frozen=True):
     """What was used today, in the block that is active now, and in one session."""
 
     today: Sum
@@ -57,12 +56,12 @@ class Book(msgspec.Struct):
 
 def spent_lately(
     home: "Home", now: int, *, path: str | Path | None = None, session_id: str | None = None
-) -> Lately:
+) -> RecentUsage:
     """Sum up what was used lately; the store must exist."""
     book = _open_book(home, now)
     with home.knowledge(path, read_only=True) as store, store.context.db.read() as tx:
         if "tk_usage" not in names(tx, "table"):
-            return Lately(Sum(), None, None)
+            return RecentUsage(Sum(), None, None)
         lately = list(_answers(tx.all("tail_spent", {"since": now - _BACK}), book))
         session = None if session_id is None else _summed(_in_session(tx, session_id, book))
     midnight = datetime.fromtimestamp(now / 1000, ZoneInfo(home.zone)).replace(
@@ -70,18 +69,18 @@ def spent_lately(
     )
     today = midnight.timestamp() * 1000
     _keep_book(home, book)
-    return Lately(
+    return RecentUsage(
         today=_summed(one for one in lately if one.at >= today),
         block=next((one for one in make_blocks(lately, now) if one.active), None),
         session=session,
     )
 
 
-def _in_session(tx: Tx, session_id: str, book: Book) -> Iterable[Answer]:
+def _in_session(tx: Tx, session_id: str, book: Book) -> Iterable[AnswerUsage]:
     return _answers(tx.all("tail_spent_in", {"session_id": session_id}), book)
 
 
-def _answers(rows: Iterable[Sequence[object]], book: Book) -> Iterable[Answer]:
+def _answers(rows: Iterable[Sequence[object]], book: Book) -> Iterable[AnswerUsage]:
     for row in msgspec.convert(
         rows, list[tuple[int | None, str, str, int, int, int, int, int, int]]
     ):
@@ -89,12 +88,12 @@ def _answers(rows: Iterable[Sequence[object]], book: Book) -> Iterable[Answer]:
         size = counts[0] + counts[2] + counts[3]
         when = at or 0
         rates = book.rates_of(harness, model, step_of(size), when) if model else None
-        pico = None if rates is None else rates.of(Counts(*counts[:5]))
-        yield Answer(when, model or _UNKNOWN, (1, *counts), pico if sum(counts[:4]) else 0)
+        pico = None if rates is None else rates.of(TokenCounts(*counts[:5]))
+        yield AnswerUsage(when, model or _UNKNOWN, (1, *counts), pico if sum(counts[:4]) else 0)
 
 
-def _summed(answers: Iterable[Answer]) -> Sum:
-    total = Adding()
+def _summed(answers: Iterable[AnswerUsage]) -> Sum:
+    total = SumBuilder()
     for one in answers:
         total.add(one.spent, one.pico)
     return total.done()

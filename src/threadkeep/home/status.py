@@ -11,15 +11,15 @@ import msgspec
 from threadkeep.base.engine import Engine
 from threadkeep.base.paths import Paths
 from threadkeep.base.processes import is_alive
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat import layout as chat_layout
 from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
 from threadkeep.knowledge import layout as knowledge_layout
-from threadkeep.knowledge.ledger import Spent, day_of, spent
+from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
 from threadkeep.mailbox import index_layout
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.state import layout as state_layout
@@ -78,14 +78,14 @@ class MailStatus(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Learned(msgspec.Struct, frozen=True):
+class LearningStatus(msgspec.Struct, frozen=True):
     """What was made of what was captured, what waits for it, and what a model used today."""
 
     nodes: int = 0
     vectors: int = 0
     waiting: int = 0  # tickets of all queues
     failed: int = 0
-    model: list[Spent] = []  # the ledger of this day, in UTC
+    model: list[ModelUsage] = []  # the ledger of this day, in UTC
 
 
 class KnowledgeStatus(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class KnowledgeStatus(msgspec.Struct, frozen=True):
     writable: bool = False
     sessions: int = 0
     messages: int = 0
-    learned: Learned = Learned()
+    learned: LearningStatus = LearningStatus()
     backups: int = 0
     last_backup: Backup | None = None
     problem: str = ""
@@ -242,7 +242,7 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
         )
 
 
-def _learned(tx: Tx, now: int) -> Learned:
+def _learned(tx: Tx, now: int) -> LearningStatus:
     from threadkeep.knowledge.tickets import depths  # noqa: PLC0415  (every command loads this file)
 
     tables = knowledge_layout.names(tx, "table")
@@ -250,7 +250,7 @@ def _learned(tx: Tx, now: int) -> Learned:
     states = Counter[str]()
     for depth in depths(tx).values():
         states.update(depth)
-    return Learned(
+    return LearningStatus(
         nodes=int(tx.execute("SELECT count(*) FROM knowledge_nodes").fetchone()[0]),
         vectors=sum(int(row[1]) for row in vectors),
         waiting=states["pending"] + states["processing"],

@@ -13,8 +13,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
+from threadkeep.browse.browsing import Browse
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.browsing import Browse, open_browse
+from threadkeep.home.browsing import open_browse
 from threadkeep.home.in_place import open_history_to_list, open_memory_to_ask
 
 if TYPE_CHECKING:

@@ -11,17 +11,14 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Row, Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Row, Tx
 from threadkeep.chat.journal import CHUNK, UNKNOWN, check_row
 from threadkeep.chat.records import Run, run_of
 from threadkeep.chat.recovery import is_running
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.tail import LOOK_AFTER
-from threadkeep.chat.wire.sse import DONE
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
-
-__all__ = ["DONE", "Active", "Replies", "Reply", "active_reply", "ask_to_stop", "find_run"]
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,12 @@ import msgspec
 from threadkeep.base.clock import Clock, is_due
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Busy, Closed, Conflict, StorageFull, ThreadkeepError
-from threadkeep.knowledge.service_state import ERROR_LENGTH, PartState, note_part, part_states
+from threadkeep.knowledge.service_state import (
+    ERROR_LENGTH,
+    ServicePartState,
+    note_part,
+    part_states,
+)
 
 Tell = Callable[[str], None]
 
@@ -52,7 +57,7 @@ class Bell:
             self._condition.wait_for(lambda: done() or self.stop.is_set(), seconds)
 
 
-class Part(msgspec.Struct, frozen=True):
+class ServicePart(msgspec.Struct, frozen=True):
     """Something that runs until the end; if it fails it is run again after a pause."""
 
     name: str
@@ -101,7 +106,7 @@ class Books:
     def starts(self, part: str, restarts: int) -> None:
         """Note that a part begins to run."""
         self._running.add(part)
-        known = self._states.get(part, PartState(part, 0))
+        known = self._states.get(part, ServicePartState(part, 0))
         self._put(msgspec.structs.replace(known, started_at=self._clock(), restarts=restarts))
 
     def crashed(self, part: str, error: BaseException) -> None:
@@ -147,14 +152,14 @@ class Books:
                     note_part(tx, state)
             self._unsaved.clear()
 
-    def _put(self, state: PartState) -> None:
+    def _put(self, state: ServicePartState) -> None:
         with self._guard:
             self._states[state.part] = state
             self._unsaved.add(state.part)
 
 
 def supervise(
-    part: Part, bell: Bell, books: Books, *, monotonic: Callable[[], float] = time.monotonic
+    part: ServicePart, bell: Bell, books: Books, *, monotonic: Callable[[], float] = time.monotonic
 ) -> None:
     """Run a part until the end, again and again if it fails."""
     failures, restarts = 0, 0
@@ -173,7 +178,7 @@ def supervise(
         _rest(bell, pause, monotonic)
 
 
-def _run(part: Part, bell: Bell) -> None:
+def _run(part: ServicePart, bell: Bell) -> None:
     part.run(bell)
     if not bell.stop.is_set():
         raise ThreadkeepError("it ended although nobody asked it to")
@@ -199,7 +204,7 @@ def _said(error: BaseException) -> str:
     return " ".join(text.split())[:ERROR_LENGTH]
 
 
-def start_all(parts: Iterable[Part], bell: Bell, books: Books) -> list[threading.Thread]:
+def start_all(parts: Iterable[ServicePart], bell: Bell, books: Books) -> list[threading.Thread]:
     """Start a thread for each part."""
     threads = [
         threading.Thread(

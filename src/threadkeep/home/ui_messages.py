@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from threadkeep.base import json
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.chat.history import hide
 from threadkeep.chat.messages import put_message
 from threadkeep.chat.records import Json, Session
@@ -13,8 +13,6 @@ from threadkeep.chat.recovery import is_running
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.views import counts, load
 from threadkeep.errors import Conflict, Invalid, NotFound
-
-__all__ = ["open_chat", "save_messages", "settled_messages"]
 
 
 def open_chat(store: ChatStore, chat_id: str, *, agent: str, model: Any) -> tuple[Session, bool]:

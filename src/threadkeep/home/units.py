@@ -83,7 +83,7 @@ class Unit(msgspec.Struct, frozen=True):
         return writes(self, made)
 
 
-class Ran(msgspec.Struct, frozen=True):
+class SystemCommand(msgspec.Struct, frozen=True):
     """A command of the system that was run, or that the user has to run; `said` if it failed."""
 
     command: Words
@@ -91,7 +91,7 @@ class Ran(msgspec.Struct, frozen=True):
     said: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class UnitPlan(msgspec.Struct, frozen=True):
     """What is done with the file of a unit."""
 
     unit: Unit
@@ -108,7 +108,7 @@ class UnitState(msgspec.Struct, frozen=True):
     active: str | None
 
 
-Run = Callable[[Words], Ran]
+Run = Callable[[Words], SystemCommand]
 
 
 # ---------------------------------------------------------------------- what is written
@@ -195,18 +195,18 @@ def _target(unit: Unit) -> str:
 # ---------------------------------------------------------------------- installing
 
 
-def plan_install(unit: Unit) -> Plan:
+def plan_install(unit: Unit) -> UnitPlan:
     """Look what has to be done; nothing is written yet."""
     there = _content(unit.path)
     if there is None:
-        return Plan(unit, "create")
+        return UnitPlan(unit, "create")
     made = _made(there)
     if made is None:
-        return Plan(unit, "create", _aside(unit.path))
-    return Plan(unit, "keep" if there == unit.text(made) else "change")
+        return UnitPlan(unit, "create", _aside(unit.path))
+    return UnitPlan(unit, "keep" if there == unit.text(made) else "change")
 
 
-def install(plan: Plan, run: Run) -> list[Ran]:
+def install(plan: UnitPlan, run: Run) -> list[SystemCommand]:
     """Write the file and have the system start it; a file of somebody else is set aside."""
     unit = plan.unit
     with _told(unit.path):
@@ -223,15 +223,15 @@ def install(plan: Plan, run: Run) -> list[Ran]:
     return _run_all(start_commands(unit, plan.action), run)
 
 
-def plan_uninstall(unit: Unit) -> Plan:
+def plan_uninstall(unit: Unit) -> UnitPlan:
     """Look what has to be undone; a file that is not ours is left alone."""
     if not is_installed(unit):
-        return Plan(unit, "nothing")
+        return UnitPlan(unit, "nothing")
     aside = _aside(unit.path)
-    return Plan(unit, "remove", aside if aside.exists() else None)
+    return UnitPlan(unit, "remove", aside if aside.exists() else None)
 
 
-def uninstall(plan: Plan, run: Run) -> list[Ran]:
+def uninstall(plan: UnitPlan, run: Run) -> list[SystemCommand]:
     """Have the system end it, take the file out, and put back what was there before."""
     unit = plan.unit
     if plan.action == "nothing":
@@ -286,7 +286,7 @@ def _told(path: Path) -> Iterator[None]:
 # ---------------------------------------------------------------------- asking the system
 
 
-def run_tool(command: Words) -> Ran:
+def run_tool(command: Words) -> SystemCommand:
     """Run a command of the system; where it is not there, the user may have to."""
     try:
         done = subprocess.run(  # noqa: S603  (one of the fixed commands above)
@@ -298,19 +298,19 @@ def run_tool(command: Words) -> Ran:
             check=False,
         )
     except FileNotFoundError:
-        return Ran(command, done=False, said=f"there is no {command[0]} here")
+        return SystemCommand(command, done=False, said=f"there is no {command[0]} here")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Ran(command, done=False, said=str(error))
+        return SystemCommand(command, done=False, said=str(error))
     said = " ".join((done.stdout + done.stderr).split())
-    return Ran(command, done=done.returncode == 0, said=said)
+    return SystemCommand(command, done=done.returncode == 0, said=said)
 
 
-def _run_all(commands: Sequence[Words], run: Run) -> list[Ran]:
+def _run_all(commands: Sequence[Words], run: Run) -> list[SystemCommand]:
     """Run commands one after another; the first that fails leaves the rest to the user."""
-    ran: list[Ran] = []
+    ran: list[SystemCommand] = []
     for command in commands:
         may = all(one.done or "bootout" in one.command for one in ran)
-        ran.append(run(command) if may else Ran(command, done=False))
+        ran.append(run(command) if may else SystemCommand(command, done=False))
     return ran
 
 
@@ -328,7 +328,7 @@ def unit_state(unit: Unit, run: Run) -> UnitState:
 _ASKED: Final = ("enabled", "active")
 
 
-def _word(ran: Ran) -> str | None:
+def _word(ran: SystemCommand) -> str | None:
     """Give the one word that systemctl answers with, also when the answer is no."""
     return ran.said if re.fullmatch(r"[a-z-]+", ran.said) else None
 

@@ -9,12 +9,12 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.processes import my_mark
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.history import History
-from threadkeep.doctor.invariants import INVARIANTS, check
-from threadkeep.doctor.memory import Memory, read_memory, write_memory
-from threadkeep.doctor.observing import WATCHDOG, Moment, Observed, Place, observe
-from threadkeep.home.observing import fallback_folders, spool_folder
+from threadkeep.doctor.invariants import check
+from threadkeep.doctor.memory import DoctorState, read_memory, write_memory
+from threadkeep.doctor.observing import WATCHDOG, CheckTime, DoctorObservation, DoctorScope, observe
+from threadkeep.home.waiting import fallback_folders, spool_folder
 from threadkeep.knowledge.alarms import (
     Alarm,
     Changes,
@@ -33,18 +33,6 @@ from threadkeep.knowledge.store import KnowledgeStore
 if TYPE_CHECKING:
     from threadkeep.home.facade import Home
 
-__all__ = [
-    "INVARIANTS",
-    "Alarm",
-    "Violation",
-    "WatchdogReport",
-    "acknowledge",
-    "alarms_of",
-    "look_once",
-    "put_away",
-    "run_watchdog",
-    "watchdog_once",
-]
 
 _MINUTE_MS: Final = 60_000
 
@@ -102,18 +90,18 @@ def look_once(
     now: int,
     monotonic: float,
     up_since: int | None = None,
-) -> Observed:
+) -> DoctorObservation:
     """Look at the disk and the store of a home, and change nothing."""
-    moment = Moment(now, round(monotonic * 1000), up_since)
+    moment = CheckTime(now, round(monotonic * 1000), up_since)
     with history.store.context.db.read() as tx:
         return observe(tx, place_of(home, history), moment, _remembered(tx, now))
 
 
-def place_of(home: "Home", history: History) -> Place:
+def place_of(home: "Home", history: History) -> DoctorScope:
     """Name what there is to look at in a home."""
     config, data = home.config, home.paths().data
     around = history.around
-    return Place(
+    return DoctorScope(
         user=around.user,
         sources=history.sources,
         hooks=data / "hooks",
@@ -135,12 +123,12 @@ def _served_since(history: History) -> int | None:
     return service.started_at if service is not None and service.mark == my_mark() else None
 
 
-def _remembered(tx: Tx, now: int) -> Memory:
+def _remembered(tx: Tx, now: int) -> DoctorState:
     known = "tk_watchdog" in names(tx, "table")
     return read_memory(tx.value("watchdog_memory") if known else None, now)
 
 
-def _note(tx: Tx, memory: Memory, now: int) -> None:
+def _note(tx: Tx, memory: DoctorState, now: int) -> None:
     heartbeat(tx, WATCHDOG, now)
     tx.run("put_watchdog_memory", {"memory": write_memory(memory), "now": now})
 

@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from threadkeep.base.config import WebSettings
 from threadkeep.base.files import make_private_dir
-from threadkeep.base.peers import peer_user
 from threadkeep.base.tokens import read_note, write_note
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError
-
-__all__ = [
-    "BACKLOG",
-    "address_of",
-    "check_settings",
-    "listen",
-    "note_address",
-    "noted_address",
-    "page_cache",
-    "peer_user",
-    "scheme_of",
-]
 
 if TYPE_CHECKING:
     from pathlib import Path

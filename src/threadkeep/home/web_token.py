@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from threadkeep.home.facade import Home
 
-__all__ = [
-    "SecretFile",
-    "is_link",
-    "is_token",
-    "make_token",
-    "one_time_link",
-    "read_token",
-    "redeem",
-    "token_path",
-    "watch_token",
-]
 
 _FILE: Final = "web.token"
 _LINK: Final = "link"

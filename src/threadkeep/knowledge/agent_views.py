@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.workflows import RunDetails, run_details
 
 MOST_ANNOTATIONS: Final = 10  # of each job
@@ -18,7 +18,7 @@ _SOURCES: Final = {"event": "shell", "visit": "browser", "run": "workflow", "mem
 _HARNESSES: Final = {"claude-code": "claude"}
 
 
-class NodeView(msgspec.Struct, frozen=True):
+class AgentNodeView(msgspec.Struct, frozen=True):
     """A piece of knowledge with what it says and what it rests on."""
 
     id: int
@@ -47,7 +47,7 @@ class EventView(msgspec.Struct, frozen=True):
     git_branch: str
 
 
-class EntityView(msgspec.Struct, frozen=True):
+class AgentEntityView(msgspec.Struct, frozen=True):
     """Something that knowledge mentions."""
 
     type: str
@@ -65,7 +65,7 @@ class ProjectView(msgspec.Struct, frozen=True):
     last_seen: int
 
 
-class Narrowed(msgspec.Struct, frozen=True):
+class AgentViewFilter(msgspec.Struct, frozen=True):
     """What is asked for; None means anything. Texts and projects are parts of what they match."""
 
     text: str | None = None
@@ -83,17 +83,17 @@ class Narrowed(msgspec.Struct, frozen=True):
 # ---------------------------------------------------------------------- nodes
 
 
-def node_views(tx: Tx, ids: Iterable[int]) -> dict[int, NodeView]:
+def node_views(tx: Tx, ids: Iterable[int]) -> dict[int, AgentNodeView]:
     """Read nodes by their numbers."""
     rows = tx.all("viewed_nodes", {"ids": encode(list(ids))})
     return {row[0]: _node(tx, row) for row in rows}
 
 
-def _node(tx: Tx, row: Sequence[Any]) -> NodeView:
+def _node(tx: Tx, row: Sequence[Any]) -> AgentNodeView:
     number, uuid, content, embed_text, outcome, tags, created_at = row
     links = tx.all("viewed_links", {"id": number, "limit": _MOST_LINKS})
     names = tx.all("viewed_entities", {"id": number, "limit": _MOST_NAMES})
-    return NodeView(
+    return AgentNodeView(
         id=number,
         uuid=uuid,
         content=_object(content),
@@ -116,7 +116,7 @@ def _source(kind: str, harness: str, number: int) -> str:
 # ---------------------------------------------------------------------- events
 
 
-def event_views(tx: Tx, source: str, wanted: Narrowed) -> list[EventView]:
+def event_views(tx: Tx, source: str, wanted: AgentViewFilter) -> list[EventView]:
     """Give what happened, the latest first: `shell`, `claude` (any agent), `browser`, or `all`."""
     values = wanted.params()
     found: list[EventView] = []
@@ -152,10 +152,10 @@ def _visit(row: Sequence[Any]) -> EventView:
 # ---------------------------------------------------------------------- entities, projects, CI
 
 
-def entity_views(tx: Tx, kind: str | None, wanted: Narrowed) -> list[EntityView]:
+def entity_views(tx: Tx, kind: str | None, wanted: AgentViewFilter) -> list[AgentEntityView]:
     """Give what knowledge mentions, seen last first."""
     rows = tx.all("viewed_all_entities", {**wanted.params(), "type": kind})
-    return [EntityView(t, _text(name), _text(same), a, b) for t, name, same, a, b in rows]
+    return [AgentEntityView(t, _text(name), _text(same), a, b) for t, name, same, a, b in rows]
 
 
 def project_views(tx: Tx, limit: int) -> list[ProjectView]:

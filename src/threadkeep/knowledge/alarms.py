@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.json import decode, encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.layout import names
 
 CLEAN_TICKS: Final = 2
@@ -126,14 +126,16 @@ def settle_alarms(
     return Changes(tuple(raised), tuple(reopened), tuple(resolved))
 
 
-def list_alarms(_: Context, tx: Tx, *, active: bool = True, limit: int = 1000) -> list[Alarm]:
+def list_alarms(
+    _: KnowledgeContext, tx: Tx, *, active: bool = True, limit: int = 1000
+) -> list[Alarm]:
     """List alarms, the latest first: those that go on unseen, or all."""
     if "capture_alarms" not in names(tx, "table"):
         return []
     return _alarms(tx, "active_alarms" if active else "all_alarms", limit=limit)
 
 
-def ack_alarm(ctx: Context, tx: Tx, number: int, note: str | None = None) -> Alarm:
+def ack_alarm(ctx: KnowledgeContext, tx: Tx, number: int, note: str | None = None) -> Alarm:
     """Note that a person has seen an alarm; done again, the first note stays."""
     if number < 1:
         raise Invalid(f"{number} is no number of an alarm", hint="`threadkeep alarms list` has it")
@@ -141,7 +143,7 @@ def ack_alarm(ctx: Context, tx: Tx, number: int, note: str | None = None) -> Ala
     return _alarm(tx, number)
 
 
-def prune_alarms(ctx: Context, tx: Tx) -> int:
+def prune_alarms(ctx: KnowledgeContext, tx: Tx) -> int:
     """Put away the alarms that went away by themselves; give how many."""
     return tx.run("prune_alarms", {"now": ctx.clock(), "note": PRUNED_NOTE})
 

@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from threadkeep.base.compression import compress, decompress
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 
 BLOCK_BYTES: Final = 256 * 1024

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.layout import names
 
 Side = Literal["entry", "thing"]
@@ -46,7 +46,7 @@ class Scope(NamedTuple):
 Posting = tuple[int, int, int]
 
 
-class Facts(NamedTuple):
+class CandidateFacts(NamedTuple):
     """What ranking needs of a candidate beside its words."""
 
     at: int | None
@@ -138,15 +138,17 @@ def standing_at(tx: Tx, places: Iterable[int]) -> dict[int, int]:
     return {place_of(session, turn): entry for session, turn, entry in rows}
 
 
-def entry_facts(tx: Tx, ids: Iterable[int], scope: Scope) -> dict[int, Facts]:
+def entry_facts(tx: Tx, ids: Iterable[int], scope: Scope) -> dict[int, CandidateFacts]:
     """Give what ranking needs of messages that are there and allowed."""
     rows = tx.all("found_entries", {**_values(scope), "ids": _json(ids)})
-    return {row[0]: Facts(*row[1:4]) for row in rows}
+    return {row[0]: CandidateFacts(*row[1:4]) for row in rows}
 
 
-def thing_facts(tx: Tx, ids: Iterable[int]) -> dict[int, Facts]:
+def thing_facts(tx: Tx, ids: Iterable[int]) -> dict[int, CandidateFacts]:
     """Give what ranking needs of things that are there."""
-    return {row[0]: Facts(*row[1:5]) for row in tx.all("found_things", {"ids": _json(ids)})}
+    return {
+        row[0]: CandidateFacts(*row[1:5]) for row in tx.all("found_things", {"ids": _json(ids)})
+    }
 
 
 def entries_of_sessions(tx: Tx, sessions: Iterable[int], limit: int) -> list[int]:

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from threadkeep.base.json import decode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.lessons import LessonKey, note_fix
 

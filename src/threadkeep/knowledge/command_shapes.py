@@ -58,7 +58,7 @@ _GIT_LOOKS: Final = frozenset({"status", "log", "diff", "show", "branch", "blame
 _WORKTREE: Final = re.compile(r"/\.claude/worktrees/[^/]+")
 
 
-class Step(NamedTuple):
+class SimpleCommand(NamedTuple):
     """One simple command without what changes from try to try."""
 
     program: str
@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 @lru_cache(maxsize=256)  # a run is asked for its shape, its program and its target
-def steps_of(command: str) -> tuple[Step, ...]:
+def steps_of(command: str) -> tuple[SimpleCommand, ...]:
     """Give the simple commands that a command line is made of, without those that prepare."""
     found = [step for words in _simple(command) if (step := _step(words)) is not None]
     working = [step for step in found if step.program not in _PREPARES]
@@ -83,21 +83,21 @@ def shape_of(command: str) -> str:
     return " && ".join(step.text for step in steps_of(command))
 
 
-def main_step(command: str) -> Step:
+def main_step(command: str) -> SimpleCommand:
     """Give the step that a command line is run for: the last one that does more than look."""
     steps = steps_of(command)
     working = [step for step in steps if not only_looks(step)]
-    return (working or steps or (Step(""),))[-1]
+    return (working or steps or (SimpleCommand(""),))[-1]
 
 
-def exit_step(command: str) -> Step:
+def exit_step(command: str) -> SimpleCommand:
     """Give the step whose exit code is that of the whole line: the last, at the end of its pipe."""
     words = _words(_DOCUMENT.sub(r"\2", command[:_READ])[:_LONGEST])
     at = max((at + 1 for at, word in enumerate(words) if word in _JOINS | _PIPES), default=0)
-    return _step(words[at:]) or Step("")
+    return _step(words[at:]) or SimpleCommand("")
 
 
-def only_looks(step: Step) -> bool:
+def only_looks(step: SimpleCommand) -> bool:
     """Tell whether a step changes and checks nothing."""
     if step.program == "git":
         return not step.words or step.words[0] in _GIT_LOOKS
@@ -152,7 +152,7 @@ def _words(command: str) -> list[str]:
     return words
 
 
-def _step(words: list[str]) -> Step | None:
+def _step(words: list[str]) -> SimpleCommand | None:
     words = _without_redirects(words)
     while words:
         rest = _unwrapped(words)
@@ -164,10 +164,10 @@ def _step(words: list[str]) -> Step | None:
     program = PurePosixPath(words[0]).name or words[0]
     if program in _SHELLS and len(words) > 2 and words[1] in _INLINE:  # noqa: PLR2004
         inner = steps_of(words[2])
-        return inner[-1] if inner else Step(program)
+        return inner[-1] if inner else SimpleCommand(program)
     if _PYTHON.match(program):
         program = "python"
-    return Step(program, tuple(_targets(words[1:])[:_MOST_WORDS]))
+    return SimpleCommand(program, tuple(_targets(words[1:])[:_MOST_WORDS]))
 
 
 def _without_redirects(words: list[str]) -> list[str]:

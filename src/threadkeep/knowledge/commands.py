@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.observed import Command, GitState, Output
 
@@ -37,14 +37,14 @@ _PATIENCE_MS: Final = 86_400_000  # with commands that do not end
 _FIRST_MS: Final = -(1 << 62)  # no column holds what is long before it
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What came of a command or a visit."""
 
     event: int | None  # its row; None if there was one already, or must be none
     new: bool  # False: a row that was there has been completed
 
 
-NOTHING: Final = Written(None, new=False)
+NOTHING: Final = WriteResult(None, new=False)
 
 
 def environment(variables: Mapping[str, str]) -> tuple[str, str] | None:
@@ -87,7 +87,7 @@ def notice_others(tx: Tx) -> None:
     tx.run("note_others")
 
 
-def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = None) -> Written:
+def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = None) -> WriteResult:
     """Store a command whose secrets are masked, and its ticket, unless it is there already.
 
     One that was reported when it began is completed when its end comes.
@@ -106,7 +106,7 @@ def write_command(tx: Tx, command: Command, now: int, snapshot: int | None = Non
     tx.run("note_origin", origin | {"event": event})
     if command.probe_tag is None and not running:
         tx.run("enqueue_command", {"event": event, "now": now})
-    return Written(event, new=True)
+    return WriteResult(event, new=True)
 
 
 def has_unended(tx: Tx, now: int) -> bool:
@@ -130,7 +130,7 @@ def is_known(tx: Tx, command: str) -> bool:
 
 def _complete(
     tx: Tx, command: Command, found: tuple[Any, ...], snapshot: int | None, now: int
-) -> Written:
+) -> WriteResult:
     event, exit_code = found
     if exit_code is not None or command.exit_code is None:
         return NOTHING
@@ -138,7 +138,7 @@ def _complete(
     tx.run("note_end", {"id": event})
     if command.probe_tag is None:
         tx.run("enqueue_command", {"event": event, "now": now})
-    return Written(event, new=False)
+    return WriteResult(event, new=False)
 
 
 def _was_forgotten(tx: Tx, command: Command) -> bool:

@@ -7,7 +7,7 @@ from threadkeep.base.sqlite import Database
 from threadkeep.knowledge.opening import Access
 
 
-class Context(NamedTuple):
+class KnowledgeContext(NamedTuple):
     """The open file, and the clock in epoch milliseconds."""
 
     db: Database

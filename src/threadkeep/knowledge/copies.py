@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.layout import names
 
 COPY: Final = "copy"  # the kind of an entry's row, whatever the entry itself is

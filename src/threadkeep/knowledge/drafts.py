@@ -32,7 +32,7 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Draft(msgspec.Struct, frozen=True):
+class NodeDraft(msgspec.Struct, frozen=True):
     """The content of a node, in the contract's order, and the text that it is found by."""
 
     summary: str

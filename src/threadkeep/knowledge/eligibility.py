@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.layout import user_version
 from threadkeep.knowledge.memory_names import PROBE_REPOSITORY
 from threadkeep.knowledge.versions import changes_until

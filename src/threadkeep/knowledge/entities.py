@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 
 # What a draft calls its lists -> the type of entity in them, in the contract's order.
 TYPES: Final[Mapping[str, str]] = {
@@ -97,7 +97,7 @@ def _expand(path: str, home: str | None) -> str:
     return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
-def mentions_of(draft: Draft) -> list[Mention]:
+def mentions_of(draft: NodeDraft) -> list[Mention]:
     """Give all that a draft mentions, each once."""
     found = (
         Mention(kind, name)

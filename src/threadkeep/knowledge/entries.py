@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from threadkeep.base.fts import index_text
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.copies import COPY, is_here, parts_of
 from threadkeep.knowledge.records import Entry
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
-class Placed(NamedTuple):
+class EntryLocation(NamedTuple):
     """An entry and its place in the archive."""
 
     entry: Entry
@@ -21,7 +21,7 @@ class Placed(NamedTuple):
     part: int
 
 
-class Written(NamedTuple):
+class EntryChanges(NamedTuple):
     """The entries that are new or have changed, and how many of them took another's place."""
 
     fresh: list[Entry]
@@ -39,8 +39,8 @@ Words = list[tuple[int, str]]  # the number of an entry, and the text it is foun
 
 
 def write_entries(
-    tx: Tx, log_id: int, session: int, placed: Iterable[Placed], words: Words
-) -> Written:
+    tx: Tx, log_id: int, session: int, placed: Iterable[EntryLocation], words: Words
+) -> EntryChanges:
     """Store entries of one session, in the order in which they were told.
 
     One that is told again as it was stays where it is; one that has changed takes its new place.
@@ -52,7 +52,7 @@ def write_entries(
     latest = _latest(known, told)
     following = int(tx.value("last_entry_id") or 0) + 1
     origins = _Origins(tx, session)
-    written = Written([], [], 0)
+    written = EntryChanges([], [], 0)
     rows, replaced = [], []
     for key, ((entry, *place), hashed) in latest.items():
         if key in known:
@@ -106,10 +106,12 @@ def words_of(text: str) -> str:
     return index_text(_COLOURS.sub(" ", text) if "\x1b" in text else text)
 
 
-def _latest(known: dict[str, tuple[int, int]], told: list[Placed]) -> dict[str, tuple[Placed, int]]:
+def _latest(
+    known: dict[str, tuple[int, int]], told: list[EntryLocation]
+) -> dict[str, tuple[EntryLocation, int]]:
     """Give what is to be written: of several tellings the first of the last text."""
     stands = {key: hashed for key, (_, hashed) in known.items()}
-    latest: dict[str, tuple[Placed, int]] = {}
+    latest: dict[str, tuple[EntryLocation, int]] = {}
     for one in told:
         hashed = text_hash(one.entry.text)
         if stands.get(one.entry.key) != hashed:

@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.context import KnowledgeContext
 
 _MANY = 1_000_000
 
 
-class Event(msgspec.Struct, frozen=True):
+class CommandRow(msgspec.Struct, frozen=True):
     """A stored command or tool call."""
 
     id: int
@@ -75,7 +75,7 @@ class Entity(msgspec.Struct, frozen=True):
     last_seen: int
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class CommandFilter(msgspec.Struct, frozen=True):
     """Which commands: whatever is given narrows it."""
 
     session: int | None = None  # the row of the session
@@ -88,7 +88,7 @@ class Wanted(msgspec.Struct, frozen=True):
     failed: bool = False  # only those that ended with an error
 
 
-class Today(msgspec.Struct, frozen=True):
+class TodayCounts(msgspec.Struct, frozen=True):
     """Counts since midnight (UTC), and what waits."""
 
     events: int
@@ -98,10 +98,12 @@ class Today(msgspec.Struct, frozen=True):
     drops: int
 
 
-ANY = Wanted()
+ANY = CommandFilter()
 
 
-def list_events(_: Context, tx: Tx, wanted: Wanted = ANY, *, limit: int = 50) -> list[Event]:
+def list_events(
+    _: KnowledgeContext, tx: Tx, wanted: CommandFilter = ANY, *, limit: int = 50
+) -> list[CommandRow]:
     """List commands, the latest first."""
     values = msgspec.structs.asdict(wanted) | {
         "terminal": None if wanted.terminal is None else _like(wanted.terminal) + "%",
@@ -111,11 +113,11 @@ def list_events(_: Context, tx: Tx, wanted: Wanted = ANY, *, limit: int = 50) ->
         "limit": limit,
     }
     rows = tx.all("list_events", values)
-    return [Event(**_as_event(row)) for row in rows]
+    return [CommandRow(**_as_event(row)) for row in rows]
 
 
 def list_shell_sessions(
-    _: Context, tx: Tx, *, since: int | None = None, limit: int = 50
+    _: KnowledgeContext, tx: Tx, *, since: int | None = None, limit: int = 50
 ) -> list[ShellSession]:
     """List sessions of shells, the latest first."""
     rows = tx.all("list_shell_sessions", {"since": since, "limit": limit})
@@ -123,7 +125,7 @@ def list_shell_sessions(
 
 
 def list_visits(
-    _: Context,
+    _: KnowledgeContext,
     tx: Tx,
     *,
     since: int | None = None,
@@ -138,20 +140,20 @@ def list_visits(
 
 
 def list_entities(
-    _: Context, tx: Tx, *, kind: str | None = None, limit: int = _MANY
+    _: KnowledgeContext, tx: Tx, *, kind: str | None = None, limit: int = _MANY
 ) -> list[Entity]:
     """List entities, those seen last first."""
     return [Entity(*row) for row in tx.all("list_entities", {"type": kind, "limit": limit})]
 
 
-def count_today(_: Context, tx: Tx, midnight: int) -> Today:
+def count_today(_: KnowledgeContext, tx: Tx, midnight: int) -> TodayCounts:
     """Count what came since a moment, and what waits to be enriched."""
     row = tx.one("today", {"midnight": midnight})
-    return Today(*(row or (0, 0, 0, 0, 0)))
+    return TodayCounts(*(row or (0, 0, 0, 0, 0)))
 
 
 def _as_event(row: tuple[Any, ...]) -> dict[str, Any]:
-    event = dict(zip(Event.__struct_fields__, row, strict=True))
+    event = dict(zip(CommandRow.__struct_fields__, row, strict=True))
     event["enriched"] = bool(event["enriched"])
     event["git_dirty"] = None if event["git_dirty"] is None else bool(event["git_dirty"])
     return event

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.eligibility import eligibility
 from threadkeep.knowledge.freshness import Freshness
 from threadkeep.knowledge.memory_names import SOURCE_KIND

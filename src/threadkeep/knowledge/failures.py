@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.ci_fixes import learn_ci_fixes
 from threadkeep.knowledge.command_shapes import aim_of, main_step, project_of, shape_of
 from threadkeep.knowledge.error_signatures import is_failure, rule_of, telling_line
 from threadkeep.knowledge.fix_hints import hint_of
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn, note_fix, summarize
-from threadkeep.knowledge.runs import Run, is_shell_tool
+from threadkeep.knowledge.runs import CommandAttempt, is_shell_tool
 
 EVENTS: Final = "event"
 ENTRIES: Final = "entry"
@@ -26,15 +26,15 @@ _UNENDED: Final = 200
 _PATIENCE_MS: Final = 86_400_000  # with runs that do not end
 
 
-class Looked(NamedTuple):
+class AttemptBatch(NamedTuple):
     """Runs in the order of their rows, and the last row that was looked at for them."""
 
-    runs: list[Run]
+    runs: list[CommandAttempt]
     last: int
 
 
 # Gives the runs behind a row: at most so many rows are looked at.
-Look = Callable[[Tx, int, int], Looked]
+Look = Callable[[Tx, int, int], AttemptBatch]
 
 
 def learn_failures(
@@ -72,11 +72,11 @@ def drop_unfounded(tx: Tx) -> int:
     return len(lost)
 
 
-def event_runs(tx: Tx, after: int, limit: int) -> Looked:
+def event_runs(tx: Tx, after: int, limit: int) -> AttemptBatch:
     """Give the commands and tool calls that are events; probes are none."""
     rows = tx.all("runs_after", {"after": after, "limit": limit})
     runs = [run_of_row(*row) for row in rows]
-    return Looked(runs, runs[-1].id if runs else after)
+    return AttemptBatch(runs, runs[-1].id if runs else after)
 
 
 def run_of_row(
@@ -92,14 +92,14 @@ def run_of_row(
     key: str,
     session: int,
     is_open: int,
-) -> Run:
+) -> CommandAttempt:
     """Make a run of a row of `events`, as the queries give it."""
     output = "\n".join(text for text in (stdout, stderr) if text)
     rest = {"repo": repo, "session": str(session), "is_open": bool(is_open)}
-    return Run(id_, at, command, tool, exit_code, output, cwd, key, **rest)  # type: ignore[arg-type]
+    return CommandAttempt(id_, at, command, tool, exit_code, output, cwd, key, **rest)  # type: ignore[arg-type]
 
 
-def lesson_key(run: Run) -> LessonKey:
+def lesson_key(run: CommandAttempt) -> LessonKey:
     """Tell what makes a failure the same as another: project, program, kind of error, target."""
     step = main_step(run.command)
     tool = step.program if is_shell_tool(run.tool) else str(run.tool)
@@ -108,7 +108,7 @@ def lesson_key(run: Run) -> LessonKey:
     return LessonKey(project, tool, rule, aim_of(run.command, run.cwd))
 
 
-def summary_of(run: Run, key: LessonKey) -> str:
+def summary_of(run: CommandAttempt, key: LessonKey) -> str:
     """Say in one line what fails, with the words of the error."""
     what = f"{key.tool} {key.path_prefix}".strip()
     told = telling_line(run.output) or key.rule_id
@@ -134,7 +134,7 @@ def _learn_from(tx: Tx, origin: str, look: Look, rules: LessonRules, now: int, l
     return counted
 
 
-def _ended_since(tx: Tx, origin: str, look: Look, now: int) -> list[Run]:
+def _ended_since(tx: Tx, origin: str, look: Look, now: int) -> list[CommandAttempt]:
     """Give the runs that had not ended when they were looked at, and have now."""
     ended = []
     for (row,) in tx.all("unended_runs", {"origin": origin, "limit": _UNENDED}):
@@ -147,7 +147,9 @@ def _ended_since(tx: Tx, origin: str, look: Look, now: int) -> list[Run]:
     return ended
 
 
-def _take(tx: Tx, origin: str, look: Look, run: Run, rules: LessonRules, now: int) -> int:
+def _take(
+    tx: Tx, origin: str, look: Look, run: CommandAttempt, rules: LessonRules, now: int
+) -> int:
     shape = shape_of(run.command)
     if not shape or run.command == run.tool:
         return 0  # nobody knows what was run
@@ -160,7 +162,13 @@ def _take(tx: Tx, origin: str, look: Look, run: Run, rules: LessonRules, now: in
 
 
 def _count(
-    tx: Tx, origin: str, look: Look, run: Run, command: bytes, rules: LessonRules, now: int
+    tx: Tx,
+    origin: str,
+    look: Look,
+    run: CommandAttempt,
+    command: bytes,
+    rules: LessonRules,
+    now: int,
 ) -> int:
     name = {"digest": digest(run.key.encode("utf-8", "replace")), "row": run.id}
     if tx.run("counted_before", name):
@@ -175,7 +183,7 @@ def _count(
     return 1
 
 
-def _end(tx: Tx, origin: str, look: Look, run: Run, command: bytes) -> None:
+def _end(tx: Tx, origin: str, look: Look, run: CommandAttempt, command: bytes) -> None:
     values = {"command": command, "origin": origin}
     before = tx.one("last_failure", values)
     if before is not None and before[1] is None and before[0] < run.id:
@@ -201,7 +209,7 @@ def _learn_fix(tx: Tx, look: Look, command: bytes, *, failed: int, fixed: int, a
     note_fix(tx, lesson_key(failure), hint_of(failure, between, success), at)
 
 
-def _run_at(tx: Tx, look: Look, row: int) -> Run | None:
+def _run_at(tx: Tx, look: Look, row: int) -> CommandAttempt | None:
     found = look(tx, row - 1, 1).runs
     return found[0] if found and found[0].id == row else None
 
@@ -215,6 +223,6 @@ def _key_digest(key: LessonKey) -> bytes:
     return digest(msgspec.json.encode(tuple(key)))
 
 
-def _command_digest(run: Run, shape: str) -> bytes:
+def _command_digest(run: CommandAttempt, shape: str) -> bytes:
     project = project_of(run.repo, run.cwd).rsplit("/", 1)[-1].lower()
     return digest(msgspec.json.encode((project, shape)))

@@ -5,7 +5,7 @@ from typing import Final
 
 from threadkeep.knowledge.command_shapes import main_step, only_looks, target_of
 from threadkeep.knowledge.error_signatures import is_failure
-from threadkeep.knowledge.runs import Run, is_shell_tool
+from threadkeep.knowledge.runs import CommandAttempt, is_shell_tool
 
 _MOST_NAMED: Final = 4
 _LONGEST_COMMAND: Final = 100
@@ -19,14 +19,14 @@ _EDITS: Final = frozenset(
 _EDITORS: Final = frozenset({"vi", "vim", "nvim", "nano", "emacs", "code", "hx", "micro", "subl"})
 
 
-def is_edit(run: Run) -> bool:
+def is_edit(run: CommandAttempt) -> bool:
     """Tell whether a run changed a file by hand."""
     if is_shell_tool(run.tool):
         return main_step(run.command).program in _EDITORS
     return str(run.tool).lower() in _EDITS
 
 
-def is_change(run: Run) -> bool:
+def is_change(run: CommandAttempt) -> bool:
     """Tell whether a run may have changed something: it worked, and does more than look."""
     if run.exit_code != 0 and is_failure(run.command, run.exit_code, run.output):
         return False
@@ -38,7 +38,9 @@ def is_change(run: Run) -> bool:
     return is_shell_tool(run.tool) and not only_looks(step)
 
 
-def hint_of(failure: Run, between: Sequence[Run], success: Run) -> str:
+def hint_of(
+    failure: CommandAttempt, between: Sequence[CommandAttempt], success: CommandAttempt
+) -> str:
     """Say what stood between a failure and the next success of the same command."""
     named = list(dict.fromkeys(_named(run) for run in between if is_change(run)))[-_MOST_NAMED:]
     passed = _quoted(success.command)
@@ -49,7 +51,7 @@ def hint_of(failure: Run, between: Sequence[Run], success: Run) -> str:
     return f"{passed} passed when it was run again"[:_LONGEST_HINT]
 
 
-def _named(run: Run) -> str:
+def _named(run: CommandAttempt) -> str:
     target = target_of(run.command, run.cwd)
     return f"edit of {target}" if is_edit(run) and target else _quoted(run.command)
 

@@ -7,7 +7,7 @@ with it the entities that nothing else mentions. What else such a node told of i
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, get_args
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.entities import recount, ties_among
 from threadkeep.knowledge.memory_names import SOURCE_KIND, document_uuid

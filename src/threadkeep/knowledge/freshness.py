@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.health import health_name
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.memory_names import PROBE_REPOSITORY, SOURCE_KIND

@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from threadkeep.base.clock import Clock
 from threadkeep.base.schema import add_missing_columns, columns_of
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.layout import (
     FILL_INDEX,
     INDEX,

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.context import KnowledgeContext
 
 # The names that the contract seeds; other harnesses follow the same form.
 _NAMES = {"claude-code": "agentic-session-claude"}
@@ -82,11 +82,11 @@ def recount(tx: Tx, now: int) -> None:
     tx.run("recount_visits", {"now": now})
 
 
-def all_health(_: Context, tx: Tx) -> list[Health]:
+def all_health(_: KnowledgeContext, tx: Tx) -> list[Health]:
     """Give the health of every source."""
     return [Health(*row) for row in tx.all("all_health")]
 
 
-def all_drops(_: Context, tx: Tx) -> list[Drop]:
+def all_drops(_: KnowledgeContext, tx: Tx) -> list[Drop]:
     """Give what was dropped, by source and reason."""
     return [Drop(*row) for row in tx.all("drops")]

@@ -8,7 +8,7 @@ from typing import Final
 from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_text, split_statements
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, SchemaMismatch
 from threadkeep.knowledge.versions import (
     CHANGES,

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.layout import names
 
 _DAYS: Final = "tk_model_days"
@@ -15,7 +15,7 @@ _REFUSED_FOR_MS: Final = 90 * 86_400_000
 _PREFLIGHT: Final = "brain-preflight"
 
 
-class Spent(msgspec.Struct, frozen=True):
+class ModelUsage(msgspec.Struct, frozen=True):
     """What one model used for one purpose on one day."""
 
     day: str
@@ -32,7 +32,7 @@ class Spent(msgspec.Struct, frozen=True):
         return self.input_tokens + self.output_tokens
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class FailureStreak(msgspec.Struct, frozen=True):
     """How often something failed in a row, and when it did last."""
 
     failures: int
@@ -40,7 +40,7 @@ class Trouble(msgspec.Struct, frozen=True):
     message: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class LedgerEntry(msgspec.Struct, frozen=True):
     """What is added to a day; numbers below zero take back what was set aside."""
 
     calls: int = 0
@@ -54,12 +54,12 @@ def day_of(now: int) -> str:
     return datetime.fromtimestamp(now / 1000, UTC).date().isoformat()
 
 
-def spent(tx: Tx, day: str, until: str | None = None) -> list[Spent]:
+def spent(tx: Tx, day: str, until: str | None = None) -> list[ModelUsage]:
     """Give what was used on a day, or from it to another; nothing in a file without a ledger."""
     if _DAYS not in names(tx, "table"):
         return []
     rows = tx.all("model_days", {"since": day, "until": until or day})
-    return [Spent(*row) for row in rows]
+    return [ModelUsage(*row) for row in rows]
 
 
 def total(tx: Tx, day: str) -> int:
@@ -67,7 +67,7 @@ def total(tx: Tx, day: str) -> int:
     return int(tx.value("model_day_total", {"day": day}))
 
 
-def add(tx: Tx, day: str, model: str, purpose: str, change: Change, now: int) -> None:
+def add(tx: Tx, day: str, model: str, purpose: str, change: LedgerEntry, now: int) -> None:
     """Count something on a day."""
     key = {"day": day, "model": model, "purpose": purpose, "now": now}
     tx.run("model_day_add", key | msgspec.structs.asdict(change))
@@ -82,14 +82,14 @@ def note_call(tx: Tx, endpoint: str, trouble: str | None, now: int) -> None:
         tx.run("model_failed", {"endpoint": endpoint, "message": message, "now": now})
 
 
-def troubles(tx: Tx, endpoint: str) -> list[Trouble]:
+def troubles(tx: Tx, endpoint: str) -> list[FailureStreak]:
     """Give what is wrong with a server now: its calls, and the look before them."""
     found = []
     if _TROUBLES in names(tx, "table"):
-        found += [Trouble(*row) for row in tx.all("model_trouble", {"endpoint": endpoint})]
+        found += [FailureStreak(*row) for row in tx.all("model_trouble", {"endpoint": endpoint})]
     # A look at another address, before the settings were changed, says nothing about this one.
     looked = tx.all("failed_look", {"source": _PREFLIGHT, "endpoint": f": {endpoint}: "})
-    return found + [Trouble(*row) for row in looked]
+    return found + [FailureStreak(*row) for row in looked]
 
 
 def is_refused(tx: Tx, digest: str, model: str, now: int) -> bool:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 
 _DAY_MS = 86_400_000
 
@@ -25,7 +25,7 @@ class LessonRules(msgspec.Struct, frozen=True):
     window_days: int = 30
 
 
-class Waiting(NamedTuple):
+class PendingLesson(NamedTuple):
     """A failure that is not a lesson yet."""
 
     times: int
@@ -52,10 +52,10 @@ def summarize(key: LessonKey) -> str:
     return f"{key.tool}:{key.rule_id} in {key.path_prefix}"
 
 
-def count_once_more(before: Waiting | None, at: int, window_ms: int) -> Waiting:
+def count_once_more(before: PendingLesson | None, at: int, window_ms: int) -> PendingLesson:
     """Count a failure together with those before it, as far as they are within the window."""
     if before is None or at - before.first_seen_at > window_ms:
-        return Waiting(1, at)
+        return PendingLesson(1, at)
     if before.first_seen_at - at > window_ms:  # an old run came to light late
         return before
     return before._replace(times=before.times + 1)
@@ -67,7 +67,7 @@ def learn(tx: Tx, key: LessonKey, rules: LessonRules, at: int, summary: str | No
     if tx.run("lesson_seen_again", {**named, "at": at}):
         return True
     row = tx.one("lesson_waiting", named)
-    before = None if row is None else Waiting(*row)
+    before = None if row is None else PendingLesson(*row)
     waiting = count_once_more(before, at, rules.window_days * _DAY_MS)
     if waiting == before:
         return False

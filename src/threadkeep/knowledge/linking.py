@@ -8,7 +8,7 @@ same time on something else is no reason.
 from collections.abc import Iterable
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.drafts import Evidence
 from threadkeep.knowledge.entities import strip_worktrees

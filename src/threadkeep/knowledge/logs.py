@@ -8,8 +8,8 @@ import msgspec
 
 from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite import Tx
 from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.archive import drop_lines
 
@@ -51,7 +51,7 @@ class LogRow(msgspec.Struct):
     checked_at: int | None = None
 
 
-class Looks(msgspec.Struct, gc=False):
+class LogState(msgspec.Struct, gc=False):
     """How a log looked when it was last read, all that deciding whether to read it again needs."""
 
     id: int
@@ -86,16 +86,16 @@ def keeps_sums(tx: Tx) -> bool:
     return "crc" in columns_of(tx, "tk_logs")
 
 
-def all_looks(tx: Tx, reader: str, *, sums: bool = True) -> dict[str, Looks]:
+def all_looks(tx: Tx, reader: str, *, sums: bool = True) -> dict[str, LogState]:
     """Give how every log of one source looked, by its path; `sums` is what `keeps_sums` says."""
     query = "log_looks" if sums else "old_log_looks"
     return {from_sql(row[0]): _looks(*row[1:]) for row in tx.all(query, {"reader": reader})}
 
 
-def _looks(id_: int, *row: Any) -> Looks:
+def _looks(id_: int, *row: Any) -> LogState:
     head, head_size, read_to, tail, gone, failed, *marks = row[5:]
     read = (head, head_size, read_to, tail)
-    return Looks(id_, row[:5], *read, bool(gone), bool(failed), *marks)
+    return LogState(id_, row[:5], *read, bool(gone), bool(failed), *marks)
 
 
 def load_marks(tx: Tx, row: LogRow) -> LogRow:

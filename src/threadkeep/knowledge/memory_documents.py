@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.memory_names import CATEGORIES, PROBE_REPOSITORY, SOURCE_KIND, WATCHER
@@ -80,7 +80,7 @@ class MemoryRevision(msgspec.Struct, frozen=True):
     source_path: str | None = None
 
 
-class AskedMemory(msgspec.Struct, frozen=True):
+class MemoryFilter(msgspec.Struct, frozen=True):
     """Which memories are meant; empty means any."""
 
     text: str = ""
@@ -118,7 +118,7 @@ def has_memories(tx: Tx) -> bool:
 # ---------------------------------------------------------------------- asking
 
 
-def query_memories(tx: Tx, asked: AskedMemory) -> tuple[list[MemoryPart], bool]:
+def query_memories(tx: Tx, asked: MemoryFilter) -> tuple[list[MemoryPart], bool]:
     """Give what memories say, changed last first, and whether there is more."""
     _check(asked)
     if not has_memories(tx):
@@ -132,7 +132,7 @@ def query_memories(tx: Tx, asked: AskedMemory) -> tuple[list[MemoryPart], bool]:
     return found, len(rows) > asked.limit
 
 
-def memory_history(tx: Tx, asked: AskedMemory) -> tuple[list[MemoryRevision], bool]:
+def memory_history(tx: Tx, asked: MemoryFilter) -> tuple[list[MemoryRevision], bool]:
     """Give the revisions of one memory, the newest first, and whether there are more."""
     if not asked.document_uuid and not (asked.repository and asked.logical_path):
         msg = "the history of a memory needs its document"
@@ -145,7 +145,7 @@ def memory_history(tx: Tx, asked: AskedMemory) -> tuple[list[MemoryRevision], bo
     return found, len(rows) > asked.limit
 
 
-def _check(asked: AskedMemory) -> None:
+def _check(asked: MemoryFilter) -> None:
     if asked.category and asked.category not in CATEGORIES:
         msg = f"there is no category {asked.category!r} of memories"
         raise Invalid(msg, hint="known: " + ", ".join(CATEGORIES))
@@ -153,7 +153,7 @@ def _check(asked: AskedMemory) -> None:
         raise Invalid("the limit must be above 0", hint="leave it out for the default")
 
 
-def _values(asked: AskedMemory) -> dict[str, Any]:
+def _values(asked: MemoryFilter) -> dict[str, Any]:
     plain = asked.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return {
         "probe": PROBE_REPOSITORY,
@@ -168,7 +168,7 @@ def _values(asked: AskedMemory) -> dict[str, Any]:
     }
 
 
-def _part(tx: Tx, row: Row, asked: AskedMemory) -> MemoryPart:
+def _part(tx: Tx, row: Row, asked: MemoryFilter) -> MemoryPart:
     number, uuid, repository, logical_path, path, state, status, kind, *rest = row
     revision, hashed, chunk, ordinal, heading, mtime, created, enriched, seen, node, text = rest
     values = {"document": number}
@@ -190,7 +190,7 @@ def _part(tx: Tx, row: Row, asked: AskedMemory) -> MemoryPart:
     )
 
 
-def _waiting(row: Row, asked: AskedMemory) -> MemoryPart:
+def _waiting(row: Row, asked: MemoryFilter) -> MemoryPart:
     _, uuid, repository, logical_path, path, state, status, kind, seen, updated, error = row
     return MemoryPart(
         *(uuid, repository, logical_path, state, status, kind, ""),
@@ -201,7 +201,7 @@ def _waiting(row: Row, asked: AskedMemory) -> MemoryPart:
     )
 
 
-def _revision(row: Row, asked: AskedMemory) -> MemoryRevision:
+def _revision(row: Row, asked: MemoryFilter) -> MemoryRevision:
     uuid, repository, logical_path, path, *rest = row
     found = MemoryRevision(uuid, repository, logical_path, *rest)
     return msgspec.structs.replace(found, source_path=path) if asked.paths else found

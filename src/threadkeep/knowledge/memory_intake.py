@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.forgetting import erase_nodes
 from threadkeep.knowledge.markdown import sections
 from threadkeep.knowledge.memory_diff import change_between

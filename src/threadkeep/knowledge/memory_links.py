@@ -8,7 +8,7 @@ import posixpath
 import re
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.markdown import Link, links
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

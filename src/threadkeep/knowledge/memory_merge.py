@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_queries
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.forgetting import erase_nodes
 from threadkeep.knowledge.layout import PACKAGE
 from threadkeep.knowledge.memory_names import node_uuid

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
-from threadkeep.knowledge.drafts import BY_RULES, ENRICHMENT_VERSION, Draft, Evidence
+from threadkeep.knowledge.drafts import BY_RULES, ENRICHMENT_VERSION, Evidence, NodeDraft
 from threadkeep.knowledge.forgetting import erase_nodes
 from threadkeep.knowledge.memory_names import SOURCE_KIND, known_categories, node_uuid
 from threadkeep.knowledge.nodes import write_node
@@ -14,7 +14,7 @@ _BY_MODEL: Final = 0.8  # how sure a category is that a model named
 
 
 def publish_memory(
-    tx: Tx, draft: Draft, revision: int, *, model: str, now: int, roots: tuple[str, ...] = ()
+    tx: Tx, draft: NodeDraft, revision: int, *, model: str, now: int, roots: tuple[str, ...] = ()
 ) -> int | None:
     """Store what a draft says of a revision in place of what was published; give the node's number.
 
@@ -54,7 +54,7 @@ def publish_memory(
     return node
 
 
-def _categorize(tx: Tx, document: int, draft: Draft, model: str, now: int) -> None:
+def _categorize(tx: Tx, document: int, draft: NodeDraft, model: str, now: int) -> None:
     """Put the categories that a model named in place of those that one named before."""
     tx.run("drop_categories_by_model", {"document": document})
     told = {"source": "model", "confidence": _BY_MODEL, "model": model, "version": 1}

@@ -13,7 +13,8 @@ import msgspec
 
 from threadkeep.base.schema import columns_of, never_null
 from threadkeep.base.sql import load_queries, load_text
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forgetting import Kind, erase
 from threadkeep.knowledge.layout import PACKAGE, names, run_script
@@ -36,14 +37,14 @@ _KNOWN_BY: Final[tuple[tuple[Kind, str], ...]] = (
 _EVERY: Final = 500  # rows between two words about the progress
 
 
-class Unwanted(NamedTuple):
+class ForgetList(NamedTuple):
     """What the user asked to forget: conversations by harness and session, texts by digest."""
 
     conversations: Sequence[tuple[str, str]] = ()
     texts: frozenset[bytes] = frozenset()
 
 
-class Merged(msgspec.Struct, frozen=True):
+class MergeCounts(msgspec.Struct, frozen=True):
     """What came of the rows of one table."""
 
     new: int = 0
@@ -139,7 +140,7 @@ class _Table(NamedTuple):
 
 def merge_knowledge(
     theirs: Database, ours: Database, progress: Progress | None = None
-) -> dict[str, Merged]:
+) -> dict[str, MergeCounts]:
     """Bring the rows of one file into another, of versions that we know; only `ours` is written.
 
     What `ours` has no table for stays out.
@@ -153,7 +154,7 @@ def merge_knowledge(
             if ORPHANS in present:
                 run_script(tx, _MAKE_ORPHANS)
             present &= names(tx, "table")
-            done: dict[str, Merged] = {}
+            done: dict[str, MergeCounts] = {}
             for way in WAYS:
                 if way.table == NODES and present >= MEMORY:
                     changed = merge_memory(source, tx, places)
@@ -193,7 +194,9 @@ def _teller(source: Tx, ways: list[_Way], progress: Progress | None) -> Callable
 # ---------------------------------------------------------------------- one table
 
 
-def _merge_table(source: Tx, tx: Tx, way: _Way, places: Places, tell: Callable[[], None]) -> Merged:
+def _merge_table(
+    source: Tx, tx: Tx, way: _Way, places: Places, tell: Callable[[], None]
+) -> MergeCounts:
     table = _table(source, tx, way)
     found = places.setdefault(way.table, {})  # some may have come with what they belong to
     taken: set[int] = set()  # rows here that stand for one of theirs: of two alike both come
@@ -209,7 +212,7 @@ def _merge_table(source: Tx, tx: Tx, way: _Way, places: Places, tell: Callable[[
         tell()
     new = sum(place.new for place in found.values())
     changed = sum(place.changed for place in found.values())
-    return Merged(new, there, left, changed)
+    return MergeCounts(new, there, left, changed)
 
 
 def _table(source: Tx, tx: Tx, way: _Way) -> _Table:
@@ -346,13 +349,13 @@ def _take_over(tx: Tx, table: str, number: int, row: Row) -> bool:
 # ---------------------------------------------------------------------- what is not wanted
 
 
-def list_forgotten(tx: Tx) -> Unwanted:
+def list_forgotten(tx: Tx) -> ForgetList:
     """Give what the user asked to forget: conversations by harness and session, texts by digest."""
     names_ = tx.execute(_QUERIES["forgotten"]).fetchall()
-    return Unwanted(names_, frozenset(row[0] for row in tx.all("forgotten_digests")))
+    return ForgetList(names_, frozenset(row[0] for row in tx.all("forgotten_digests")))
 
 
-def drop_forgotten(tx: Tx, unwanted: Unwanted) -> int:
+def drop_forgotten(tx: Tx, unwanted: ForgetList) -> int:
     """Take out what was forgotten, with what was learned from it alone; give how many rows went."""
     count = 0
     for harness, name in unwanted.conversations:

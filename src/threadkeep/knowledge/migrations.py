@@ -9,9 +9,9 @@ from functools import partial
 from typing import Final
 
 from threadkeep.base.clock import Clock
-from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
+from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_text, parse_queries, split_statements
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.layout import (
     FILL_INDEX,
@@ -66,18 +66,20 @@ def knowledge_schema(clock: Clock, version: int = SCHEMA_VERSION) -> Schema:
     )
 
 
-def _steps(clock: Clock) -> Iterator[Step]:
+def _steps(clock: Clock) -> Iterator[SchemaStep]:
     yield _step(2, "envelopes", {"events": {"envelope_id": "TEXT"}})
     yield _step(3, "claude_sessions")
     yield _step(4, "browser")
     yield _step(5, "workflows")
-    yield Step(6, "0006_full_text", code=_index_nodes)
+    yield SchemaStep(6, "0006_full_text", code=_index_nodes)
     yield _step(7, "source_kinds", {"events": _SOURCE_KIND})
     yield _timed(8, "source_health", _begin_health, clock)
     yield _step(9, "alarms")
     yield _step(10, "offsets")
     yield _step(11, "resolved_alarms", {"capture_alarms": _RESOLVED})
-    yield Step(12, "0012_content_hashes", code=partial(_add_columns, {"claude_sessions": _HASHES}))
+    yield SchemaStep(
+        12, "0012_content_hashes", code=partial(_add_columns, {"claude_sessions": _HASHES})
+    )
     yield _timed(13, "env_vars", _rebuild_entities, clock, rebuilds=("entities",))
     yield _timed(14, "agentic_sessions", _begin_agentic, clock)
     yield _timed(15, "codex", partial(_seed, "agentic-session-codex"), clock)
@@ -91,7 +93,7 @@ def _steps(clock: Clock) -> Iterator[Step]:
         )
 
 
-def _step(number: int, name: str, columns: Columns | None = None) -> Step:
+def _step(number: int, name: str, columns: Columns | None = None) -> SchemaStep:
     """Make a step that adds columns, then runs its script: indexes need the columns first."""
     full = f"{number:04d}_{name}"
 
@@ -99,16 +101,16 @@ def _step(number: int, name: str, columns: Columns | None = None) -> Step:
         _add_columns(columns or {}, tx)
         run_script(tx, _sql(full))
 
-    return Step(number, full, code=code)
+    return SchemaStep(number, full, code=code)
 
 
 def _timed(
     number: int, name: str, code: Code, clock: Clock, rebuilds: tuple[str, ...] = ()
-) -> Step:
+) -> SchemaStep:
     def at_its_time(tx: Tx) -> None:
         code(tx, clock())
 
-    return Step(number, f"{number:04d}_{name}", code=at_its_time, rebuilds=rebuilds)
+    return SchemaStep(number, f"{number:04d}_{name}", code=at_its_time, rebuilds=rebuilds)
 
 
 def _sql(name: str) -> str:

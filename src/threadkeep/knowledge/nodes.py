@@ -20,15 +20,9 @@ from typing import Any, Final, NamedTuple, get_args
 import msgspec
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.drafts import (
-    BY_RULES,
-    ENRICHMENT_VERSION,
-    Draft,
-    Evidence,
-    Outcome,
-)
+from threadkeep.knowledge.drafts import BY_RULES, ENRICHMENT_VERSION, Evidence, NodeDraft, Outcome
 from threadkeep.knowledge.entities import (
     Tie,
     link_entities,
@@ -70,7 +64,7 @@ class ToUpgrade(NamedTuple):
 # ---------------------------------------------------------------------- content
 
 
-def content_of(draft: Draft, source: Mapping[str, Any] | None = None) -> str:
+def content_of(draft: NodeDraft, source: Mapping[str, Any] | None = None) -> str:
     """Write the content of a node as the contract's other writers do, byte for byte.
 
     `source` says where a memory came from, which is a part of what its node tells.
@@ -82,7 +76,7 @@ def content_of(draft: Draft, source: Mapping[str, Any] | None = None) -> str:
     return json.dumps({**fields, "source": dict(source)}, sort_keys=True)
 
 
-def _checked(draft: Draft) -> Draft:
+def _checked(draft: NodeDraft) -> NodeDraft:
     """Give the draft without what SQLite cannot keep, or raise for one that says too little."""
     missing = [name for name in _REQUIRED if not getattr(draft, name).strip()]
     if missing:
@@ -91,7 +85,7 @@ def _checked(draft: Draft) -> Draft:
     if draft.outcome not in get_args(Outcome):
         msg = f"the draft of a node has the outcome {draft.outcome!r}"
         raise Invalid(msg, hint=f"write one of {', '.join(get_args(Outcome))}")
-    return msgspec.convert(_storable(msgspec.to_builtins(draft)), Draft)
+    return msgspec.convert(_storable(msgspec.to_builtins(draft)), NodeDraft)
 
 
 def _storable(value: Any) -> Any:
@@ -108,7 +102,7 @@ def _storable(value: Any) -> Any:
 def write_node(
     tx: Tx,
     queue: Queue,
-    draft: Draft,
+    draft: NodeDraft,
     evidence: Evidence,
     *,
     model: str,
@@ -216,7 +210,7 @@ def _own_events(tx: Tx, queue: Queue, evidence: Evidence) -> tuple[int, ...]:
 
 
 def _mention(
-    tx: Tx, node: int, draft: Draft, events: Sequence[int], *, now: int, roots: Sequence[str]
+    tx: Tx, node: int, draft: NodeDraft, events: Sequence[int], *, now: int, roots: Sequence[str]
 ) -> None:
     """Store what a node mentions, which events name it, and how it belongs together."""
     entities = put_entities(tx, mentions_of(draft), now=now, roots=roots)

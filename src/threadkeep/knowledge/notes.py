@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.commands import session_of
-from threadkeep.knowledge.drafts import Draft, Evidence, Mentions
+from threadkeep.knowledge.drafts import Evidence, Mentions, NodeDraft
 from threadkeep.knowledge.nodes import write_node
 
 SOURCE: Final = "agent-note"  # what the contract calls `source_kind`
@@ -31,11 +31,11 @@ class Note(msgspec.Struct, frozen=True):
     username: str = ""
 
 
-def draft_of(note: Note) -> Draft:
+def draft_of(note: Note) -> NodeDraft:
     """Make the draft of a note; its first words say that an agent said it."""
     named = note.repo or note.cwd.rstrip("/").rpartition("/")[2]
     told = ": ".join(part for part in (note.title, note.text) if part)
-    return Draft(
+    return NodeDraft(
         summary=f"Noted by an agent ({note.author}), not verified: {told}",
         intent="a note to remember",
         entities=Mentions(projects=(named,) if named else ()),

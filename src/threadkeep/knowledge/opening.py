@@ -11,17 +11,18 @@ from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.connect import Tuning
 from threadkeep.base.schema import prepare
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database, Tx
+from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.fit import FittedQueries
 from threadkeep.knowledge.healing import finish_making, heal
 from threadkeep.knowledge.layout import TUNING, names, read_version, refuse_newer_now, user_version
 from threadkeep.knowledge.migrations import knowledge_schema
-from threadkeep.knowledge.orphans import SetAside, count_set_aside, list_set_aside
+from threadkeep.knowledge.orphans import OrphanRow, count_set_aside, list_set_aside
 from threadkeep.knowledge.versions import (
     NEWEST,
     SCHEMA_VERSION,
-    Finding,
+    SchemaFinding,
     explain_version,
     target_of,
 )
@@ -31,23 +32,23 @@ log = logging.getLogger(__name__)
 Backup = Callable[[Database, str], object]
 
 
-class BroughtUp(msgspec.Struct, frozen=True):
+class UpgradeReport(msgspec.Struct, frozen=True):
     """What opening for writing did to a file: the steps that ran, the rows it set aside."""
 
     steps: tuple[str, ...] = ()
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[OrphanRow, ...] = ()
 
 
 class Access(msgspec.Struct, frozen=True):
     """What may be done with an open file, and why not more."""
 
     path: str
-    finding: Finding
+    finding: SchemaFinding
     writable: bool
-    brought_up: BroughtUp = BroughtUp()
+    brought_up: UpgradeReport = UpgradeReport()
 
 
-class Opened(NamedTuple):
+class KnowledgeFile(NamedTuple):
     """An open knowledge file."""
 
     database: Database
@@ -63,7 +64,7 @@ def open_knowledge(
     budget: float = DEFAULT_BUDGET,
     backup: Backup | None = None,
     clock: Clock = now_ms,
-) -> Opened:
+) -> KnowledgeFile:
     """Open a knowledge file for writing if its version allows that, else for reading.
 
     A new file gets the version `schema`, 18 or 23. An older file is brought up to it first, after
@@ -84,7 +85,7 @@ def open_knowledge(
             done = bring_up(database, backup, clock, schema)
             finding = fitting.fit(database)
             _tell(database.path, done, finding.version)
-            return Opened(
+            return KnowledgeFile(
                 database, Access(str(database.path), finding, writable=True, brought_up=done)
             )
     except BaseException:
@@ -104,7 +105,7 @@ class _Fitting:
     def tuning(self) -> Tuning:
         return TUNING._replace(guard=self._refuse_newer)
 
-    def fit(self, database: Database) -> Finding:
+    def fit(self, database: Database) -> SchemaFinding:
         with database.read() as tx:
             self._version = user_version(tx)
             self.queries.fit(names(tx, "table"))
@@ -116,7 +117,7 @@ class _Fitting:
 
 def bring_up(
     database: Database, backup: Backup | None, clock: Clock, schema: int = SCHEMA_VERSION
-) -> BroughtUp:
+) -> UpgradeReport:
     """Create a schema in an empty file, or bring an older one up to it; then heal the file."""
 
     def save(reason: str) -> object:
@@ -133,10 +134,10 @@ def bring_up(
     heal(database, clock)
     with database.read() as tx:
         aside = list_set_aside(tx, before + 1)
-    return BroughtUp(tuple(steps), tuple(aside))
+    return UpgradeReport(tuple(steps), tuple(aside))
 
 
-def _tell(path: Path, done: BroughtUp, version: int) -> None:
+def _tell(path: Path, done: UpgradeReport, version: int) -> None:
     if done.steps:
         log.info("%s was brought to schema version %d", path, version)
     if done.set_aside:
@@ -144,7 +145,7 @@ def _tell(path: Path, done: BroughtUp, version: int) -> None:
         log.warning("%s: %d rows without their parent went to tk_orphans", path, aside)
 
 
-def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> Opened:
+def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> KnowledgeFile:
     fitting = _Fitting(queries)
     tuning = fitting.tuning()
     database = Database(path, fitting.queries, budget=budget, read_only=True, tuning=tuning)
@@ -157,16 +158,16 @@ def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> Open
         raise
     if not finding.writable:
         log.warning("%s can only be read: %s", database.path, finding.cause)
-    return Opened(database, Access(str(database.path), finding, writable=False))
+    return KnowledgeFile(database, Access(str(database.path), finding, writable=False))
 
 
-def _refuse_unreadable(database: Database, finding: Finding) -> None:
+def _refuse_unreadable(database: Database, finding: SchemaFinding) -> None:
     if not finding.readable:
         msg = f"{database.path} has knowledge schema version {finding.version}: {finding.cause}"
         raise SchemaMismatch(msg, hint=finding.fix)
 
 
-def find_version(database: Database, path: Path | None = None) -> Finding:
+def find_version(database: Database, path: Path | None = None) -> SchemaFinding:
     """Say what the version of a file means; one that is no knowledge file is refused.
 
     `path` is the name to call it by, for a copy.

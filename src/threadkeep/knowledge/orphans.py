@@ -14,7 +14,7 @@ import msgspec
 from threadkeep.base.json import encode
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_text
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.layout import PACKAGE, names, present_tables, run_script
 
 TABLE: Final = "tk_orphans"
@@ -37,7 +37,7 @@ class Orphan(msgspec.Struct, frozen=True):
         return f"{self.column} {self.missing} is not in {self.parent}"
 
 
-class SetAside(msgspec.Struct, frozen=True):
+class OrphanRow(msgspec.Struct, frozen=True):
     """A row of `tk_orphans`: where it was, all of it, what was wrong, and when that was seen."""
 
     table_name: str
@@ -66,13 +66,13 @@ def set_aside_orphans(tx: Tx, now: int, tables: Iterable[str] | None = None) -> 
     return count
 
 
-def list_set_aside(tx: Tx, first: int = 1) -> list[SetAside]:
+def list_set_aside(tx: Tx, first: int = 1) -> list[OrphanRow]:
     """Give what was set aside, from a place in that list on."""
     if TABLE not in names(tx, "table"):
         return []
     sql = "SELECT table_name, row_json, reason, found_at FROM tk_orphans WHERE rowid >= ?"
     rows = tx.execute(sql, (first,)).fetchall()
-    return [SetAside(row[0], msgspec.json.decode(row[1]), row[2], row[3]) for row in rows]
+    return [OrphanRow(row[0], msgspec.json.decode(row[1]), row[2], row[3]) for row in rows]
 
 
 def count_set_aside(tx: Tx) -> int:

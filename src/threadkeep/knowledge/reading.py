@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 
 from threadkeep.base.fts import match_query
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import copies
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.copies import Links
 
 _AMBIGUOUS_SHOWN = 5
 
 
-class Session(msgspec.Struct, frozen=True):
+class CapturedSession(msgspec.Struct, frozen=True):
     """One captured session."""
 
     id: int
@@ -45,7 +45,7 @@ class Session(msgspec.Struct, frozen=True):
         return self.title or self.first_prompt or self.slug or self.session_id
 
 
-_WIDTH = len(Session.__struct_fields__)
+_WIDTH = len(CapturedSession.__struct_fields__)
 
 
 class EntryRow(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class EntryRow(msgspec.Struct, frozen=True):
 _ENTRY_WIDTH = len(EntryRow.__struct_fields__)
 
 
-class Among(msgspec.Struct, frozen=True):
+class CapturedSessionFilter(msgspec.Struct, frozen=True):
     """Which sessions are meant; None means any."""
 
     harness: str | None = None
@@ -89,15 +89,15 @@ def _escaped(text: str) -> str:
 
 
 def list_sessions(
-    _: Context,
+    _: KnowledgeContext,
     tx: Tx,
-    among: Among = Among(),  # noqa: B008  (a constant)
+    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
     *,
     everything: bool = False,
     parent: str | None = None,
-    after: Session | None = None,
+    after: CapturedSession | None = None,
     limit: int = 50,
-) -> list[Session]:
+) -> list[CapturedSession]:
     """List sessions, the latest first; subagents and internal threads only with `everything`.
 
     `after` is the last session of the page before.
@@ -111,7 +111,9 @@ def list_sessions(
     return [to_session(row) for row in rows]
 
 
-def find_session(_: Context, tx: Tx, name: str, harness: str | None = None) -> Session:
+def find_session(
+    _: KnowledgeContext, tx: Tx, name: str, harness: str | None = None
+) -> CapturedSession:
     """Find a session by its id, or by a beginning of it that only one has."""
     if harness is None and ":" in name:
         given, _colon, rest = name.partition(":")
@@ -129,41 +131,41 @@ def find_session(_: Context, tx: Tx, name: str, harness: str | None = None) -> S
     raise Conflict(f"several sessions begin with {name!r}: {ids}", hint="give more of the id")
 
 
-def children_of(_: Context, tx: Tx, session: Session) -> list[Session]:
+def children_of(_: KnowledgeContext, tx: Tx, session: CapturedSession) -> list[CapturedSession]:
     """Give the sessions that a session started, in order."""
     values = {"session_id": session.session_id, "harness": session.harness}
     return [to_session(row) for row in tx.all("children_of", values)]
 
 
-def links_of(_: Context, tx: Tx, sessions: list[Session]) -> dict[int, Links]:
+def links_of(_: KnowledgeContext, tx: Tx, sessions: list[CapturedSession]) -> dict[int, Links]:
     """Give what sessions continue and are continued in, by their number, where there is any."""
     return copies.links_of(tx, [one.id for one in sessions])
 
 
-def entries_of(_: Context, tx: Tx, session: Session) -> list[EntryRow]:
+def entries_of(_: KnowledgeContext, tx: Tx, session: CapturedSession) -> list[EntryRow]:
     """Give the entries of a session, in the order of the archive."""
     return [to_entry(row) for row in tx.all("entries_of", {"session": session.id})]
 
 
 def search_rows(
-    _: Context,
+    _: KnowledgeContext,
     tx: Tx,
     text: str,
-    among: Among = Among(),  # noqa: B008  (a constant)
+    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
     *,
     role: str | None = None,
     kind: str | None = None,
     session_id: str | None = None,
     newest: bool = False,
     limit: int = 20,
-) -> list[tuple[EntryRow, Session, float]]:
+) -> list[tuple[EntryRow, CapturedSession, float]]:
     """Find entries by words: the best first, or the newest; the same text only once."""
     match = match_query(text)
     if match is None:
         return []
     said = {"role": role, "kind": kind, "session_id": session_id, "match": match}
     query = "search_newest" if newest else "search_entries"
-    found: list[tuple[EntryRow, Session, float]] = []
+    found: list[tuple[EntryRow, CapturedSession, float]] = []
     seen: set[int] = set()
     for row in tx.all(query, {**among.params(), **said, "limit": limit * 3}):
         entry = to_entry(row)
@@ -173,11 +175,11 @@ def search_rows(
     return found[:limit]
 
 
-def to_session(row: tuple[Any, ...]) -> Session:
+def to_session(row: tuple[Any, ...]) -> CapturedSession:
     """Make a session of a row that begins with its columns."""
     values = list(row[:_WIDTH])
     values[4], values[5] = bool(values[4]), bool(values[5])
-    return Session(*values)
+    return CapturedSession(*values)
 
 
 def to_entry(row: tuple[Any, ...]) -> EntryRow:

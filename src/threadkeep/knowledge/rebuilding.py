@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid
 
 # Which agents' conversations may be stored; as in head.sql, which a test compares.

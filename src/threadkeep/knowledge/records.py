@@ -61,7 +61,7 @@ class Usage(msgspec.Struct, gc=False):
     stands_in: bool = False  # it counts only where nothing else is known of what its session took
 
 
-class Facts(msgspec.Struct, gc=False, omit_defaults=True):
+class SessionFacts(msgspec.Struct, gc=False, omit_defaults=True):
     """What is known about a session; empty means nothing new is known."""
 
     parent_session_id: str = ""

@@ -14,7 +14,7 @@ _SHELL_TOOLS: Final = frozenset(
 )
 
 
-class Run(msgspec.Struct, frozen=True):
+class CommandAttempt(msgspec.Struct, frozen=True):
     """One run, whichever table it stands in."""
 
     id: int

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from threadkeep.base.clock import is_due
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.hashing import content_hash, prompts_json, tools_json
 from threadkeep.knowledge.records import Segment
 

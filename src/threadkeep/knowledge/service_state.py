@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from threadkeep.base.processes import is_alive, is_stopped
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.layout import names
 
 ERROR_LENGTH: Final = 500
@@ -44,7 +44,7 @@ class Service(msgspec.Struct, frozen=True):
         return "silent" if now - self.heartbeat >= SILENT_MS else ""
 
 
-class PartState(msgspec.Struct, frozen=True):
+class ServicePartState(msgspec.Struct, frozen=True):
     """How one part of it fares; `waits_for` says what keeps it from working now."""
 
     part: str
@@ -71,7 +71,7 @@ def note_end(tx: Tx, mark: str, now: int) -> None:
     tx.run("end_service", {"mark": mark, "now": now})
 
 
-def note_part(tx: Tx, state: PartState) -> None:
+def note_part(tx: Tx, state: ServicePartState) -> None:
     """Write down how a part fares."""
     tx.run("put_service_part", msgspec.structs.asdict(state))
 
@@ -84,8 +84,8 @@ def the_service(tx: Tx) -> Service | None:
     return None if row is None else Service(*row)
 
 
-def part_states(tx: Tx) -> list[PartState]:
+def part_states(tx: Tx) -> list[ServicePartState]:
     """Give how each part fares, or fared last."""
     if "tk_service_parts" not in names(tx, "table"):
         return []
-    return [PartState(*row) for row in tx.all("all_service_parts")]
+    return [ServicePartState(*row) for row in tx.all("all_service_parts")]

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.copies import note_origin
-from threadkeep.knowledge.records import Entry, Facts
+from threadkeep.knowledge.records import Entry, SessionFacts
 
 _PREVIEW_CHARACTERS = 200
 _MOST_BEHIND_MS = 30_000  # as long as the time between two looks at all logs
@@ -64,7 +64,7 @@ def grow_session(tx: Tx, session: int, growth: Growth, *, live: bool = False) ->
         recount(tx, session)  # what waited until now
 
 
-def learn(tx: Tx, session: int, facts: Facts) -> None:
+def learn(tx: Tx, session: int, facts: SessionFacts) -> None:
     """Store what is known about a session; what is empty changes nothing."""
     folder = (facts.began_in or facts.cwd).replace("\\", "/").rstrip("/")
     values = msgspec.structs.asdict(facts)

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, tzinfo
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.context import Context
-from threadkeep.knowledge.reading import Among
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.context import KnowledgeContext
+from threadkeep.knowledge.reading import CapturedSessionFilter
 
 
-class Spent(msgspec.Struct):
+class TokenTotals(msgspec.Struct):
     """Tokens of many answers."""
 
     answers: int = 0
@@ -39,32 +39,32 @@ class Spent(msgspec.Struct):
         return self.input + self.output + self.cache_read + self.cache_write
 
 
-class Spending(msgspec.Struct):
+class UsageTotals(msgspec.Struct):
     """The same tokens, summed up in five ways."""
 
-    total: Spent
-    by_harness: dict[str, Spent]
-    by_model: dict[str, Spent]
-    by_project: dict[str, Spent]
-    by_day: dict[str, Spent]
+    total: TokenTotals
+    by_harness: dict[str, TokenTotals]
+    by_model: dict[str, TokenTotals]
+    by_project: dict[str, TokenTotals]
+    by_day: dict[str, TokenTotals]
 
 
 def spending(
-    _: Context,
+    _: KnowledgeContext,
     tx: Tx,
-    among: Among = Among(),  # noqa: B008  (a constant)
+    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
     *,
     zone: tzinfo = UTC,
-) -> Spending:
+) -> UsageTotals:
     """Sum up what the models' answers cost; days are those of a time zone."""
-    total = Spent()
-    sums: tuple[dict[str, Spent], ...] = tuple(defaultdict(Spent) for _ in range(4))
+    total = TokenTotals()
+    sums: tuple[dict[str, TokenTotals], ...] = tuple(defaultdict(TokenTotals) for _ in range(4))
     for harness, model, project, cwd, at, *counts, final in tx.all("usage_rows", among.params()):
         names = (harness, model or "unknown", project or cwd or "unknown", _day(at, zone))
         spent = (total, *(by[name] for by, name in zip(sums, names, strict=True)))
         for one in spent:
             one.add(tuple(counts), final=bool(final))
-    return Spending(total, *(dict(sorted(by.items())) for by in sums))
+    return UsageTotals(total, *(dict(sorted(by.items())) for by in sums))
 
 
 def _day(at: int | None, zone: tzinfo) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from threadkeep.base.backup import Kept, Progress, make_backup
+from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.sql import load_queries
 from threadkeep.base.sqlite import DEFAULT_BUDGET
@@ -14,7 +14,7 @@ from threadkeep.knowledge import (
     reading as reading_,
     spending as spending_,
 )
-from threadkeep.knowledge.context import Context
+from threadkeep.knowledge.context import KnowledgeContext
 from threadkeep.knowledge.opening import Access, open_knowledge
 from threadkeep.knowledge.versions import SCHEMA_VERSION
 
@@ -34,7 +34,7 @@ QUERIES = load_queries(
 class KnowledgeStore:
     """A knowledge file: the contract's tables, and the archive of everything captured."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: KnowledgeContext) -> None:
         self.context = context
 
     @classmethod
@@ -51,7 +51,7 @@ class KnowledgeStore:
         opened = open_knowledge(
             path, QUERIES, read_only=read_only, schema=schema, budget=timeout, clock=clock
         )
-        return cls(Context(opened.database, opened.access, clock))
+        return cls(KnowledgeContext(opened.database, opened.access, clock))
 
     @property
     def access(self) -> Access:
@@ -79,7 +79,7 @@ class KnowledgeStore:
         *,
         reason: str = "manual",
         progress: Progress | None = None,
-        keep: Kept | None = None,
+        keep: BackupRetention | None = None,
     ) -> Path:
         """Copy the store to a new file while others go on working, and check the copy."""
         return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)

@@ -2,7 +2,7 @@
 
 import uuid
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.commands import session_of
 from threadkeep.knowledge.records import ToolRun
 

@@ -13,8 +13,8 @@ from threadkeep.base.snapshot import copy_untouched
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
 from threadkeep.errors import Invalid, SchemaMismatch
 from threadkeep.knowledge.layout import TUNING, count_rows, is_begun, user_version
-from threadkeep.knowledge.opening import BroughtUp, bring_up, find_version
-from threadkeep.knowledge.orphans import Orphan, SetAside, find_orphans
+from threadkeep.knowledge.opening import UpgradeReport, bring_up, find_version
+from threadkeep.knowledge.orphans import Orphan, OrphanRow, find_orphans
 from threadkeep.knowledge.versions import SCHEMA_VERSION, WRITTEN, explain_version
 
 
@@ -35,7 +35,7 @@ class Migration(msgspec.Struct, frozen=True):
     steps: tuple[str, ...]
     backup: str | None
     rows: dict[str, Rows]
-    set_aside: tuple[SetAside, ...]
+    set_aside: tuple[OrphanRow, ...]
     """Rows without their parent that went to `tk_orphans`."""
     orphans_left: tuple[Orphan, ...]
     """Such rows that are in nobody's way, and stay."""
@@ -109,7 +109,7 @@ def _refuse_unwritten(to: int) -> None:
         raise Invalid(f"no store is written at version {to}", hint=f"give {listed}")
 
 
-def _report(database: Database, source: Path, before: _Look, done: BroughtUp) -> Migration:
+def _report(database: Database, source: Path, before: _Look, done: UpgradeReport) -> Migration:
     with database.read() as tx:
         rows, left = count_rows(tx), find_orphans(tx)
         version = user_version(tx)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.logs import LogRow
 from threadkeep.knowledge.records import Usage
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.reading import EntryRow, to_entry
@@ -52,7 +52,7 @@ class Missing(msgspec.Struct, frozen=True):
     messages: tuple[EntryRow, ...]
 
 
-class Counted(msgspec.Struct, frozen=True):
+class VectorCounts(msgspec.Struct, frozen=True):
     """How many have a vector, and how many of a kind were looked at."""
 
     vectors: int
@@ -66,7 +66,7 @@ class Tidied(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...] = ()  # whose vectors were taken out: gone, or not the same any more
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class VectorChunk(msgspec.Struct, frozen=True):
     """Vectors as they are stored: three rows of bytes, in step."""
 
     ids: bytes
@@ -82,18 +82,22 @@ class Chunk(msgspec.Struct, frozen=True):
         numbers.frombytes(self.ids)
         return numbers.tolist()
 
-    def only(self, slots: Sequence[int]) -> "Chunk":
+    def only(self, slots: Sequence[int]) -> "VectorChunk":
         """Keep some of the vectors."""
         width = len(self.numbers) // max(len(self), 1)
 
         def kept(data: bytes, size: int) -> bytes:
             return b"".join(data[i * size : (i + 1) * size] for i in slots)
 
-        return Chunk(kept(self.ids, _ID), kept(self.scales, _SCALE), kept(self.numbers, width))
+        return VectorChunk(
+            kept(self.ids, _ID), kept(self.scales, _SCALE), kept(self.numbers, width)
+        )
 
-    def with_more(self, more: "Chunk") -> "Chunk":
+    def with_more(self, more: "VectorChunk") -> "VectorChunk":
         """Put other vectors behind these."""
-        return Chunk(self.ids + more.ids, self.scales + more.scales, self.numbers + more.numbers)
+        return VectorChunk(
+            self.ids + more.ids, self.scales + more.scales, self.numbers + more.numbers
+        )
 
 
 def has_vectors(tx: Tx) -> bool:
@@ -138,10 +142,10 @@ def start_over(tx: Tx, model: str, dimensions: int, now: int) -> None:
     tx.run("set_vector_model", {"model": model, "dimensions": dimensions, "now": now})
 
 
-def count_vectors(tx: Tx) -> dict[Kind, Counted]:
+def count_vectors(tx: Tx) -> dict[Kind, VectorCounts]:
     """Count the vectors of each kind."""
     rows = tx.all("count_vectors") if has_vectors(tx) else []
-    return {kind: Counted(vectors, looked_at) for kind, vectors, looked_at in rows}
+    return {kind: VectorCounts(vectors, looked_at) for kind, vectors, looked_at in rows}
 
 
 # ---------------------------------------------------------------------- what is missing
@@ -183,14 +187,14 @@ def places(tx: Tx, kind: Kind, ids: Iterable[int]) -> dict[int, int]:
 # ---------------------------------------------------------------------- chunks
 
 
-def put_chunk(tx: Tx, kind: Kind, new: Chunk, most: int, now: int) -> int:
+def put_chunk(tx: Tx, kind: Kind, new: VectorChunk, most: int, now: int) -> int:
     """Store vectors behind the last ones of their kind, or in a new chunk; give its id."""
     stamp = _next_stamp(tx, now)
     last = tx.one("last_vector_chunk", {"kind": kind})
     if last is None or last[1] + len(new) > most:
         return tx.insert("add_vector_chunk", {"kind": kind, **_columns(new, stamp)})
     again = set(new.owners())
-    old = Chunk(*last[2:])
+    old = VectorChunk(*last[2:])
     slots = [slot for slot, owner in enumerate(old.owners()) if owner not in again]
     kept = old if len(slots) == len(old) else old.only(slots)
     tx.run("change_vector_chunk", {"id": last[0], **_columns(kept.with_more(new), stamp)})
@@ -219,7 +223,7 @@ def tidy(tx: Tx, now: int) -> Tidied:
 
 def _drop_old(tx: Tx, number: int, kind: Kind, stamp: int) -> int:
     """Write a chunk anew with the vectors that count; give how many did not."""
-    chunk = Chunk(*(tx.one("vector_chunk", {"id": number}) or (b"", b"", b"")))
+    chunk = VectorChunk(*(tx.one("vector_chunk", {"id": number}) or (b"", b"", b"")))
     owners = chunk.owners()
     place = {"kind": kind, "ids": _listed(owners)}
     live: dict[int, int] = dict(tx.all("chunks_of_vectors", place))
@@ -235,7 +239,7 @@ def _next_stamp(tx: Tx, now: int) -> int:
     return int(tx.value("stamp_vectors", {"now": now}) or 0)
 
 
-def _columns(chunk: Chunk, stamp: int) -> dict[str, object]:
+def _columns(chunk: VectorChunk, stamp: int) -> dict[str, object]:
     return {"count": len(chunk), "stamp": stamp, **msgspec.structs.asdict(chunk)}
 
 

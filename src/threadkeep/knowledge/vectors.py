@@ -10,14 +10,15 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.forgetting import vectors_are
 from threadkeep.knowledge.layout import names
 from threadkeep.knowledge.vector_rows import (
     KINDS,
-    Chunk,
     Kind,
+    VectorChunk,
     claim_model,
     contract_model,
     places,
@@ -106,10 +107,10 @@ def store_vectors(
     return len(taken)
 
 
-def _chunk(vectors: Sequence[tuple[int, bytes]], dimensions: int) -> Chunk:
+def _chunk(vectors: Sequence[tuple[int, bytes]], dimensions: int) -> VectorChunk:
     scales, numbers = quantise([vector for _, vector in vectors], dimensions)
     ids = b"".join(owner.to_bytes(8, "little", signed=True) for owner, _ in vectors)
-    return Chunk(ids, scales, numbers)
+    return VectorChunk(ids, scales, numbers)
 
 
 # ---------------------------------------------------------------------- searching

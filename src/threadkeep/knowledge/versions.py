@@ -77,7 +77,7 @@ def target_of(version: int | None, wanted: int = SCHEMA_VERSION) -> int:
     return next((written for written in WRITTEN if written >= least), NEWEST)
 
 
-class Finding(msgspec.Struct, frozen=True):
+class SchemaFinding(msgspec.Struct, frozen=True):
     """A schema version, what it comes from, and the next step."""
 
     version: int
@@ -88,13 +88,13 @@ class Finding(msgspec.Struct, frozen=True):
     writable: bool = False
 
 
-def explain_version(version: int) -> Finding:
+def explain_version(version: int) -> SchemaFinding:
     """Say what a version means for this program, and how to go on."""
     if version in WRITTEN:
         cause = "this is the version that we write"
         if version != SCHEMA_VERSION:
             cause = "this is a version that we write, and the one of today's Hippo"
-        return Finding(version, "current", cause, "", readable=True, writable=True)
+        return SchemaFinding(version, "current", cause, "", readable=True, writable=True)
     if version == 0:
         return _empty()
     if version < 0:
@@ -104,19 +104,19 @@ def explain_version(version: int) -> Finding:
     return _between(version) if version < NEWEST else _unknown(version)
 
 
-def _empty() -> Finding:
+def _empty() -> SchemaFinding:
     cause = "the file has no version yet: it is new, or was left while it was made"
     fix = "open it for writing, which makes them; Hippo's daemon does the same when it starts"
-    return Finding(0, "empty", cause, fix, writable=True)
+    return SchemaFinding(0, "empty", cause, fix, writable=True)
 
 
-def _no_version(version: int) -> Finding:
+def _no_version(version: int) -> SchemaFinding:
     cause = f"no program writes schema version {version}: the file's header is damaged"
     fix = "restore a backup with `threadkeep restore`; keep the file"
-    return Finding(version, "no version", cause, fix)
+    return SchemaFinding(version, "no version", cause, fix)
 
 
-def _older(version: int) -> Finding:
+def _older(version: int) -> SchemaFinding:
     cause = (
         f"the file was last written at schema version {version}, by a Hippo older than"
         f" version {SCHEMA_VERSION}; nothing has brought it up since"
@@ -125,10 +125,10 @@ def _older(version: int) -> Finding:
         "open it for writing or run `threadkeep knowledge migrate` on it: a backup is made first,"
         f" then the file goes forward step by step; {_BY_HAND}"
     )
-    return Finding(version, "older", cause, fix, writable=True)
+    return SchemaFinding(version, "older", cause, fix, writable=True)
 
 
-def _between(version: int) -> Finding:
+def _between(version: int) -> SchemaFinding:
     cause = (
         f"schema version {version} lies between those that we write"
         f" ({' and '.join(map(str, WRITTEN))}): nothing has brought the file up since"
@@ -137,10 +137,10 @@ def _between(version: int) -> Finding:
         f"open it for writing or run `threadkeep knowledge migrate --to {NEWEST}` on it: a backup"
         f" is made first. Until then it can be read; {_BY_HAND}"
     )
-    return Finding(version, "between", cause, fix, readable=True, writable=True)
+    return SchemaFinding(version, "between", cause, fix, readable=True, writable=True)
 
 
-def _unknown(version: int) -> Finding:
+def _unknown(version: int) -> SchemaFinding:
     cause = (
         f"a newer Hippo has brought the file to schema version {version};"
         f" this program knows versions up to {NEWEST}, and reads of it what it knows"
@@ -149,4 +149,4 @@ def _unknown(version: int) -> Finding:
         "upgrade threadkeep; until then the file can be read. There is no way back but a backup"
         f" from before the upgrade; {_BY_HAND}"
     )
-    return Finding(version, "unknown", cause, fix, readable=True)
+    return SchemaFinding(version, "unknown", cause, fix, readable=True)

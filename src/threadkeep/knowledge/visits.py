@@ -3,12 +3,12 @@
 from hashlib import sha256
 from struct import pack, unpack
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.commands import NOTHING, Written
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.commands import NOTHING, WriteResult
 from threadkeep.knowledge.observed import Visit
 
 
-def write_visit(tx: Tx, visit: Visit, now: int) -> Written:
+def write_visit(tx: Tx, visit: Visit, now: int) -> WriteResult:
     """Store a visit whose secrets are masked, and its ticket; a longer one replaces a shorter."""
     found = tx.value("visit_by_envelope", {"envelope": visit.envelope_id})
     values = _values(visit, now)
@@ -19,15 +19,15 @@ def write_visit(tx: Tx, visit: Visit, now: int) -> Written:
     event = tx.insert("insert_visit", values)
     if visit.probe_tag is None:
         tx.run("enqueue_visit", {"event": event, "now": now})
-    return Written(event, new=True)
+    return WriteResult(event, new=True)
 
 
-def _lengthen(tx: Tx, event: int, values: dict[str, object]) -> Written:
+def _lengthen(tx: Tx, event: int, values: dict[str, object]) -> WriteResult:
     if not tx.run("lengthen_visit", values | {"id": event}):
         return NOTHING
     if values["probe_tag"] is None and not tx.value("is_enriched_visit", {"id": event}):
         tx.run("enqueue_visit", {"event": event, "now": values["now"]})
-    return Written(event, new=False)
+    return WriteResult(event, new=False)
 
 
 def _single(number: float | None) -> float | None:

@@ -6,12 +6,12 @@ from typing import Literal
 import msgspec
 
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.observed import Watch
 from threadkeep.knowledge.workflows import BAD, CANCELLED, COMPLETED, FAILED, RunRow
 
 
-class Watched(msgspec.Struct, frozen=True):
+class WatchedCommit(msgspec.Struct, frozen=True):
     """A commit that somebody waits for."""
 
     sha: str
@@ -23,7 +23,7 @@ class Watched(msgspec.Struct, frozen=True):
     is_open: bool = True  # runs of it go on, or none was seen yet
 
 
-class Pending(msgspec.Struct, frozen=True):
+class CommitFailure(msgspec.Struct, frozen=True):
     """A watched commit that failed, and nobody was told yet."""
 
     sha: str
@@ -58,10 +58,10 @@ def register(tx: Tx, watch: Watch) -> None:
     tx.run("ci_watch", values)
 
 
-def watched(tx: Tx, now: int) -> list[Watched]:
+def watched(tx: Tx, now: int) -> list[WatchedCommit]:
     """Give the commits that are watched, the newest first."""
     rows = tx.all("ci_watched", {"now": now})
-    return [Watched(*row[:5], *map(bool, row[5:])) for row in rows]
+    return [WatchedCommit(*row[:5], *map(bool, row[5:])) for row in rows]
 
 
 def reopen(tx: Tx, sha: str, repo: str) -> None:
@@ -82,13 +82,13 @@ def settle(tx: Tx, sha: str, repo: str) -> None:
         tx.run("ci_set_terminal", {**key, "status": said})
 
 
-def pending(tx: Tx, repo: str | None, now: int) -> list[Pending]:
+def pending(tx: Tx, repo: str | None, now: int) -> list[CommitFailure]:
     """Give the failures of watched commits that nobody was told yet."""
     rows = tx.all("ci_pending", {"repo": repo, "now": now})
-    return [_pending(tx, Pending(*row)) for row in rows]
+    return [_pending(tx, CommitFailure(*row)) for row in rows]
 
 
-def ack(tx: Tx, told: Iterable[Pending]) -> None:
+def ack(tx: Tx, told: Iterable[CommitFailure]) -> None:
     """Note that somebody was told of these failures."""
     for one in told:
         tx.run("ci_ack", {"sha": one.sha, "repo": one.repo, "status": one.status})
@@ -99,7 +99,7 @@ def clean_up(tx: Tx, now: int) -> None:
     tx.run("ci_clean_watches", {"now": now})
 
 
-def _pending(tx: Tx, one: Pending) -> Pending:
+def _pending(tx: Tx, one: CommitFailure) -> CommitFailure:
     rows = tx.all("ci_runs_of_sha", {"sha": one.sha, "repo": one.repo})
     runs = tuple(run for run in (RunRow(*row) for row in rows) if run.conclusion in BAD)
     bad = encode(sorted(BAD))

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.json import decode, encode
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn
 
 COMPLETED: Final = "completed"
@@ -27,7 +27,7 @@ _OPEN_RUNS: Final = 20
 _ANSWERS_KEPT_MS: Final = 7 * 86_400_000  # longer than anybody follows one run
 
 
-class Run(msgspec.Struct, frozen=True):
+class WorkflowRun(msgspec.Struct, frozen=True):
     """One run of a workflow, as its server tells it."""
 
     id: int
@@ -91,7 +91,7 @@ class Details(msgspec.Struct, frozen=True):
     missing: int = 0
 
 
-class Known(NamedTuple):
+class StoredRun(NamedTuple):
     """What the store has of a run."""
 
     attempt: int
@@ -104,7 +104,7 @@ class Known(NamedTuple):
     completed_at: int | None
 
 
-class Kept(NamedTuple):
+class RunUpdate(NamedTuple):
     """What storing a run did."""
 
     changed: bool = False
@@ -116,7 +116,7 @@ class Kept(NamedTuple):
 # ---------------------------------------------------------------------- deciding
 
 
-def is_outdated(known: Known | None, run: Run) -> bool:
+def is_outdated(known: StoredRun | None, run: WorkflowRun) -> bool:
     """Tell whether the store has a later state of a run, or was told to forget it."""
     if known is None or run.attempt > known.attempt:
         return known is not None and not known.is_there
@@ -125,7 +125,7 @@ def is_outdated(known: Known | None, run: Run) -> bool:
     return known.status == COMPLETED and not run.is_complete
 
 
-def is_same(known: Known | None, run: Run) -> bool:
+def is_same(known: StoredRun | None, run: WorkflowRun) -> bool:
     """Tell whether a run is as the store has it."""
     if known is None or known.attempt != run.attempt:
         return False
@@ -133,7 +133,7 @@ def is_same(known: Known | None, run: Run) -> bool:
     return (known.status, known.conclusion, known.completed_at) == now
 
 
-def wants_details(known: Known | None, run: Run, now: int) -> bool:
+def wants_details(known: StoredRun | None, run: WorkflowRun, now: int) -> bool:
     """Tell whether the jobs of a run are to be fetched now."""
     if not run.is_complete or is_outdated(known, run):
         return False
@@ -150,27 +150,27 @@ def next_due(tries: int, now: int) -> int:
 # ---------------------------------------------------------------------- storing
 
 
-def known_run(tx: Tx, run_id: int) -> Known | None:
+def known_run(tx: Tx, run_id: int) -> StoredRun | None:
     """Give what the store has of a run, None if it never saw it."""
     row = tx.one("ci_known", {"id": run_id})
-    return None if row is None else Known(*row)
+    return None if row is None else StoredRun(*row)
 
 
 def keep_run(
     tx: Tx,
-    run: Run,
+    run: WorkflowRun,
     details: Details | None,
     key_of: Callable[[Annotation], LessonKey],
     rules: LessonRules,
     now: int,
-) -> Kept:
+) -> RunUpdate:
     """Store a run with its details; what another program stored meanwhile is left as it is.
 
     `details` is None while they are not known.
     """
     known = known_run(tx, run.id)
     if is_outdated(known, run):
-        return Kept()
+        return RunUpdate()
     changed = not is_same(known, run)
     again = known is not None and known.attempt < run.attempt
     tx.run("ci_put_run", {**_columns(run), "now": now})
@@ -179,21 +179,21 @@ def keep_run(
         state = _State(run.attempt, known.detailed, known.tries, known.due_at)
     if details is None or state.detailed:
         _put_state(tx, run.id, state)
-        return Kept(changed, again=again)
+        return RunUpdate(changed, again=again)
     for job in details.jobs:
         _put_job(tx, run, job)
     if details.missing and state.tries + 1 < TRIES:
         tries = state.tries + 1
         _put_state(tx, run.id, state._replace(tries=tries, due_at=next_due(tries, now)))
-        return Kept(changed, again=again)
+        return RunUpdate(changed, again=again)
     _put_state(tx, run.id, state._replace(detailed=True))
     tx.run("ci_enqueue", {"id": run.id, "now": now})
     at = min(run.completed_at or now, now)
     lessons = sum(learn(tx, key_of(a), rules, at) for a in failures(run, details.jobs))
-    return Kept(changed, detailed=True, lessons=lessons, again=again)
+    return RunUpdate(changed, detailed=True, lessons=lessons, again=again)
 
 
-def failures(run: Run, jobs: Iterable[Job]) -> list[Annotation]:
+def failures(run: WorkflowRun, jobs: Iterable[Job]) -> list[Annotation]:
     """Give the failing annotations that this attempt brought.
 
     Where only some jobs are started again, the others are listed with the attempt they had.
@@ -224,7 +224,7 @@ def _put_state(tx: Tx, run_id: int, state: _State) -> None:
     tx.run("ci_put_state", {"id": run_id, **state._asdict()})
 
 
-def _put_job(tx: Tx, run: Run, job: Job) -> None:
+def _put_job(tx: Tx, run: WorkflowRun, job: Job) -> None:
     tx.run("ci_put_job", {**_columns(job), "run_id": run.id})
     if job.annotations is not None:
         tx.run("ci_drop_annotations", {"job_id": job.id})
@@ -236,7 +236,7 @@ def _put_job(tx: Tx, run: Run, job: Job) -> None:
         tx.run("ci_put_excerpt", {"job_id": job.id, **values})
 
 
-def _columns(record: Run | Job | Annotation) -> dict[str, object]:
+def _columns(record: WorkflowRun | Job | Annotation) -> dict[str, object]:
     plain = set(record.__struct_fields__) - {"attempt", "annotations", "excerpt"}
     return {name: getattr(record, name) for name in plain}
 
@@ -244,17 +244,17 @@ def _columns(record: Run | Job | Annotation) -> dict[str, object]:
 # ---------------------------------------------------------------------- what the server said last
 
 
-class Answer(NamedTuple):
+class RunListAnswer(NamedTuple):
     """The tag of an answer, and the runs that it told of."""
 
     etag: str
     runs: tuple[int, ...]
 
 
-def last_answer(tx: Tx, url: str) -> Answer | None:
+def last_answer(tx: Tx, url: str) -> RunListAnswer | None:
     """Give the tag of the last answer to a request, None if there is none."""
     row = tx.one("ci_answer", {"url": url})
-    return None if row is None else Answer(row[0], tuple(decode(row[1])))
+    return None if row is None else RunListAnswer(row[0], tuple(decode(row[1])))
 
 
 def keep_answer(tx: Tx, url: str, etag: str, runs: Sequence[int], now: int) -> None:
@@ -262,7 +262,7 @@ def keep_answer(tx: Tx, url: str, etag: str, runs: Sequence[int], now: int) -> N
     tx.run("ci_put_answer", {"url": url, "etag": etag, "runs": encode(list(runs)), "now": now})
 
 
-def same_answer(tx: Tx, url: str, answer: Answer, now: int) -> None:
+def same_answer(tx: Tx, url: str, answer: RunListAnswer, now: int) -> None:
     """Note that a request was answered as before: its runs were seen again."""
     tx.run("ci_touch_answer", {"url": url, "now": now})
     touch_runs(tx, answer.runs, now)

@@ -6,7 +6,7 @@ from typing import Final
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound
 from threadkeep.mailbox import reading, versions
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import need_each, need_str
 from threadkeep.mailbox.policy import claims_allowed
 from threadkeep.mailbox.records import Mail
@@ -17,7 +17,7 @@ _MOST_GONE: Final = 10_000  # of one start
 TOO_OFTEN: Final = "it was taken in hand {tries} times and never finished"
 
 
-def start(ctx: Context, provider: str) -> int:
+def start(ctx: MailContext, provider: str) -> int:
     """Release the claims of an earlier life, and adopt what it kept under an older name.
 
     Ends of mail that is gone are dropped: they would hide mail that comes under the same id.
@@ -37,7 +37,7 @@ def start(ctx: Context, provider: str) -> int:
         return tx.run("release_all")
 
 
-def claim(ctx: Context, mails: Iterable[Which]) -> list[str]:
+def claim(ctx: MailContext, mails: Iterable[Which]) -> list[str]:
     """Take mail that nobody has; the tries are counted now, in case we do not live to tell."""
     given = _listed(mails)
     named = {m.id: m for m in reading.inbound_mail(ctx, (m for m in given if isinstance(m, str)))}
@@ -50,7 +50,7 @@ def claim(ctx: Context, mails: Iterable[Which]) -> list[str]:
         return [mail.id for mail in open_mail if _claim(ctx, tx, mail, now)]
 
 
-def _claim(ctx: Context, tx: Tx, mail: Mail, now: str) -> bool:
+def _claim(ctx: MailContext, tx: Tx, mail: Mail, now: str) -> bool:
     if tx.run("claim", {"id": mail.id, "now": now}) == 0:
         return False
     tries = max(tx.value("tries", {"id": mail.id}) or 0, mail.tries)
@@ -61,7 +61,7 @@ def _claim(ctx: Context, tx: Tx, mail: Mail, now: str) -> bool:
     return True
 
 
-def finish(ctx: Context, mails: Iterable[Which], status: str, reason: str | None) -> None:
+def finish(ctx: MailContext, mails: Iterable[Which], status: str, reason: str | None) -> None:
     """Say what became of mail; the first word on it counts."""
     ids = [_id(mail) for mail in _listed(mails)]
     if reason is not None:
@@ -76,7 +76,7 @@ def finish(ctx: Context, mails: Iterable[Which], status: str, reason: str | None
             _finish(tx, message_id, words[message_id], reason, now)
 
 
-def _words(ctx: Context, ids: list[str], status: str) -> dict[str, str]:
+def _words(ctx: MailContext, ids: list[str], status: str) -> dict[str, str]:
     """Give the word for each end: a failed run of a task has one of its own with some hosts.
 
     They call every other word completed, and the series would not wait longer. But a host that
@@ -96,7 +96,7 @@ def _finish(tx: Tx, message_id: str, status: str, reason: str | None, now: str) 
         tx.run("give_reason", {"id": message_id, "reason": reason, "now": now})
 
 
-def _need(ctx: Context, ids: list[str]) -> None:
+def _need(ctx: MailContext, ids: list[str]) -> None:
     """Raise for mail that was never there: an answer to it would wait for ever."""
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         for message_id in ids:
@@ -107,7 +107,7 @@ def _need(ctx: Context, ids: list[str]) -> None:
                 raise NotFound(f"there is no inbound message {message_id[:80]!r}", hint=hint)
 
 
-def release(ctx: Context, mails: Iterable[Which]) -> int:
+def release(ctx: MailContext, mails: Iterable[Which]) -> int:
     """Give mail back untouched; a claim that ends like this counts as none."""
     given = _listed(mails)
     with ctx.folder.outbound.write() as tx:

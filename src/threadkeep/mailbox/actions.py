@@ -10,17 +10,17 @@ from typing import Any, Final, NoReturn
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import commands, content as shapes, inbound, posting, tasks
 from threadkeep.mailbox.adapters import Outgoing, Refused, ToldByAnswer
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.records import Json, Place
 from threadkeep.mailbox.task_commands import COMMANDS
 
-Handler = Callable[[Context, Outgoing], None]
+Handler = Callable[[MailContext, Outgoing], None]
 COMMAND: Final = "cli_request"
 _SHOWN: Final = 200
 
 
 def act(
-    ctx: Context,
+    ctx: MailContext,
     mail: Outgoing,
     handlers: Mapping[str, Handler],
     others: commands.Others = tuple,
@@ -47,7 +47,7 @@ def act(
         raise Refused(f"{action}: {error.message}", hint=error.hint) from error
 
 
-def _refuse_unknown(ctx: Context, mail: Outgoing, what: str, hint: str) -> NoReturn:
+def _refuse_unknown(ctx: MailContext, mail: Outgoing, what: str, hint: str) -> NoReturn:
     """Tell whoever waits for an answer in one; nobody else is told by it."""
     refused = Refused(what, hint=hint)
     if not mail.content.get("requestId"):
@@ -56,7 +56,7 @@ def _refuse_unknown(ctx: Context, mail: Outgoing, what: str, hint: str) -> NoRet
     raise ToldByAnswer(what, hint=hint)
 
 
-def _schedule(ctx: Context, mail: Outgoing) -> None:
+def _schedule(ctx: MailContext, mail: Outgoing) -> None:
     said = mail.content
     task_id = _task_id(said)
     prompt, script = _text(said, "prompt") or "", _text(said, "script")
@@ -76,7 +76,7 @@ def _schedule(ctx: Context, mail: Outgoing) -> None:
     )
 
 
-def _is_scheduled(ctx: Context, task_id: str, prompt: str, script: str | None) -> bool:
+def _is_scheduled(ctx: MailContext, task_id: str, prompt: str, script: str | None) -> bool:
     """Tell whether this very task is there already, from before a crash."""
     with ctx.folder.inbound.read() as tx:
         there = inbound.find(tx, task_id)
@@ -89,7 +89,7 @@ def _is_scheduled(ctx: Context, task_id: str, prompt: str, script: str | None) -
     raise Refused(msg, hint="give each task an id of its own")
 
 
-def _update(ctx: Context, mail: Outgoing) -> None:
+def _update(ctx: MailContext, mail: Outgoing) -> None:
     said = mail.content
     task_id = _task_id(said)
     changes: Json = {}
@@ -105,14 +105,14 @@ def _update(ctx: Context, mail: Outgoing) -> None:
     _tell_if_none(ctx, mail, tasks.update(ctx, task_id, changes))
 
 
-def _on_task(verb: Callable[[Context, str], int]) -> Handler:
-    def handler(ctx: Context, mail: Outgoing) -> None:
+def _on_task(verb: Callable[[MailContext, str], int]) -> Handler:
+    def handler(ctx: MailContext, mail: Outgoing) -> None:
         _tell_if_none(ctx, mail, verb(ctx, _task_id(mail.content)))
 
     return handler
 
 
-def _tell_if_none(ctx: Context, mail: Outgoing, changed: int) -> None:
+def _tell_if_none(ctx: MailContext, mail: Outgoing, changed: int) -> None:
     if changed:
         return
     action, task_id = mail.content["action"], mail.content["taskId"][:_SHOWN]

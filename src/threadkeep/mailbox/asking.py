@@ -7,7 +7,7 @@ from typing import Any, Final
 from threadkeep.errors import Busy
 from threadkeep.mailbox import acks, content as shapes, outbound, reading, sending
 from threadkeep.mailbox.commands import CommandRefused, CommandReply
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import need_seconds, need_text
 from threadkeep.mailbox.ids import answer_row_id
 from threadkeep.mailbox.records import Json, Mail, OutMail, Place
@@ -17,7 +17,7 @@ _FIRST_LOOK, _LAST_LOOK = 0.02, 0.5  # seconds between two looks for the answer 
 
 
 def ask(
-    ctx: Context, question: str, options: Sequence[str | Json], title: str, to: str | None
+    ctx: MailContext, question: str, options: Sequence[str | Json], title: str, to: str | None
 ) -> str:
     """Send a question; its id is the id of its message."""
     question_id = ctx.new_id("msg")
@@ -25,7 +25,7 @@ def ask(
     return sending.send_content(ctx, "chat-sdk", said, to=to, message_id=question_id).id
 
 
-def answer(ctx: Context, question_id: str) -> Json | None:
+def answer(ctx: MailContext, question_id: str) -> Json | None:
     """Give an answer that has come, and acknowledge it."""
     need_text(question_id, "question id")
     for mail in reading.system_mail(ctx):
@@ -43,7 +43,7 @@ def answers(mail: Mail, question_id: str | None = None) -> bool:
     return question_id is None or said.get("questionId") == question_id
 
 
-def wait_for_answer(ctx: Context, question_id: str, timeout: float) -> Json | None:
+def wait_for_answer(ctx: MailContext, question_id: str, timeout: float) -> Json | None:
     """Look for an answer each second, and once more when the time is up."""
     deadline = time.monotonic() + need_seconds(timeout, "timeout")
     while True:
@@ -58,32 +58,34 @@ def wait_for_answer(ctx: Context, question_id: str, timeout: float) -> Json | No
 # ------------------------------------------------------------------ commands to the host
 
 
-def command(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> Any:
+def command(ctx: MailContext, words: str, flags: Mapping[str, Any], timeout: float) -> Any:
     """Run a command of the host as `ncl` does, and give what it answers; a refusal is raised."""
     return run_command(ctx, words, flags, timeout).data
 
 
-def run_command(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> CommandReply:
+def run_command(
+    ctx: MailContext, words: str, flags: Mapping[str, Any], timeout: float
+) -> CommandReply:
     """Run a command of the host; give what it answers, and the words to print, if it has any."""
     frame = _answered(ctx, _request(ctx, words, flags), timeout)
     human = frame.get("human")
     return CommandReply(_data(frame), human if isinstance(human, str) else None)
 
 
-def carry_out(ctx: Context, words: str, flags: Mapping[str, Any], timeout: float) -> OutMail:
+def carry_out(ctx: MailContext, words: str, flags: Mapping[str, Any], timeout: float) -> OutMail:
     """Run a command of the host, and give the request once it was done; a refusal is raised."""
     asked = _request(ctx, words, flags)
     _data(_answered(ctx, asked, timeout))
     return asked
 
 
-def _request(ctx: Context, words: str, flags: Mapping[str, Any]) -> OutMail:
+def _request(ctx: MailContext, words: str, flags: Mapping[str, Any]) -> OutMail:
     request_id = ctx.new_id("cli")
     said = shapes.command(request_id, "-".join(need_text(words, "command").split()), flags)
     return outbound.put(ctx, "system", said, Place(), message_id=request_id)
 
 
-def _answered(ctx: Context, asked: OutMail, timeout: float) -> Json:
+def _answered(ctx: MailContext, asked: OutMail, timeout: float) -> Json:
     deadline = time.monotonic() + need_seconds(timeout, "timeout")
     pause = _FIRST_LOOK
     while True:

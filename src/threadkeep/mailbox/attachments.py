@@ -30,7 +30,7 @@ Stage = Callable[[Path, str, Sequence[Json], int], list[Json]]
 Outgoing = Path | tuple[str, bytes | Path]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class AttachmentLimits(msgspec.Struct, frozen=True):
     """How much one message may bring along; sizes in bytes."""
 
     file: int = 50 * 1024 * 1024
@@ -38,14 +38,14 @@ class Limits(msgspec.Struct, frozen=True):
     files: int = 32
 
 
-class Collected(msgspec.Struct, frozen=True):
+class Attachments(msgspec.Struct, frozen=True):
     """The files of a message that can be sent, and those that cannot, each with the reason."""
 
     files: list[tuple[str, bytes]]
     skipped: list[tuple[str, str]]
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = AttachmentLimits()
 
 
 def stage(
@@ -53,7 +53,7 @@ def stage(
     message_id: str,
     attachments: Sequence[Json],
     ms: int,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: AttachmentLimits = DEFAULT_LIMITS,
 ) -> list[Json]:
     """Write the base64 `data` of attachments as files of the inbox; give them without it.
 
@@ -81,7 +81,7 @@ def stage_what_can_be(
     message_id: str,
     attachments: Sequence[Json],
     ms: int,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: AttachmentLimits = DEFAULT_LIMITS,
 ) -> list[Json]:
     """Write what attachments can be written; the others say in their `error` why they were not.
 
@@ -108,10 +108,13 @@ def _without_data(attachment: object, reason: str) -> Json:
 
 
 def collect(
-    folder: Path, message_id: str, names: Sequence[object], limits: Limits = DEFAULT_LIMITS
-) -> Collected:
+    folder: Path,
+    message_id: str,
+    names: Sequence[object],
+    limits: AttachmentLimits = DEFAULT_LIMITS,
+) -> Attachments:
     """Read the named files of the outbox; what is missing or not to be trusted is skipped."""
-    found = Collected(files=[], skipped=[])
+    found = Attachments(files=[], skipped=[])
     room = limits.message
     for name in names[: limits.files]:
         try:
@@ -139,7 +142,10 @@ def clear_outbox(folder: Path, message_id: str) -> bool:
 
 
 def put_outbox(
-    folder: Path, message_id: str, files: Sequence[Outgoing], limits: Limits = DEFAULT_LIMITS
+    folder: Path,
+    message_id: str,
+    files: Sequence[Outgoing],
+    limits: AttachmentLimits = DEFAULT_LIMITS,
 ) -> list[str]:
     """Copy files into the outbox, all or none, and give the names they have there."""
     placed = read_files(files, limits)
@@ -153,7 +159,9 @@ def place_outbox(folder: Path, message_id: str, files: Mapping[str, bytes]) -> N
         _place(folder, OUTBOX, message_id, files)
 
 
-def read_files(files: Sequence[Outgoing], limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:
+def read_files(
+    files: Sequence[Outgoing], limits: AttachmentLimits = DEFAULT_LIMITS
+) -> dict[str, bytes]:
     """Read files that shall be sent; give them by the names they will have."""
     if len(files) > limits.files:
         raise _too_many(len(files), limits)
@@ -178,7 +186,7 @@ def hand_over(
     target_folder: Path,
     in_id: str,
     names: Sequence[object],
-    limits: Limits = DEFAULT_LIMITS,
+    limits: AttachmentLimits = DEFAULT_LIMITS,
 ) -> list[Json]:
     """Copy files from one agent's outbox into another's inbox; give them as attachments.
 
@@ -206,7 +214,7 @@ def hand_over(
 # ---------------------------------------------------------------------- what comes in
 
 
-def _decode_all(attachments: Sequence[Json], limits: Limits) -> list[bytes | None]:
+def _decode_all(attachments: Sequence[Json], limits: AttachmentLimits) -> list[bytes | None]:
     """Refuse too much before any of it is decoded."""
     labels = [_label(attachment, number) for number, attachment in enumerate(attachments, 1)]
     texts = [_data_of(*pair) for pair in zip(attachments, labels, strict=True)]
@@ -301,7 +309,7 @@ def _local_path(message_id: str, name: str) -> str:
     return f"{INBOX}/{message_id}/{name}"
 
 
-def _too_many(count: int, limits: Limits) -> TooLarge:
+def _too_many(count: int, limits: AttachmentLimits) -> TooLarge:
     return TooLarge(
         f"the message has {count} files; {limits.files} are allowed",
         hint="send them in several messages",

@@ -6,22 +6,22 @@ ahead, it would sleep for two days. What somebody wanted at a time of his own is
 
 from typing import Final
 
-from threadkeep.base.clock import is_due
+from threadkeep.base.clock import is_due, iso
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import inbound
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.policy import backoff_seconds
 from threadkeep.mailbox.records import Mail
 from threadkeep.mailbox.recurrence import next_due
 from threadkeep.mailbox.rows import keep_in_hash, mail_of
-from threadkeep.mailbox.times import iso, read_moment, sqlite_form, whole_iso
+from threadkeep.mailbox.times import read_moment, sqlite_form, whole_iso
 
 # Clocks of a host and a container may differ by some seconds.
 _SLACK_MS: Final = 60_000
 
 
-def late(ctx: Context, tx: Tx) -> list[tuple[Mail, str]]:
+def late(ctx: MailContext, tx: Tx) -> list[tuple[Mail, str]]:
     """Give what waits for a time that was computed by a clock ahead of ours, and when it is due."""
     ahead = {"ahead": sqlite_form(ctx.clock() + _SLACK_MS)}
     runs = [mail_of(row) for row in tx.all("runs_written_ahead", ahead)]
@@ -31,7 +31,7 @@ def late(ctx: Context, tx: Tx) -> list[tuple[Mail, str]]:
     return [(mail, due) for mail, due in found if due is not None]
 
 
-def set_right(ctx: Context, tx: Tx) -> None:
+def set_right(ctx: MailContext, tx: Tx) -> None:
     """Bring forward what is late."""
     for mail, due in late(ctx, tx):
         kept = {"content": mail.raw, "recurrence": mail.recurrence}
@@ -39,7 +39,7 @@ def set_right(ctx: Context, tx: Tx) -> None:
         keep_in_hash(tx, inbound.get(tx, mail.id))
 
 
-def _run_due(ctx: Context, mail: Mail) -> str | None:
+def _run_due(ctx: MailContext, mail: Mail) -> str | None:
     """Give when a run of a series is due, if it waits for the time that followed its writing."""
     due, written = read_moment(mail.process_after), read_moment(mail.timestamp)
     if due is None or written is None or mail.recurrence is None:
@@ -53,7 +53,7 @@ def _run_due(ctx: Context, mail: Mail) -> str | None:
     return iso(following) if following < due else None
 
 
-def _try_due(ctx: Context, mail: Mail) -> str | None:
+def _try_due(ctx: MailContext, mail: Mail) -> str | None:
     """Give when mail is tried again that is put off for longer than any pause takes."""
     due = read_moment(mail.process_after)
     pause = backoff_seconds(ctx.policy, mail.tries)
@@ -62,5 +62,5 @@ def _try_due(ctx: Context, mail: Mail) -> str | None:
     return whole_iso(ctx.clock() + pause * 1000)
 
 
-def _next(ctx: Context, cron: str, after: int) -> int:
+def _next(ctx: MailContext, cron: str, after: int) -> int:
     return round(next_due(cron, after, ctx.zone).timestamp() * 1000)

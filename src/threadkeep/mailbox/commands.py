@@ -14,7 +14,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, ThreadkeepError, TooLarge
 from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.adapters import Outgoing, Refused
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.ids import answer_row_id
 from threadkeep.mailbox.inbound import NewMail
@@ -22,7 +22,7 @@ from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, Place
 
 log = logging.getLogger(__name__)
-Others = Callable[[], Iterable[Context]]
+Others = Callable[[], Iterable[MailContext]]
 
 _HELP: Final = "help"
 _GROUP: Final = ("group", "agent_group_id")
@@ -52,7 +52,7 @@ class Flag(NamedTuple):
 class CommandCall(NamedTuple):
     """One request while it is worked on: who asks, and with which flags."""
 
-    ctx: Context
+    ctx: MailContext
     request: Outgoing
     flags: Mapping[str, str | bool]
 
@@ -92,7 +92,7 @@ class HostCommand(NamedTuple):
     name: str
     about: str
     flags: tuple[Flag, ...]
-    step: Callable[[CommandCall, Context, Tx], Any]
+    step: Callable[[CommandCall, MailContext, Tx], Any]
     reply: Callable[[CommandCall, list[Any]], CommandReply]
     everywhere: bool = True
     writes: bool = True
@@ -104,7 +104,7 @@ class HostCommand(NamedTuple):
 
 
 def answer(
-    ctx: Context, request: Outgoing, commands: Mapping[str, HostCommand], others: Others = tuple
+    ctx: MailContext, request: Outgoing, commands: Mapping[str, HostCommand], others: Others = tuple
 ) -> None:
     """Do what a `cli_request` asks for and write its answer, once, however often it is called."""
     row_id = answer_id(request)
@@ -125,7 +125,7 @@ def answer(
         write_frame(ctx, request, _refused(request, error))
 
 
-def _do(call: CommandCall, command: HostCommand, folders: list[Context]) -> None:
+def _do(call: CommandCall, command: HostCommand, folders: list[MailContext]) -> None:
     elsewhere = [ctx for ctx in folders if ctx is not call.ctx]
     given = [found for ctx in elsewhere for found in _step_elsewhere(call, command, ctx)]
     with call.ctx.folder.inbound.write() as tx:  # what is done here is written with the answer
@@ -142,7 +142,7 @@ def _do(call: CommandCall, command: HostCommand, folders: list[Context]) -> None
         _forget_step(call, ctx)
 
 
-def _step_elsewhere(call: CommandCall, command: HostCommand, ctx: Context) -> list[Any]:
+def _step_elsewhere(call: CommandCall, command: HostCommand, ctx: MailContext) -> list[Any]:
     """Do a step in another folder; one that cannot be read does not cut off the rest.
 
     What it gave is kept there until the answer is written: after a crash in between it is not
@@ -171,7 +171,7 @@ def _done_before(call: CommandCall, tx: Tx) -> str | None:
     return value
 
 
-def _forget_step(call: CommandCall, ctx: Context) -> None:
+def _forget_step(call: CommandCall, ctx: MailContext) -> None:
     try:
         with ctx.folder.inbound.read() as tx:
             if _done_before(call, tx) is None:
@@ -186,7 +186,7 @@ def _step_key(call: CommandCall) -> str:
     return f"{call.ctx.session}/{call.request_id}"
 
 
-def _chosen(call: CommandCall, others: Others) -> list[Context]:
+def _chosen(call: CommandCall, others: Others) -> list[MailContext]:
     """Give the folders that are meant: the agent's own, or the session it names."""
     wanted = call.text(_SESSION)
     folders = [*others(), call.ctx]
@@ -200,7 +200,7 @@ def _chosen(call: CommandCall, others: Others) -> list[Context]:
 
 
 def _understood(
-    ctx: Context, request: Outgoing, commands: Mapping[str, HostCommand]
+    ctx: MailContext, request: Outgoing, commands: Mapping[str, HostCommand]
 ) -> tuple[HostCommand | None, CommandCall]:
     typed, args = request.content.get("command"), request.content.get("args") or {}
     if not isinstance(typed, str) or not isinstance(args, dict):
@@ -259,7 +259,7 @@ def read_flags(args: Mapping[str, Any]) -> dict[str, Any]:
     return flags
 
 
-def _own_group(ctx: Context, flags: dict[str, Any]) -> dict[str, Any]:
+def _own_group(ctx: MailContext, flags: dict[str, Any]) -> dict[str, Any]:
     """Take out the agent's own group, which is what is meant; refuse any other."""
     for name in _GROUP:
         if name in flags and flags[name] != ctx.agent_group:
@@ -353,13 +353,13 @@ def answer_id(request: Outgoing) -> str:
     return row_id
 
 
-def write_frame(ctx: Context, request: Outgoing, frame: Json) -> None:
+def write_frame(ctx: MailContext, request: Outgoing, frame: Json) -> None:
     """Write the answer to a request, once."""
     with ctx.folder.inbound.write() as tx:
         _put(ctx, tx, request, frame)
 
 
-def _put(ctx: Context, tx: Tx, request: Outgoing, frame: Json) -> None:
+def _put(ctx: MailContext, tx: Tx, request: Outgoing, frame: Json) -> None:
     row_id = answer_id(request)
     if inbound.find(tx, row_id) is not None:
         return
@@ -371,6 +371,6 @@ def _put(ctx: Context, tx: Tx, request: Outgoing, frame: Json) -> None:
     inbound.put(tx, new)
 
 
-def _answer_text(ctx: Context, frame: Json) -> str:
+def _answer_text(ctx: MailContext, frame: Json) -> str:
     said = {"type": "cli_response", "requestId": frame["id"], "frame": frame}
     return shapes.compact(said, ctx.policy.content_bytes)

@@ -8,18 +8,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.presence import Alone
-from threadkeep.mailbox import (
-    acks,
-    agent_loop,
-    asking,
-    outbound,
-    reading,
-    sending,
-    task_requests,
-)
+from threadkeep.base.presence import ExclusiveLock
+from threadkeep.mailbox import acks, agent_loop, asking, outbound, reading, sending, task_requests
 from threadkeep.mailbox.agent_loop import Handler
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
 from threadkeep.mailbox.given import need_text
 from threadkeep.mailbox.policy import DEFAULT, Policy
@@ -51,9 +43,9 @@ class Container:
         place.outbound.takes_turns = True
         bring_up_outbound(place)
         group, session = reading.names(place)
-        self.context = Context(place, clock, zone, policy, group, session).checked()
+        self.context = MailContext(place, clock, zone, policy, group, session).checked()
         self._first = True
-        self._alone: Alone | None = None
+        self._alone: ExclusiveLock | None = None
         self._language = task_requests.Language()
 
     # ------------------------------------------------------------------ life
@@ -66,7 +58,7 @@ class Container:
         """
         need_text(provider, "provider")
         if self._alone is None:
-            self._alone = Alone(self.context.folder.agent_lock_path, "an agent")
+            self._alone = ExclusiveLock(self.context.folder.agent_lock_path, "an agent")
         self._first = True
         self._language.forget()
         return acks.start(self.context, provider)

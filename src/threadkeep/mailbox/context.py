@@ -4,14 +4,14 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
-from threadkeep.base.clock import Clock
+from threadkeep.base.clock import Clock, iso
 from threadkeep.mailbox.folder import Folder
 from threadkeep.mailbox.ids import Below, Prefix, new_id
 from threadkeep.mailbox.policy import DEFAULT, Policy
-from threadkeep.mailbox.times import find_zone, iso, sqlite_form
+from threadkeep.mailbox.times import find_zone, sqlite_form
 
 
-class Context(NamedTuple):
+class MailContext(NamedTuple):
     """The surroundings of a verb: the folder, the time, and how patient to be.
 
     `running` is the host's knowledge whether a container works in the folder, None if it has none.
@@ -26,7 +26,7 @@ class Context(NamedTuple):
     running: Callable[[], bool] | None = None
     random: Below = secrets.randbelow
 
-    def checked(self) -> "Context":
+    def checked(self) -> "MailContext":
         """Give the context itself; refuse a zone that is not known here."""
         find_zone(self.zone)
         return self

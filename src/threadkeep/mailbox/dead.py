@@ -9,7 +9,7 @@ from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 from threadkeep.mailbox import inbound
 from threadkeep.mailbox.attachments import INBOX, clear_outbox
 from threadkeep.mailbox.content import compact
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import need_whole
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.inbox_files import copy_files
@@ -23,7 +23,7 @@ _HINT: Final = "`dead_letters` lists what failed"
 _UNSAID: Final = "failed, and nobody wrote down why"
 
 
-def dead_letters(ctx: Context) -> list[DeadLetter]:
+def dead_letters(ctx: MailContext) -> list[DeadLetter]:
     """List what failed: mail to the agent first, then mail from it, each by its number."""
     with ctx.folder.inbound.read() as tx:
         coming = [_dead_mail(row) for row in tx.all("dead_mail")]
@@ -37,7 +37,7 @@ def _dead_mail(row: Row) -> DeadLetter:
     return DeadLetter(message_id, seq, "in", state, reason, tries, at, retried_as, text)
 
 
-def _dead_deliveries(ctx: Context, rows: Iterable[Delivery]) -> list[DeadLetter]:
+def _dead_deliveries(ctx: MailContext, rows: Iterable[Delivery]) -> list[DeadLetter]:
     found = list(rows)
     if not found:
         return []
@@ -68,7 +68,7 @@ def _text_of(raw: str) -> str:
 # ------------------------------------------------------------------ trying again
 
 
-def retry(ctx: Context, which: str | int, *, force: bool = False) -> Mail | Delivery:
+def retry(ctx: MailContext, which: str | int, *, force: bool = False) -> Mail | Delivery:
     """Try a dead letter once more.
 
     Mail to the agent is tried as a copy under a new id: the container has answered for the old
@@ -119,7 +119,7 @@ def _check_retry(tx: Tx, mail: Mail) -> None:
         raise Conflict(f"the content of message {mail.id!r} was purged", hint="send it anew")
 
 
-def _retry_mail(ctx: Context, mail: Mail) -> Mail:
+def _retry_mail(ctx: MailContext, mail: Mail) -> Mail:
     """Write the copy, its files first; it needs nothing of the original any more."""
     inbound.check_kind(mail.kind)  # what a container does not know, it would be woken for again
     row_id = ctx.new_id("task" if mail.kind == "task" else "msg")
@@ -148,19 +148,19 @@ def _retry_mail(ctx: Context, mail: Mail) -> Mail:
         raise
 
 
-def _with_own_files(ctx: Context, mail: Mail, row_id: str) -> str:
+def _with_own_files(ctx: MailContext, mail: Mail, row_id: str) -> str:
     """Give the text of the copy: the same, but for the paths of its files."""
     content = copy_files(ctx.folder.path, mail.content, row_id)
     return mail.raw if content == mail.content else compact(content, ctx.policy.content_bytes)
 
 
-def _dig(ctx: Context, tx: Tx, mail: Mail) -> None:
+def _dig(ctx: MailContext, tx: Tx, mail: Mail) -> None:
     """Give failed mail its row among the dead, which another host does not write."""
     if tx.one("dead_of", {"id": mail.id}) is None:
         tx.run("bury", {"id": mail.id, "reason": _UNSAID, "now": ctx.now_sql()})
 
 
-def _retry_delivery(ctx: Context, tx: Tx, row: Delivery, *, force: bool) -> Delivery:
+def _retry_delivery(ctx: MailContext, tx: Tx, row: Delivery, *, force: bool) -> Delivery:
     if row.state == "unknown" and not force:
         msg = f"message {row.message_out_id!r} may have been sent"
         raise Conflict(msg, hint="look at the chat first; `force` sends it in any case")
@@ -178,7 +178,7 @@ def _retry_delivery(ctx: Context, tx: Tx, row: Delivery, *, force: bool) -> Deli
 # ------------------------------------------------------------------ purging
 
 
-def purge(ctx: Context, which: str | int | None = None, older_than_ms: int = 0) -> int:
+def purge(ctx: MailContext, which: str | int | None = None, older_than_ms: int = 0) -> int:
     """Remove what dead letters said and brought along; give how many that were.
 
     Rows and numbers stay, so that no number is given twice. What the agent wrote into its own
@@ -203,7 +203,7 @@ def _is(letter: DeadLetter, which: str | int) -> bool:
     return which in (letter.id, letter.seq)
 
 
-def _purge(ctx: Context, tx: Tx, letter: DeadLetter) -> bool:
+def _purge(ctx: MailContext, tx: Tx, letter: DeadLetter) -> bool:
     asked = {"id": letter.id, "now": ctx.now_sql()}
     if letter.direction == "out":
         # Without this row the message would look like one that nobody has seen yet.
@@ -229,7 +229,7 @@ def _is_shared(tx: Tx, letter: DeadLetter) -> bool:
     return bool(tx.value("files_are_shared", asked))
 
 
-def _remove_files(ctx: Context, letter: DeadLetter) -> None:
+def _remove_files(ctx: MailContext, letter: DeadLetter) -> None:
     if letter.direction == "out":
         clear_outbox(ctx.folder.path, letter.id)
     else:

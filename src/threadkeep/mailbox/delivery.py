@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from threadkeep.base import json
 from threadkeep.base.clock import is_due
-from threadkeep.base.presence import Alone
+from threadkeep.base.presence import ExclusiveLock
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Busy, Conflict, Invalid, StorageFull
 from threadkeep.mailbox import content as shapes
@@ -28,7 +28,7 @@ from threadkeep.mailbox.adapters import (
     ToldByAnswer,
 )
 from threadkeep.mailbox.attachments import clear_outbox, collect
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.post import SYSTEM, PostOffice, Route, is_record, route_of
 from threadkeep.mailbox.records import Delivery, DeliveryState, Json, OutMail
 from threadkeep.mailbox.rows import out_of
@@ -44,7 +44,7 @@ OPEN: Final = frozenset(("prepared", "sending"))
 _CRASHED: Final = "the host stopped while it was being sent"
 
 
-class Drained(msgspec.Struct, frozen=True):
+class DeliveryReport(msgspec.Struct, frozen=True):
     """What one drain did, by the ids of messages; `busy` if another one is at work.
 
     `deferred` were tried and will be again; `waiting` have their time to come, or wait for
@@ -59,7 +59,7 @@ class Drained(msgspec.Struct, frozen=True):
     busy: bool = False
 
 
-class Step(msgspec.Struct, frozen=True):
+class DeliveryOutcome(msgspec.Struct, frozen=True):
     """What became of one message in this round."""
 
     row: Delivery
@@ -72,15 +72,15 @@ class Step(msgspec.Struct, frozen=True):
     has_files: bool = False
 
 
-def drain(ctx: Context, post: PostOffice, is_over: IsOver = lambda: False) -> Drained:
+def drain(ctx: MailContext, post: PostOffice, is_over: IsOver = lambda: False) -> DeliveryReport:
     """Send what is due; costs what is open, not what was ever said.
 
     Once `is_over` says so, the message at hand is the last one; the others wait.
     """
     try:
-        alone = Alone(ctx.folder.host_lock_path, "another host")
+        alone = ExclusiveLock(ctx.folder.host_lock_path, "another host")
     except Conflict:
-        return Drained(busy=True)
+        return DeliveryReport(busy=True)
     with alone:
         return _Round(ctx, post, is_over).run(open_deliveries(ctx))
 
@@ -91,14 +91,14 @@ class _Round:
     What became of one is written together with the mark of the next: one commit per message.
     """
 
-    def __init__(self, ctx: Context, post: PostOffice, is_over: IsOver) -> None:
+    def __init__(self, ctx: MailContext, post: PostOffice, is_over: IsOver) -> None:
         self._ctx = ctx
         self._post = post
         self._is_over = is_over
-        self._unwritten: list[Step] = []
-        self._done: list[Step] = []
+        self._unwritten: list[DeliveryOutcome] = []
+        self._done: list[DeliveryOutcome] = []
 
-    def run(self, rows: Sequence[Delivery]) -> Drained:
+    def run(self, rows: Sequence[Delivery]) -> DeliveryReport:
         """Deliver in the order of numbers; one place gets its mail in that order only."""
         blocked: set[str] = set()
         waiting = []
@@ -123,7 +123,7 @@ class _Round:
         self._unwritten.append(step)
         return step.state not in OPEN
 
-    def _attempt(self, row: Delivery) -> Step:
+    def _attempt(self, row: Delivery) -> DeliveryOutcome:
         mail: OutMail | None = None
         try:
             elsewhere = self._elsewhere(row) if row.state == "sending" else None
@@ -205,7 +205,9 @@ class _Round:
 
     # ------------------------------------------------------------------ sending
 
-    def _send(self, row: Delivery, mail: OutMail, route: Route, parcel: Outgoing) -> Step:
+    def _send(
+        self, row: Delivery, mail: OutMail, route: Route, parcel: Outgoing
+    ) -> DeliveryOutcome:
         elsewhere = self._write(row)
         if elsewhere is not None:
             return _done_elsewhere(row, elsewhere)
@@ -217,14 +219,16 @@ class _Round:
             return self._after(row, mail, error)
         return _sent(row, mail, None if given is None else str(given), parcel)
 
-    def _in_doubt(self, row: Delivery, mail: OutMail, route: Route, error: Exception) -> Step:
+    def _in_doubt(
+        self, row: Delivery, mail: OutMail, route: Route, error: Exception
+    ) -> DeliveryOutcome:
         begun = replace(row, state="sending", attempts=row.attempts + 1)
         step = self._resolve(begun, mail, route, reason_of(error))
         return step or self._later(replace(begun, state="prepared"), reason_of(error))
 
     def _resolve(
         self, row: Delivery, mail: OutMail, route: Route, reason: str = _CRASHED
-    ) -> Step | None:
+    ) -> DeliveryOutcome | None:
         """Say what became of a message that may have been sent; None if it can be sent again."""
         spent = row.attempts >= self._ctx.policy.delivery_attempts
         if route.repeatable:
@@ -242,7 +246,7 @@ class _Round:
         name = answer.platform_message_id if isinstance(answer, Sent) else None
         return _sent(replace(row, attempts=row.attempts - 1), mail, name)
 
-    def _after(self, row: Delivery, mail: OutMail | None, error: Exception) -> Step:
+    def _after(self, row: Delivery, mail: OutMail | None, error: Exception) -> DeliveryOutcome:
         """Decide what an error means for a message: later, or never.
 
         One that may have been sent before stays in doubt.
@@ -252,7 +256,7 @@ class _Round:
         log.log(level, "message %s of %s: %r", row.message_out_id, self._ctx.folder.path, error)
         if isinstance(error, (Busy, StorageFull)):
             due = self._due_in(self._ctx.policy.offline_s)
-            return Step(row, row.state, row.attempts, due, reason)
+            return DeliveryOutcome(row, row.state, row.attempts, due, reason)
         row = replace(row, attempts=row.attempts + 1)
         if isinstance(error, Refused) or row.attempts >= self._ctx.policy.delivery_attempts:
             state: DeliveryState = "failed" if row.state == "prepared" else "unknown"
@@ -260,9 +264,9 @@ class _Round:
             return replace(step, note=None) if isinstance(error, ToldByAnswer) else step
         return self._later(row, reason)
 
-    def _later(self, row: Delivery, reason: str) -> Step:
+    def _later(self, row: Delivery, reason: str) -> DeliveryOutcome:
         due = self._due_in(self._pause(row.attempts))
-        return Step(row, row.state, row.attempts, due, reason)
+        return DeliveryOutcome(row, row.state, row.attempts, due, reason)
 
     def _waits(self, row: Delivery) -> bool:
         """Tell whether a message is not to go yet: its own time, or a pause after an attempt."""
@@ -301,15 +305,15 @@ class _Round:
         return elsewhere
 
 
-def _begin(ctx: Context, tx: Tx, row: Delivery) -> Row | None:
+def _begin(ctx: MailContext, tx: Tx, row: Delivery) -> Row | None:
     elsewhere = tx.one("delivered", {"id": row.message_out_id})
     if elsewhere is None:
-        begun = Step(row, "sending", row.attempts + 1, reason=row.reason)
+        begun = DeliveryOutcome(row, "sending", row.attempts + 1, reason=row.reason)
         _record(ctx, tx, begun)
     return elsewhere
 
 
-def _record(ctx: Context, tx: Tx, step: Step) -> None:
+def _record(ctx: MailContext, tx: Tx, step: DeliveryOutcome) -> None:
     now = ctx.now_sql()
     message_id = step.row.message_out_id
     known = tx.run(
@@ -336,21 +340,23 @@ def _record(ctx: Context, tx: Tx, step: Step) -> None:
         tell(ctx, tx, step.note, [message_id])
 
 
-def _report(done: Sequence[Step], waiting: Sequence[str]) -> Drained:
+def _report(done: Sequence[DeliveryOutcome], waiting: Sequence[str]) -> DeliveryReport:
     def ids(*states: str) -> tuple[str, ...]:
         return tuple(step.row.message_out_id for step in done if step.state in states)
 
-    return Drained(ids("sent"), ids("failed"), ids("unknown"), ids(*OPEN), tuple(waiting))
+    return DeliveryReport(ids("sent"), ids("failed"), ids("unknown"), ids(*OPEN), tuple(waiting))
 
 
 # ---------------------------------------------------------------------- outcomes
 
 
-def _sent(row: Delivery, mail: OutMail, name: str | None, parcel: Outgoing | None = None) -> Step:
+def _sent(
+    row: Delivery, mail: OutMail, name: str | None, parcel: Outgoing | None = None
+) -> DeliveryOutcome:
     skipped = () if parcel is None else parcel.skipped
     lost = "; ".join(f"{shown[:80]}: {reason}" for shown, reason in skipped)
     note = f"Message {called(mail)} was delivered without a file. {shortened(lost)}"
-    return Step(
+    return DeliveryOutcome(
         row,
         "sent",
         row.attempts + 1,
@@ -360,13 +366,15 @@ def _sent(row: Delivery, mail: OutMail, name: str | None, parcel: Outgoing | Non
     )
 
 
-def _given_up(row: Delivery, mail: OutMail | None, state: DeliveryState, reason: str) -> Step:
+def _given_up(
+    row: Delivery, mail: OutMail | None, state: DeliveryState, reason: str
+) -> DeliveryOutcome:
     name = row.message_out_id if mail is None else _called(mail)
     if state == "unknown":
         note = f"Nobody can tell whether message {name} was delivered: {reason}"
     else:
         note = f"Message {name} was not delivered: {reason}"
-    return Step(row, state, row.attempts, reason=reason, note=note)
+    return DeliveryOutcome(row, state, row.attempts, reason=reason, note=note)
 
 
 def _called(mail: OutMail) -> str:
@@ -376,11 +384,11 @@ def _called(mail: OutMail) -> str:
     return called(mail)
 
 
-def _done_elsewhere(row: Delivery, found: Row) -> Step:
+def _done_elsewhere(row: Delivery, found: Row) -> DeliveryOutcome:
     """Another host has dealt with it, and told whom it tells."""
     state: DeliveryState = "sent" if found[2] == "delivered" else "failed"
     reason = "by another host"
-    return Step(row, state, row.attempts, reason=reason, platform_message_id=found[1])
+    return DeliveryOutcome(row, state, row.attempts, reason=reason, platform_message_id=found[1])
 
 
 def reason_of(error: Exception) -> str:

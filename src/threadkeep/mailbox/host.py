@@ -20,8 +20,8 @@ from threadkeep.mailbox import (
 )
 from threadkeep.mailbox.actions import Handler
 from threadkeep.mailbox.adapters import Adapter
-from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.delivery import Drained
+from threadkeep.mailbox.context import MailContext
+from threadkeep.mailbox.delivery import DeliveryReport
 from threadkeep.mailbox.folder import Folder, Owner, bring_up_inbound, provision
 from threadkeep.mailbox.given import need_each
 from threadkeep.mailbox.policy import DEFAULT, Policy
@@ -39,10 +39,10 @@ from threadkeep.mailbox.records import (
     Place,
 )
 from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
-from threadkeep.mailbox.settling import Reset, Settled
-from threadkeep.mailbox.sweep import SessionRunner, Swept, sweep_session
+from threadkeep.mailbox.settling import ResetReport, SettleReport
+from threadkeep.mailbox.sweep import SessionRunner, SweepReport, sweep_session
 from threadkeep.mailbox.times import find_zone, known_zone
-from threadkeep.mailbox.trace import Event, trace
+from threadkeep.mailbox.trace import MailboxEvent, trace
 from threadkeep.mailbox.verifying import verify
 
 Moment = datetime | str | int
@@ -70,7 +70,7 @@ class Host:
         place = (folder if isinstance(folder, Folder) else Folder(folder)).need()
         bring_up_inbound(place)
         agent_group, session, own = _names(place)
-        given = Context(place, clock, zone, policy, agent_group, session, running).checked()
+        given = MailContext(place, clock, zone, policy, agent_group, session, running).checked()
         self._given_zone = zone
         self.context = given._replace(zone=known_zone(own, zone))
 
@@ -224,7 +224,7 @@ class Host:
 
     # ------------------------------------------------------------------ answers and sweeps
 
-    def sync(self) -> Settled:
+    def sync(self) -> SettleReport:
         """Take over what the container said of its mail; what failed stays failed."""
         return settling.sync(self.context)
 
@@ -232,11 +232,11 @@ class Host:
         """List the mail that the container has in hand."""
         return settling.claims(self.context)
 
-    def reset_claims(self) -> Reset:
+    def reset_claims(self) -> ResetReport:
         """Let go of the claims of a container that is gone: its mail waits its turn again."""
         return settling.reset_claims(self.context)
 
-    def sweep(self, runner: SessionRunner | None = None) -> Swept:
+    def sweep(self, runner: SessionRunner | None = None) -> SweepReport:
         """Bring the session up to date: answers, stuck containers, claims, series, and waking."""
         return sweep_session(self.context, runner)
 
@@ -289,7 +289,7 @@ class Host:
         """
         return prune_as_host(self.context, older_than_ms, keep, dry_run=dry_run)
 
-    def trace(self, which: str | int) -> list[Event]:
+    def trace(self, which: str | int) -> list[MailboxEvent]:
         """Tell all that is known of one message of either direction, in the order of time."""
         return trace(self.context, which)
 
@@ -301,7 +301,7 @@ class Host:
 
     def drain(
         self, adapters: Mapping[str, Adapter], actions: Mapping[str, Handler] | None = None
-    ) -> Drained:
+    ) -> DeliveryReport:
         """Send what is due through the channels given, and do what the agent asks of the host."""
         return delivery.drain(self.context, LocalPost(self.context, adapters, actions))
 

@@ -22,13 +22,13 @@ from threadkeep.mailbox import (
 )
 from threadkeep.mailbox.ids import Below
 from threadkeep.mailbox.index_layout import QUERIES, SCHEMA, read_version
-from threadkeep.mailbox.index_rows import Context
+from threadkeep.mailbox.index_rows import MailIndexContext
 
 
 class MailIndex:
     """Which mailboxes there are, who they belong to, and where their agents may send."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: MailIndexContext) -> None:
         """Use `MailIndex.open`."""
         self.context = context
 
@@ -47,7 +47,7 @@ class MailIndex:
         `budget` is how long a write may wait, in seconds.
         """
         database = Database(path, QUERIES, budget=budget, read_only=read_only)
-        index = cls(Context(database, clock, random))
+        index = cls(MailIndexContext(database, clock, random))
         try:
             if read_only:
                 index._check_readable()

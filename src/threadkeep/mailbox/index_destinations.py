@@ -3,12 +3,12 @@
 from typing import get_args
 
 from threadkeep.base.clock import iso
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.mailbox.given import need_name
 from threadkeep.mailbox.index_records import TargetType
 from threadkeep.mailbox.index_rows import (
-    Context,
+    MailIndexContext,
     need_agent_group,
     need_choice,
     need_messaging_group,
@@ -18,7 +18,7 @@ from threadkeep.mailbox.records import Destination
 
 
 def add_destination(
-    ctx: Context,
+    ctx: MailIndexContext,
     tx: Tx,
     agent_group_id: str,
     target_type: TargetType,
@@ -94,7 +94,7 @@ def _insert(
     tx.run("insert_destination", params)
 
 
-def remove_destination(_ctx: Context, tx: Tx, agent_group_id: str, name: str) -> None:
+def remove_destination(_ctx: MailIndexContext, tx: Tx, agent_group_id: str, name: str) -> None:
     """Take back a permission to send, by the agent's own name for it."""
     agent = need_agent_group(tx, agent_group_id)
     wanted = need_name(name, "destination name")
@@ -103,7 +103,7 @@ def remove_destination(_ctx: Context, tx: Tx, agent_group_id: str, name: str) ->
         raise NotFound(msg, hint=f"destinations({agent.id!r}) lists those it has")
 
 
-def destinations(_ctx: Context, tx: Tx, agent_group_id: str) -> list[Destination]:
+def destinations(_ctx: MailIndexContext, tx: Tx, agent_group_id: str) -> list[Destination]:
     """List where an agent group may send, by name; rows whose target is gone are left out."""
     return _projected(tx, need_agent_group(tx, agent_group_id).id)
 
@@ -114,7 +114,7 @@ def _projected(tx: Tx, agent_group_id: str) -> list[Destination]:
 
 
 def may_send(
-    _ctx: Context, tx: Tx, agent_group_id: str, channel_type: str, platform_id: str
+    _ctx: MailIndexContext, tx: Tx, agent_group_id: str, channel_type: str, platform_id: str
 ) -> bool:
     """Tell whether a chat is among an agent group's destinations.
 
@@ -124,7 +124,9 @@ def may_send(
     return bool(tx.value("may_send", {"agent_group_id": agent_group_id, **place}))
 
 
-def may_reach_agent(_ctx: Context, tx: Tx, source_group_id: str, target_group_id: str) -> bool:
+def may_reach_agent(
+    _ctx: MailIndexContext, tx: Tx, source_group_id: str, target_group_id: str
+) -> bool:
     """Tell whether an agent group may write to another; to itself it always may."""
     if source_group_id == target_group_id:
         return True

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from threadkeep.base.clock import iso
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
 from threadkeep.mailbox.given import need_name, need_whole, optional_name
 from threadkeep.mailbox.ids import new_id
@@ -11,7 +11,7 @@ from threadkeep.mailbox.index_destinations import ensure_destination
 from threadkeep.mailbox.index_layout import read_version
 from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, SessionMode, Wiring
 from threadkeep.mailbox.index_rows import (
-    Context,
+    MailIndexContext,
     messaging_group_of,
     need_agent_group,
     need_choice,
@@ -24,7 +24,7 @@ from threadkeep.mailbox.times import find_zone
 
 
 def add_agent_group(
-    ctx: Context,
+    ctx: MailIndexContext,
     tx: Tx,
     name: str,
     *,
@@ -72,7 +72,7 @@ def _folders(tx: Tx) -> set[str]:
     return {row[0].lower() for row in tx.all("agent_folders")}
 
 
-def agent_group(_ctx: Context, tx: Tx, reference: str) -> AgentGroup:
+def agent_group(_ctx: MailIndexContext, tx: Tx, reference: str) -> AgentGroup:
     """Give an agent group by its id, or by its name where only one has it."""
     return find_agent_group(tx, reference)
 
@@ -91,12 +91,12 @@ def find_agent_group(tx: Tx, reference: object) -> AgentGroup:
     return AgentGroup(*found[0])
 
 
-def agent_groups(_ctx: Context, tx: Tx) -> list[AgentGroup]:
+def agent_groups(_ctx: MailIndexContext, tx: Tx) -> list[AgentGroup]:
     """List the agent groups, oldest first."""
     return [AgentGroup(*row) for row in tx.all("list_agent_groups")]
 
 
-def zone(_ctx: Context, tx: Tx, agent_group: str) -> str | None:
+def zone(_ctx: MailIndexContext, tx: Tx, agent_group: str) -> str | None:
     """Give the time zone in which an agent group's tasks are meant; None for the host's."""
     found = find_agent_group(tx, agent_group)
     if read_version(tx) == 1:  # an older file, opened to read it: nobody has brought it up
@@ -105,7 +105,7 @@ def zone(_ctx: Context, tx: Tx, agent_group: str) -> str | None:
     return value
 
 
-def set_zone(_ctx: Context, tx: Tx, agent_group: str, zone: str | None) -> None:
+def set_zone(_ctx: MailIndexContext, tx: Tx, agent_group: str, zone: str | None) -> None:
     """Set the time zone in which an agent group's tasks are meant; None for the host's."""
     if zone is not None:
         find_zone(zone)
@@ -113,7 +113,7 @@ def set_zone(_ctx: Context, tx: Tx, agent_group: str, zone: str | None) -> None:
 
 
 def add_messaging_group(
-    ctx: Context,
+    ctx: MailIndexContext,
     tx: Tx,
     channel_type: str,
     platform_id: str,
@@ -153,25 +153,25 @@ def find_chat(tx: Tx, channel_type: object, platform_id: object) -> MessagingGro
     return None if row is None else messaging_group_of(row)
 
 
-def messaging_group(_ctx: Context, tx: Tx, group_id: str) -> MessagingGroup:
+def messaging_group(_ctx: MailIndexContext, tx: Tx, group_id: str) -> MessagingGroup:
     """Give a chat by its id."""
     return need_messaging_group(tx, group_id)
 
 
 def messaging_group_at(
-    _ctx: Context, tx: Tx, channel_type: str, platform_id: str
+    _ctx: MailIndexContext, tx: Tx, channel_type: str, platform_id: str
 ) -> MessagingGroup | None:
     """Give the chat at a place on a platform, None if it was never added."""
     return find_chat(tx, channel_type, platform_id)
 
 
-def messaging_groups(_ctx: Context, tx: Tx) -> list[MessagingGroup]:
+def messaging_groups(_ctx: MailIndexContext, tx: Tx) -> list[MessagingGroup]:
     """List the chats, oldest first."""
     return [messaging_group_of(row) for row in tx.all("list_messaging_groups")]
 
 
 def wire(
-    ctx: Context,
+    ctx: MailIndexContext,
     tx: Tx,
     messaging_group: str,
     agent_group: str,
@@ -195,7 +195,7 @@ def wire(
     return Wiring(*tx.all("get_wiring", pair)[0])
 
 
-def agents_of(_ctx: Context, tx: Tx, channel_type: str, platform_id: str) -> list[Wiring]:
+def agents_of(_ctx: MailIndexContext, tx: Tx, channel_type: str, platform_id: str) -> list[Wiring]:
     """List who gets the mail of a chat, highest priority first; nobody for an unknown chat."""
     place = {
         "channel_type": need_name(channel_type, "channel type"),

@@ -1,8 +1,8 @@
 """The schema of `mailbox.db`; its version is SQLite's own `user_version`."""
 
-from threadkeep.base.schema import Schema, Step
+from threadkeep.base.schema import Schema, SchemaStep
 from threadkeep.base.sql import load_queries, load_text
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 
 PACKAGE = "threadkeep.mailbox"
 VERSION = 2
@@ -30,7 +30,7 @@ SCHEMA = Schema(
     name="mailbox",
     version=VERSION,
     head=load_text(PACKAGE, "index.sql"),
-    steps=(Step(2, "0002_zones", "ALTER TABLE agent_groups ADD COLUMN zone TEXT;"),),
+    steps=(SchemaStep(2, "0002_zones", "ALTER TABLE agent_groups ADD COLUMN zone TEXT;"),),
     read_version=read_version,
     write_version=write_version,
 )

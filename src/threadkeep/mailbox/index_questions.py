@@ -5,15 +5,15 @@ from typing import Any
 
 from threadkeep.base import json
 from threadkeep.base.clock import iso
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox.given import need_name, optional_name
-from threadkeep.mailbox.index_records import Question
-from threadkeep.mailbox.index_rows import Context, need_session
+from threadkeep.mailbox.index_records import PendingQuestion
+from threadkeep.mailbox.index_rows import MailIndexContext, need_session
 
 
 def add_question(
-    ctx: Context,
+    ctx: MailIndexContext,
     tx: Tx,
     question_id: str,
     *,
@@ -47,27 +47,27 @@ def _need_options(options: object) -> list[Any]:
     return list(options)
 
 
-def question(_ctx: Context, tx: Tx, question_id: str) -> Question:
+def question(_ctx: MailIndexContext, tx: Tx, question_id: str) -> PendingQuestion:
     """Give a question that waits for its answer."""
     return _need_question(tx, question_id)
 
 
-def take_question(_ctx: Context, tx: Tx, question_id: str) -> Question:
+def take_question(_ctx: MailIndexContext, tx: Tx, question_id: str) -> PendingQuestion:
     """Give a question and forget it: of two who press a button only one gets it."""
     found = _need_question(tx, question_id)
     tx.run("delete_question", {"question_id": found.question_id})
     return found
 
 
-def forget_questions(_ctx: Context, tx: Tx, session_id: str) -> int:
+def forget_questions(_ctx: MailIndexContext, tx: Tx, session_id: str) -> int:
     """Forget every question of a session; give how many there were."""
     return tx.run("delete_questions_of", {"session_id": need_session(tx, session_id).id})
 
 
-def _need_question(tx: Tx, question_id: object) -> Question:
+def _need_question(tx: Tx, question_id: object) -> PendingQuestion:
     row = tx.one("get_question", {"question_id": need_name(question_id, "question id")})
     if row is None:
         msg = f"no question {question_id!r} waits for an answer"
         raise NotFound(msg, hint="it was answered before, or its session was cleared")
-    values = dict(zip(Question.__struct_fields__, row, strict=True))
-    return Question(**{**values, "options": json.decode(values["options"])})
+    values = dict(zip(PendingQuestion.__struct_fields__, row, strict=True))
+    return PendingQuestion(**{**values, "options": json.decode(values["options"])})

@@ -45,7 +45,7 @@ class Wiring(msgspec.Struct, frozen=True):
     created_at: str
 
 
-class Session(msgspec.Struct, frozen=True):
+class MailboxSession(msgspec.Struct, frozen=True):
     """One conversation of an agent group, with a mailbox folder of its own."""
 
     id: str
@@ -59,7 +59,7 @@ class Session(msgspec.Struct, frozen=True):
     created_at: str
 
 
-class Question(msgspec.Struct, frozen=True):
+class PendingQuestion(msgspec.Struct, frozen=True):
     """A question that an agent asked and nobody has answered yet."""
 
     question_id: str

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from threadkeep.base.clock import Clock
-from threadkeep.base.sqlite import Database, Row, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox.given import need_name
 from threadkeep.mailbox.ids import Below
-from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, Session
+from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup
 from threadkeep.mailbox.names import is_safe_name
 
 
-class Context(NamedTuple):
+class MailIndexContext(NamedTuple):
     """The surroundings of a verb; clock and randomness are arguments, never globals."""
 
     db: Database
@@ -65,10 +66,10 @@ def messaging_group_of(row: Row) -> MessagingGroup:
     return MessagingGroup(group_id, channel_type, platform_id, name, bool(is_group), created_at)
 
 
-def need_session(tx: Tx, session_id: object) -> Session:
+def need_session(tx: Tx, session_id: object) -> MailboxSession:
     """Give a session by its id."""
     row = tx.one("get_session", {"id": need_name(session_id, "session id")})
     if row is None:
         hint = "sessions() lists those there are; resolve_session begins one"
         raise NotFound(f"there is no mailbox session {session_id!r}", hint=hint)
-    return Session(*row)
+    return MailboxSession(*row)

@@ -3,19 +3,19 @@
 from typing import get_args
 
 from threadkeep.base.clock import iso
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
 from threadkeep.mailbox.given import optional_name
 from threadkeep.mailbox.ids import new_id
 from threadkeep.mailbox.index_records import (
     AgentGroup,
     ContainerStatus,
-    Session,
+    MailboxSession,
     SessionMode,
     SessionStatus,
 )
 from threadkeep.mailbox.index_rows import (
-    Context,
+    MailIndexContext,
     need_agent_group,
     need_choice,
     need_messaging_group,
@@ -32,7 +32,7 @@ def effective_mode(mode: SessionMode, *, threaded: bool, is_group: bool) -> Sess
 
 
 def resolve_session(
-    ctx: Context,
+    ctx: MailIndexContext,
     tx: Tx,
     agent_group_id: str,
     messaging_group_id: str | None = None,
@@ -40,7 +40,7 @@ def resolve_session(
     mode: SessionMode = "shared",
     *,
     threaded: bool = False,
-) -> tuple[Session, bool]:
+) -> tuple[MailboxSession, bool]:
     """Give the active session a message belongs to, and whether it was begun for it.
 
     `threaded` tells that the chat's adapter knows threads. Without a chat, the group has one
@@ -59,10 +59,12 @@ def resolve_session(
     }
     query = "newest_active_session" if counts == "agent-shared" else "active_session_at"
     row = tx.one(query, place)
-    return (_begin(ctx, tx, group, place), True) if row is None else (Session(*row), False)
+    return (_begin(ctx, tx, group, place), True) if row is None else (MailboxSession(*row), False)
 
 
-def _begin(ctx: Context, tx: Tx, group: AgentGroup, place: dict[str, str | None]) -> Session:
+def _begin(
+    ctx: MailIndexContext, tx: Tx, group: AgentGroup, place: dict[str, str | None]
+) -> MailboxSession:
     now = ctx.clock()
     session_id = new_id("sess", now, ctx.random)
     details = {"id": session_id, "agent_provider": group.agent_provider, "now": iso(now)}
@@ -70,41 +72,43 @@ def _begin(ctx: Context, tx: Tx, group: AgentGroup, place: dict[str, str | None]
     return need_session(tx, session_id)
 
 
-def session(_ctx: Context, tx: Tx, session_id: str) -> Session:
+def session(_ctx: MailIndexContext, tx: Tx, session_id: str) -> MailboxSession:
     """Give a session by its id."""
     return need_session(tx, session_id)
 
 
 def sessions(
-    _ctx: Context,
+    _ctx: MailIndexContext,
     tx: Tx,
     *,
     status: SessionStatus | None = None,
     agent_group_id: str | None = None,
-) -> list[Session]:
+) -> list[MailboxSession]:
     """List sessions, oldest first: all, or those of one status or one agent group."""
     both = get_args(SessionStatus)
     first, last = both if status is None else (need_choice(status, both, "session status"),) * 2
     group = None if agent_group_id is None else need_agent_group(tx, agent_group_id).id
     params = {"status": first, "or_status": last, "agent_group_id": group}
-    return [Session(*row) for row in tx.all("list_sessions", params)]
+    return [MailboxSession(*row) for row in tx.all("list_sessions", params)]
 
 
-def newest_active_session(_ctx: Context, tx: Tx, agent_group_id: str) -> Session | None:
+def newest_active_session(
+    _ctx: MailIndexContext, tx: Tx, agent_group_id: str
+) -> MailboxSession | None:
     """Give the active session of an agent group that was begun last, None if there is none."""
     group = need_agent_group(tx, agent_group_id)
     row = tx.one("newest_active_session", {"agent_group_id": group.id})
-    return None if row is None else Session(*row)
+    return None if row is None else MailboxSession(*row)
 
 
-def close_session(_ctx: Context, tx: Tx, session_id: str) -> Session:
+def close_session(_ctx: MailIndexContext, tx: Tx, session_id: str) -> MailboxSession:
     """Close a session: no message is resolved to it any more, its folder stays."""
     found = need_session(tx, session_id)
     tx.run("set_session_status", {"id": found.id, "status": "closed"})
     return need_session(tx, found.id)
 
 
-def reopen_session(_ctx: Context, tx: Tx, session_id: str) -> Session:
+def reopen_session(_ctx: MailIndexContext, tx: Tx, session_id: str) -> MailboxSession:
     """Make a closed session active again, unless another has taken its place."""
     found = need_session(tx, session_id)
     place = {
@@ -121,8 +125,8 @@ def reopen_session(_ctx: Context, tx: Tx, session_id: str) -> Session:
 
 
 def set_container_status(
-    _ctx: Context, tx: Tx, session_id: str, container_status: ContainerStatus
-) -> Session:
+    _ctx: MailIndexContext, tx: Tx, session_id: str, container_status: ContainerStatus
+) -> MailboxSession:
     """Write down what the container of a session does."""
     word = need_choice(container_status, get_args(ContainerStatus), "container status")
     found = need_session(tx, session_id)
@@ -130,7 +134,7 @@ def set_container_status(
     return need_session(tx, found.id)
 
 
-def touch(ctx: Context, tx: Tx, session_id: str) -> Session:
+def touch(ctx: MailIndexContext, tx: Tx, session_id: str) -> MailboxSession:
     """Write down that a session is in use now."""
     found = need_session(tx, session_id)
     tx.run("touch_session", {"id": found.id, "now": iso(ctx.clock())})

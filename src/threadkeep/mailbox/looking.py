@@ -10,7 +10,7 @@ import msgspec
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.tx import Row, Tx
 from threadkeep.mailbox import reading
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.records import Json, Mail, OutMail, Place
 from threadkeep.mailbox.rows import CAP, mail_of, out_of
@@ -56,19 +56,19 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_ms: int | None
 
 
-def look_at(path: str | Path, *, clock: Clock = now_ms, zone: str = "UTC") -> Context:
+def look_at(path: str | Path, *, clock: Clock = now_ms, zone: str = "UTC") -> MailContext:
     """Give the surroundings of a folder for reading; nothing is added to it."""
     folder = Folder(path).need()
     group, session = reading.names(folder)
     named = group or folder.path.parent.name or None
     meant = known_zone(reading.zone(folder), zone)
-    return Context(folder, clock, meant, agent_group=named, session=session or folder.path.name)
+    return MailContext(folder, clock, meant, agent_group=named, session=session or folder.path.name)
 
 
 # ------------------------------------------------------------------ counting
 
 
-def overview(ctx: Context) -> Overview:
+def overview(ctx: MailContext) -> Overview:
     """Count what is open; costs what is open, not what was ever said."""
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         pending, paused, failed = tx.one("open_mail") or (0, 0, 0)
@@ -110,7 +110,7 @@ def _has_status(tx: Tx) -> bool:
 
 
 def letters(
-    ctx: Context,
+    ctx: MailContext,
     *,
     direction: Direction | None = None,
     state: str | None = None,
@@ -147,7 +147,7 @@ def _timed(letters: Iterable[Letter]) -> Iterator[tuple[int, int, Letter]]:
         yield latest, number, letter
 
 
-def incoming(ctx: Context, *, after: int | None = None, limit: int = 50) -> list[Letter]:
+def incoming(ctx: MailContext, *, after: int | None = None, limit: int = 50) -> list[Letter]:
     """Give mail to the agent: the newest, or what follows a number."""
     asked = {"status": None, "kind": None, "limit": limit, "after": after}
     query = "newest_mail" if after is None else "list_mail"
@@ -156,7 +156,7 @@ def incoming(ctx: Context, *, after: int | None = None, limit: int = 50) -> list
         return _letters_in(ctx, tx, rows[::-1] if after is None else rows)
 
 
-def _letters_in(ctx: Context, tx: Tx, rows: list[Row]) -> list[Letter]:
+def _letters_in(ctx: MailContext, tx: Tx, rows: list[Row]) -> list[Letter]:
     ack_of = ctx.folder.outbound.queries["ack_of"].replace(_ACKS, f"outbound.{_ACKS}")
     acks = {row[0]: tx.execute(ack_of, {"id": row[0]}).fetchone() for row in rows}
     dead = _reasons(tx, [row[0] for row in rows if row[4] == "failed"])
@@ -192,7 +192,7 @@ def _letter_in(mail: Mail, ack: Row | None, reason: str | None) -> Letter:
     )
 
 
-def outgoing(ctx: Context, *, after: int | None = None, limit: int = 50) -> list[Letter]:
+def outgoing(ctx: MailContext, *, after: int | None = None, limit: int = 50) -> list[Letter]:
     """Give mail from the agent: the newest, or what follows a number."""
     asked = {"limit": limit, "after": after, "cap": CAP}
     with ctx.folder.outbound.read() as tx:
@@ -200,7 +200,7 @@ def outgoing(ctx: Context, *, after: int | None = None, limit: int = 50) -> list
     return _letters_out(ctx, rows[::-1] if after is None else rows)
 
 
-def _letters_out(ctx: Context, rows: list[Row]) -> list[Letter]:
+def _letters_out(ctx: MailContext, rows: list[Row]) -> list[Letter]:
     mails = [out_of(row) for row in rows]
     with ctx.folder.inbound.read() as tx:
         ours = "tk_delivery" in _our_tables(tx)
@@ -208,7 +208,7 @@ def _letters_out(ctx: Context, rows: list[Row]) -> list[Letter]:
     return [_letter_out(mail, *known[mail.id]) for mail in mails]
 
 
-def again(ctx: Context, seen: Iterable[Letter]) -> list[Letter]:
+def again(ctx: MailContext, seen: Iterable[Letter]) -> list[Letter]:
     """Give letters as they are now; those that are gone are left out."""
     wanted = list(seen)
     coming = [letter.id for letter in wanted if letter.direction == "in"]

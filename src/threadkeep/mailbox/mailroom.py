@@ -16,26 +16,21 @@ from threadkeep.errors import NotFound
 from threadkeep.mailbox import inbound, receiving, serving, sweep as sweeping
 from threadkeep.mailbox.actions import Handler
 from threadkeep.mailbox.adapters import Adapter
-from threadkeep.mailbox.context import Context
-from threadkeep.mailbox.delivery import Drained, IsOver, drain
+from threadkeep.mailbox.context import MailContext
+from threadkeep.mailbox.delivery import DeliveryReport, IsOver, drain
 from threadkeep.mailbox.folder import Folder, session_dir
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.index_records import (
-    AgentGroup,
-    MessagingGroup,
-    Session,
-    SessionMode,
-)
+from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup, SessionMode
 from threadkeep.mailbox.policy import DEFAULT, Policy
 from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.room_post import RoomPost
 from threadkeep.mailbox.runner import Runner
-from threadkeep.mailbox.sweep import Swept, sweep_session
+from threadkeep.mailbox.sweep import SweepReport, sweep_session
 from threadkeep.mailbox.times import find_zone, known_zone
 
 log = logging.getLogger(__name__)
-Which = Session | str
+Which = MailboxSession | str
 # How long one folder may keep the others waiting, in seconds: its agent can lock its files.
 PATIENCE: Final = 5.0
 
@@ -126,7 +121,7 @@ class Mailroom:
             host.context = host.context._replace(zone=zone)
         return host
 
-    def _zone_of(self, session: Session) -> str:
+    def _zone_of(self, session: MailboxSession) -> str:
         return known_zone(self.index.zone(session.agent_group_id), self._options["zone"])
 
     def set_zone(self, agent_group: str, zone: str | None) -> None:
@@ -136,7 +131,7 @@ class Mailroom:
         for session in self.index.sessions(agent_group_id=group.id, status="active"):
             self.refresh(session)
 
-    def _open_host(self, session: Session) -> Host:
+    def _open_host(self, session: MailboxSession) -> Host:
         options: dict[str, Any] = dict(self._options)
         runner = self._runner
         if runner is not None:
@@ -150,23 +145,23 @@ class Mailroom:
         host.context = host.context._replace(agent_group=group, session=session.id)
         return host
 
-    def context(self, session: Which) -> Context:
+    def context(self, session: Which) -> MailContext:
         """Give the surroundings of a session, for verbs that take them."""
         return self.host(session).context
 
-    def _ready(self, session: Session) -> Context:
+    def _ready(self, session: MailboxSession) -> MailContext:
         """Give the surroundings of a session that gets mail: its agent may want to answer."""
         self.refresh(session)
         return self.context(session)
 
-    def _siblings(self, session: Session) -> list[Context]:
+    def _siblings(self, session: MailboxSession) -> list[MailContext]:
         """Give the surroundings of the agent's other sessions that are active and have a folder."""
         group = self.index.sessions(agent_group_id=session.agent_group_id, status="active")
         others = [one for one in group if one.id != session.id]
         return [self.context(one) for one in others if self.folder(one).inbound_path.exists()]
 
-    def _session(self, session: Which) -> Session:
-        return session if isinstance(session, Session) else self.index.session(session)
+    def _session(self, session: Which) -> MailboxSession:
+        return session if isinstance(session, MailboxSession) else self.index.session(session)
 
     def new_session(
         self,
@@ -176,7 +171,7 @@ class Mailroom:
         *,
         thread_id: str | None = None,
         mode: SessionMode = "shared",
-    ) -> Session:
+    ) -> MailboxSession:
         """Give an agent group, by id or name, a session; what is missing for it is made.
 
         With a channel and a chat the two are wired: mail of the chat comes here from now on. A
@@ -222,7 +217,7 @@ class Mailroom:
             inbound.write_destinations(tx, rows)
             inbound.write_routing(tx, place)
 
-    def _home_of(self, session: Session) -> Place:
+    def _home_of(self, session: MailboxSession) -> Place:
         if session.messaging_group_id is None:
             return Place()
         chat = self.index.messaging_group(session.messaging_group_id)
@@ -260,7 +255,7 @@ class Mailroom:
         with self._guard:
             return self._turns[session if isinstance(session, str) else session.id]
 
-    def _start(self, runner: Runner, session: Session) -> bool:
+    def _start(self, runner: Runner, session: MailboxSession) -> bool:
         self.refresh(session)
         folder = self.folder(session)
         folder.forget_heartbeat()
@@ -269,19 +264,19 @@ class Mailroom:
             self.index.set_container_status(session.id, "running")
         return started
 
-    def _runner_of(self, session: Session) -> "_OneRunner | None":
+    def _runner_of(self, session: MailboxSession) -> "_OneRunner | None":
         return None if self._runner is None else _OneRunner(self, self._runner, session)
 
     # ------------------------------------------------------------------ regular work
 
-    def deliver(self, session: Which | None = None) -> dict[str, Drained]:
+    def deliver(self, session: Which | None = None) -> dict[str, DeliveryReport]:
         """Send what is due, of one session or of all that are active; gives what was done."""
         if session is not None:
             found = self._session(session)
             return {found.id: self.drain(found)}
         return serving.for_each(self, self.drain)
 
-    def sweep(self, session: Which | None = None) -> dict[str, Swept]:
+    def sweep(self, session: Which | None = None) -> dict[str, SweepReport]:
         """Take over answers, end what is stuck and wake who has mail, in one session or in all."""
         if session is not None:
             found = self._session(session)
@@ -290,7 +285,7 @@ class Mailroom:
 
     serve = serving.serve
 
-    def drain(self, session: Session, is_over: IsOver = lambda: False) -> Drained:
+    def drain(self, session: MailboxSession, is_over: IsOver = lambda: False) -> DeliveryReport:
         """Send what is due of one session, until that is over."""
         context = self.context(session)
         post = RoomPost(
@@ -305,7 +300,7 @@ class Mailroom:
         )
         return drain(context, post, is_over)
 
-    def sweep_one(self, session: Session) -> Swept:
+    def sweep_one(self, session: MailboxSession) -> SweepReport:
         """Bring one session up to date."""
         swept = sweep_session(self.context(session), self._runner_of(session))
         known = self.index.session(session.id).container_status
@@ -317,7 +312,7 @@ class Mailroom:
 class _OneRunner:
     """The runner of one session, as a sweep needs it."""
 
-    def __init__(self, room: Mailroom, runner: Runner, session: Session) -> None:
+    def __init__(self, room: Mailroom, runner: Runner, session: MailboxSession) -> None:
         self._room = room
         self._runner = runner
         self._session = session

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.presence import is_held
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Conflict
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Folder, bring_up_inbound, bring_up_outbound
 from threadkeep.mailbox.inbound import LIVE
 from threadkeep.mailbox.rows import CAP, keep_in_hash, mail_of, out_hash, out_of
@@ -21,7 +21,7 @@ _OUT_MARK: Final = "merged_out"
 _AT: Final = "merged_at"
 
 
-class Unmerged(NamedTuple):
+class MailDifference(NamedTuple):
     """What the other copy has that ours lacks: rows by the names of their columns."""
 
     coming: Sequence[Mapping[str, Any]] = ()
@@ -42,7 +42,7 @@ class Unmerged(NamedTuple):
         return any((self.coming, self.going, self.ended, self.delivered))
 
 
-def news(ctx: Context, other: Folder) -> Unmerged:
+def news(ctx: MailContext, other: Folder) -> MailDifference:
     """Find what another copy of a folder has that the one of `ctx` lacks; nothing is written."""
     ours = _Known.of(ctx)
     # Mail from the agent first: what was sent of it meanwhile is then known below.
@@ -59,7 +59,7 @@ def news(ctx: Context, other: Folder) -> Unmerged:
         if ours.statuses[row["id"]] in LIVE and (row["status"] or "pending") not in LIVE
     ]
     out_ids = ours.out_ids | {row["id"] for row in going}
-    return Unmerged(
+    return MailDifference(
         coming,
         going,
         ended,
@@ -89,7 +89,7 @@ class _Known(NamedTuple):
     at: int
 
     @classmethod
-    def of(cls, ctx: Context) -> "_Known":
+    def of(cls, ctx: MailContext) -> "_Known":
         with ctx.folder.inbound.read(ctx.folder.beside_inbound, owner_runs=ctx.running) as tx:
             rows = tx.execute("SELECT id, status FROM messages_in").fetchall()
             outs = tx.execute("SELECT id FROM outbound.messages_out").fetchall()
@@ -140,7 +140,7 @@ def _rows(tx: Tx, table: str) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ bringing in
 
 
-def merge(ctx: Context, found: Unmerged) -> None:
+def merge(ctx: MailContext, found: MailDifference) -> None:
     """Bring in what is new; done twice, it changes nothing.
 
     inbound.db comes first: it says what was sent already, before there is anything to send.
@@ -172,7 +172,7 @@ def merge(ctx: Context, found: Unmerged) -> None:
     remember(ctx, found.marks)
 
 
-def remember(ctx: Context, marks: tuple[int, int] | None = None) -> None:
+def remember(ctx: MailContext, marks: tuple[int, int] | None = None) -> None:
     """Keep how far another copy was brought in; without marks all that is here came from it."""
     bring_up_inbound(ctx.folder)
     told = marks or _last_rows(ctx)
@@ -182,7 +182,7 @@ def remember(ctx: Context, marks: tuple[int, int] | None = None) -> None:
             tx.run("set_meta", {"key": key, "value": value})
 
 
-def _last_rows(ctx: Context) -> tuple[int, int]:
+def _last_rows(ctx: MailContext) -> tuple[int, int]:
     sql = """SELECT COALESCE((SELECT max(rowid) FROM messages_in), 0),
                     COALESCE((SELECT max(rowid) FROM outbound.messages_out), 0)"""
     with ctx.folder.inbound.read(ctx.folder.beside_inbound, owner_runs=ctx.running) as tx:

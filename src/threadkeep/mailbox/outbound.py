@@ -5,7 +5,7 @@ from datetime import datetime
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import (
     need_place,
     need_seconds,
@@ -25,7 +25,7 @@ KINDS = frozenset(("chat", "chat-sdk", "system", "task_log"))
 
 
 def put(
-    ctx: Context,
+    ctx: MailContext,
     kind: str,
     content: Json | str,
     place: Place,
@@ -62,7 +62,7 @@ def put(
 
 
 def check(
-    ctx: Context, row_id: str, kind: str, content: Json | str, deliver_after: Moment | None
+    ctx: MailContext, row_id: str, kind: str, content: Json | str, deliver_after: Moment | None
 ) -> tuple[str, str | None]:
     """Refuse what cannot be written; give the text of the content, and the time to deliver it."""
     if not is_safe_name(row_id):
@@ -77,7 +77,7 @@ def check(
     return text, after
 
 
-def _since(ctx: Context, within: float | None) -> str | None:
+def _since(ctx: MailContext, within: float | None) -> str | None:
     """Give the time from which on the same words count as said, None if they never do."""
     if within is None:
         return None
@@ -92,7 +92,7 @@ def _said(tx: Tx, row: Json, since: str | None) -> OutMail | None:
     return None if seq is None else out_of(tx.one("out_by_seq", {"seq": seq, "cap": CAP}) or ())
 
 
-def written(ctx: Context, row_id: str, kind: str, raw: str) -> OutMail | None:
+def written(ctx: MailContext, row_id: str, kind: str, raw: str) -> OutMail | None:
     """Give a message that was written before, None if it was not; refuse other content."""
     with ctx.folder.outbound.read() as tx:
         return _there(tx, {"id": row_id, "kind": kind, "content": raw})
@@ -122,13 +122,13 @@ def _insert(tx: Tx, row: Json) -> OutMail:
 # ------------------------------------------------------------------ memory
 
 
-def get_state(ctx: Context, key: str) -> str | None:
+def get_state(ctx: MailContext, key: str) -> str | None:
     """Give a value that was kept between starts."""
     with ctx.folder.outbound.read() as tx:
         return text_of(tx.value("state_value", {"key": need_str(key, "key")}))
 
 
-def set_state(ctx: Context, key: str, value: str | None) -> None:
+def set_state(ctx: MailContext, key: str, value: str | None) -> None:
     """Keep a value between starts; None forgets it."""
     need_text(key, "key")
     optional_str(value, "value")
@@ -139,13 +139,13 @@ def set_state(ctx: Context, key: str, value: str | None) -> None:
             tx.run("set_state", {"key": key, "value": value, "now": ctx.now_iso()})
 
 
-def forget_conversations(ctx: Context) -> int:
+def forget_conversations(ctx: MailContext) -> int:
     """Drop what would continue the conversations so far."""
     with ctx.folder.outbound.write() as tx:
         return tx.run("forget_conversations")
 
 
-def set_tool(ctx: Context, tool: str | None, timeout_ms: int | None) -> None:
+def set_tool(ctx: MailContext, tool: str | None, timeout_ms: int | None) -> None:
     """Tell which tool runs now, None for none."""
     optional_str(tool, "tool")
     if timeout_ms is not None:

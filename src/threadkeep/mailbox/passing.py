@@ -8,14 +8,14 @@ from threadkeep.errors import Damaged, NotFound
 from threadkeep.mailbox import content as shapes, inbound, posting
 from threadkeep.mailbox.adapters import Outgoing, Refused
 from threadkeep.mailbox.attachments import hand_over
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.times import read_moment
 
 # Opens the mailbox of a session; makes its folder if it is missing.
-Opener = Callable[[Session], Context]
+Opener = Callable[[MailboxSession], MailContext]
 _FIRST: Final = 1
 
 
@@ -23,10 +23,10 @@ class Passed(NamedTuple):
     """Mail in the inbox of another agent, and whose inbox it is."""
 
     mail: Mail
-    session: Session
+    session: MailboxSession
 
 
-def pass_on(source: Context, index: MailIndex, open_: Opener, mail: Outgoing) -> Passed:
+def pass_on(source: MailContext, index: MailIndex, open_: Opener, mail: Outgoing) -> Passed:
     """Write a message into the inbox of another agent, once, however often it is called."""
     try:
         return _pass_on(source, index, open_, mail)
@@ -34,7 +34,7 @@ def pass_on(source: Context, index: MailIndex, open_: Opener, mail: Outgoing) ->
         raise Refused(error.message, hint=error.hint) from error
 
 
-def _pass_on(source: Context, index: MailIndex, open_: Opener, mail: Outgoing) -> Passed:
+def _pass_on(source: MailContext, index: MailIndex, open_: Opener, mail: Outgoing) -> Passed:
     sender, target = source.agent_group or "", mail.place.platform_id or ""
     _check_permission(index, sender, target)
     row_id = mail.derived_id("a2a")
@@ -66,7 +66,7 @@ def _check_permission(index: MailIndex, sender: str, target: str) -> None:
 
 
 def _from_before(
-    source: Context, index: MailIndex, open_: Opener, mail: Outgoing, row_id: str
+    source: MailContext, index: MailIndex, open_: Opener, mail: Outgoing, row_id: str
 ) -> Passed | None:
     """Find what an earlier attempt wrote: another session may be the newest by now."""
     if mail.attempt == _FIRST:
@@ -78,7 +78,7 @@ def _from_before(
     return None
 
 
-def _find(open_: Opener, session: Session, row_id: str) -> Mail | None:
+def _find(open_: Opener, session: MailboxSession, row_id: str) -> Mail | None:
     try:
         with open_(session).folder.inbound.read() as tx:
             return inbound.find(tx, row_id)
@@ -89,7 +89,9 @@ def _find(open_: Opener, session: Session, row_id: str) -> Mail | None:
 # ---------------------------------------------------------------------- into which session
 
 
-def _choose_session(source: Context, index: MailIndex, target: str, mail: Outgoing) -> Session:
+def _choose_session(
+    source: MailContext, index: MailIndex, target: str, mail: Outgoing
+) -> MailboxSession:
     """Answer where the question came from, else where the peer wrote from last, else its newest."""
     with source.folder.inbound.read() as tx:
         named = list(_named_sessions(tx, target, mail.in_reply_to))
@@ -109,7 +111,7 @@ def _named_sessions(tx: Tx, target: str, in_reply_to: str | None) -> Iterator[st
         yield newest
 
 
-def _session(index: MailIndex, session_id: str) -> Session | None:
+def _session(index: MailIndex, session_id: str) -> MailboxSession | None:
     try:
         return index.session(session_id)
     except NotFound:
@@ -119,7 +121,7 @@ def _session(index: MailIndex, session_id: str) -> Session | None:
 # ---------------------------------------------------------------------- how often
 
 
-def _hops(source: Context, mail: Outgoing) -> int:
+def _hops(source: MailContext, mail: Outgoing) -> int:
     """Count how many agents have passed this on, this one included.
 
     The count goes on from the mail it answers, or else from the last mail of any agent: leaving
@@ -140,7 +142,7 @@ def _hops(source: Context, mail: Outgoing) -> int:
 
 
 def _content(
-    source: Context, index: MailIndex, target: Context, mail: Outgoing, row_id: str
+    source: MailContext, index: MailIndex, target: MailContext, mail: Outgoing, row_id: str
 ) -> Json:
     """Shape a message for another agent: words and files, in the name of who really sends it."""
     names = mail.content.get("files")

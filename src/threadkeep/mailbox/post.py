@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from threadkeep.mailbox import actions, task_log
 from threadkeep.mailbox.adapters import Adapter, Outgoing, Refused, Sent
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.records import OutMail
 
 SYSTEM = "system"
@@ -74,7 +74,7 @@ class LocalPost:
 
     def __init__(
         self,
-        context: Context,
+        context: MailContext,
         adapters: Mapping[str, Adapter],
         handlers: Mapping[str, actions.Handler] | None = None,
     ) -> None:

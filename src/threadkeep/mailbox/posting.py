@@ -7,25 +7,26 @@ from itertools import takewhile
 from typing import Any, Final
 
 from threadkeep.base import json
+from threadkeep.base.clock import iso
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.attachments import Stage, stage, stage_what_can_be
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import need_place, need_str, need_text, optional_str, shown
 from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.names import folder_for, is_safe_name
 from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, next_due
-from threadkeep.mailbox.times import iso, normal_moment, parse_moment
+from threadkeep.mailbox.times import normal_moment, parse_moment
 
 Moment = datetime | str | int
 _ID_BYTES: Final = 1024
 
 
 def insert_message(
-    ctx: Context,
+    ctx: MailContext,
     kind: str,
     content: Json | str,
     *,
@@ -64,7 +65,7 @@ def insert_message(
         return mail
 
 
-def _ended(ctx: Context, new: NewMail) -> frozenset[str]:
+def _ended(ctx: MailContext, new: NewMail) -> frozenset[str]:
     """Give the first ids for mail that the container has answered for."""
     with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         return frozenset(takewhile(lambda name: _has_end(tx, name), inbound.names_for(new)))
@@ -99,7 +100,7 @@ def checked_id(message_id: str) -> str:
 
 
 def _with_files_kept(
-    ctx: Context, row_id: str, kind: str, content: Json | str, named_ms: int, stage_all: Stage
+    ctx: MailContext, row_id: str, kind: str, content: Json | str, named_ms: int, stage_all: Stage
 ) -> tuple[str, str]:
     """Make files of the attachments; give the id of the row and its text."""
     value = json.decode(content) if isinstance(content, str) else content
@@ -123,7 +124,7 @@ def _has_data(file: Any) -> bool:
 
 
 def insert_task(
-    ctx: Context,
+    ctx: MailContext,
     prompt: str,
     process_after: Moment | None,
     recurrence: str | None,
@@ -144,7 +145,7 @@ def insert_task(
 
 
 def put_task(
-    ctx: Context,
+    ctx: MailContext,
     tx: Tx,
     prompt: str,
     process_after: Moment | None,
@@ -169,7 +170,7 @@ def put_task(
     return inbound.put(tx, NewMail(row_id, "task", text, ctx.now_iso(), where, **fields))[0]
 
 
-def note(ctx: Context, text: str, *, trigger: bool) -> Mail:
+def note(ctx: MailContext, text: str, *, trigger: bool) -> Mail:
     """Write a word of the host itself."""
     place = Place("agent", ctx.agent_group)
     row_id = ctx.new_id("sys")
@@ -178,7 +179,7 @@ def note(ctx: Context, text: str, *, trigger: bool) -> Mail:
 
 
 def answer(
-    ctx: Context,
+    ctx: MailContext,
     question_id: str,
     option: str,
     user_id: str,

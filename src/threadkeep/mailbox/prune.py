@@ -13,7 +13,7 @@ import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import need_whole
 from threadkeep.mailbox.sweep import is_running
 from threadkeep.mailbox.times import sqlite_form
@@ -36,7 +36,7 @@ class _Old(NamedTuple):
 
 
 def prune_as_host(
-    ctx: Context, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
+    ctx: MailContext, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
 ) -> PrunedMail:
     """Prune while no container works in the folder: the file is the container's to write."""
     if not dry_run and is_running(ctx):
@@ -46,7 +46,7 @@ def prune_as_host(
 
 
 def prune(
-    ctx: Context, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
+    ctx: MailContext, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
 ) -> PrunedMail:
     """Remove what is older than `older_than_ms`, beyond the newest `keep`, or both if both are set.
 
@@ -67,7 +67,7 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[begin : begin + _BATCH]
 
 
-def _old(ctx: Context, older_than_ms: int | None, keep: int | None) -> _Old:
+def _old(ctx: MailContext, older_than_ms: int | None, keep: int | None) -> _Old:
     if older_than_ms is None and keep is None:
         hint = "say from which age on, or how many of the newest stay"
         raise Invalid("pruning needs a limit", hint=hint)
@@ -95,7 +95,7 @@ def _unfinished(tx: Tx) -> set[str]:
 
 
 def _remove(
-    ctx: Context, ids: Sequence[str], queries: tuple[str, ...], highest: int | None = None
+    ctx: MailContext, ids: Sequence[str], queries: tuple[str, ...], highest: int | None = None
 ) -> None:
     with ctx.folder.outbound.write() as tx:
         tables = {name for (name,) in tx.execute("SELECT name FROM sqlite_master")}

@@ -9,7 +9,7 @@ from threadkeep.base import nofollow
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox.attachments import INBOX
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.given import need_str, need_whole, shown
 from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
@@ -27,7 +27,7 @@ _INSTEAD: Final = {
 }
 
 
-def poll(ctx: Context, limit: int, *, first: bool) -> list[Mail]:
+def poll(ctx: MailContext, limit: int, *, first: bool) -> list[Mail]:
     """Give the oldest due mail without an answer yet, in its order.
 
     Mail for the moment of waking is taken first: behind a full batch it would miss its moment.
@@ -39,33 +39,33 @@ def poll(ctx: Context, limit: int, *, first: bool) -> list[Mail]:
     return sorted(found, key=lambda mail: mail.seq or 0)
 
 
-def triggered(ctx: Context, *, first: bool) -> bool:
+def triggered(ctx: MailContext, *, first: bool) -> bool:
     """Tell whether any due mail without an answer wants one."""
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         asked = {"now": ctx.now_sql(), "first": first}
         return bool(tx.execute(for_columns(tx, "triggered", ctx), asked).fetchone()[0])
 
 
-def system_mail(ctx: Context) -> list[Mail]:
+def system_mail(ctx: MailContext) -> list[Mail]:
     """Give the open mail for the program itself; it takes no place from the agent's."""
     return _mails(ctx, "poll_system", {"now": ctx.now_sql(), "limit": _SYSTEM_ROWS})
 
 
-def tasks(ctx: Context) -> list[Mail]:
+def tasks(ctx: MailContext) -> list[Mail]:
     """List the tasks that are still to come."""
     return _mails(ctx, "all_live_tasks", {})
 
 
-def _mails(ctx: Context, query: str, asked: dict[str, object]) -> list[Mail]:
+def _mails(ctx: MailContext, query: str, asked: dict[str, object]) -> list[Mail]:
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         return _rows(ctx, tx, query, asked)
 
 
-def _rows(ctx: Context, tx: Tx, query: str, asked: dict[str, object]) -> list[Mail]:
+def _rows(ctx: MailContext, tx: Tx, query: str, asked: dict[str, object]) -> list[Mail]:
     return [mail_of(row) for row in tx.execute(for_columns(tx, query, ctx), asked)]
 
 
-def for_columns(tx: Tx, query: str, ctx: Context) -> str:
+def for_columns(tx: Tx, query: str, ctx: MailContext) -> str:
     """Give a query as an older folder can answer it, which lacks some columns."""
     missing = frozenset(_INSTEAD) - columns_of(tx, "messages_in")
     return _without(ctx.folder.inbound.queries[query], missing)
@@ -78,7 +78,7 @@ def _without(sql: str, columns: frozenset[str]) -> str:
     return sql
 
 
-def mail(ctx: Context, which: str | int) -> Mail | OutMail:
+def mail(ctx: MailContext, which: str | int) -> Mail | OutMail:
     """Give mail of either direction; parity tells the side, on foreign files the row does."""
     folder = ctx.folder
     column = "id" if isinstance(which, str) else "seq"
@@ -97,14 +97,14 @@ def mail(ctx: Context, which: str | int) -> Mail | OutMail:
     return out_of(row)
 
 
-def find(ctx: Context, message_id: str) -> Mail | None:
+def find(ctx: MailContext, message_id: str) -> Mail | None:
     """Give inbound mail by its id, None if there is none."""
     with ctx.folder.inbound.read() as tx:
         found = _rows(ctx, tx, "mail", {"id": message_id})
     return found[0] if found else None
 
 
-def inbound_mail(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
+def inbound_mail(ctx: MailContext, message_ids: Iterable[str]) -> list[Mail]:
     """Give inbound mail by its ids, or raise NotFound."""
     wanted = list(message_ids)
     found = there(ctx, wanted)
@@ -115,13 +115,13 @@ def inbound_mail(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
     return found
 
 
-def there(ctx: Context, message_ids: Iterable[str]) -> list[Mail]:
+def there(ctx: MailContext, message_ids: Iterable[str]) -> list[Mail]:
     """Give inbound mail by its ids, without those that are not there."""
     with ctx.folder.inbound.read() as tx:
         return [m for i in dict.fromkeys(message_ids) for m in _rows(ctx, tx, "mail", {"id": i})]
 
 
-def platform_id_of(ctx: Context, out_id: str) -> str | None:
+def platform_id_of(ctx: MailContext, out_id: str) -> str | None:
     """Give what the channel calls a message that was delivered."""
     with ctx.folder.inbound.read() as tx:
         if "platform_message_id" not in columns_of(tx, "delivered"):  # an older folder
@@ -130,13 +130,13 @@ def platform_id_of(ctx: Context, out_id: str) -> str | None:
         return name
 
 
-def destinations(ctx: Context) -> list[Destination]:
+def destinations(ctx: MailContext) -> list[Destination]:
     """List the names that mail can be sent to."""
     with ctx.folder.inbound.read() as tx:
         return destinations_in(tx)
 
 
-def routing(ctx: Context) -> Place:
+def routing(ctx: MailContext) -> Place:
     """Give where mail goes that names no destination."""
     with ctx.folder.inbound.read() as tx:
         return routing_in(tx)
@@ -159,7 +159,7 @@ def _has(tx: Tx, table: str) -> bool:
     return bool(columns_of(tx, table))
 
 
-def attachment(ctx: Context, mail: Mail, name: str) -> bytes:
+def attachment(ctx: MailContext, mail: Mail, name: str) -> bytes:
     """Read a file that came with mail; a later run of a series has the files of the first."""
     if not isinstance(mail, Mail):
         msg = f"a file is read of a Mail, not of a {type(mail).__name__}"

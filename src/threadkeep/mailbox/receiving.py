@@ -8,7 +8,7 @@ from threadkeep.errors import NotFound
 from threadkeep.mailbox import content as shapes, posting
 from threadkeep.mailbox.given import need_each
 from threadkeep.mailbox.ids import channel_message_id, new_id, question_row_id
-from threadkeep.mailbox.index_records import MessagingGroup, Session, Wiring
+from threadkeep.mailbox.index_records import MailboxSession, MessagingGroup, Wiring
 from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.times import read_moment
 
@@ -99,7 +99,7 @@ def _session_for(
     thread_id: str | None,
     *,
     threaded: bool,
-) -> Session:
+) -> MailboxSession:
     session, _ = room.index.resolve_session(
         wiring.agent_group_id, chat.id, thread_id, wiring.session_mode, threaded=threaded
     )

@@ -6,10 +6,10 @@ from typing import Final
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import actions, passing, task_log
 from threadkeep.mailbox.adapters import Adapter, Outgoing, Refused
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.ids import question_row_id
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.names import is_safe_name
 
 _LATEST: Final = 253_402_300_799_999  # milliseconds up to the year 9999: as long as any
@@ -20,15 +20,15 @@ class RoomPost:
 
     def __init__(
         self,
-        session: Session,
-        context: Context,
+        session: MailboxSession,
+        context: MailContext,
         index: MailIndex,
         *,
         adapters: Mapping[str, Adapter],
         handlers: Mapping[str, actions.Handler],
         open_session: passing.Opener,
-        siblings: Callable[[Session], Iterable[Context]],
-        wake: Callable[[Session], object],
+        siblings: Callable[[MailboxSession], Iterable[MailContext]],
+        wake: Callable[[MailboxSession], object],
     ) -> None:
         """Serve one session; `wake` is called for another one that got mail.
 

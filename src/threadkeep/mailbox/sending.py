@@ -10,7 +10,7 @@ from typing import Any, Final
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import content as shapes, outbound, reading
 from threadkeep.mailbox.attachments import clear_outbox, place_outbox, read_files
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import (
     need_dict,
     need_each,
@@ -32,7 +32,7 @@ _GROUP: Final = re.compile(r":ag-[0-9]+-[0-9a-z]+$")
 
 
 def send(
-    ctx: Context,
+    ctx: MailContext,
     text: str,
     *,
     to: str | None,
@@ -74,21 +74,21 @@ def _file(given: tuple[Any, ...]) -> tuple[str, bytes]:
 
 
 def send_content(
-    ctx: Context, kind: str, said: Json, *, to: str | None, message_id: str | None = None
+    ctx: MailContext, kind: str, said: Json, *, to: str | None, message_id: str | None = None
 ) -> OutMail:
     """Send content of another shape."""
     place, newest = where(ctx, to)
     return outbound.put(ctx, kind, said, place, message_id=message_id, in_reply_to=newest)
 
 
-def card(ctx: Context, shape: Json, fallback: str, to: str | None) -> OutMail:
+def card(ctx: MailContext, shape: Json, fallback: str, to: str | None) -> OutMail:
     """Send a card, with text for channels that cannot show one."""
     text = need_str(fallback, "fallback")
     said = {"type": "card", "card": need_dict(shape, "card"), "fallbackText": text}
     return send_content(ctx, "chat-sdk", said, to=to)
 
 
-def where(ctx: Context, to: str | None) -> tuple[Place, str | None]:
+def where(ctx: MailContext, to: str | None) -> tuple[Place, str | None]:
     """Find where mail goes, and the newest message from there, which it answers."""
     with ctx.folder.inbound.read() as tx:
         place = choose(to, reading.routing_in(tx), reading.destinations_in(tx))
@@ -125,20 +125,20 @@ def _names(known: Sequence[Destination]) -> str:
 # ------------------------------------------------------------------ edits and reactions
 
 
-def edit(ctx: Context, seq: int, text: str) -> OutMail:
+def edit(ctx: MailContext, seq: int, text: str) -> OutMail:
     """Change the words of a message."""
     target, place = target_of(ctx, seq)
     return outbound.put(ctx, "chat", shapes.edit(target, need_str(text, "text")), place)
 
 
-def react(ctx: Context, seq: int, emoji: str) -> OutMail:
+def react(ctx: MailContext, seq: int, emoji: str) -> OutMail:
     """React to a message."""
     said = need_text(emoji, "emoji")
     target, place = target_of(ctx, seq)
     return outbound.put(ctx, "chat", shapes.reaction(target, said), place)
 
 
-def target_of(ctx: Context, seq: int) -> tuple[str, Place]:
+def target_of(ctx: MailContext, seq: int) -> tuple[str, Place]:
     """Give what the channel calls a message, and where it is."""
     mail = reading.mail(ctx, seq)
     if isinstance(mail, OutMail):
@@ -157,7 +157,7 @@ def platform_name(message_id: str, agent_group: str | None) -> str:
 # ------------------------------------------------------------------ mail to the host
 
 
-def act(ctx: Context, action: str, /, **fields: Any) -> OutMail:
+def act(ctx: MailContext, action: str, /, **fields: Any) -> OutMail:
     """Ask the host to do something."""
     said = {**fields, "action": need_text(action, "action")}
     return outbound.put(ctx, "system", said, _HOST, message_id=ctx.new_id("sys"))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from threadkeep.mailbox.delivery import Drained
-from threadkeep.mailbox.index_records import Session
-from threadkeep.mailbox.sweep import Swept
+from threadkeep.mailbox.delivery import DeliveryReport
+from threadkeep.mailbox.index_records import MailboxSession
+from threadkeep.mailbox.sweep import SweepReport
 
 if TYPE_CHECKING:
     from threadkeep.mailbox.mailroom import Mailroom
@@ -24,14 +24,14 @@ SIDE_BY_SIDE: Final = 32
 _DRAIN, _SWEEP = "drain", "sweep"
 
 
-class Report(msgspec.Struct, frozen=True):
+class ServeReport(msgspec.Struct, frozen=True):
     """What one turn of `serve` did, by session; `errors` are what stopped it there.
 
     `busy` are the sessions that took longer; a later turn tells what became of them.
     """
 
-    delivered: dict[str, Drained]
-    swept: dict[str, Swept]
+    delivered: dict[str, DeliveryReport]
+    swept: dict[str, SweepReport]
     errors: dict[str, str]
     busy: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ def serve(
     sweep_every: float = 60.0,
     side_by_side: int = SIDE_BY_SIDE,
     patience: float = 1.0,
-    on_report: Callable[[Report], None] | None = None,
+    on_report: Callable[[ServeReport], None] | None = None,
 ) -> None:
     """Deliver and sweep, each at its pace in seconds, until `stop` is set.
 
@@ -76,7 +76,7 @@ def serve(
     known: dict[str, str] = {}
     next_sweep = time.monotonic()
 
-    def tell(report: Report) -> None:
+    def tell(report: ServeReport) -> None:
         for session_id, trouble in report.errors.items():
             if known.get(session_id) != trouble:
                 log.error("session %s: %s", session_id, trouble)
@@ -103,7 +103,7 @@ def turn(
     sweeping: bool,
     resting: dict[str, Rest] | None = None,
     timer: Timer = time.monotonic,
-) -> Report:
+) -> ServeReport:
     """Serve every active session once, but for those that are `resting`."""
     with _Crew(room, SIDE_BY_SIDE, resting, timer) as crew:
         return crew.turn(sweeping=sweeping, patience=None)
@@ -133,7 +133,7 @@ class _Crew:
         self._over.set()
         self._threads.shutdown()
 
-    def turn(self, *, sweeping: bool, patience: float | None) -> Report:
+    def turn(self, *, sweeping: bool, patience: float | None) -> ServeReport:
         """Begin to serve who is not being served; tell what is done when patience ends."""
         sessions = self._room.index.sessions(status="active")
         resting = self._who_rests(sessions)
@@ -146,18 +146,18 @@ class _Crew:
         wait(begun, patience)
         return self._collect(resting)
 
-    def finish(self) -> Report:
+    def finish(self) -> ServeReport:
         """Wait for what is at hand, and tell what became of it."""
         self._over.set()
         self._threads.shutdown()
         return self._collect({})
 
-    def _who_rests(self, sessions: Iterable[Session]) -> dict[str, str]:
+    def _who_rests(self, sessions: Iterable[MailboxSession]) -> dict[str, str]:
         now = self._timer()
         rests = {one.id: rest for one in sessions if (rest := self._resting.get(one.id))}
         return {one: rest.trouble for one, rest in rests.items() if now < rest.until}
 
-    def _begin(self, verb: str, session: Session) -> Future[LookResult] | None:
+    def _begin(self, verb: str, session: MailboxSession) -> Future[LookResult] | None:
         key = (verb, session.id)
         if key in self._running:
             return None
@@ -165,10 +165,10 @@ class _Crew:
         future = self._running[key] = self._threads.submit(attempt, job, session, self._timer)
         return future
 
-    def _drain(self, session: Session) -> Drained:
+    def _drain(self, session: MailboxSession) -> DeliveryReport:
         return self._room.drain(session, self._over.is_set)
 
-    def _collect(self, errors: dict[str, str]) -> Report:
+    def _collect(self, errors: dict[str, str]) -> ServeReport:
         done: dict[str, dict[str, Any]] = {_DRAIN: {}, _SWEEP: {}}
         for key, future in list(self._running.items()):
             if not future.done():
@@ -182,10 +182,12 @@ class _Crew:
                 self._resting[session_id] = found.rest
                 errors[session_id] = found.rest.trouble
         busy = tuple(dict.fromkeys(session_id for _, session_id in self._running))
-        return Report(done[_DRAIN], done[_SWEEP], errors, busy)
+        return ServeReport(done[_DRAIN], done[_SWEEP], errors, busy)
 
 
-def attempt(verb: Callable[[Session], R], session: Session, timer: Timer) -> LookResult:
+def attempt(
+    verb: Callable[[MailboxSession], R], session: MailboxSession, timer: Timer
+) -> LookResult:
     """Do something for a session; what fails is told, with how long the session shall rest."""
     began = timer()
     try:
@@ -197,7 +199,7 @@ def attempt(verb: Callable[[Session], R], session: Session, timer: Timer) -> Loo
         )
 
 
-def for_each(room: "Mailroom", verb: Callable[[Session], R]) -> dict[str, R]:
+def for_each(room: "Mailroom", verb: Callable[[MailboxSession], R]) -> dict[str, R]:
     """Do something for every active session in turn; what fails is logged and the others go on."""
     done: dict[str, R] = {}
     for session in room.index.sessions(status="active"):

@@ -10,7 +10,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Damaged
 from threadkeep.mailbox import inbound, tasks
 from threadkeep.mailbox.acks import TOO_OFTEN
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.policy import backoff_seconds
 from threadkeep.mailbox.records import Claim, Mail
 from threadkeep.mailbox.telling import tell_failed
@@ -21,7 +21,7 @@ _MOST_CLAIMS: Final = 10_000
 _MOST_TRIES: Final = 1000  # what the other side counted is believed up to here
 
 
-class Settled(msgspec.Struct, frozen=True):
+class SettleReport(msgspec.Struct, frozen=True):
     """The mail that the container was done with, and the next runs that follow from it."""
 
     completed: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Settled(msgspec.Struct, frozen=True):
     rearmed: tuple[str, ...] = ()
 
 
-class Reset(msgspec.Struct, frozen=True):
+class ResetReport(msgspec.Struct, frozen=True):
     """What became of claims without a container: tried again later, given up, and let go in all."""
 
     retried: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class _Answer(NamedTuple):
 # ------------------------------------------------------------------ answers
 
 
-def sync(ctx: Context) -> Settled:
+def sync(ctx: MailContext) -> SettleReport:
     """Take over what the container said of its mail; without news nothing is written.
 
     What failed stays failed, with the reason, and the agent is told. A recurring task gets its
@@ -57,19 +57,19 @@ def sync(ctx: Context) -> Settled:
     """
     answers = _answers(ctx)
     if not answers:
-        return Settled()
+        return SettleReport()
     with ctx.folder.inbound.write() as tx:
         settled = [(mail, one) for one in answers if (mail := _settle(ctx, tx, one)) is not None]
         failures = [(mail, one.reason) for mail, one in settled if one.reason is not None]
         tell_failed(ctx, tx, failures)
-        return Settled(
+        return SettleReport(
             completed=tuple(mail.id for mail, one in settled if one.reason is None),
             failed=tuple(mail.id for mail, _ in failures),
             rearmed=_rearm(ctx, tx, [mail for mail, _ in settled]),
         )
 
 
-def _answers(ctx: Context) -> list[_Answer]:
+def _answers(ctx: MailContext) -> list[_Answer]:
     folder = ctx.folder
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         counts = "tk_claim" in tables_beside(ctx, tx)
@@ -88,7 +88,7 @@ def _reason(status: str, told: str | None) -> str | None:
     return told or (NO_REASON if status == "failed" else status)
 
 
-def _settle(ctx: Context, tx: Tx, answer: _Answer) -> Mail | None:
+def _settle(ctx: MailContext, tx: Tx, answer: _Answer) -> Mail | None:
     """Settle one row; give it as it was before, None if another host was quicker."""
     mail = inbound.find(tx, answer.message_id)
     if mail is None or mail.status not in ("pending", "paused"):
@@ -100,12 +100,12 @@ def _settle(ctx: Context, tx: Tx, answer: _Answer) -> Mail | None:
     return mail
 
 
-def _rearm(ctx: Context, tx: Tx, mails: Sequence[Mail]) -> tuple[str, ...]:
+def _rearm(ctx: MailContext, tx: Tx, mails: Sequence[Mail]) -> tuple[str, ...]:
     runs = [tasks.rearm_one(ctx, tx, mail) for mail in mails if mail.recurrence is not None]
     return tuple(run.id for run in runs if run is not None)
 
 
-def tables_beside(ctx: Context, tx: Tx) -> frozenset[str]:
+def tables_beside(ctx: MailContext, tx: Tx) -> frozenset[str]:
     """Give the tables of the outbound.db read beside; refuse one that lacks what is needed."""
     found = frozenset(name for (name,) in tx.all("tables_beside"))
     if not {"processing_ack", "messages_out"} <= found:
@@ -114,7 +114,9 @@ def tables_beside(ctx: Context, tx: Tx) -> frozenset[str]:
     return found
 
 
-def _word(ctx: Context, tx: Tx, message_id: str, *, counts: bool) -> tuple[int | None, str | None]:
+def _word(
+    ctx: MailContext, tx: Tx, message_id: str, *, counts: bool
+) -> tuple[int | None, str | None]:
     """Give how often the container says it claimed a message, and why it gave up."""
     # Only one of the two files has this table, so its name alone will do.
     sql = ctx.folder.outbound.queries["claim_of"]
@@ -131,7 +133,7 @@ def _tries(counted: int | None) -> int | None:
 # ------------------------------------------------------------------ claims
 
 
-def claims(ctx: Context) -> list[Claim]:
+def claims(ctx: MailContext) -> list[Claim]:
     """List the mail that the container has in hand."""
     folder = ctx.folder
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
@@ -141,7 +143,7 @@ def claims(ctx: Context) -> list[Claim]:
         return [Claim(id_, at, _word(ctx, tx, id_, counts=counts)[0]) for id_, at in rows]
 
 
-def claims_are_ours(ctx: Context) -> bool:
+def claims_are_ours(ctx: MailContext) -> bool:
     """Tell whether a container of ours made all the claims there are, and there are any.
 
     It counts each claim as it makes it; another one that claims the same mail does not.
@@ -154,7 +156,7 @@ def claims_are_ours(ctx: Context) -> bool:
     return bool(made == counted > 0)
 
 
-def reset_claims(ctx: Context) -> Reset:
+def reset_claims(ctx: MailContext) -> ResetReport:
     """Let go of all claims, once no container runs: each spent a try, and waits its turn again.
 
     Mail that was claimed as often as allowed is given up. Doing this twice after a crash between
@@ -163,7 +165,7 @@ def reset_claims(ctx: Context) -> Reset:
     _need_no_agent(ctx)
     left = claims(ctx)
     if not left:
-        return Reset()
+        return ResetReport()
     _need_no_agent(ctx)  # one that began meanwhile may own what was just read
     counted = _count(ctx, left)
     with ctx.folder.outbound.write() as tx:
@@ -171,7 +173,7 @@ def reset_claims(ctx: Context) -> Reset:
     return msgspec.structs.replace(counted, released=sum(gone))
 
 
-def _need_no_agent(ctx: Context) -> None:
+def _need_no_agent(ctx: MailContext) -> None:
     if is_held(ctx.folder.agent_lock_path):
         msg = f"an agent is at work in {ctx.folder.path}: its claims are its own"
         raise Conflict(msg, hint="end it first; then its claims can be let go")
@@ -190,7 +192,7 @@ def _release(tx: Tx, claim: Claim) -> int:
     return tx.run("release_claim", {"id": claim.message_id, "claimed_at": claim.claimed_at})
 
 
-def _uncounted(ctx: Context, tx: Tx, left: Sequence[Claim]) -> list[tuple[Claim, Mail]]:
+def _uncounted(ctx: MailContext, tx: Tx, left: Sequence[Claim]) -> list[tuple[Claim, Mail]]:
     """Give the claims that have yet to be counted, with their mail."""
     now = ctx.clock()
     found = [(claim, inbound.find(tx, claim.message_id)) for claim in left]
@@ -217,24 +219,24 @@ def is_counted(claim: Claim, mail: Mail, now: int) -> bool:
     return told and claimed is not None and claimed // 1000 < due // 1000
 
 
-def _count(ctx: Context, left: Sequence[Claim]) -> Reset:
+def _count(ctx: MailContext, left: Sequence[Claim]) -> ResetReport:
     with ctx.folder.inbound.read() as tx:
         if not _uncounted(ctx, tx, left):
-            return Reset()
+            return ResetReport()
     with ctx.folder.inbound.write() as tx:
         tried = [
             (mail, _try_later(ctx, tx, mail, claim)) for claim, mail in _uncounted(ctx, tx, left)
         ]
         failures = [(mail, reason) for mail, reason in tried if reason is not None]
         tell_failed(ctx, tx, failures)
-        return Reset(
+        return ResetReport(
             retried=tuple(mail.id for mail, reason in tried if reason is None),
             failed=tuple(mail.id for mail, _ in failures),
             rearmed=_rearm(ctx, tx, [mail for mail, _ in failures]),
         )
 
 
-def _try_later(ctx: Context, tx: Tx, mail: Mail, claim: Claim) -> str | None:
+def _try_later(ctx: MailContext, tx: Tx, mail: Mail, claim: Claim) -> str | None:
     """Set unfinished mail to a later time; give the reason if that was its last try."""
     tries = max(mail.tries + 1, claim.tries or 0)
     pause = backoff_seconds(ctx.policy, tries)

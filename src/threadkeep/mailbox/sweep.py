@@ -9,10 +9,10 @@ from threadkeep.base.clock import is_due
 from threadkeep.base.presence import is_held, was_left
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.mailbox import settling, tasks
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import take_checks_out
 from threadkeep.mailbox.records import ToolState
-from threadkeep.mailbox.settling import Reset, Settled
+from threadkeep.mailbox.settling import ResetReport, SettleReport
 from threadkeep.mailbox.stuck import declared_ms, stuck_reason
 from threadkeep.mailbox.times import read_moment
 
@@ -33,13 +33,13 @@ class SessionRunner(Protocol):
         """End the container, and return when it is gone."""
 
 
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
+class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one sweep of a session found and did."""
 
-    settled: Settled
+    settled: SettleReport
     stuck: str | None = None
     """Why the container was ended, or should be if nobody here can."""
-    reset: Reset | None = None
+    reset: ResetReport | None = None
     """What became of its claims; None while a container runs."""
     rearmed: tuple[str, ...] = ()
     """The next runs of recurring tasks, from every step of the sweep."""
@@ -49,7 +49,7 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a container was started; None if none was wanted, False if that failed."""
 
 
-def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
+def sweep_session(ctx: MailContext, runner: SessionRunner | None = None) -> SweepReport:
     """Bring one session up to date; without a runner nothing is started or ended.
 
     A container that this sweep starts is not judged by it: it had no time yet to show life.
@@ -67,7 +67,7 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
     rearmed = tuple(mail.id for mail in tasks.rearm(ctx))
     due = _due(ctx)
     started = None if runner is None or running or due == 0 else _start(ctx, runner)
-    return Swept(
+    return SweepReport(
         settled=settled,
         stuck=stuck,
         reset=reset,
@@ -77,7 +77,7 @@ def sweep_session(ctx: Context, runner: SessionRunner | None = None) -> Swept:
     )
 
 
-def is_running(ctx: Context, runner: SessionRunner | None = None) -> bool:
+def is_running(ctx: MailContext, runner: SessionRunner | None = None) -> bool:
     """Tell whether a container works in the folder, as far as anybody here knows.
 
     One of ours holds the lock of the folder, whoever started it; a lock file that nobody holds says
@@ -96,7 +96,7 @@ def is_running(ctx: Context, runner: SessionRunner | None = None) -> bool:
     return _beat_lately(ctx) or _has_tool_in_hand(ctx)
 
 
-def _reset(ctx: Context) -> Reset | None:
+def _reset(ctx: MailContext) -> ResetReport | None:
     """Let go of claims; None if a container has begun since we looked, which owns them now."""
     try:
         return settling.reset_claims(ctx)
@@ -104,7 +104,7 @@ def _reset(ctx: Context) -> Reset | None:
         return None
 
 
-def _take_checks_out(ctx: Context) -> None:
+def _take_checks_out(ctx: MailContext) -> None:
     """Make an older outbound.db take every number; one that cannot be remade serves as it is."""
     try:
         take_checks_out(ctx.folder)
@@ -112,13 +112,13 @@ def _take_checks_out(ctx: Context) -> None:
         log.info("%s was not remade: %s", ctx.folder.outbound_path, error)
 
 
-def _beat_lately(ctx: Context) -> bool:
+def _beat_lately(ctx: MailContext) -> bool:
     heartbeat = ctx.folder.heartbeat_ms()
     patience = ctx.policy.claim_ms
     return heartbeat is not None and not is_due(heartbeat + patience + 1, ctx.clock(), patience)
 
 
-def _has_tool_in_hand(ctx: Context) -> bool:
+def _has_tool_in_hand(ctx: MailContext) -> bool:
     """Tell whether a tool runs that was announced to take this long; it shows no sign of life."""
     tool = tool_state(ctx)
     started, declared = read_moment(tool.started_at if tool else None), declared_ms(tool)
@@ -128,7 +128,7 @@ def _has_tool_in_hand(ctx: Context) -> bool:
     return not is_due(started + patience, ctx.clock(), patience)
 
 
-def tool_state(ctx: Context) -> ToolState | None:
+def tool_state(ctx: MailContext) -> ToolState | None:
     """Give the tool that the container says it runs, None if it says nothing."""
     with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         there = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'container_state'").fetchone()
@@ -136,12 +136,12 @@ def tool_state(ctx: Context) -> ToolState | None:
     return None if row is None else ToolState(*row)
 
 
-def _stuck(ctx: Context) -> str | None:
+def _stuck(ctx: MailContext) -> str | None:
     claims = settling.claims(ctx)
     return stuck_reason(ctx.clock(), _heartbeat(ctx), tool_state(ctx), claims, ctx.policy)
 
 
-def _heartbeat(ctx: Context) -> int | None:
+def _heartbeat(ctx: MailContext) -> int | None:
     """Give the last sign of life; one from the future counts from now on, or it would for days."""
     heartbeat, now = ctx.folder.heartbeat_ms(), ctx.clock()
     if heartbeat is not None and heartbeat > now + ctx.policy.ceiling_ms:
@@ -150,19 +150,19 @@ def _heartbeat(ctx: Context) -> int | None:
     return heartbeat
 
 
-def _due(ctx: Context) -> int:
+def _due(ctx: MailContext) -> int:
     with ctx.folder.inbound.read() as tx:
         return int(tx.value("count_due", {"now": ctx.now_sql()}))
 
 
-def _start(ctx: Context, runner: SessionRunner) -> bool:
+def _start(ctx: MailContext, runner: SessionRunner) -> bool:
     """Start a container; the old sign of life goes first, or it would count as a new one."""
     ctx.folder.forget_heartbeat()
     return runner.start()
 
 
-def _both(first: Settled, second: Settled) -> Settled:
-    return Settled(
+def _both(first: SettleReport, second: SettleReport) -> SettleReport:
+    return SettleReport(
         first.completed + second.completed,
         first.failed + second.failed,
         first.rearmed + second.rearmed,

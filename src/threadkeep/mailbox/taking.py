@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from threadkeep.base.tx import Row, Tx
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.records import Delivery
 from threadkeep.mailbox.rows import delivery_of
 from threadkeep.mailbox.telling import tell
@@ -15,7 +15,7 @@ _BY_ROWID: Final = "out_rowid"
 _LAST_SECOND: Final = 253_402_300_799_000  # of the year 9999
 
 
-class Cursor(NamedTuple):
+class OutboxCursor(NamedTuple):
     """How far messages_out was taken over.
 
     By number, and by when it was written: programs that choose a number before they begin to
@@ -26,14 +26,14 @@ class Cursor(NamedTuple):
     rowid: int = 0
 
 
-def open_deliveries(ctx: Context) -> list[Delivery]:
+def open_deliveries(ctx: MailContext) -> list[Delivery]:
     """Prepare what is new among the agent's mail; list all that is open, in order of numbers."""
     cursor, known = _look(ctx)
     # Without news one look at each file is all: of hundreds of sessions most are idle.
     return _look(ctx)[1] if _take_over(ctx, cursor) else known
 
 
-def _take_over(ctx: Context, cursor: Cursor) -> bool:
+def _take_over(ctx: MailContext, cursor: OutboxCursor) -> bool:
     """Prepare all that is behind the cursor; tell whether there was anything."""
     began = cursor
     while True:
@@ -44,15 +44,15 @@ def _take_over(ctx: Context, cursor: Cursor) -> bool:
         cursor = after
 
 
-def _look(ctx: Context) -> tuple[Cursor, list[Delivery]]:
+def _look(ctx: MailContext) -> tuple[OutboxCursor, list[Delivery]]:
     with ctx.folder.inbound.read() as tx:
         seq = tx.value("cursor", {"name": _BY_SEQ})
         rowid = tx.value("cursor", {"name": _BY_ROWID})
         rows = tx.all("open_deliveries")
-    return Cursor(seq or 0, rowid or 0), [delivery_of(row) for row in rows]
+    return OutboxCursor(seq or 0, rowid or 0), [delivery_of(row) for row in rows]
 
 
-def _new_rows(ctx: Context, cursor: Cursor) -> tuple[list[Row], Cursor]:
+def _new_rows(ctx: MailContext, cursor: OutboxCursor) -> tuple[list[Row], OutboxCursor]:
     limit = ctx.policy.drain
     with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         fresh = tx.all("out_fresh", {"seq": cursor.seq, "limit": limit})
@@ -61,10 +61,10 @@ def _new_rows(ctx: Context, cursor: Cursor) -> tuple[list[Row], Cursor]:
     seq = fresh[-1][1] if fresh else cursor.seq
     # What has a higher number is found by it, however early it was written.
     rowid = late[-1][-1] if len(late) == limit else last
-    return fresh + late, Cursor(seq, max(rowid, cursor.rowid))
+    return fresh + late, OutboxCursor(seq, max(rowid, cursor.rowid))
 
 
-def _prepare(ctx: Context, rows: list[Row], after: Cursor) -> None:
+def _prepare(ctx: MailContext, rows: list[Row], after: OutboxCursor) -> None:
     with ctx.folder.inbound.write() as tx:
         nameless = [row for row in rows if not row[0]]
         for row in rows:
@@ -76,7 +76,7 @@ def _prepare(ctx: Context, rows: list[Row], after: Cursor) -> None:
             tx.run("set_cursor", {"name": name, "seq": value})
 
 
-def _prepare_one(ctx: Context, tx: Tx, row: Row) -> None:
+def _prepare_one(ctx: MailContext, tx: Tx, row: Row) -> None:
     message_id, seq, channel_type, platform_id, deliver_after, _ = row
     due = due_of(deliver_after, ctx.clock())
     tx.run(
@@ -93,7 +93,7 @@ def _prepare_one(ctx: Context, tx: Tx, row: Row) -> None:
     )
 
 
-def key_of(ctx: Context, message_id: str) -> str:
+def key_of(ctx: MailContext, message_id: str) -> str:
     """Give the idempotency key of a message: the same one at every attempt.
 
     It is never read back from the folder: the agent could have put the key of a message there

@@ -6,17 +6,18 @@ Tasks are made in the folder of whoever asks, and found in all of the agent's.
 from datetime import timedelta
 from typing import Any, Final
 
+from threadkeep.base.clock import iso
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox import posting, task_data, task_log, tasks, versions
 from threadkeep.mailbox.commands import CommandCall, CommandRefused, CommandReply, Flag, HostCommand
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.inbound import NewMail, put
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, next_due, next_times
 from threadkeep.mailbox.rows import mail_of
-from threadkeep.mailbox.times import iso, read_moment
+from threadkeep.mailbox.times import read_moment
 
 MOST_RUNS: Final = 4  # a day, of a task that wakes the agent each time
 _LOG_LINES: Final = 10
@@ -28,7 +29,7 @@ _CALLED_OFF: Final = versions.VERSIONS["2.1"].called_off
 # ---------------------------------------------------------------------- looking
 
 
-def _list(call: CommandCall, ctx: Context, tx: Tx) -> list[Json]:
+def _list(call: CommandCall, ctx: MailContext, tx: Tx) -> list[Json]:
     wanted = call.text("status")
     if wanted is not None and wanted not in _LIVE:
         raise CommandRefused("invalid-args", "--status must be pending or paused")
@@ -46,7 +47,7 @@ def _list_reply(_: CommandCall, found: list[list[Json]]) -> CommandReply:
     return CommandReply(rows, task_data.table(rows))
 
 
-def _get(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
+def _get(call: CommandCall, ctx: MailContext, tx: Tx) -> Json | None:
     mail = _find(tx, call.need("id"))
     return None if mail is None else task_data.whole(ctx, tx, mail, _LOG_LINES)
 
@@ -68,7 +69,7 @@ def _first(call: CommandCall, found: list[Json | None]) -> CommandReply:
 # ---------------------------------------------------------------------- making
 
 
-def _create(call: CommandCall, ctx: Context, tx: Tx) -> Json:
+def _create(call: CommandCall, ctx: MailContext, tx: Tx) -> Json:
     cron, script = _clearable(call, "recurrence"), _clearable(call, "script")
     when = call.text("process_after")
     if cron is not None:
@@ -100,7 +101,7 @@ def _free_id(call: CommandCall, tx: Tx) -> str:
         number += 1
 
 
-def _checked_cron(call: CommandCall, ctx: Context, cron: str, script: str | None) -> str:
+def _checked_cron(call: CommandCall, ctx: MailContext, cron: str, script: str | None) -> str:
     """Refuse what would wake the agent all day long, unless a script decides or it is meant."""
     cron = check_recurrence(cron, ctx.zone)
     if script or call.is_on("dangerously_override_recurrence_limit"):
@@ -125,7 +126,7 @@ def _clearable(call: CommandCall, name: str) -> str | None:
 # ---------------------------------------------------------------------- changing
 
 
-def _update(call: CommandCall, ctx: Context, tx: Tx) -> tuple[int, list[str]]:
+def _update(call: CommandCall, ctx: MailContext, tx: Tx) -> tuple[int, list[str]]:
     task_id = call.need("id")
     live = [row for row in tasks.rows_of(tx, task_id) if row.status in _LIVE]
     carrier = tasks.carrier_of(live)
@@ -155,7 +156,7 @@ def _change(call: CommandCall, name: str) -> str | None:
     return value
 
 
-def _is_due(ctx: Context, mail: Mail) -> bool:
+def _is_due(ctx: MailContext, mail: Mail) -> bool:
     due = read_moment(mail.process_after)
     return due is None or due <= ctx.clock()
 
@@ -171,22 +172,22 @@ def _touched(call: CommandCall, counts: list[int]) -> CommandReply:
     return CommandReply({"series_id": call.need("id"), "touched": sum(counts)})
 
 
-def _pause(call: CommandCall, _: Context, tx: Tx) -> int:
+def _pause(call: CommandCall, _: MailContext, tx: Tx) -> int:
     return tasks.hold(tx, call.need("id"))
 
 
-def _resume(call: CommandCall, _: Context, tx: Tx) -> int:
+def _resume(call: CommandCall, _: MailContext, tx: Tx) -> int:
     return tasks.go_on(tx, call.need("id"))
 
 
-def _delete(call: CommandCall, ctx: Context, tx: Tx) -> int:
+def _delete(call: CommandCall, ctx: MailContext, tx: Tx) -> int:
     removed = tasks.delete(tx, call.need("id"))
     if removed:
         task_log.remove(ctx, call.need("id"))
     return removed
 
 
-def _cancel(call: CommandCall, _: Context, tx: Tx) -> int:
+def _cancel(call: CommandCall, _: MailContext, tx: Tx) -> int:
     if call.is_on("all"):
         if call.text("id"):
             raise CommandRefused("invalid-args", "give an id, or --all, not both")
@@ -203,7 +204,7 @@ def _cancel_reply(call: CommandCall, counts: list[int]) -> CommandReply:
 # ---------------------------------------------------------------------- running and logging
 
 
-def _run(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
+def _run(call: CommandCall, ctx: MailContext, tx: Tx) -> Json | None:
     """Put a run of now beside the one that carries the series on, which stays as it is."""
     mail = _find(tx, call.need("id"))
     if mail is None:
@@ -218,7 +219,7 @@ def _run(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
     return {"series_id": series, "row_id": written.id, "status": written.status}
 
 
-def _append_log(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
+def _append_log(call: CommandCall, ctx: MailContext, tx: Tx) -> Json | None:
     """Add to the log beside the task, where `tasks get` finds it."""
     series = _logged_series(call, ctx, tx)
     if series is None:
@@ -229,7 +230,7 @@ def _append_log(call: CommandCall, ctx: Context, tx: Tx) -> Json | None:
     return {"series": series, "timestamp": at, "path": task_log.path_of(series), "ok": True}
 
 
-def _logged_series(call: CommandCall, ctx: Context, tx: Tx) -> str | None:
+def _logged_series(call: CommandCall, ctx: MailContext, tx: Tx) -> str | None:
     """Give the series of this folder that is meant: the named one, else what the session is for."""
     wanted = call.text("id")
     own = task_log.series_of_thread(Place(*(tx.one("routing") or ())).thread_id)

@@ -7,7 +7,7 @@ from typing import Final
 
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox import content as shapes, task_log
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.records import Json, Mail
 
 _PROMPT: Final = 120
@@ -30,7 +30,7 @@ def run_id(series: str, seed: str) -> str:
     return f"{series}-run-{digits[:_NAMELESS]}"
 
 
-def row(ctx: Context, mail: Mail) -> Json:
+def row(ctx: MailContext, mail: Mail) -> Json:
     """Show one row of a task."""
     said = shapes.task_of(mail.content)
     prompt, origin = _text(said, "prompt"), said.get("originSessionId")
@@ -50,7 +50,7 @@ def row(ctx: Context, mail: Mail) -> Json:
     }
 
 
-def listed(ctx: Context, tx: Tx, mail: Mail) -> Json:
+def listed(ctx: MailContext, tx: Tx, mail: Mail) -> Json:
     """Show a task in a list: when it runs, and how its runs went so far."""
     shown = row(ctx, mail)
     completed, failed, last = tx.one("series_history", {"id": shown["series_id"]}) or (0, 0, None)
@@ -65,7 +65,7 @@ def listed(ctx: Context, tx: Tx, mail: Mail) -> Json:
     }
 
 
-def whole(ctx: Context, tx: Tx, mail: Mail, log_lines: int) -> Json:
+def whole(ctx: MailContext, tx: Tx, mail: Mail, log_lines: int) -> Json:
     """Show all of a task: whole prompt and script, its history, and the end of its log."""
     shown, said = row(ctx, mail), shapes.task_of(mail.content)
     completed, failed, _ = tx.one("series_history", {"id": shown["series_id"]}) or (0, 0, None)

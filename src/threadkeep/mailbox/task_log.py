@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from typing import Final
 
 from threadkeep.base import nofollow
+from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid, NotFound, ReadOnly
 from threadkeep.mailbox import inbound
 from threadkeep.mailbox.adapters import Outgoing
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Place
-from threadkeep.mailbox.times import iso, read_moment
+from threadkeep.mailbox.times import read_moment
 
 log = logging.getLogger(__name__)
 KIND: Final = "task_log"
@@ -34,7 +35,7 @@ def path_of(series: str) -> str:
     return f"{FOLDER}/{series}.md"
 
 
-def append(ctx: Context, series: str, text: str, at: str) -> None:
+def append(ctx: MailContext, series: str, text: str, at: str) -> None:
     """Add a line to the log of a series, on the disk when this returns; the same one only once."""
     name = _name(series)
     data = f"- {at} {line(text)}\n".encode("utf-8", "replace")
@@ -49,7 +50,7 @@ def line(text: str) -> str:
     return words if len(words) <= _TEXT else f"{words[: _TEXT - 1]}…"
 
 
-def keep(ctx: Context, mail: Outgoing) -> None:
+def keep(ctx: MailContext, mail: Outgoing) -> None:
     """Add what a run said of itself to the log of its series; other records lie in their rows."""
     series = _series_of(ctx, mail) if mail.kind == KIND else None
     if series is None or not mail.text.strip():
@@ -61,7 +62,7 @@ def keep(ctx: Context, mail: Outgoing) -> None:
         log.warning("the log of %s was not kept: %s", series, error)
 
 
-def _series_of(ctx: Context, mail: Outgoing) -> str | None:
+def _series_of(ctx: MailContext, mail: Outgoing) -> str | None:
     with ctx.folder.inbound.read() as tx:
         place = Place(*(tx.one("routing") or ()))
         run = None if mail.in_reply_to is None else inbound.find(tx, mail.in_reply_to)
@@ -70,7 +71,7 @@ def _series_of(ctx: Context, mail: Outgoing) -> str | None:
     return series_of_thread(place.thread_id)
 
 
-def newest(ctx: Context, series: str, count: int) -> list[str]:
+def newest(ctx: MailContext, series: str, count: int) -> list[str]:
     """Give the last lines of the log of a series; none if there is no log, or none to be read."""
     try:
         with _in_reach(ctx):
@@ -81,7 +82,7 @@ def newest(ctx: Context, series: str, count: int) -> list[str]:
     return [one for one in lines if one.strip()][-count:]
 
 
-def remove(ctx: Context, series: str) -> None:
+def remove(ctx: MailContext, series: str) -> None:
     """Remove the log of a series; none there is fine, and one out of reach stays."""
     if is_safe_name(f"{series}.md"):
         try:
@@ -92,7 +93,7 @@ def remove(ctx: Context, series: str) -> None:
 
 
 @contextmanager
-def _in_reach(ctx: Context) -> Iterator[None]:
+def _in_reach(ctx: MailContext) -> Iterator[None]:
     """Refuse what the agent put in the way, or locked; it is told so without paths of the host."""
     try:
         yield

@@ -11,7 +11,7 @@ from typing import Final
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import asking, content as shapes, reading, sending, versions
 from threadkeep.mailbox.commands import CommandRefused
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import need_text, optional_str
 from threadkeep.mailbox.records import Json, OutMail
 from threadkeep.mailbox.recurrence import check_recurrence, next_due
@@ -38,7 +38,7 @@ class Language:
         """Begin anew: another host may be there after a restart."""
         self._has_commands = None
 
-    def has_commands(self, ctx: Context, timeout: float) -> bool:
+    def has_commands(self, ctx: MailContext, timeout: float) -> bool:
         """Tell whether the host takes commands for tasks; it is asked unless it is one of ours.
 
         Ours takes both, and need not be waited for. Whatever else the folder shows may be older
@@ -52,7 +52,7 @@ class Language:
         return self._has_commands
 
 
-def _ask(ctx: Context, timeout: float) -> bool:
+def _ask(ctx: MailContext, timeout: float) -> bool:
     try:
         asking.command(ctx, "tasks-list", {}, timeout)
     except CommandRefused as error:
@@ -61,7 +61,7 @@ def _ask(ctx: Context, timeout: float) -> bool:
 
 
 def schedule(
-    ctx: Context,
+    ctx: MailContext,
     language: Language,
     prompt: str,
     process_after: Moment | None,
@@ -108,7 +108,7 @@ def _given(flags: Json) -> Json:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def _first_run(ctx: Context, when: str | None, cron: str | None) -> Json:
+def _first_run(ctx: MailContext, when: str | None, cron: str | None) -> Json:
     """Say when a task runs first. A NanoClaw host takes no time for at once.
 
     So a series without one gets its next time as this side reckons it; a host that knows the
@@ -120,7 +120,9 @@ def _first_run(ctx: Context, when: str | None, cron: str | None) -> Json:
     return {"processAfter": normal_moment(due), "firstRun": shapes.FROM_RECURRENCE}
 
 
-def on_task(ctx: Context, language: Language, action: str, task_id: str, timeout: float) -> OutMail:
+def on_task(
+    ctx: MailContext, language: Language, action: str, task_id: str, timeout: float
+) -> OutMail:
     """Ask the host to do something with a task."""
     need_text(task_id, "task id")
     if language.has_commands(ctx, timeout):
@@ -129,7 +131,7 @@ def on_task(ctx: Context, language: Language, action: str, task_id: str, timeout
 
 
 def update_task(
-    ctx: Context, language: Language, task_id: str, changes: Json, timeout: float
+    ctx: MailContext, language: Language, task_id: str, changes: Json, timeout: float
 ) -> OutMail:
     """Ask for a change of a task; a recurrence or script of None is taken away."""
     need_text(task_id, "task id")

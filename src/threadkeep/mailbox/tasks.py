@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from threadkeep.base.clock import iso
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import clock_steps, content as shapes, inbound, versions
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.policy import run_pause_ms
 from threadkeep.mailbox.records import Json, Mail
 from threadkeep.mailbox.recurrence import check_recurrence, missed_times, next_due, zone_name
 from threadkeep.mailbox.rows import keep_in_hash, mail_of
 from threadkeep.mailbox.telling import called, tell
-from threadkeep.mailbox.times import iso, normal_moment, read_moment
+from threadkeep.mailbox.times import normal_moment, read_moment
 
 CHANGES: Final = frozenset(("prompt", "script", "process_after", "recurrence"))
 TOO_LATE: Final = "the next run was due before anybody took this one, and late runs are let go"
@@ -22,30 +23,30 @@ TOO_LATE: Final = "the next run was due before anybody took this one, and late r
 # ------------------------------------------------------------------ one task
 
 
-def live(ctx: Context) -> list[Mail]:
+def live(ctx: MailContext) -> list[Mail]:
     """List the tasks that are still to come, held ones among them."""
     with ctx.folder.inbound.read() as tx:
         return [mail_of(row) for row in tx.all("all_live_tasks")]
 
 
-def cancel(ctx: Context, task_id: str) -> int:
+def cancel(ctx: MailContext, task_id: str) -> int:
     """Drop a task by its id or its series, with all later runs; give how many rows that were."""
     side = versions.look(ctx).container
     word = versions.OLDEST.called_off if side is None else side.called_off
     return _write(ctx, task_id, lambda tx: call_off(tx, task_id, word))
 
 
-def pause(ctx: Context, task_id: str) -> int:
+def pause(ctx: MailContext, task_id: str) -> int:
     """Hold a task until it is resumed; give how many rows that were."""
     return _write(ctx, task_id, lambda tx: hold(tx, task_id))
 
 
-def resume(ctx: Context, task_id: str) -> int:
+def resume(ctx: MailContext, task_id: str) -> int:
     """Go on with a task that was held; one that is overdue by now runs once."""
     return _write(ctx, task_id, lambda tx: go_on(tx, task_id))
 
 
-def _write(ctx: Context, task_id: str, verb: Callable[[Tx], int]) -> int:
+def _write(ctx: MailContext, task_id: str, verb: Callable[[Tx], int]) -> int:
     """Change live rows of a task; where there are none, nothing is written."""
     with ctx.folder.inbound.read() as tx:
         if not tx.all("live_tasks", {"id": task_id}):
@@ -86,7 +87,7 @@ def rows_of(tx: Tx, task_id: str) -> list[Mail]:
     return [mail_of(row) for row in tx.all("task_rows", {"id": task_id})]
 
 
-def update(ctx: Context, task_id: str, changes: Mapping[str, Any]) -> int:
+def update(ctx: MailContext, task_id: str, changes: Mapping[str, Any]) -> int:
     """Change prompt, script, process_after or recurrence of a task; give how many rows changed.
 
     None, or an empty text, takes script and recurrence away. Words change in every row that is
@@ -96,7 +97,9 @@ def update(ctx: Context, task_id: str, changes: Mapping[str, Any]) -> int:
     return _write(ctx, task_id, lambda tx: change(ctx, tx, task_id, said, times))
 
 
-def change(ctx: Context, tx: Tx, task_id: str, said: Json, times: Mapping[str, str | None]) -> int:
+def change(
+    ctx: MailContext, tx: Tx, task_id: str, said: Json, times: Mapping[str, str | None]
+) -> int:
     """Change the live rows of a task, all of them: one that is due already as well."""
     rows = [mail_of(row) for row in tx.all("live_tasks", {"id": task_id})]
     carrier = carrier_of(rows)
@@ -110,7 +113,9 @@ def carrier_of(rows: Iterable[Mail]) -> Mail | None:
     return max(rows, key=lambda row: (row.recurrence is not None, row.seq or 0), default=None)
 
 
-def checked_changes(ctx: Context, changes: Mapping[str, Any]) -> tuple[Json, dict[str, str | None]]:
+def checked_changes(
+    ctx: MailContext, changes: Mapping[str, Any]
+) -> tuple[Json, dict[str, str | None]]:
     """Give the words and the times that shall change; refuse what no task has."""
     odd = sorted(set(changes) - CHANGES)
     if odd or not changes:
@@ -134,7 +139,9 @@ def _text(name: str, given: Any) -> str | None:
     raise Invalid(f"the {name} of a task must be text, not {type(given).__name__}", hint="quote it")
 
 
-def _change(ctx: Context, tx: Tx, row: Mail, said: Json, times: Mapping[str, str | None]) -> None:
+def _change(
+    ctx: MailContext, tx: Tx, row: Mail, said: Json, times: Mapping[str, str | None]
+) -> None:
     known = shapes.task_of(row.content)
     raw = shapes.compact({**known, **said}, ctx.policy.content_bytes) if said else row.raw
     kept = {"process_after": row.process_after, "recurrence": row.recurrence}
@@ -145,7 +152,7 @@ def _change(ctx: Context, tx: Tx, row: Mail, said: Json, times: Mapping[str, str
 # ------------------------------------------------------------------ series
 
 
-def rearm(ctx: Context) -> list[Mail]:
+def rearm(ctx: MailContext) -> list[Mail]:
     """Give every series whose run is over its next one; without any nothing is written.
 
     What a clock that was ahead has put off for too long is set right as well.
@@ -169,7 +176,7 @@ def rearm(ctx: Context) -> list[Mail]:
     return [run for run in runs if run is not None]
 
 
-def _too_late(ctx: Context) -> list[str]:
+def _too_late(ctx: MailContext) -> list[str]:
     folder = ctx.folder
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         rows = tx.all("overdue_unclaimed", {"now": ctx.now_sql()})
@@ -177,7 +184,7 @@ def _too_late(ctx: Context) -> list[str]:
     return [mail.id for mail in mails if _is_too_late(ctx, mail)]
 
 
-def _is_too_late(ctx: Context, mail: Mail) -> bool:
+def _is_too_late(ctx: MailContext, mail: Mail) -> bool:
     due = read_moment(mail.process_after)
     if due is None or mail.recurrence is None:
         return False
@@ -187,7 +194,7 @@ def _is_too_late(ctx: Context, mail: Mail) -> bool:
         return False
 
 
-def rearm_one(ctx: Context, tx: Tx, mail: Mail) -> Mail | None:
+def rearm_one(ctx: MailContext, tx: Tx, mail: Mail) -> Mail | None:
     """Follow a run that is over by the next one, and end its own part in the series.
 
     `mail` is the row as it was: after a run that was put on hold meanwhile, the next one waits.
@@ -210,7 +217,7 @@ def rearm_one(ctx: Context, tx: Tx, mail: Mail) -> Mail | None:
     return [inbound.put(tx, run)[0] for run in runs][-1]
 
 
-def _next_runs(ctx: Context, mail: Mail, series: str, failures: int) -> list[NewMail]:
+def _next_runs(ctx: MailContext, mail: Mail, series: str, failures: int) -> list[NewMail]:
     """Shape the runs that follow: missed ones if all are wanted, then the one to come.
 
     After failures the series waits longer and longer, and after too many it is put on hold: else
@@ -235,7 +242,7 @@ def _next_runs(ctx: Context, mail: Mail, series: str, failures: int) -> list[New
     ]
 
 
-def _run(ctx: Context, mail: Mail, series: str, at: datetime, **fields: str | None) -> NewMail:
+def _run(ctx: MailContext, mail: Mail, series: str, at: datetime, **fields: str | None) -> NewMail:
     return NewMail(
         ctx.new_id("task" if mail.kind == "task" else "msg"),
         mail.kind,
@@ -256,7 +263,7 @@ def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def _end_series(ctx: Context, tx: Tx, mail: Mail, why: str) -> None:
+def _end_series(ctx: MailContext, tx: Tx, mail: Mail, why: str) -> None:
     """Another program wrote a recurrence that cannot be read: say so once, and keep the reason."""
     before = tx.one("dead_of", {"id": mail.id})
     reason = why if before is None else f"{before[0]}; {why}"

@@ -5,7 +5,7 @@ from typing import Final
 
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox import content as shapes, inbound
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.records import Mail, OutMail, Place
 
@@ -17,7 +17,7 @@ _ABOUT: Final = 1000
 _ID: Final = 512
 
 
-def tell(ctx: Context, tx: Tx, text: str, about: Iterable[str] = ()) -> Mail:
+def tell(ctx: MailContext, tx: Tx, text: str, about: Iterable[str] = ()) -> Mail:
     """Write a note inside a transaction; it wakes nobody, so no loop of failures can begin.
 
     `about` names the messages it speaks of, for whoever follows one of them later.
@@ -31,7 +31,7 @@ def tell(ctx: Context, tx: Tx, text: str, about: Iterable[str] = ()) -> Mail:
     return inbound.put(tx, new)[0]
 
 
-def tell_failed(ctx: Context, tx: Tx, failures: Sequence[tuple[Mail, str]]) -> Mail | None:
+def tell_failed(ctx: MailContext, tx: Tx, failures: Sequence[tuple[Mail, str]]) -> Mail | None:
     """Tell about mail to the agent that failed, all of it in one note; notes are not spoken of."""
     worth = [(mail, reason) for mail, reason in failures if not is_note(mail)]
     if not worth:

@@ -12,9 +12,6 @@ from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.given import need_str
 
-__all__ = ["find_zone", "iso", "known_zone", "like", "normal_moment", "parse_moment", "read_moment"]
-__all__ += ["sqlite_form", "whole_iso"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years that both forms can write.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999

@@ -5,21 +5,22 @@ from typing import Final
 
 import msgspec
 
+from threadkeep.base.clock import iso
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import NotFound
 from threadkeep.mailbox import reading
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import columns_of
 from threadkeep.mailbox.records import Mail, OutMail
 from threadkeep.mailbox.rows import CAP, mail_of, out_of
 from threadkeep.mailbox.settling import tables_beside
 from threadkeep.mailbox.telling import called, is_note, shortened
-from threadkeep.mailbox.times import iso, read_moment
+from threadkeep.mailbox.times import read_moment
 
 _MOST: Final = 100  # replies, runs and notes that are listed
 
 
-class Event(msgspec.Struct, frozen=True):
+class MailboxEvent(msgspec.Struct, frozen=True):
     """One thing that happened to a message; `at` is None where no table keeps the time."""
 
     at: str | None
@@ -28,7 +29,7 @@ class Event(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def trace(ctx: Context, which: str | int) -> list[Event]:
+def trace(ctx: MailContext, which: str | int) -> list[MailboxEvent]:
     """Tell all that is known of one message, by its id or number, in the order of time."""
     folder = ctx.folder
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
@@ -42,7 +43,7 @@ def trace(ctx: Context, which: str | int) -> list[Event]:
     return in_order(events)
 
 
-def in_order(events: Sequence[Event]) -> list[Event]:
+def in_order(events: Sequence[MailboxEvent]) -> list[MailboxEvent]:
     """Sort by time in whole seconds, which is all that some tables keep.
 
     Within a second the order given counts; what has no time stays behind what it was given after.
@@ -60,7 +61,7 @@ def _own_tables(tx: Tx) -> frozenset[str]:
     return frozenset(name for (name,) in tx.execute(sql))
 
 
-def _find(ctx: Context, tx: Tx, which: str | int) -> Mail | OutMail:
+def _find(ctx: MailContext, tx: Tx, which: str | int) -> Mail | OutMail:
     column = "id" if isinstance(which, str) else "seq"
     sql = reading.for_columns(tx, "mail" if column == "id" else "mail_by_seq", ctx)
     row = tx.execute(sql, {column: which}).fetchone()
@@ -78,24 +79,26 @@ def _find(ctx: Context, tx: Tx, which: str | int) -> Mail | OutMail:
 # ------------------------------------------------------------------ mail to the agent
 
 
-def _of_mail(ctx: Context, tx: Tx, mail: Mail, tables: frozenset[str]) -> Iterator[Event]:
-    yield Event(_time(mail.timestamp), "messages_in", "written", _described(mail))
+def _of_mail(
+    ctx: MailContext, tx: Tx, mail: Mail, tables: frozenset[str]
+) -> Iterator[MailboxEvent]:
+    yield MailboxEvent(_time(mail.timestamp), "messages_in", "written", _described(mail))
     if "tk_hops" in tables and (hops := tx.one("hops_of", {"id": mail.id})) is not None:
-        yield Event(None, "tk_hops", "passed on", f"by {_many(hops[0], 'agent')} so far")
+        yield MailboxEvent(None, "tk_hops", "passed on", f"by {_many(hops[0], 'agent')} so far")
     if mail.process_after is not None:
-        yield Event(_time(mail.process_after), "messages_in", "due", mail.recurrence or "")
+        yield MailboxEvent(_time(mail.process_after), "messages_in", "due", mail.recurrence or "")
     yield from _container_side(ctx, tx, mail, tables)
     yield from _replies(ctx, tx, mail)
     dead, tried_for = _graves(tx, mail) if "tk_dead" in tables else (None, None)
     if mail.status in ("completed", "failed"):
         tries = f"after {_many(mail.tries, 'claim')}" if mail.tries else ""
-        yield Event(_time(dead[1]) if dead else None, "messages_in", mail.status, tries)
+        yield MailboxEvent(_time(dead[1]) if dead else None, "messages_in", mail.status, tries)
     elif mail.status != "pending":
-        yield Event(None, "messages_in", mail.status)
+        yield MailboxEvent(None, "messages_in", mail.status)
     if dead is not None:
         yield from _death(dead)
     if tried_for is not None:
-        yield Event(_time(tried_for[1]), "tk_dead", "a new try", f"of {tried_for[0]}")
+        yield MailboxEvent(_time(tried_for[1]), "tk_dead", "a new try", f"of {tried_for[0]}")
     copies = {dead[2] if dead else None, tried_for[0] if tried_for else None}
     yield from _other_runs(tx, mail, copies)
 
@@ -105,28 +108,30 @@ def _graves(tx: Tx, mail: Mail) -> tuple[Row | None, Row | None]:
     return tx.one("dead_of", {"id": mail.id}), tx.one("retried_for", {"id": mail.id})
 
 
-def _container_side(ctx: Context, tx: Tx, mail: Mail, tables: frozenset[str]) -> Iterator[Event]:
+def _container_side(
+    ctx: MailContext, tx: Tx, mail: Mail, tables: frozenset[str]
+) -> Iterator[MailboxEvent]:
     queries = ctx.folder.outbound.queries
     asked = {"id": mail.id}
     claim = tx.execute(queries["claim_of"], asked).fetchone() if "tk_claim" in tables else None
     ack = tx.execute(queries["ack_of"], asked).fetchone()
     if claim is not None and claim[0]:
-        yield Event(_time(claim[2]), "tk_claim", "claimed", f"for the {_nth(claim[0])} time")
+        yield MailboxEvent(_time(claim[2]), "tk_claim", "claimed", f"for the {_nth(claim[0])} time")
     if ack is not None:
         reason = shortened(claim[1]) if claim is not None and claim[1] else ""
-        yield Event(_time(ack[1]), "processing_ack", shortened(str(ack[0])), reason)
+        yield MailboxEvent(_time(ack[1]), "processing_ack", shortened(str(ack[0])), reason)
 
 
-def _death(dead: Row) -> Iterator[Event]:
+def _death(dead: Row) -> Iterator[MailboxEvent]:
     reason, at, retried_as, purged_at = dead
-    yield Event(_time(at), "tk_dead", "given up", shortened(reason))
+    yield MailboxEvent(_time(at), "tk_dead", "given up", shortened(reason))
     if retried_as is not None:
-        yield Event(_time(at), "tk_dead", "tried again", f"as {retried_as}")
+        yield MailboxEvent(_time(at), "tk_dead", "tried again", f"as {retried_as}")
     if purged_at is not None:
-        yield Event(_time(purged_at), "tk_dead", "purged")
+        yield MailboxEvent(_time(purged_at), "tk_dead", "purged")
 
 
-def _other_runs(tx: Tx, mail: Mail, copies: set[str | None]) -> Iterator[Event]:
+def _other_runs(tx: Tx, mail: Mail, copies: set[str | None]) -> Iterator[MailboxEvent]:
     """Give the run of the series before this one, and those that came of it."""
     if "series_id" not in columns_of(tx, "messages_in"):
         return
@@ -135,48 +140,52 @@ def _other_runs(tx: Tx, mail: Mail, copies: set[str | None]) -> Iterator[Event]:
     before = [row for row in others if (row[1] or 0) < (mail.seq or 0)][-1:]
     after = [row for row in others if (row[1] or 0) > (mail.seq or 0)][:_MOST]
     for message_id, _, at in before:
-        yield Event(_time(at), "messages_in", "earlier run", message_id)
+        yield MailboxEvent(_time(at), "messages_in", "earlier run", message_id)
     for message_id, _, at in after:
-        yield Event(_time(at), "messages_in", "later run", message_id)
+        yield MailboxEvent(_time(at), "messages_in", "later run", message_id)
 
 
-def _replies(ctx: Context, tx: Tx, mail: Mail) -> Iterator[Event]:
+def _replies(ctx: MailContext, tx: Tx, mail: Mail) -> Iterator[MailboxEvent]:
     sql = ctx.folder.outbound.queries["out_replies"]
     for row in tx.execute(sql, {"id": mail.id, "limit": _MOST, "cap": CAP}).fetchall():
         reply = out_of(row)
-        yield Event(_time(reply.timestamp), "messages_out", "answered", called(reply))
+        yield MailboxEvent(_time(reply.timestamp), "messages_out", "answered", called(reply))
 
 
 # ------------------------------------------------------------------ mail from the agent
 
 
-def _of_out(tx: Tx, mail: OutMail, tables: frozenset[str]) -> Iterator[Event]:
-    yield Event(_time(mail.timestamp), "messages_out", "written", _described(mail))
+def _of_out(tx: Tx, mail: OutMail, tables: frozenset[str]) -> Iterator[MailboxEvent]:
+    yield MailboxEvent(_time(mail.timestamp), "messages_out", "written", _described(mail))
     if mail.in_reply_to is not None:
-        yield Event(_time(mail.timestamp), "messages_out", "in reply to", mail.in_reply_to[:200])
+        yield MailboxEvent(
+            _time(mail.timestamp), "messages_out", "in reply to", mail.in_reply_to[:200]
+        )
     if mail.deliver_after is not None:
-        yield Event(_time(mail.deliver_after), "messages_out", "due")
+        yield MailboxEvent(_time(mail.deliver_after), "messages_out", "due")
     row = tx.one("delivery", {"id": mail.id}) if "tk_delivery" in tables else None
     if row is not None:
         attempts = _many(row[5], "attempt") if row[5] else ""
         detail = "; ".join(part for part in (attempts, shortened(row[8] or "")) if part)
-        yield Event(_time(row[9]), "tk_delivery", row[2], detail)
+        yield MailboxEvent(_time(row[9]), "tk_delivery", row[2], detail)
     if {"status", "platform_message_id"} <= columns_of(tx, "delivered"):
         found = tx.one("delivered", {"id": mail.id})
         if found is not None:
-            yield Event(_time(found[3]), "delivered", str(found[2]), str(found[1] or ""))
+            yield MailboxEvent(_time(found[3]), "delivered", str(found[2]), str(found[1] or ""))
 
 
 # ------------------------------------------------------------------ either
 
 
-def _notes(ctx: Context, tx: Tx, message_id: str) -> list[Event]:
+def _notes(ctx: MailContext, tx: Tx, message_id: str) -> list[MailboxEvent]:
     """Give what the host told the agent about a message."""
     asked = {"platform_id": ctx.agent_group, "about": message_id}
     sql = reading.for_columns(tx, "notes_about", ctx)
     found = [mail_of(row) for row in tx.execute(sql, asked)]
     return [
-        Event(_time(note.timestamp), "messages_in", "the agent was told", f"by {called(note)}")
+        MailboxEvent(
+            _time(note.timestamp), "messages_in", "the agent was told", f"by {called(note)}"
+        )
         for note in found
         if is_note(note) and _names(note.content.get("about"), message_id)
     ][:_MOST]

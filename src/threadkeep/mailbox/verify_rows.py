@@ -10,7 +10,7 @@ from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.mailbox import reading
 from threadkeep.mailbox.attachments import INBOX, OUTBOX
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.inbound import KINDS
 from threadkeep.mailbox.inbox_files import inbox_file
@@ -23,7 +23,7 @@ from threadkeep.mailbox.rows import MAIL_COLUMNS, in_hash, mail_of, out_hash, ou
 from threadkeep.mailbox.times import read_moment
 from threadkeep.mailbox.versions import STATUSES
 
-Check = Callable[[Context, Running | None], Iterator[Problem]]
+Check = Callable[[MailContext, Running | None], Iterator[Problem]]
 
 _PAGE: Final = 100  # rows per look: a container that wants to write never waits for long
 _OUT_COLUMNS: Final = 10
@@ -33,7 +33,7 @@ _NUMBER: Final = "another program wrote it; the agent cannot be told of it by a 
 
 
 def _reading(
-    ctx: Context, runs: Running | None, *, both: bool = True
+    ctx: MailContext, runs: Running | None, *, both: bool = True
 ) -> AbstractContextManager[Tx]:
     beside = ctx.folder.beside_inbound if both else {}
     return ctx.folder.inbound.read(beside, owner_runs=runs)
@@ -45,7 +45,7 @@ def _tables(tx: Tx, file: Literal["main", "outbound"]) -> frozenset[str]:
 
 
 def _pages(
-    ctx: Context,
+    ctx: MailContext,
     runs: Running | None,
     query: Callable[[Tx], str],
     *,
@@ -66,7 +66,7 @@ def _pages(
 # ------------------------------------------------------------------ rows of messages_in
 
 
-def check_mail(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+def check_mail(ctx: MailContext, runs: Running | None) -> Iterator[Problem]:
     """Look at each row of messages_in."""
 
     def query(tx: Tx) -> str:
@@ -112,7 +112,7 @@ def _number(seq: Any, where: str) -> Iterator[Problem]:
         yield error(where, f"has the number {shown(seq)}", _NUMBER)
 
 
-def _mail_times(ctx: Context, mail: Mail, where: str, *, never_due: bool) -> Iterator[Problem]:
+def _mail_times(ctx: MailContext, mail: Mail, where: str, *, never_due: bool) -> Iterator[Problem]:
     if read_moment(_text(mail.timestamp)) is None:
         yield warning(where, f"has no time but {shown(mail.timestamp)}", "it is shown as it is")
     live = mail.status in _LIVE
@@ -126,7 +126,7 @@ def _mail_times(ctx: Context, mail: Mail, where: str, *, never_due: bool) -> Ite
             yield error(where, trouble.message, "the series ends with this run")
 
 
-def _inbox_files(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
+def _inbox_files(ctx: MailContext, mail: Mail, where: str) -> Iterator[Problem]:
     files = mail.content.get("attachments")
     for file in files if isinstance(files, list) else ():
         path = file.get("localPath") if isinstance(file, dict) else None
@@ -134,7 +134,7 @@ def _inbox_files(ctx: Context, mail: Mail, where: str) -> Iterator[Problem]:
             yield from _inbox_file(ctx, mail, path, where)
 
 
-def _inbox_file(ctx: Context, mail: Mail, path: str, where: str) -> Iterator[Problem]:
+def _inbox_file(ctx: MailContext, mail: Mail, path: str, where: str) -> Iterator[Problem]:
     place = inbox_file(path)
     if place is None:
         yield error(where, f"names a file outside of its inbox: {shown(path)}", "do not open it")
@@ -144,7 +144,7 @@ def _inbox_file(ctx: Context, mail: Mail, path: str, where: str) -> Iterator[Pro
         yield (error if mail.status in _LIVE else warning)(where, said, hint)
 
 
-def _is_there(ctx: Context, place: tuple[str, str], name: str) -> bool:
+def _is_there(ctx: MailContext, place: tuple[str, str], name: str) -> bool:
     try:
         return nofollow.is_file(ctx.folder.path, place, name)
     except ThreadkeepError:  # a link on the way: said by the look at the files
@@ -154,7 +154,7 @@ def _is_there(ctx: Context, place: tuple[str, str], name: str) -> bool:
 # ------------------------------------------------------------------ rows of messages_out
 
 
-def check_out(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+def check_out(ctx: MailContext, runs: Running | None) -> Iterator[Problem]:
     """Look at each row of messages_out."""
 
     def query(tx: Tx) -> str:
@@ -191,7 +191,7 @@ def _out_fields(mail: OutMail, where: str) -> Iterator[Problem]:
         yield error(where, "has content that is not JSON", "it is not delivered")
 
 
-def _outbox_files(ctx: Context, mail: OutMail, where: str) -> Iterator[Problem]:
+def _outbox_files(ctx: MailContext, mail: OutMail, where: str) -> Iterator[Problem]:
     files = mail.content.get("files")
     for name in files if isinstance(files, list) else ():
         if not is_safe_name(name):
@@ -203,7 +203,7 @@ def _outbox_files(ctx: Context, mail: OutMail, where: str) -> Iterator[Problem]:
 # ------------------------------------------------------------------ both together
 
 
-def check_series(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+def check_series(ctx: MailContext, runs: Running | None) -> Iterator[Problem]:
     """Look for numbers given twice, and for series that run twice."""
     with _reading(ctx, runs, both=False) as tx:
         twice = tx.all("verify_same_seq")
@@ -217,7 +217,7 @@ def check_series(ctx: Context, runs: Running | None) -> Iterator[Problem]:
         )
 
 
-def check_answers(ctx: Context, runs: Running | None) -> Iterator[Problem]:
+def check_answers(ctx: MailContext, runs: Running | None) -> Iterator[Problem]:
     """Look for answers and deliveries that belong to nothing, and mail that nobody delivers."""
     with _reading(ctx, runs) as tx:
         tables = _tables(tx, "main")

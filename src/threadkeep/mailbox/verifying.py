@@ -10,11 +10,9 @@ from threadkeep.base.shared_file import Running, SharedFile
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, ThreadkeepError
 from threadkeep.mailbox import verify_files, verify_rows
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import INBOUND, OUTBOUND, Folder, Side, columns_of
 from threadkeep.mailbox.problems import Problem, error, warning
-
-__all__ = ["Problem", "verify"]
 
 _MOST: Final = 1000
 _DAMAGES: Final = 10
@@ -52,13 +50,13 @@ _HOST_ADDS: Final = frozenset(("destinations", "session_routing"))
 _OLDER: Final = "an older program made it; the host adds it when it opens the folder"
 
 
-def verify(place: Context | Folder | str | Path, *, read_only: bool = True) -> list[Problem]:
+def verify(place: MailContext | Folder | str | Path, *, read_only: bool = True) -> list[Problem]:
     """Look for everything that is wrong with a session folder, also with one that NanoClaw made.
 
     Nothing is changed and nothing is raised: what cannot be read is a problem in the list. With
     `read_only` off, a commit that a dead writer left unfinished is undone before the file is read.
     """
-    ctx = place if isinstance(place, Context) else _context(place)
+    ctx = place if isinstance(place, MailContext) else _context(place)
     runs = _always if read_only else ctx.running
     problems = [*verify_files.check(ctx.folder)]
     sides = ((ctx.folder.inbound, INBOUND), (ctx.folder.outbound, OUTBOUND))
@@ -77,8 +75,8 @@ def verify(place: Context | Folder | str | Path, *, read_only: bool = True) -> l
     return unique
 
 
-def _context(place: Folder | str | Path) -> Context:
-    return Context(place if isinstance(place, Folder) else Folder(place), now_ms)
+def _context(place: Folder | str | Path) -> MailContext:
+    return MailContext(place if isinstance(place, Folder) else Folder(place), now_ms)
 
 
 def _always() -> bool:

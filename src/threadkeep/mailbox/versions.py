@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 
 HostOrContainer = Literal["host", "container"]
 
@@ -170,7 +170,7 @@ class OtherSide(NamedTuple):
     our_container: bool = False
 
 
-def look(ctx: Context) -> OtherSide:
+def look(ctx: MailContext) -> OtherSide:
     """Tell from a folder who has worked in it; newer signs beat older ones."""
     folder = ctx.folder
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:

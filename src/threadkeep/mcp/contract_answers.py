@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from threadkeep.home.desk import EntityView, EventView, NodeView, ProjectView
-from threadkeep.home.observed_ci import Job, Lesson, RunDetails
-from threadkeep.home.recalled import Hit
+from threadkeep.knowledge.agent_views import AgentEntityView, AgentNodeView, EventView, ProjectView
+from threadkeep.knowledge.lessons import Lesson
+from threadkeep.knowledge.workflows import Job, RunDetails
 from threadkeep.mcp.replies import NOTICE, cut
+from threadkeep.recall.records import Hit
 
 _SUMMARY = 2_000
 _WORDS = 3_000
@@ -38,7 +39,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     linked_browser_event_ids: list[int]
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class HybridHit(msgspec.Struct, frozen=True):
     """A piece of knowledge, as `search_hybrid` gives it."""
 
     uuid: str
@@ -56,7 +57,7 @@ class Ranked(msgspec.Struct, frozen=True):
     entities: list[str]
 
 
-class Annotation(msgspec.Struct, frozen=True):
+class CiAnnotation(msgspec.Struct, frozen=True):
     """What a job said about a line of code."""
 
     level: str
@@ -75,7 +76,7 @@ class CiJob(msgspec.Struct, frozen=True):
     conclusion: str | None
     started_at: int | None
     completed_at: int | None
-    annotations: list[Annotation]
+    annotations: list[CiAnnotation]
 
 
 class CiStatus(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ class KnowledgeList(msgspec.Struct, frozen=True):
 class RankedList(msgspec.Struct, frozen=True):
     """What `search_hybrid` answers."""
 
-    result: list[Ranked]
+    result: list[HybridHit]
     notice: str = NOTICE
     left_out: str = ""
 
@@ -120,7 +121,7 @@ class EventList(msgspec.Struct, frozen=True):
 class EntityList(msgspec.Struct, frozen=True):
     """What `get_entities` answers."""
 
-    result: list[EntityView]
+    result: list[AgentEntityView]
     notice: str = NOTICE
     left_out: str = ""
 
@@ -141,7 +142,7 @@ class LessonList(msgspec.Struct, frozen=True):
     left_out: str = ""
 
 
-def knowledge_of(hit: Hit, node: NodeView, *, scored: bool) -> Knowledge:
+def knowledge_of(hit: Hit, node: AgentNodeView, *, scored: bool) -> Knowledge:
     """Shape a node as `search_knowledge` gives it; found by words alone it has no score."""
     return Knowledge(
         uuid=node.uuid,
@@ -160,10 +161,10 @@ def knowledge_of(hit: Hit, node: NodeView, *, scored: bool) -> Knowledge:
     )
 
 
-def ranked_of(hit: Hit, node: NodeView) -> Ranked:
+def ranked_of(hit: Hit, node: AgentNodeView) -> HybridHit:
     """Shape a node as `search_hybrid` gives it."""
     decisions = node.content.get("design_decisions")
-    return Ranked(
+    return HybridHit(
         uuid=node.uuid,
         score=round(hit.score, 4),
         summary=_summary(node),
@@ -180,7 +181,7 @@ def ranked_of(hit: Hit, node: NodeView) -> Ranked:
     )
 
 
-def _summary(node: NodeView) -> str:
+def _summary(node: AgentNodeView) -> str:
     return cut(str(node.content.get("summary") or ""), _SUMMARY)
 
 
@@ -203,7 +204,7 @@ def status_of(found: RunDetails) -> CiStatus:
 
 def _job(job: Job) -> CiJob:
     said = [
-        Annotation(a.level, a.tool, a.rule_id, a.path, a.start_line, cut(a.message, _MESSAGE))
+        CiAnnotation(a.level, a.tool, a.rule_id, a.path, a.start_line, cut(a.message, _MESSAGE))
         for a in (job.annotations or ())[:_MOST_ANNOTATIONS]
     ]
     return CiJob(job.id, job.name, job.conclusion, job.started_at, job.completed_at, said)

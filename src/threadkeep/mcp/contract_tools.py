@@ -5,10 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.home.desk import EventView, Narrowed
-from threadkeep.home.fenced import Item
 from threadkeep.home.memory import answering
-from threadkeep.home.recalled import Citation, Filters, Hit
+from threadkeep.knowledge.agent_views import AgentViewFilter, EventView
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import clamped, filter_source, younger_than
 from threadkeep.mcp.contract_answers import (
@@ -34,15 +32,18 @@ from threadkeep.mcp.contract_arguments import (
     LessonArguments,
     ProjectArguments,
 )
-from threadkeep.mcp.replies import Reply, cut, kept
+from threadkeep.mcp.replies import ToolReply, cut, kept
 from threadkeep.mcp.telling import NOTHING, SHOWN, told
-from threadkeep.mcp.tools import Room, Tool
+from threadkeep.mcp.tools import Tool, ToolContext
+from threadkeep.recall.asking import Citation
+from threadkeep.recall.fence import FenceItem
+from threadkeep.recall.records import Filters, Hit
 
 _CONTEXT: Final = 900  # characters for each thing in a context block
 _LONGEST_CONTEXT: Final = 50_000
 
 
-def ask(room: Room, given: AskArguments) -> Reply:
+def ask(room: ToolContext, given: AskArguments) -> ToolReply:
     """Answer a question with passages, each with the place it stands at."""
     memory = room.desk.memory
     answer = memory.ask(
@@ -53,19 +54,19 @@ def ask(room: Room, given: AskArguments) -> Reply:
         zone=room.zone,
     )
     if not answer.citations:
-        return Reply(answer.text)
-    sources = [Item(_place(one), one.quote) for one in answer.citations]
-    written = [Item("answer, written by a model from the passages above", answer.text)]
-    notes = [Item("notes", "\n".join(answer.notes))] if answer.notes else []
+        return ToolReply(answer.text)
+    sources = [FenceItem(_place(one), one.quote) for one in answer.citations]
+    written = [FenceItem("answer, written by a model from the passages above", answer.text)]
+    notes = [FenceItem("notes", "\n".join(answer.notes))] if answer.notes else []
     lead = f"Evidence: {answer.confidence}.\n\nSources:"
-    return Reply(lead, [*sources, *(written if answer.by_model else ()), *notes])
+    return ToolReply(lead, [*sources, *(written if answer.by_model else ()), *notes])
 
 
 def _place(one: Citation) -> str:
     return told(one.label, one.day, one.title, one.source, one.ref)
 
 
-def search_knowledge(room: Room, given: KnowledgeArguments) -> Reply:
+def search_knowledge(room: ToolContext, given: KnowledgeArguments) -> ToolReply:
     """Find pieces of knowledge."""
     by_words = given.mode == "lexical"
     hits = _hits(room, given, given.query, by_words=by_words, branch=given.branch)
@@ -78,7 +79,7 @@ def search_knowledge(room: Room, given: KnowledgeArguments) -> Reply:
     return _listing(room, rows, telling.of_node, KnowledgeList)
 
 
-def search_hybrid(room: Room, given: HybridArguments) -> Reply:
+def search_hybrid(room: ToolContext, given: HybridArguments) -> ToolReply:
     """Find pieces of knowledge, ranked by words and meaning together."""
     query = "" if given.mode == "recent" else given.query
     narrowed = {"branch": given.branch, "entity": given.entity}
@@ -89,7 +90,7 @@ def search_hybrid(room: Room, given: HybridArguments) -> Reply:
 
 
 def _hits(
-    room: Room, given: Any, query: str, *, by_words: bool, **more: str
+    room: ToolContext, given: Any, query: str, *, by_words: bool, **more: str
 ) -> list[tuple[Hit, int]]:
     """Recall nodes alone, each with its number."""
     memory = room.desk.words_only if by_words else room.desk.memory
@@ -98,25 +99,25 @@ def _hits(
     return [(hit, int(hit.ref.partition(":")[2])) for hit in found]
 
 
-def search_events(room: Room, given: EventArguments) -> Reply:
+def search_events(room: ToolContext, given: EventArguments) -> ToolReply:
     """Find commands, sessions and pages by a part of their text."""
     wanted = _narrowed(room, given, branch=given.branch or None)
     rows = [_short(one) for one in room.desk.events(given.source, wanted)]
     return _listing(room, rows, telling.of_event, EventList)
 
 
-def get_entities(room: Room, given: EntityArguments) -> Reply:
+def get_entities(room: ToolContext, given: EntityArguments) -> ToolReply:
     """List what knowledge mentions."""
     rows = room.desk.entities(given.type or None, _narrowed(room, given))
     return _listing(room, rows, telling.of_entity, EntityList)
 
 
-def list_projects(room: Room, given: ProjectArguments) -> Reply:
+def list_projects(room: ToolContext, given: ProjectArguments) -> ToolReply:
     """List the places where something was done."""
     return _listing(room, room.desk.projects(clamped(given.limit)), telling.of_project, ProjectList)
 
 
-def get_context(room: Room, given: ContextArguments) -> Reply:
+def get_context(room: ToolContext, given: ContextArguments) -> ToolReply:
     """Give a block for a prompt."""
     limit = clamped(given.limit)
     room_for = min(_LONGEST_CONTEXT, 400 + limit * _CONTEXT)
@@ -124,24 +125,24 @@ def get_context(room: Room, given: ContextArguments) -> Reply:
     block = room.desk.memory.context(
         given.query, filters=filters, limit=limit, max_chars=room_for, new_id=room.fence_id
     )
-    return Reply(f"# Context from threadkeep\n\n{block}" if block else NOTHING)
+    return ToolReply(f"# Context from threadkeep\n\n{block}" if block else NOTHING)
 
 
-def get_ci_status(room: Room, given: CiArguments) -> Reply:
+def get_ci_status(room: ToolContext, given: CiArguments) -> ToolReply:
     """Tell how the latest run of CI went."""
     run = room.desk.latest_run(given.repo, given.sha or None, given.branch or None)
     if run is None:
         known = "CI is followed when [github] watched_repos names the repository."
-        return Reply(f"No such run is known. {known}", data=CiStatus())
+        return ToolReply(f"No such run is known. {known}", data=CiStatus())
     status = status_of(run)
     jobs = status.jobs if isinstance(status.jobs, list) else []
     found = kept(jobs, telling.of_job)
     data = msgspec.structs.replace(status, jobs=found.rows)
     items = [telling.of_run(run.run), *found.items]
-    return Reply(telling.lead(items, telling.left(found.left_out)), items, data)
+    return ToolReply(telling.lead(items, telling.left(found.left_out)), items, data)
 
 
-def get_lessons(room: Room, given: LessonArguments) -> Reply:
+def get_lessons(room: ToolContext, given: LessonArguments) -> ToolReply:
     """List what went wrong more than once."""
     named = (given.repo or None, given.path or None, given.tool or None)
     rows = room.desk.lessons(*named, clamped(given.limit))
@@ -151,7 +152,7 @@ def get_lessons(room: Room, given: LessonArguments) -> Reply:
 # ---------------------------------------------------------------------- asking
 
 
-def _filters(room: Room, given: Any, *, branch: str = "", entity: str = "") -> Filters:
+def _filters(room: ToolContext, given: Any, *, branch: str = "", entity: str = "") -> Filters:
     """Read the filters that nearly all of these tools have."""
     return Filters(
         project=given.project or None,
@@ -164,8 +165,8 @@ def _filters(room: Room, given: Any, *, branch: str = "", entity: str = "") -> F
     )
 
 
-def _narrowed(room: Room, given: Any, branch: str | None = None) -> Narrowed:
-    return Narrowed(
+def _narrowed(room: ToolContext, given: Any, branch: str | None = None) -> AgentViewFilter:
+    return AgentViewFilter(
         text=given.query or None,
         project=given.project or None,
         since=younger_than(given.since, room.now()),
@@ -175,14 +176,17 @@ def _narrowed(room: Room, given: Any, branch: str | None = None) -> Narrowed:
 
 
 def _listing(
-    room: Room, rows: Sequence[Any], tell: Callable[[Any, int], Item], shape: Callable[..., Any]
-) -> Reply:
+    room: ToolContext,
+    rows: Sequence[Any],
+    tell: Callable[[Any, int], FenceItem],
+    shape: Callable[..., Any],
+) -> ToolReply:
     """Answer with a list, as much of it as fits."""
     now = room.now()
     found = kept(rows, lambda row: tell(row, now))
     left_out = telling.left(found.left_out)
     data = shape(found.rows, left_out=left_out)
-    return Reply(telling.lead(found.rows, left_out), found.items, data)
+    return ToolReply(telling.lead(found.rows, left_out), found.items, data)
 
 
 def _short(one: EventView) -> EventView:

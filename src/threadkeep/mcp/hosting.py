@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from threadkeep.home.sharing import LocalSocket, peer_uid
+from threadkeep.base.local_socket import LocalSocket, peer_uid
 from threadkeep.mcp.session_log import LONGEST_LINE
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from threadkeep.mcp.server import make_room, make_server, offered
 from threadkeep.mcp.session_log import LONGEST_LINE, refusal, too_long
 
 if TYPE_CHECKING:
-    from threadkeep.home import Home
+    from threadkeep.home.facade import Home
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -4,16 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from threadkeep.home.fenced import Item, ago
-from threadkeep.home.recalled import (
-    AgentAnswer,
-    AgentHit,
-    AgentMode,
-    AskedMemory,
-    Filters,
-    MemoryPart,
-    MemoryRevision,
-)
+from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import (
     Age,
@@ -29,9 +20,14 @@ from threadkeep.mcp.arguments import (
     text,
     younger_than,
 )
-from threadkeep.mcp.replies import NOTICE, Reply, cut, kept
+from threadkeep.mcp.replies import NOTICE, ToolReply, cut, kept
 from threadkeep.mcp.telling import told
-from threadkeep.mcp.tools import Room, Tool
+from threadkeep.mcp.tools import Tool, ToolContext
+from threadkeep.recall.agent_query import AgentAnswer, AgentMode
+from threadkeep.recall.conflicts import AgentHit
+from threadkeep.recall.fence import FenceItem
+from threadkeep.recall.records import Filters
+from threadkeep.recall.wording import ago
 
 _SHOWN: Final = 2_000
 
@@ -108,7 +104,7 @@ class MemoryHistory(msgspec.Struct, frozen=True):
     notice: str = NOTICE
 
 
-def agent_query(room: Room, given: AgentArguments) -> Reply:
+def agent_query(room: ToolContext, given: AgentArguments) -> ToolReply:
     """Answer with what is known, what that rests on, how fresh and how sure it is."""
     filters = Filters(
         project=given.project or None,
@@ -126,23 +122,23 @@ def agent_query(room: Room, given: AgentArguments) -> Reply:
         hits=tuple(found.rows),
         truncated=answer.truncated or bool(found.left_out),
     )
-    said = [Item("conflicts", data.conflicts.summary)] if data.conflicts.summary else []
+    said = [FenceItem("conflicts", data.conflicts.summary)] if data.conflicts.summary else []
     left_out = telling.left(found.left_out)
-    return Reply(telling.lead(found.rows, left_out), [*said, *found.items], data)
+    return ToolReply(telling.lead(found.rows, left_out), [*said, *found.items], data)
 
 
-def _of_hit(hit: AgentHit, now: int) -> Item:
+def _of_hit(hit: AgentHit, now: int) -> FenceItem:
     """Tell a piece of knowledge with the names of what it rests on."""
     sure = f"{hit.confidence.level} confidence"
     refs = ", ".join(one.ref for one in hit.evidence[:5])
     heading = told("knowledge", sure, hit.outcome, hit.cwd, ago(hit.captured_at, now), hit.uuid)
-    return Item(heading, cut("\n".join(filter(None, (hit.summary, refs))), _SHOWN))
+    return FenceItem(heading, cut("\n".join(filter(None, (hit.summary, refs))), _SHOWN))
 
 
-def query_memory(room: Room, given: MemoryArguments) -> Reply:
+def query_memory(room: ToolContext, given: MemoryArguments) -> ToolReply:
     """Give what the notes that Claude keeps say now."""
     limit, offset = max(1, clamped(given.limit)), max(0, given.offset)
-    asked = AskedMemory(
+    asked = MemoryFilter(
         text=given.query,
         repository=given.repository,
         category=given.category,
@@ -157,24 +153,24 @@ def query_memory(room: Room, given: MemoryArguments) -> Reply:
     parts, more = room.desk.memory.memories(asked)
     found = kept(parts, _of_part)
     data = MemoryList("current", found.rows, limit, offset, more or bool(found.left_out))
-    return Reply(telling.lead(found.rows, _next(data)), found.items, data)
+    return ToolReply(telling.lead(found.rows, _next(data)), found.items, data)
 
 
 def _next(data: MemoryList) -> str:
     return f"There is more: offset={data.offset + len(data.results)}." if data.truncated else ""
 
 
-def _of_part(part: MemoryPart) -> Item:
+def _of_part(part: MemoryPart) -> FenceItem:
     """Tell a section of a note."""
     where = told("note", part.repository, part.logical_path, part.heading_path)
     state = part.projection_status if part.document_state == "active" else part.document_state
-    return Item(told(where, state), part.evidence_excerpt or "(nothing is published)")
+    return FenceItem(told(where, state), part.evidence_excerpt or "(nothing is published)")
 
 
-def query_memory_history(room: Room, given: HistoryArguments) -> Reply:
+def query_memory_history(room: ToolContext, given: HistoryArguments) -> ToolReply:
     """Give the history of one note."""
     limit = max(1, clamped(given.limit))
-    asked = AskedMemory(
+    asked = MemoryFilter(
         repository=given.repository,
         logical_path=given.logical_path,
         document_uuid=given.document_uuid,
@@ -185,15 +181,15 @@ def query_memory_history(room: Room, given: HistoryArguments) -> Reply:
     now = room.now()
     found = kept(revisions, lambda one: _of_revision(one, now))
     data = MemoryHistory("history", found.rows, limit, 0, more or bool(found.left_out))
-    return Reply(telling.lead(found.rows, telling.left(found.left_out)), found.items, data)
+    return ToolReply(telling.lead(found.rows, telling.left(found.left_out)), found.items, data)
 
 
-def _of_revision(one: MemoryRevision, now: int) -> Item:
+def _of_revision(one: MemoryRevision, now: int) -> FenceItem:
     """Tell a revision of a note."""
     age = ago(one.revision_created_at, now)
     heading = told(f"revision {one.revision_number}", one.change_kind, one.logical_path, age)
     said = "\n".join(filter(None, (one.summary, one.diff_text)))
-    return Item(heading, cut(said, _SHOWN) or "(nothing)")
+    return FenceItem(heading, cut(said, _SHOWN) or "(nothing)")
 
 
 TOOLS: Final = (

@@ -3,10 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from threadkeep.browse.records import Sum
 from threadkeep.errors import Invalid
-from threadkeep.home.browsing import Sum
-from threadkeep.home.fenced import Item, ago, label_of
-from threadkeep.home.recalled import Filters, Hit, Moment
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import clamped, moment
 from threadkeep.mcp.own_answers import (
@@ -24,9 +22,13 @@ from threadkeep.mcp.own_answers import (
 )
 from threadkeep.mcp.places import go_on, later, left_with, read_place, when
 from threadkeep.mcp.queries import query_of
-from threadkeep.mcp.replies import Reply, cut, kept
+from threadkeep.mcp.replies import ToolReply, cut, kept
 from threadkeep.mcp.telling import told
-from threadkeep.mcp.tools import Room, Tool
+from threadkeep.mcp.tools import Tool, ToolContext
+from threadkeep.recall.fence import FenceItem
+from threadkeep.recall.records import Filters, Hit
+from threadkeep.recall.timeline import Moment
+from threadkeep.recall.wording import ago, label_of
 
 _TITLE: Final = 200
 _SNIPPET: Final = 600
@@ -37,7 +39,7 @@ _MS: Final = 1000
 # ---------------------------------------------------------------------- recall
 
 
-def recall(room: Room, given: RecallArguments) -> Reply:
+def recall(room: ToolContext, given: RecallArguments) -> ToolReply:
     """Find the exact place where something was said or done."""
     first, limit = read_place(given.cursor), clamped(given.limit)
     if first + limit > _MOST_SEEN:
@@ -58,8 +60,8 @@ def recall(room: Room, given: RecallArguments) -> Reply:
     data = HitList(found.rows, more, list(answer.notes), left_out=left_with(found, more))
     opens = "get_messages(around=ref) opens one at its place."
     lead = telling.lead(found.rows, f"{opens} {go_on(more)}")
-    notes = [Item("notes", "\n".join(answer.notes))] if answer.notes else []
-    return Reply(lead, [*found.items, *notes], data)
+    notes = [FenceItem("notes", "\n".join(answer.notes))] if answer.notes else []
+    return ToolReply(lead, [*found.items, *notes], data)
 
 
 def _hit_row(hit: Hit, now: int) -> HitRow:
@@ -81,15 +83,15 @@ def _hit_row(hit: Hit, now: int) -> HitRow:
     )
 
 
-def _of_hit(row: HitRow) -> Item:
+def _of_hit(row: HitRow) -> FenceItem:
     facts = (row.label, row.agent, row.project, row.age, row.title, row.source, row.ref)
-    return Item(told(*facts, row.session), row.snippet or row.title or "(nothing)")
+    return FenceItem(told(*facts, row.session), row.snippet or row.title or "(nothing)")
 
 
 # ---------------------------------------------------------------------- time and tokens
 
 
-def timeline(room: Room, given: TimelineArguments) -> Reply:
+def timeline(room: ToolContext, given: TimelineArguments) -> ToolReply:
     """Tell what happened, in order."""
     limit = clamped(given.limit)
     since, until = _span(room, given)
@@ -102,10 +104,10 @@ def timeline(room: Room, given: TimelineArguments) -> Reply:
     is_full = len(moments) == limit or shown.left_out
     more = str(moments[shown.left_out].at) if shown.rows and is_full else None
     data = MomentList(shown.rows, more, left_out=go_on(more, "earlier"))
-    return Reply(telling.lead(shown.rows, data.left_out), shown.items, data)
+    return ToolReply(telling.lead(shown.rows, data.left_out), shown.items, data)
 
 
-def _span(room: Room, given: TimelineArguments) -> tuple[int | None, int | None]:
+def _span(room: ToolContext, given: TimelineArguments) -> tuple[int | None, int | None]:
     now = room.now()
     if not given.day:
         return moment(given.since, now, room.zone), moment(given.until, now, room.zone, end=True)
@@ -123,13 +125,13 @@ def _moment_row(one: Moment) -> MomentRow:
     return MomentRow(when(one.at) or "", one.kind, text, *facts)
 
 
-def _of_moment(row: MomentRow) -> Item:
+def _of_moment(row: MomentRow) -> FenceItem:
     times = f"{row.count} times" if row.count > 1 else ""
     heading = told(row.at, row.kind, row.source, row.project, row.outcome, times, row.ref)
-    return Item(heading, row.text or "(nothing)")
+    return FenceItem(heading, row.text or "(nothing)")
 
 
-def usage(room: Room, given: UsageArguments) -> Reply:
+def usage(room: ToolContext, given: UsageArguments) -> ToolReply:
     """Sum up tokens and what they cost."""
     report = room.desk.browse.usage(query_of(room, given, ""))
     sums = {
@@ -144,7 +146,7 @@ def usage(room: Room, given: UsageArguments) -> Reply:
     total = _usage_row("total", report.total)
     data = UsageList(given.by, found.rows, total, report.priced, left_out=later(found))
     priced = "" if report.priced else " No price list is installed, so there is no cost."
-    return Reply(f"Total: {_of_usage(total).text}.{priced}", found.items, data)
+    return ToolReply(f"Total: {_of_usage(total).text}.{priced}", found.items, data)
 
 
 def _summed(sums: Any) -> Sum:
@@ -162,23 +164,23 @@ def _tokens_of(row: UsageRow) -> int:
     return row.input + row.output + row.cache_read + row.cache_write
 
 
-def _of_usage(row: UsageRow) -> Item:
+def _of_usage(row: UsageRow) -> FenceItem:
     cached = f"{row.cache_read} cache read, {row.cache_write} cache write"
     cost = f"${row.cost_microdollars / 1_000_000:.2f}"
-    return Item(row.name, f"{row.input} input, {row.output} output, {cached} tokens, {cost}")
+    return FenceItem(row.name, f"{row.input} input, {row.output} output, {cached} tokens, {cost}")
 
 
 # ---------------------------------------------------------------------- writing
 
 
-def remember(room: Room, given: RememberArguments) -> Reply:
+def remember(room: ToolContext, given: RememberArguments) -> ToolReply:
     """Store a note."""
     stored = room.desk.remember(
         given.note, author=room.client, title=given.title, project=given.project, tags=given.tags
     )
     ref = f"node:{stored.node}"
     lead = f"Remembered as {ref}. `threadkeep forget --pattern …` takes it out again."
-    return Reply(lead, data=NoteStored(stored.uuid, ref))
+    return ToolReply(lead, data=NoteStored(stored.uuid, ref))
 
 
 READING: Final = (

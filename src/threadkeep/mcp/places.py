@@ -1,8 +1,8 @@
 """Where an answer ends and the next one begins."""
 
+from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
-from threadkeep.home import iso
-from threadkeep.mcp.replies import Kept, cut
+from threadkeep.mcp.replies import ReplyRows, cut
 
 
 def read_place(cursor: str) -> int:
@@ -20,12 +20,12 @@ def go_on(more: str | None, what: str = "more") -> str:
     return f"There is {what}: ask again with cursor={more}." if more else ""
 
 
-def left_with(found: Kept, more: str | None) -> str:
+def left_with(found: ReplyRows, more: str | None) -> str:
     """Say that some did not fit, and how to have them."""
     return go_on(more) if found.left_out else ""
 
 
-def later(found: Kept) -> str:
+def later(found: ReplyRows) -> str:
     """Say that some did not fit."""
     return f"{found.left_out} more did not fit into the answer." if found.left_out else ""
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 
-from threadkeep.home.browsing import Query, parse_query
+from threadkeep.browse.query import parse_query
+from threadkeep.browse.records import Query
 from threadkeep.mcp.arguments import moment
-from threadkeep.mcp.tools import Room
+from threadkeep.mcp.tools import ToolContext
 
 
-def query_of(room: Room, given: Any, text: str) -> Query:
+def query_of(room: ToolContext, given: Any, text: str) -> Query:
     """Read what is typed in the filter language, narrowed by what was given beside it."""
     query = parse_query(text, room.now(), room.zone)
     since = moment(given.since, room.now(), room.zone)

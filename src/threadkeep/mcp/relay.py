@@ -35,7 +35,7 @@ _MOST_JOINS: Final = 5  # in a row, without a single answer between
 Join = Callable[[], socket.socket]
 
 
-class Lines:
+class LineBuffer:
     """Bytes that come piece by piece, given back line by line; of one that is too long, a part."""
 
     def __init__(self, longest: int | None = None) -> None:
@@ -80,7 +80,7 @@ class Relay:
         self._joins = 0
         self._unsent = bytearray()
         self._swallowed: bytes | None = None
-        self._said, self._heard = Lines(LONGEST_LINE), Lines()
+        self._said, self._heard = LineBuffer(LONGEST_LINE), LineBuffer()
         self._link = self._join_next()
 
     def run(self) -> None:
@@ -186,7 +186,7 @@ class Relay:
     def _go_on(self) -> None:
         """The server is gone: go on at the next one."""
         self._link.close()
-        self._heard = Lines()
+        self._heard = LineBuffer()
         lived = self._joins == 0
         self._link = self._join_next()
         again = resumed(self._log, lived=lived)

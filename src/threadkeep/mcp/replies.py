@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.home import printable
-from threadkeep.home.fenced import Item, defused, fenced
+from threadkeep.base.text import printable
+from threadkeep.recall.fence import FenceItem, defused, fenced
 
 # Clients take 25,000 tokens; a byte of UTF-8 is less than half a token in any script.
 MOST_BYTES: Final = 60_000
@@ -23,24 +23,24 @@ _CUT: Final = " […]"
 _DEEPEST: Final = 20
 
 
-class Reply(NamedTuple):
+class ToolReply(NamedTuple):
     """What a tool gives back."""
 
     lead: str  # our own words
-    items: Sequence[Item] = ()  # stored text, for the fence
+    items: Sequence[FenceItem] = ()  # stored text, for the fence
     data: Any = None  # the same as a record, None: text alone
     is_error: bool = False
 
 
-class Kept(NamedTuple):
+class ReplyRows(NamedTuple):
     """What of a list fits into one answer."""
 
     rows: list[Any]
-    items: list[Item]
+    items: list[FenceItem]
     left_out: int
 
 
-class Written(NamedTuple):
+class ToolOutput(NamedTuple):
     """A reply as it is sent."""
 
     text: str
@@ -59,27 +59,27 @@ def fitting(sizes: Sequence[int], room: int) -> int:
     return max(fit, min(1, len(sizes)))
 
 
-def kept(rows: Sequence[Any], item_of: Callable[[Any], Item], room: int = ROOM) -> Kept:
+def kept(rows: Sequence[Any], item_of: Callable[[Any], FenceItem], room: int = ROOM) -> ReplyRows:
     """Keep as many rows as one answer holds, with what is shown of each."""
     items = [item_of(row) for row in rows]
     sizes = [max(_size(row), _shown(item)) for row, item in zip(rows, items, strict=True)]
     count = fitting(sizes, room)
-    return Kept(list(rows[:count]), items[:count], len(rows) - count)
+    return ReplyRows(list(rows[:count]), items[:count], len(rows) - count)
 
 
-def written(reply: Reply, fence_id: str) -> Written:
+def written(reply: ToolReply, fence_id: str) -> ToolOutput:
     """Write a reply as it is sent: fenced, defused, and within its limit."""
     data = None if reply.data is None else _defused(msgspec.to_builtins(reply.data))
     block = fenced(reply.items, fence_id, MOST_BYTES - len(reply.lead) - 2)
     whole = "\n\n".join(part for part in (printable(reply.lead), block) if part)
-    return Written(whole, data, reply.is_error)
+    return ToolOutput(whole, data, reply.is_error)
 
 
 def _size(row: Any) -> int:
     return len(json.dumps(msgspec.to_builtins(row), ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _shown(item: Item) -> int:
+def _shown(item: FenceItem) -> int:
     told = len(item.heading.encode("utf-8", "replace")) + len(item.text.encode("utf-8", "replace"))
     return told + 3 * item.text.count("\n") + 16
 

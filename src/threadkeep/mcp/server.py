@@ -17,12 +17,13 @@ from mcp_types import (
 )
 
 from threadkeep import __version__
-from threadkeep.home import Home, now_ms
+from threadkeep.base.clock import now_ms
 from threadkeep.home.desk import Desk
-from threadkeep.home.fenced import new_fence_id
+from threadkeep.home.facade import Home
 from threadkeep.mcp import contract_tools, memory_tools, own_tools, session_tools
-from threadkeep.mcp.replies import Written
-from threadkeep.mcp.tools import Room, Tool, call, input_schema, schema_of
+from threadkeep.mcp.replies import ToolOutput
+from threadkeep.mcp.tools import Tool, ToolContext, call, input_schema, schema_of
+from threadkeep.recall.fence import new_fence_id
 
 NAME: Final = "threadkeep"
 INSTRUCTIONS: Final = (
@@ -43,12 +44,12 @@ def offered(*, write: bool) -> tuple[Tool, ...]:
     return (*READING, *own_tools.WRITING) if write else READING
 
 
-def make_room(home: Home, desk: Desk) -> Room:
+def make_room(home: Home, desk: Desk) -> ToolContext:
     """Put together what every tool is given."""
-    return Room(desk, now_ms, ZoneInfo(home.zone), new_fence_id)
+    return ToolContext(desk, now_ms, ZoneInfo(home.zone), new_fence_id)
 
 
-def make_server(room: Room, tools: Sequence[Tool]) -> "Server[Any]":
+def make_server(room: ToolContext, tools: Sequence[Tool]) -> "Server[Any]":
     """Make a server of tools; each call runs in a thread, so that none waits for another."""
     by_name = {tool.name: tool for tool in tools}
     listed = ListToolsResult(tools=[described(tool) for tool in tools])
@@ -60,7 +61,7 @@ def make_server(room: Room, tools: Sequence[Tool]) -> "Server[Any]":
         tool = by_name.get(params.name)
         if tool is None:
             said = f"There is no tool {params.name!r}. Known: {', '.join(by_name)}"
-            return _result(Written(said, None, is_error=True))
+            return _result(ToolOutput(said, None, is_error=True))
         asked = room._replace(client=_client_of(ctx))
         return _result(await asyncio.to_thread(call, tool, asked, params.arguments or {}))
 
@@ -99,7 +100,7 @@ def _client_of(ctx: Any) -> str:
     return str(name)[:80] if name else "unknown"
 
 
-def _result(answer: Written) -> CallToolResult:
+def _result(answer: ToolOutput) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=answer.text)],
         structured_content=None if answer.is_error else answer.data,

@@ -33,7 +33,7 @@ class _Message(msgspec.Struct):
     params: Any = None
 
 
-class Pending(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request without an answer; its id is kept as JSON."""
 
     id: bytes
@@ -47,7 +47,7 @@ class SessionLog(NamedTuple):
     beginning: bytes | None = None  # the request `initialize`
     begun: bytes | None = None  # the notification that follows its answer
     answered: bool = False  # the client has the answer to `initialize`
-    pending: tuple[Pending, ...] = ()  # in the order they came
+    pending: tuple[PendingRequest, ...] = ()  # in the order they came
 
 
 class Resumed(NamedTuple):
@@ -99,7 +99,7 @@ def sent(log: SessionLog, line: bytes) -> SessionLog:
         return log
     if message.method == "initialize":
         log = log._replace(beginning=line, answered=False)
-    return log._replace(pending=(*log.pending, Pending(_id(message.id), line)))
+    return log._replace(pending=(*log.pending, PendingRequest(_id(message.id), line)))
 
 
 def received(log: SessionLog, line: bytes) -> SessionLog:

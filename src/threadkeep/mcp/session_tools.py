@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.browse.records import Block, SessionSummary, TurnSum
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home.browsing import Block, Listed, TurnSum
-from threadkeep.home.fenced import Item
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import clamped
 from threadkeep.mcp.own_answers import (
@@ -24,9 +23,10 @@ from threadkeep.mcp.own_answers import (
 )
 from threadkeep.mcp.places import go_on, later, left_with, read_place, when
 from threadkeep.mcp.queries import query_of
-from threadkeep.mcp.replies import Reply, cut, kept
+from threadkeep.mcp.replies import ToolReply, cut, kept
 from threadkeep.mcp.telling import told
-from threadkeep.mcp.tools import Room, Tool
+from threadkeep.mcp.tools import Tool, ToolContext
+from threadkeep.recall.fence import FenceItem
 
 _TITLE: Final = 200
 _PROMPT: Final = 300
@@ -34,22 +34,22 @@ _MOST_CHARS: Final = 40_000
 _BEFORE: Final = 2  # messages that are shown before the one that was asked for
 
 
-def list_sessions(room: Room, given: SessionsArguments) -> Reply:
+def list_sessions(room: ToolContext, given: SessionsArguments) -> ToolReply:
     """List sessions, the latest first."""
     query = query_of(room, given, given.query)
     after, limit = given.cursor or None, clamped(given.limit)
     if not limit:
-        return Reply(telling.NOTHING, data=SessionList([]))
+        return ToolReply(telling.NOTHING, data=SessionList([]))
     page = room.desk.browse.sessions(query, after=after, limit=limit)
     found = kept([_session_row(one) for one in page.items], _of_session)
     if found.left_out:  # the page must end where the answer does, or some would never be seen
         page = room.desk.browse.sessions(query, after=after, limit=len(found.rows))
     data = SessionList(found.rows, page.next, left_out=left_with(found, page.next))
     opens = "get_session and get_messages open one by its ref."
-    return Reply(telling.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
+    return ToolReply(telling.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
 
 
-def get_session(room: Room, given: SessionArguments) -> Reply:
+def get_session(room: ToolContext, given: SessionArguments) -> ToolReply:
     """Tell what a session was about: its facts, and its prompts in order."""
     with _named():
         one = room.desk.browse.session(given.session)
@@ -66,10 +66,10 @@ def get_session(room: Room, given: SessionArguments) -> Reply:
     )
     lead = f"{len(one.turns)} turns. get_messages(session, cursor=position) reads from one. "
     items = [_of_session(row), *_around(view), *found.items]
-    return Reply(f"{lead}{view.left_out}".strip(), items, view)
+    return ToolReply(f"{lead}{view.left_out}".strip(), items, view)
 
 
-def get_messages(room: Room, given: MessagesArguments) -> Reply:
+def get_messages(room: ToolContext, given: MessagesArguments) -> ToolReply:
     """Read a session, entry by entry."""
     ref, first = _place(room, given)
     limit, chars = max(1, clamped(given.limit)), max(1, min(given.chars, _MOST_CHARS))
@@ -83,7 +83,7 @@ def get_messages(room: Room, given: MessagesArguments) -> Reply:
     longer = "Long messages are cut: ask with a larger chars. " if shorter else ""
     data = MessageList(ref, found.rows, window.total, more, left_out=f"{longer}{go_on(more)}")
     lead = f"{len(found.rows)} of {window.total} entries of {ref}. {data.left_out}"
-    return Reply(lead.strip(), found.items, data)
+    return ToolReply(lead.strip(), found.items, data)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _named() -> Iterator[None]:
         raise NotFound(error.message, hint="list_sessions and recall give refs") from None
 
 
-def _place(room: Room, given: MessagesArguments) -> tuple[str, int]:
+def _place(room: ToolContext, given: MessagesArguments) -> tuple[str, int]:
     """Tell which session is meant, and from which position on."""
     if not given.around:
         if not given.session:
@@ -114,7 +114,7 @@ def _place(room: Room, given: MessagesArguments) -> tuple[str, int]:
     return ref, max(0, block.position - _BEFORE)
 
 
-def _session_row(one: Listed) -> SessionRow:
+def _session_row(one: SessionSummary) -> SessionRow:
     session = one.session
     return SessionRow(
         ref=one.ref,
@@ -140,7 +140,7 @@ def _session_row(one: Listed) -> SessionRow:
     )
 
 
-def _around(view: SessionView) -> list[Item]:
+def _around(view: SessionView) -> list[FenceItem]:
     """Tell what belongs to a session: who started it, whom it started, how to go on with it."""
     told_of = (
         ("part of", view.parent or ""),
@@ -149,15 +149,17 @@ def _around(view: SessionView) -> list[Item]:
         ("subagents", "\n".join(view.subagents)),
         ("the command that resumes it", view.resume or ""),
     )
-    return [Item(told(name), text) for name, text in told_of if text]
+    return [FenceItem(told(name), text) for name, text in told_of if text]
 
 
-def _of_session(row: SessionRow) -> Item:
+def _of_session(row: SessionRow) -> FenceItem:
     counts = f"{row.prompts} prompts, {row.tool_calls} tool calls, {row.errors} errors"
     cost = f"${row.cost_microdollars / 1e6:.2f}" if row.tokens and row.cost_microdollars else ""
     tokens = f"{row.tokens} tokens" if row.tokens else ""
     facts = (row.ref, row.model, row.project, row.ended_at, counts, tokens, cost)
-    return Item(told(*facts), "\n".join(filter(None, (row.title, row.snippet))) or "(no title)")
+    return FenceItem(
+        told(*facts), "\n".join(filter(None, (row.title, row.snippet))) or "(no title)"
+    )
 
 
 def _turn_row(turn: TurnSum) -> TurnRow:
@@ -166,9 +168,9 @@ def _turn_row(turn: TurnSum) -> TurnRow:
     return TurnRow(turn.position, prompt, when(turn.at), turn.tools, turn.errors, tokens)
 
 
-def _of_turn(row: TurnRow) -> Item:
+def _of_turn(row: TurnRow) -> FenceItem:
     facts = (f"position {row.position}", row.at, f"{row.tools} tool calls")
-    return Item(told(*facts), row.prompt or "(nothing)")
+    return FenceItem(told(*facts), row.prompt or "(nothing)")
 
 
 def _message_row(block: Block, chars: int) -> MessageRow:
@@ -188,11 +190,11 @@ def _message_row(block: Block, chars: int) -> MessageRow:
     )
 
 
-def _of_message(row: MessageRow) -> Item:
+def _of_message(row: MessageRow) -> FenceItem:
     failed = "failed" if row.error else ""
     trust = "(untrusted)" if row.role == "tool" else ""
     facts = (f"position {row.position}", row.role, trust, row.kind, row.tool, failed, row.at)
-    return Item(told(*facts, row.ref), row.text or "(nothing)")
+    return FenceItem(told(*facts, row.ref), row.text or "(nothing)")
 
 
 def _json(value: Any) -> str:

@@ -3,11 +3,13 @@
 from datetime import UTC
 from typing import Any, Final
 
-from threadkeep.home.desk import EntityView, EventView, ProjectView
-from threadkeep.home.fenced import Item, ago, day_of
-from threadkeep.home.observed_ci import Lesson, RunRow
-from threadkeep.mcp.contract_answers import CiJob, Knowledge, Ranked
+from threadkeep.knowledge.agent_views import AgentEntityView, EventView, ProjectView
+from threadkeep.knowledge.lessons import Lesson
+from threadkeep.knowledge.workflows import RunRow
+from threadkeep.mcp.contract_answers import CiJob, HybridHit, Knowledge
 from threadkeep.mcp.replies import cut
+from threadkeep.recall.fence import FenceItem
+from threadkeep.recall.wording import ago, day_of
 
 SHOWN: Final = 4_000  # characters of one thing
 NOTHING: Final = "Nothing was found. Use other words, or fewer filters."
@@ -33,45 +35,47 @@ def plain(snippet: str) -> str:
     return snippet.replace(">>>", "").replace("<<<", "")
 
 
-def of_node(row: Knowledge | Ranked, now: int) -> Item:
+def of_node(row: Knowledge | HybridHit, now: int) -> FenceItem:
     """Tell a piece of knowledge."""
     age = ago(row.captured_at, now)
     heading = told("summary", row.outcome, row.cwd, row.git_branch, age, row.uuid)
-    return Item(heading, cut(f"{row.summary}\n{row.embed_text}", SHOWN))
+    return FenceItem(heading, cut(f"{row.summary}\n{row.embed_text}", SHOWN))
 
 
-def of_event(one: EventView, now: int) -> Item:
+def of_event(one: EventView, now: int) -> FenceItem:
     """Tell a command, a session or a visit."""
     name, age = f"{one.source}-{one.id}", ago(one.timestamp, now)
-    return Item(told(name, one.detail, one.cwd, one.git_branch, age), one.summary or "(nothing)")
+    return FenceItem(
+        told(name, one.detail, one.cwd, one.git_branch, age), one.summary or "(nothing)"
+    )
 
 
-def of_entity(one: EntityView, now: int) -> Item:
+def of_entity(one: AgentEntityView, now: int) -> FenceItem:
     """Tell what is mentioned."""
-    return Item(told(one.type, f"last seen {ago(one.last_seen, now)}"), one.name)
+    return FenceItem(told(one.type, f"last seen {ago(one.last_seen, now)}"), one.name)
 
 
-def of_project(one: ProjectView, now: int) -> Item:
+def of_project(one: ProjectView, now: int) -> FenceItem:
     """Tell a place."""
     last = f"last seen {ago(one.last_seen, now)}"
-    return Item(told("project", last), told(one.git_repo, one.cwd_root) or "(nameless)")
+    return FenceItem(told("project", last), told(one.git_repo, one.cwd_root) or "(nameless)")
 
 
-def of_lesson(one: Lesson, now: int) -> Item:
+def of_lesson(one: Lesson, now: int) -> FenceItem:
     """Tell what went wrong more than once."""
     last = ago(one.last_seen_at, now)
     heading = told(f"lesson:{one.id}", one.repo, f"{one.occurrences} times", f"last {last}")
-    return Item(heading, "\n".join(filter(None, (one.summary, one.fix_hint))) or "(nothing)")
+    return FenceItem(heading, "\n".join(filter(None, (one.summary, one.fix_hint))) or "(nothing)")
 
 
-def of_run(run: RunRow) -> Item:
+def of_run(run: RunRow) -> FenceItem:
     """Tell a run of CI."""
     when = day_of(run.started_at, UTC)
     facts = (run.status, run.conclusion, run.head_branch, run.head_sha, when, run.html_url)
-    return Item(f"run {run.id} of {run.repo}", told(*facts))
+    return FenceItem(f"run {run.id} of {run.repo}", told(*facts))
 
 
-def of_job(job: CiJob) -> Item:
+def of_job(job: CiJob) -> FenceItem:
     """Tell a job with what it said."""
     lines = [f"{a.level} {a.path or ''}:{a.start_line or ''} {a.message}" for a in job.annotations]
-    return Item(told("job", job.name), "\n".join([job.conclusion or "not finished", *lines]))
+    return FenceItem(told("job", job.name), "\n".join([job.conclusion or "not finished", *lines]))

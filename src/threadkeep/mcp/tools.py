@@ -10,14 +10,14 @@ import msgspec
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.desk import Desk
 from threadkeep.mcp.arguments import read_arguments
-from threadkeep.mcp.replies import Reply, Written, written
+from threadkeep.mcp.replies import ToolOutput, ToolReply, written
 
 log = logging.getLogger(__name__)
 
 _PLACE: Final = "#/$defs/{name}"
 
 
-class Room(NamedTuple):
+class ToolContext(NamedTuple):
     """What every tool is given: whom to ask, what time it is, and who asks."""
 
     desk: Desk
@@ -34,7 +34,7 @@ class Tool(NamedTuple):
     title: str
     description: str
     arguments: type[msgspec.Struct]
-    run: Callable[[Room, Any], Reply]
+    run: Callable[[ToolContext, Any], ToolReply]
     answer: type[msgspec.Struct] | None = None  # None: text alone
     writes: bool = False
 
@@ -54,7 +54,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     return {**described, "additionalProperties": False}
 
 
-def call(tool: Tool, room: Room, given: dict[str, Any]) -> Written:
+def call(tool: Tool, room: ToolContext, given: dict[str, Any]) -> ToolOutput:
     """Call a tool; whatever goes wrong is an answer that says so and what to do next."""
     try:
         with room.desk.stores.using():
@@ -62,9 +62,9 @@ def call(tool: Tool, room: Room, given: dict[str, Any]) -> Written:
         return written(reply, room.fence_id())
     except ThreadkeepError as error:
         hint = f"\nWhat to do: {error.hint}" if error.hint else ""
-        return written(Reply(f"{error.message}{hint}", is_error=True), "")
+        return written(ToolReply(f"{error.message}{hint}", is_error=True), "")
     except Exception as error:  # one question must not end the server for all others
         log.exception("the tool %s failed", tool.name)
         msg = f"{tool.name} failed inside threadkeep ({type(error).__name__})"
         hint = "try another question; `threadkeep doctor` looks for what is wrong"
-        return written(Reply(f"{msg}\nWhat to do: {hint}", is_error=True), "")
+        return written(ToolReply(f"{msg}\nWhat to do: {hint}", is_error=True), "")

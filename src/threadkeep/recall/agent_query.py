@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.agent_views import NodeView, node_views
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.agent_views import AgentNodeView, node_views
 from threadkeep.knowledge.evidence_packets import EvidencePacket, evidence_packets
 from threadkeep.knowledge.freshness import Freshness, freshness_of
-from threadkeep.recall.confidence import Weighed, assess
+from threadkeep.recall.confidence import HitFacts, assess
 from threadkeep.recall.conflicts import AgentHit, ConflictReport, capped, find_conflicts
 from threadkeep.recall.records import Filters, Hit
 
@@ -86,9 +86,9 @@ def _dated(
     )
 
 
-def _hit(hit: Hit, node: NodeView, evidence: tuple[EvidencePacket, ...], now: int) -> AgentHit:
+def _hit(hit: Hit, node: AgentNodeView, evidence: tuple[EvidencePacket, ...], now: int) -> AgentHit:
     decisions: Any = node.content.get("design_decisions")
-    about = Weighed(hit.score, hit.at, hit.cwd or "", hit.branch or "")
+    about = HitFacts(hit.score, hit.at, hit.cwd or "", hit.branch or "")
     return AgentHit(
         uuid=node.uuid,
         score=hit.score,

@@ -12,15 +12,15 @@ from typing import Final, Literal
 import msgspec
 
 from threadkeep.enrich.composing import RESULT
-from threadkeep.enrich.grounding import Answered, Passage
+from threadkeep.enrich.grounding import GroundedAnswer, Passage
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.recall.passages import Chosen, Text, best_passages, question_terms
-from threadkeep.recall.records import Filters, Found, Hit, Opened
-from threadkeep.recall.remembering import Remembering
+from threadkeep.recall.passages import PassageSource, ScoredPassage, best_passages, question_terms
+from threadkeep.recall.records import Filters, Hit, HitDetail, RecallResult
+from threadkeep.recall.remembering import MemoryReader
 from threadkeep.recall.wording import day_of, label_of
 
 Confidence = Literal["strong", "weak", "none"]
-Answering = Callable[[str, Sequence[Passage]], Answered | None]
+Answering = Callable[[str, Sequence[Passage]], GroundedAnswer | None]
 
 _LOOKED_INTO: Final = 12  # hits whose texts are read
 _ANSWERED_BY_NEXT: Final = 5  # hits whose following messages may be the answer
@@ -66,7 +66,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def ask(
-    memory: Remembering,
+    memory: MemoryReader,
     question: str,
     filters: Filters = Filters(),  # noqa: B008  (a constant)
     *,
@@ -94,7 +94,7 @@ def ask(
     return answer if answer_with is None or not cited else _with_model(answer, answer_with)
 
 
-def confidence_of(question: str, chosen: Sequence[Chosen]) -> Confidence:
+def confidence_of(question: str, chosen: Sequence[ScoredPassage]) -> Confidence:
     """Judge passages by how much of the question the best of them has."""
     if not chosen:
         return "none"
@@ -115,10 +115,10 @@ def extractive(cited: Sequence[Citation], confidence: Confidence) -> str:
 
 # ---------------------------------------------------------------------- inside
 
-_Read = tuple[Hit, Text]
+_Read = tuple[Hit, PassageSource]
 
 
-def _texts(memory: Remembering, found: Found) -> tuple[list[_Read], list[str]]:
+def _texts(memory: MemoryReader, found: RecallResult) -> tuple[list[_Read], list[str]]:
     """Read the texts of the best hits, and of the messages that answer them."""
     read: dict[str, _Read] = {}
     notes: list[str] = []
@@ -129,7 +129,7 @@ def _texts(memory: Remembering, found: Found) -> tuple[list[_Read], list[str]]:
             continue
         read[hit.ref] = (hit, _own(opened))
         for answer in _answers(memory, opened, notes):
-            said = Text(answer.text, hit.score * _NEXT_WEIGHT)
+            said = PassageSource(answer.text, hit.score * _NEXT_WEIGHT)
             read.setdefault(answer.hit.ref, (answer.hit, said))
     return _with_sessions(list(read.values())), notes
 
@@ -147,18 +147,18 @@ def _with_sessions(read: Sequence[_Read]) -> list[_Read]:
     ]
 
 
-def _own(opened: Opened) -> Text:
+def _own(opened: HitDetail) -> PassageSource:
     """Give the text of a hit; of what was learned only how it ended, if that is told."""
     hit, text = opened.hit, opened.text
     if hit.kind == "node":
         told = text.partition(RESULT)[2]
-        return Text(told or text, hit.score, about=text, trust=_OF_A_NODE)
+        return PassageSource(told or text, hit.score, about=text, trust=_OF_A_NODE)
     if opened.facts.get("kind") == "tool_call":
-        return Text(text, hit.score, trust=_OF_A_CALL)
-    return Text(text, hit.score, trust=_OF_A_PROMPT if hit.role == "user" else 1.0)
+        return PassageSource(text, hit.score, trust=_OF_A_CALL)
+    return PassageSource(text, hit.score, trust=_OF_A_PROMPT if hit.role == "user" else 1.0)
 
 
-def _answers(memory: Remembering, asked: Opened, notes: list[str]) -> Iterator[Opened]:
+def _answers(memory: MemoryReader, asked: HitDetail, notes: list[str]) -> Iterator[HitDetail]:
     """Yield what an agent said right after something was said, up to the next prompt."""
     behind = takewhile(lambda one: one.role != "user", asked.after)
     said = [hit for hit in behind if hit.role == "assistant"]
@@ -167,7 +167,7 @@ def _answers(memory: Remembering, asked: Opened, notes: list[str]) -> Iterator[O
     return islice(texts, _ANSWERS)
 
 
-def _open(memory: Remembering, hit: Hit, notes: list[str], around: int) -> Opened | None:
+def _open(memory: MemoryReader, hit: Hit, notes: list[str], around: int) -> HitDetail | None:
     try:
         return memory.open(hit.ref, around)
     except NotFound:  # forgotten a moment ago

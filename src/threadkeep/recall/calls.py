@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
-from threadkeep.knowledge.failures import Look, Looked
+from threadkeep.knowledge.failures import AttemptBatch, Look
 from threadkeep.knowledge.reading import EntryRow, to_entry
-from threadkeep.knowledge.runs import Run, is_shell_tool
-from threadkeep.sources.records import Entry
+from threadkeep.knowledge.records import Entry
+from threadkeep.knowledge.runs import CommandAttempt, is_shell_tool
 
 _WIDTH: Final = len(EntryRow.__struct_fields__)
 _CALLS_LOOKED_AT: Final = 16  # an agent rarely starts more at once
@@ -64,15 +64,17 @@ class Archive:
                 return other, result
         return None
 
-    def run_of(self, row: EntryRow, session_id: str, cwd: str) -> Run | None:
+    def run_of(self, row: EntryRow, session_id: str, cwd: str) -> CommandAttempt | None:
         """Give a result with its call as a run."""
         found = self.call_of(row)
         return None if found is None else self.paired(found, row, session_id, cwd)
 
-    def paired(self, call: tuple[EntryRow, Entry], row: EntryRow, session_id: str, cwd: str) -> Run:
+    def paired(
+        self, call: tuple[EntryRow, Entry], row: EntryRow, session_id: str, cwd: str
+    ) -> CommandAttempt:
         """Make a run of a call and its result."""
         tool = call[1].tool or row.tool or "tool"
-        return Run(
+        return CommandAttempt(
             id=row.id,
             at=row.at or call[0].at or 0,
             command=command_in(tool, call[1].text),
@@ -92,18 +94,20 @@ class Archive:
 def archived_runs(sources: Sources) -> Look:
     """Give the reader of archived tool calls that `learn_failures` takes."""
 
-    def look(tx: Tx, after: int, limit: int) -> Looked:
+    def look(tx: Tx, after: int, limit: int) -> AttemptBatch:
         upto = tx.value("entries_to", {"after": after, "limit": limit})
         if upto is None:
-            return Looked([], after)
+            return AttemptBatch([], after)
         rows = tx.all("results_between", {"after": after, "upto": upto})
         archive = Archive(tx, sources)
-        return Looked([run for row in rows if (run := _run(archive, row)) is not None], int(upto))
+        return AttemptBatch(
+            [run for row in rows if (run := _run(archive, row)) is not None], int(upto)
+        )
 
     return look
 
 
-def _run(archive: Archive, row: tuple[Any, ...]) -> Run | None:
+def _run(archive: Archive, row: tuple[Any, ...]) -> CommandAttempt | None:
     session_id, harness, cwd = row[_WIDTH : _WIDTH + 3]
     return archive.run_of(to_entry(row), f"{harness}:{session_id}", cwd)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from threadkeep.recall.fusing import Ranked
+from threadkeep.recall.fusing import RankedCandidate
 
 MOST: Final = 50  # only so many hits are compared
 _ALIKE: Final = 0.85  # share of words that two texts have in common
@@ -14,10 +14,10 @@ _MOST_READ: Final = 4  # texts that are read from the archive for this alone
 _WORD: Final = re.compile(r"\w+")
 
 
-class Kept(NamedTuple):
+class HitGroup(NamedTuple):
     """A hit, and how many others say the same."""
 
-    ranked: Ranked
+    ranked: RankedCandidate
     same: int
 
 
@@ -34,13 +34,15 @@ def are_alike(one: frozenset[str], two: frozenset[str]) -> bool:
     return len(one & two) / len(one | two) >= _ALIKE
 
 
-def collapse(ranked: Sequence[Ranked], limit: int, text_of: Callable[[Ranked], str]) -> list[Kept]:
+def collapse(
+    ranked: Sequence[RankedCandidate], limit: int, text_of: Callable[[RankedCandidate], str]
+) -> list[HitGroup]:
     """Keep one of those that say the same, among the first fifty; give at most `limit`.
 
     Two may be alike only if they have the same words of the question and the same kind: only
     then are their texts read. Reading costs about a millisecond, so few are.
     """
-    kept: list[Ranked] = []
+    kept: list[RankedCandidate] = []
     same: list[int] = []
     texts: dict[int, frozenset[str]] = {}
     reads = 0
@@ -60,24 +62,27 @@ def collapse(ranked: Sequence[Ranked], limit: int, text_of: Callable[[Ranked], s
             same[twin] += 1
         if len(kept) > limit and at >= MOST:
             break
-    return [Kept(one, count) for one, count in zip(kept, same, strict=True)][:limit]
+    return [HitGroup(one, count) for one, count in zip(kept, same, strict=True)][:limit]
 
 
 def _words(
-    one: Ranked, number: int, texts: dict[int, frozenset[str]], text_of: Callable[[Ranked], str]
+    one: RankedCandidate,
+    number: int,
+    texts: dict[int, frozenset[str]],
+    text_of: Callable[[RankedCandidate], str],
 ) -> frozenset[str]:
     if number not in texts:
         texts[number] = words_in(text_of(one))
     return texts[number]
 
 
-def _same_hash(one: Ranked, kept: Sequence[Ranked]) -> int | None:
+def _same_hash(one: RankedCandidate, kept: Sequence[RankedCandidate]) -> int | None:
     mine = one.candidate
     found = (n for n, other in enumerate(kept) if other.candidate.hash == mine.hash)
     return next(found, None)
 
 
-def _may_be_alike(one: Ranked, other: Ranked) -> bool:
+def _may_be_alike(one: RankedCandidate, other: RankedCandidate) -> bool:
     """Judge by what is known without reading: the kind, the words found, and how well."""
     mine, theirs = one.candidate, other.candidate
     if mine.kind != theirs.kind or mine.clues != theirs.clues or not mine.clues:

@@ -42,7 +42,7 @@ class Confidence(msgspec.Struct, frozen=True):
     withheld: bool = False
 
 
-class Weighed(NamedTuple):
+class HitFacts(NamedTuple):
     """What is known of a hit beside its evidence."""
 
     score: float  # how well it fits the question, the best 1.0
@@ -51,7 +51,7 @@ class Weighed(NamedTuple):
     branch: str = ""
 
 
-def assess(hit: Weighed, evidence: Sequence[EvidencePacket], now: int) -> Confidence:
+def assess(hit: HitFacts, evidence: Sequence[EvidencePacket], now: int) -> Confidence:
     """Say how sure a hit is; one without evidence never is."""
     factors = (
         _evidence(evidence),
@@ -128,7 +128,7 @@ def _health(evidence: Sequence[EvidencePacket]) -> ConfidenceFactor:
     return ConfidenceFactor("capture_health", 0.15, 0.7, "its sources rest")
 
 
-def _context(hit: Weighed) -> ConfidenceFactor:
+def _context(hit: HitFacts) -> ConfidenceFactor:
     known = [name for name, value in (("folder", hit.cwd), ("branch", hit.branch)) if value]
     score = 1.0 if len(known) > 1 else {"folder": 0.7, "branch": 0.5}.get("".join(known), 0.3)
     return ConfidenceFactor(

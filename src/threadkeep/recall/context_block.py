@@ -5,9 +5,9 @@ from typing import Final
 
 from threadkeep.base.fts import snippet
 from threadkeep.errors import NotFound
-from threadkeep.recall.fence import Item, fenced, new_fence_id
+from threadkeep.recall.fence import FenceItem, fenced, new_fence_id
 from threadkeep.recall.records import Filters, Hit
-from threadkeep.recall.remembering import Remembering
+from threadkeep.recall.remembering import MemoryReader
 from threadkeep.recall.wording import ago, label_of
 
 _ITEM_CHARACTERS: Final = 700
@@ -16,7 +16,7 @@ NewId = Callable[[], str]
 
 
 def context(
-    memory: Remembering,
+    memory: MemoryReader,
     query: str,
     filters: Filters = Filters(),  # noqa: B008  (a constant)
     *,
@@ -32,13 +32,13 @@ def context(
     return fenced(items, new_id(), max_chars)
 
 
-def _item(memory: Remembering, hit: Hit, query: str, now: int) -> Item:
+def _item(memory: MemoryReader, hit: Hit, query: str, now: int) -> FenceItem:
     try:
         text = memory.open(hit.ref, 0).text
     except NotFound:  # forgotten a moment ago
         text = ""
     told = (label_of(hit), hit.harness, hit.project, ago(hit.at, now), hit.source, hit.ref)
-    return Item(" · ".join(one for one in told if one), _cut(text, query))
+    return FenceItem(" · ".join(one for one in told if one), _cut(text, query))
 
 
 def _cut(text: str, query: str) -> str:

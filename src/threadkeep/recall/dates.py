@@ -53,14 +53,14 @@ class Named(NamedTuple):
     day: int | None = None
 
 
-class Span(NamedTuple):
+class DateSpan(NamedTuple):
     """A stretch of whole days; the end is no part of it."""
 
     start: datetime
     end: datetime
 
 
-When = tuple[Named | Span, ...]
+When = tuple[Named | DateSpan, ...]
 
 
 def times_in(text: str, now: int, zone: tzinfo = UTC) -> When:
@@ -79,8 +79,8 @@ def is_then(at: int | None, when: When, zone: tzinfo = UTC) -> bool:
     return any(_matches(moment, one) for one in when)
 
 
-def _matches(moment: datetime, when: Named | Span) -> bool:
-    if isinstance(when, Span):
+def _matches(moment: datetime, when: Named | DateSpan) -> bool:
+    if isinstance(when, DateSpan):
         return when.start <= moment < when.end
     parts = zip(when, (moment.year, moment.month, moment.day), strict=True)
     return all(wanted is None or wanted == there for wanted, there in parts)
@@ -107,7 +107,7 @@ def _is_month(text: str, found: re.Match[str]) -> bool:
     return whole or _BEFORE_MONTH.search(text[: found.start("month")]) is not None
 
 
-def _spans(text: str, now: int, zone: tzinfo) -> Iterator[Span]:
+def _spans(text: str, now: int, zone: tzinfo) -> Iterator[DateSpan]:
     today = datetime.fromtimestamp(now / 1000, zone).replace(
         hour=0, minute=0, second=0, microsecond=0
     )
@@ -122,6 +122,6 @@ def _spans(text: str, now: int, zone: tzinfo) -> Iterator[Span]:
         yield _span(today, -back - slack, 2 * slack + 1)
 
 
-def _span(today: datetime, first: int, days: int) -> Span:
+def _span(today: datetime, first: int, days: int) -> DateSpan:
     start = today + timedelta(days=first)
-    return Span(start, start + timedelta(days=days))
+    return DateSpan(start, start + timedelta(days=days))

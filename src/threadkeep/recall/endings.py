@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.fts import match_query
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.ci_fixes import commit_message
 from threadkeep.knowledge.command_shapes import main_step, project_of, shape_of
 from threadkeep.knowledge.fix_hints import is_change
 from threadkeep.knowledge.reading import EntryRow, to_entry
-from threadkeep.knowledge.runs import Run
+from threadkeep.knowledge.records import Entry
+from threadkeep.knowledge.runs import CommandAttempt
 from threadkeep.recall.calls import Archive
-from threadkeep.recall.failing import Failed, Step, one_line, step_of
-from threadkeep.sources.records import Entry
+from threadkeep.recall.failing import Failure, FixStep, one_line, step_of
 
 _WIDTH: Final = len(EntryRow.__struct_fields__)
 _ENTRIES: Final = 600  # of a session, behind the failure
@@ -24,12 +24,12 @@ _BETWEEN: Final = 12
 class Ending(NamedTuple):
     """The success that ended a failure, and the last changes before it."""
 
-    success: Step
-    between: tuple[Step, ...]
+    success: FixStep
+    between: tuple[FixStep, ...]
     same_session: bool
 
 
-def ending_of(tx: Tx, archive: Archive | None, failed: Failed) -> Ending | None:
+def ending_of(tx: Tx, archive: Archive | None, failed: Failure) -> Ending | None:
     """Find how a failure ended; None if it did not, as far as is known."""
     if failed.job is not None:
         return _ci_ending(tx, failed)
@@ -60,12 +60,12 @@ def is_try(command: str, shape: str) -> bool:
 # ---------------------------------------------------------------------- the archive
 
 
-def _in_its_session(archive: Archive, failed: Failed, row: EntryRow, shape: str) -> Ending | None:
-    between: list[Step] = []
+def _in_its_session(archive: Archive, failed: Failure, row: EntryRow, shape: str) -> Ending | None:
+    between: list[FixStep] = []
     for one, run in _runs_behind(archive, row, failed.run):
         ref = f"message:{one.id}"
         if run is None:
-            between.append(Step(ref, one.at or 0, one_line(archive.text(one)), "prompt"))
+            between.append(FixStep(ref, one.at or 0, one_line(archive.text(one)), "prompt"))
         elif run.exit_code == 0 and is_try(run.command, shape):
             return Ending(step_of(run, ref), _last(between), same_session=True)
         elif is_change(run):
@@ -74,8 +74,8 @@ def _in_its_session(archive: Archive, failed: Failed, row: EntryRow, shape: str)
 
 
 def _runs_behind(
-    archive: Archive, row: EntryRow, failed: Run
-) -> Iterator[tuple[EntryRow, Run | None]]:
+    archive: Archive, row: EntryRow, failed: CommandAttempt
+) -> Iterator[tuple[EntryRow, CommandAttempt | None]]:
     """Yield the calls with their results, and the prompts, behind an entry of a session."""
     calls: dict[str, tuple[EntryRow, Entry]] = {}
     values = {"log": row.log_id, "line": row.line, "part": row.part, "session": row.session}
@@ -90,7 +90,7 @@ def _runs_behind(
                 yield one, archive.paired(pair, one, failed.session, failed.cwd)
 
 
-def _in_other_sessions(archive: Archive, failed: Failed, shape: str) -> Ending | None:
+def _in_other_sessions(archive: Archive, failed: Failure, shape: str) -> Ending | None:
     match = match_query(shape.replace("&&", " "))
     if match is None:
         return None
@@ -105,7 +105,7 @@ def _in_other_sessions(archive: Archive, failed: Failed, shape: str) -> Ending |
     return None
 
 
-def _answered(archive: Archive, row: tuple[Any, ...]) -> Run | None:
+def _answered(archive: Archive, row: tuple[Any, ...]) -> CommandAttempt | None:
     session_id, harness, cwd, _project = row[_WIDTH : _WIDTH + 4]
     called = to_entry(row)
     call, result = archive.entry(called), archive.result_of(called)
@@ -117,10 +117,10 @@ def _answered(archive: Archive, row: tuple[Any, ...]) -> Run | None:
 # ---------------------------------------------------------------------- events and CI
 
 
-def _among_events(tx: Tx, failed: Failed, shape: str) -> Ending | None:
+def _among_events(tx: Tx, failed: Failure, shape: str) -> Ending | None:
     is_event = failed.row is None
     program = main_step(failed.run.command).program
-    between: list[Run] = []
+    between: list[CommandAttempt] = []
     for run in _runs_since(tx, failed.run.at, failed.run.id if is_event else 0):
         if not _same_project(project_of(run.repo, run.cwd), failed.project):
             continue
@@ -135,31 +135,31 @@ def _among_events(tx: Tx, failed: Failed, shape: str) -> Ending | None:
     return None
 
 
-def _runs_since(tx: Tx, at: int, number: int) -> Iterator[Run]:
+def _runs_since(tx: Tx, at: int, number: int) -> Iterator[CommandAttempt]:
     rows = tx.all("runs_since", {"at": at, "id": number, "limit": _EVENTS})
     for id_, when, command, tool, exit_code, cwd, repo, session in rows:
-        yield Run(id_, when, command, tool, exit_code, "", cwd, "", repo, str(session))
+        yield CommandAttempt(id_, when, command, tool, exit_code, "", cwd, "", repo, str(session))
 
 
 def _same_project(one: str, other: str) -> bool:
     return one.rsplit("/", 1)[-1].lower() == other.rsplit("/", 1)[-1].lower()
 
 
-def _ci_ending(tx: Tx, failed: Failed) -> Ending | None:
+def _ci_ending(tx: Tx, failed: Failure) -> Ending | None:
     values = {"repo": failed.project, "job": failed.job, "branch": failed.branch}
     row = tx.one("ci_next_success", {**values, "at": failed.run.at})
     if row is None:
         return None
     run, sha, raw, at, branch = row
     message = commit_message(raw)
-    changed = (Step(f"ci:{run}", at, f"{sha[:10]} {message}".strip(), "ci"),) if message else ()
-    success = Step(f"ci:{run}", at, f"{failed.job} on {branch or '?'} at {sha[:10]}", "ci")
+    changed = (FixStep(f"ci:{run}", at, f"{sha[:10]} {message}".strip(), "ci"),) if message else ()
+    success = FixStep(f"ci:{run}", at, f"{failed.job} on {branch or '?'} at {sha[:10]}", "ci")
     return Ending(success, changed, same_session=branch == failed.branch)
 
 
-def _last(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _last(steps: Sequence[FixStep]) -> tuple[FixStep, ...]:
     """Keep the last steps, of the same ones in a row the last."""
-    kept: list[Step] = []
+    kept: list[FixStep] = []
     for step in steps:
         if kept and kept[-1].text == step.text:
             kept[-1] = step

@@ -48,7 +48,7 @@ _LIKE: Final = {
 _LOOK_ALIKES: Final = str.maketrans({one: as_ for as_, all_ in _LIKE.items() for one in all_})
 
 
-class Item(NamedTuple):
+class FenceItem(NamedTuple):
     """One thing in a block: a heading of a line, and text as it was stored."""
 
     heading: str
@@ -60,7 +60,7 @@ def new_fence_id() -> str:
     return secrets.token_hex(12)
 
 
-def fenced(items: Sequence[Item], fence_id: str, max_chars: int = 4000) -> str:
+def fenced(items: Sequence[FenceItem], fence_id: str, max_chars: int = 4000) -> str:
     """Put items into a block of so many characters, whole ones only; empty if none fits."""
     head, tail = f"<<<{NAME} id={fence_id}", f"{NAME} id={fence_id}>>>"
     room = max_chars - len(head) - len(_NOTE) - len(tail) - 2

@@ -8,7 +8,7 @@ have all of them are compared, then the newest that have the rarest.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.candidates import (
     Posting,
     Scope,
@@ -21,7 +21,7 @@ from threadkeep.knowledge.candidates import (
     sizes,
     standing_at,
 )
-from threadkeep.recall.ranking import Evidence, Scored, Scores, ceiling, rarity, score
+from threadkeep.recall.ranking import CluePostings, Scores, WordScore, ceiling, rarity, score
 from threadkeep.recall.terms import Clue, Question
 
 BUDGET: Final = 3_000  # rows of rare clues that are read whole
@@ -35,7 +35,7 @@ _RARE_WORD: Final = 2_000  # phrases are asked for if one of their words is no m
 _RARE_PAIR: Final = 500
 
 
-class Counted(NamedTuple):
+class ClueCounts(NamedTuple):
     """A clue and how many rows of each index have it."""
 
     clue: Clue
@@ -53,18 +53,18 @@ class Counted(NamedTuple):
         return self.clue.weight * rarity(self.total, self.rows)
 
 
-class Found(NamedTuple):
+class WordCandidate(NamedTuple):
     """A candidate with what its words gave it."""
 
     side: Side
     id: int
-    scored: Scored
+    scored: WordScore
 
 
 class Pool(NamedTuple):
     """The best candidates by words, out of how many, and what a perfect one would have."""
 
-    found: tuple[Found, ...]
+    found: tuple[WordCandidate, ...]
     compared: int
     ceiling: float
     typed: dict[Side, tuple[str, ...]]  # the clues, by their bit
@@ -80,7 +80,7 @@ def find(tx: Tx, question: Question, scope: Scope, pool: int = POOL) -> Pool:
     if not counted:
         return NOTHING
     lengths = averages(tx, scope)
-    found: list[Found] = []
+    found: list[WordCandidate] = []
     typed: dict[Side, tuple[str, ...]] = {}
     compared, most = 0, 1.0
     for side in among:
@@ -97,7 +97,7 @@ def find(tx: Tx, question: Question, scope: Scope, pool: int = POOL) -> Pool:
 def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
     """Find the newest of everything that a scope allows, for a question without words."""
     found = [
-        Found(side, number, Scored(1.0, 0.0, 0))
+        WordCandidate(side, number, WordScore(1.0, 0.0, 0))
         for side in sides(scope)
         for number, _, _ in newest(tx, side, scope, limit)
     ]
@@ -107,7 +107,7 @@ def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
 # ---------------------------------------------------------------------- what to ask for
 
 
-def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[Counted]:
+def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[ClueCounts]:
     """Count each clue; the rarest come first, those that nothing has are left out."""
     rows = sizes(tx, among)
     total = sum(rows.values())
@@ -120,13 +120,13 @@ def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[Counted]:
         counts = {side: frequency(tx, side, clue.match, rows[side]) for side in among}
         seen[clue.match] = sum(counts.values())
         if any(counts.values()):
-            counted.append(Counted(clue, counts, total))
+            counted.append(ClueCounts(clue, counts, total))
     return sorted(counted, key=lambda one: one.total)
 
 
 def _evidence(
-    tx: Tx, side: Side, question: Question, counted: Sequence[Counted], scope: Scope
-) -> list[Evidence]:
+    tx: Tx, side: Side, question: Question, counted: Sequence[ClueCounts], scope: Scope
+) -> list[CluePostings]:
     main = [one for one in counted if not one.clue.extra and one.counts[side]][:MOST_MAIN]
     whole, common = _split(side, main, BUDGET)
     if whole:
@@ -142,10 +142,10 @@ def _evidence(
 
 
 def _split(
-    side: Side, clues: Sequence[Counted], budget: int
-) -> tuple[list[Counted], list[Counted]]:
+    side: Side, clues: Sequence[ClueCounts], budget: int
+) -> tuple[list[ClueCounts], list[ClueCounts]]:
     """Part the clues whose rows are read whole from those that are too frequent for that."""
-    whole: list[Counted] = []
+    whole: list[ClueCounts] = []
     spent = 0
     for one in clues:
         spent += one.counts[side]
@@ -155,18 +155,18 @@ def _split(
     return whole, list(clues[len(whole) :])
 
 
-def _whole(tx: Tx, side: Side, question: Question, one: Counted, scope: Scope) -> Evidence:
+def _whole(tx: Tx, side: Side, question: Question, one: ClueCounts, scope: Scope) -> CluePostings:
     rows = postings(tx, side, question.having(one.clue.match), scope)
-    return Evidence(one.clue.typed, one.weight, rows, one.clue.extra)
+    return CluePostings(one.clue.typed, one.weight, rows, one.clue.extra)
 
 
 def _joined(
     tx: Tx,
     side: Side,
     question: Question,
-    clues: tuple[Sequence[Counted], Sequence[Counted]],
+    clues: tuple[Sequence[ClueCounts], Sequence[ClueCounts]],
     scope: Scope,
-) -> list[Evidence]:
+) -> list[CluePostings]:
     """Read the rows of frequent clues where a rare one is too; and, inside a scope, the newest."""
     whole, common = clues
     rarest = _split(side, whole, _JOINED)[0] or whole[:1]
@@ -179,13 +179,13 @@ def _joined(
             rows = _united(
                 rows, postings(tx, side, question.having(one.clue.match), scope, _NEWEST)
             )
-        read.append(Evidence(one.clue.typed, one.weight, rows))
+        read.append(CluePostings(one.clue.typed, one.weight, rows))
     return read
 
 
 def _newest_with(
-    tx: Tx, side: Side, question: Question, common: Sequence[Counted], scope: Scope
-) -> list[Evidence]:
+    tx: Tx, side: Side, question: Question, common: Sequence[ClueCounts], scope: Scope
+) -> list[CluePostings]:
     """Read the newest rows that have all clues; where these are few, those with the rarest."""
     if not common:
         return []
@@ -194,7 +194,7 @@ def _newest_with(
     if len(rows) >= _FEW or len(common) == 1:
         # All have all: none is better by its words, so the newest is the best.
         alike = [(number, -number, 0) for number, _, _ in rows]
-        return [Evidence(one.clue.typed, one.weight, alike) for one in common]
+        return [CluePostings(one.clue.typed, one.weight, alike) for one in common]
     first = common[0]
     read = [_some(tx, side, question, (first, first.clue.match), scope)]
     for one in common[1:]:
@@ -204,11 +204,11 @@ def _newest_with(
 
 
 def _some(
-    tx: Tx, side: Side, question: Question, asked: tuple[Counted, str], scope: Scope
-) -> Evidence:
+    tx: Tx, side: Side, question: Question, asked: tuple[ClueCounts, str], scope: Scope
+) -> CluePostings:
     one, match = asked
     rows = postings(tx, side, question.having(match), scope, _NEWEST)
-    return Evidence(one.clue.typed, one.weight, rows)
+    return CluePostings(one.clue.typed, one.weight, rows)
 
 
 def _united(some: Sequence[Posting], more: Sequence[Posting]) -> list[Posting]:
@@ -221,11 +221,11 @@ def _united(some: Sequence[Posting], more: Sequence[Posting]) -> list[Posting]:
 def _resolved(
     tx: Tx,
     scores: Scores,
-    what: tuple[Side, Sequence[Evidence]],
+    what: tuple[Side, Sequence[CluePostings]],
     pool: int,
     *,
     alone: bool,
-) -> list[Found]:
+) -> list[WordCandidate]:
     """Find the rows that stand at the best places.
 
     Some only have neighbours with the words; `alone` leaves those out.
@@ -237,4 +237,4 @@ def _resolved(
     places = scores.best(pool)
     lacking = [place for place, _ in places if place not in ids]
     ids |= standing_at(tx, lacking) if lacking else {}
-    return [Found(side, ids[place], one) for place, one in places if place in ids]
+    return [WordCandidate(side, ids[place], one) for place, one in places if place in ids]

@@ -9,16 +9,16 @@ from typing import Final, Literal
 import msgspec
 
 from threadkeep.base.fts import index_words
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.enrich.wording import plain
 from threadkeep.knowledge.command_shapes import shape_of
 from threadkeep.knowledge.error_signatures import rule_of, telling_line
 from threadkeep.knowledge.layout import names
 from threadkeep.recall.calls import Archive
 from threadkeep.recall.endings import Ending, ending_of
-from threadkeep.recall.failing import Failed, Step, ci_failures, failed_command, failed_results
+from threadkeep.recall.failing import Failure, FixStep, ci_failures, failed_command, failed_results
 from threadkeep.recall.records import Filters
-from threadkeep.recall.remembering import Remembering
+from threadkeep.recall.remembering import MemoryReader
 
 _HITS: Final = 30  # failures that are looked at
 _UNINDEXED: Final = 500
@@ -41,9 +41,9 @@ Evidence = Literal["same session", "later session", "not fixed yet"]
 class Fix(msgspec.Struct, frozen=True):
     """A failure that is like the one asked about, and how it ended."""
 
-    failure: Step
-    success: Step | None  # None: the command never passed since, as far as is known
-    between: tuple[Step, ...]  # what changed something on the way, the earliest first
+    failure: FixStep
+    success: FixStep | None  # None: the command never passed since, as far as is known
+    between: tuple[FixStep, ...]  # what changed something on the way, the earliest first
     evidence: Evidence
     match: float  # how much of the error's words the failure has
     score: float
@@ -57,7 +57,7 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 def fixed(
-    memory: Remembering,
+    memory: MemoryReader,
     error_text: str,
     filters: Filters = Filters(),  # noqa: B008  (a constant)
     *,
@@ -90,7 +90,7 @@ def error_words(error_text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(index_words(line)))[:_WORDS]
 
 
-def match_of(words: Sequence[str], failed: Failed) -> float:
+def match_of(words: Sequence[str], failed: Failure) -> float:
     """Give which part of some words stands in a failure; at most 1."""
     # Colours would stick to the words that they stand before.
     held = set(index_words(plain(f"{failed.run.command}\n{failed.run.output}")))
@@ -114,30 +114,30 @@ def best_first(fixes: Sequence[Fix]) -> list[Fix]:
 # ---------------------------------------------------------------------- inside
 
 
-def _of_events(tx: Tx, refs: Sequence[str]) -> list[Failed]:
+def _of_events(tx: Tx, refs: Sequence[str]) -> list[Failure]:
     numbers = [int(ref.partition(":")[2]) for ref in refs if ref.startswith("command:")]
     found = (failed_command(tx, number) for number in numbers)
     return [one for one in found if one is not None]
 
 
-def _of_ci(tx: Tx, refs: Sequence[str]) -> list[Failed]:
+def _of_ci(tx: Tx, refs: Sequence[str]) -> list[Failure]:
     numbers = [int(ref.partition(":")[2]) for ref in refs if ref.startswith("ci:")]
     return [one for number in numbers for one in ci_failures(tx, number)]
 
 
-def _matching(found: Sequence[Failed], words: Sequence[str]) -> list[Failed]:
+def _matching(found: Sequence[Failure], words: Sequence[str]) -> list[Failure]:
     by_match = [(match_of(words, one), one) for one in found]
     least = _LEAST_OF_FEW if len(words) <= _FEW_WORDS else _LEAST_MATCH
     enough = [pair for pair in by_match if pair[0] >= least]
     enough.sort(key=lambda pair: (-pair[0], -pair[1].run.at))
-    tries: dict[tuple[str, str], Failed] = {}
+    tries: dict[tuple[str, str], Failure] = {}
     for _, one in enough:  # tries of one session end together: the last of them is told
         tries.setdefault((one.run.session or one.step.ref, shape_of(one.run.command)), one)
     return list(tries.values())[:_ENDED]
 
 
 def _fix(
-    tx: Tx, archive: Archive | None, failed: Failed, error_text: str, words: Sequence[str]
+    tx: Tx, archive: Archive | None, failed: Failure, error_text: str, words: Sequence[str]
 ) -> Fix:
     ending = ending_of(tx, archive, failed)
     match = match_of(words, failed)

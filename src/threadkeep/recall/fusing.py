@@ -53,7 +53,7 @@ class Candidate(NamedTuple):
     row: int = 0  # of a thing in its own table
 
 
-class Ranked(NamedTuple):
+class RankedCandidate(NamedTuple):
     """A candidate and how its place came about."""
 
     candidate: Candidate
@@ -83,19 +83,21 @@ def fuse(
     now: int,
     when: When = (),
     zone: tzinfo = UTC,
-) -> list[Ranked]:
+) -> list[RankedCandidate]:
     """Put candidates in order, the best first."""
     ranked = []
     for one in candidates:
         base = one.words + MEANING * max(0.0, one.meaning or 0.0)
         base += THEN if is_then(one.at, when, zone) else 0.0
         factors = recency(one.at, now, settings), weight_of(one.kind, settings)
-        ranked.append(Ranked(one, *factors, base * factors[0] * factors[1]))
+        ranked.append(RankedCandidate(one, *factors, base * factors[0] * factors[1]))
     return sorted(ranked, key=lambda one: (-one.total, -(one.candidate.at or 0), one.candidate.id))
 
 
-def by_time(candidates: Sequence[Candidate], settings: RecallSettings, now: int) -> list[Ranked]:
+def by_time(
+    candidates: Sequence[Candidate], settings: RecallSettings, now: int
+) -> list[RankedCandidate]:
     """Put candidates in the order of time, the newest first."""
     ordered = sorted(candidates, key=lambda one: (-(one.at or 0), -one.id))
     factors = ((one, recency(one.at, now, settings)) for one in ordered)
-    return [Ranked(one, factor, 1.0, factor) for one, factor in factors]
+    return [RankedCandidate(one, factor, 1.0, factor) for one, factor in factors]

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.candidates import (
-    Facts,
+    CandidateFacts,
     Scope,
     entries_of_sessions,
     entry_facts,
@@ -13,7 +13,7 @@ from threadkeep.knowledge.candidates import (
     thing_facts,
     things_of,
 )
-from threadkeep.recall.finding import Found, Pool
+from threadkeep.recall.finding import Pool, WordCandidate
 from threadkeep.recall.fusing import Candidate
 from threadkeep.recall.meaning import Meaning, Owner
 
@@ -42,15 +42,15 @@ def by_words(tx: Tx, pool: Pool, scope: Scope) -> list[Candidate]:
     ]
 
 
-def _entry_facts(tx: Tx, found: Sequence[Found], scope: Scope) -> dict[int, Facts]:
+def _entry_facts(tx: Tx, found: Sequence[WordCandidate], scope: Scope) -> dict[int, CandidateFacts]:
     return entry_facts(tx, [one.id for one in found], scope) if found else {}
 
 
-def _thing_facts(tx: Tx, found: Sequence[Found]) -> dict[int, Facts]:
+def _thing_facts(tx: Tx, found: Sequence[WordCandidate]) -> dict[int, CandidateFacts]:
     return thing_facts(tx, [one.id for one in found]) if found else {}
 
 
-def _candidate(one: Found, facts: Facts, ceiling: float) -> Candidate:
+def _candidate(one: WordCandidate, facts: CandidateFacts, ceiling: float) -> Candidate:
     scored = one.scored
     return Candidate(
         *(one.side, one.id, facts.kind, facts.at, facts.hash),

@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.reading import EntryRow, Session, to_entry, to_session
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.reading import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.things import run_title, strings_in
 from threadkeep.recall.records import Hit, Kind
 from threadkeep.recall.snippets import Marks, cut
@@ -23,14 +23,14 @@ _SHOWN_AS: Final = {"segment": "message", "memory": "node"}
 _SHORT: Final = {"claude-code": "claude"}
 
 
-class Message(NamedTuple):
+class SessionMessage(NamedTuple):
     """A message and its session."""
 
     row: EntryRow
-    session: Session
+    session: CapturedSession
 
 
-class ShownThing(NamedTuple):
+class HitText(NamedTuple):
     """A thing, whole: its hit without a snippet, and its text."""
 
     hit: Hit
@@ -42,13 +42,13 @@ def short_name(harness: str) -> str:
     return _SHORT.get(harness, harness)
 
 
-def load_messages(tx: Tx, ids: Iterable[int]) -> dict[int, Message]:
+def load_messages(tx: Tx, ids: Iterable[int]) -> dict[int, SessionMessage]:
     """Read messages with their sessions, by id."""
     rows = tx.all("shown_entries", {"ids": msgspec.json.encode(list(ids)).decode()})
-    return {row[0]: Message(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows}
+    return {row[0]: SessionMessage(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows}
 
 
-def message_hit(tx: Tx, message: Message, text: str, marks: Marks = NO_MARKS) -> Hit:
+def message_hit(tx: Tx, message: SessionMessage, text: str, marks: Marks = NO_MARKS) -> Hit:
     """Make the hit of a message."""
     row, session = message
     named = {"session_id": session.session_id, "harness": session.harness}
@@ -73,7 +73,7 @@ def message_hit(tx: Tx, message: Message, text: str, marks: Marks = NO_MARKS) ->
     )
 
 
-def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> ShownThing | None:
+def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> HitText | None:
     """Read a thing by its kind and its number in its own table; None if it is not to be seen.
 
     Of a file without our index (`indexed`) less is known about nodes.
@@ -83,10 +83,10 @@ def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> Shown
     if row is None:
         return None
     title, text = _described(tx, kind, row)
-    return ShownThing(_thing_hit(tx, kind, row, title), text)
+    return HitText(_thing_hit(tx, kind, row, title), text)
 
 
-def thing_hit(thing: ShownThing, marks: Marks = NO_MARKS) -> Hit:
+def thing_hit(thing: HitText, marks: Marks = NO_MARKS) -> Hit:
     """Give the hit of a thing with its snippet."""
     return msgspec.structs.replace(thing.hit, snippet=cut(thing.text, marks, WIDTH))
 

@@ -10,7 +10,7 @@ from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.config import RecallSettings
 from threadkeep.errors import Busy, StorageFull
 from threadkeep.knowledge.memory_documents import (
-    AskedMemory,
+    MemoryFilter,
     MemoryPart,
     MemoryRevision,
     memory_history,
@@ -20,8 +20,8 @@ from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.things import BATCH, index_things, is_behind, is_indexable
 from threadkeep.recall.meaning import Meaning
 from threadkeep.recall.opening import open_ref
-from threadkeep.recall.recalling import Asked, meant, recall_in
-from threadkeep.recall.records import Filters, Found, Opened
+from threadkeep.recall.recalling import RecallRequest, meant, recall_in
+from threadkeep.recall.records import Filters, HitDetail, RecallResult
 from threadkeep.sources.records import Source
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Memory:
         *,
         limit: int = 10,
         explain: bool = False,
-    ) -> Found:
+    ) -> RecallResult:
         """Find what answers a question best; any text is one.
 
         Without words, the newest is given. `explain` says of each hit why it stands there.
@@ -76,12 +76,12 @@ class Memory:
         most = min(max(0, limit), _MOST)
         if self.include_excluded:
             filters = msgspec.structs.replace(filters, include_excluded=True)
-        asked = Asked(text, filters, most, explain, self.settings, now, self.zone)
+        asked = RecallRequest(text, filters, most, explain, self.settings, now, self.zone)
         compared = meant(self.meaning, text)
         with self.store.context.db.read() as tx:
             return recall_in(tx, self.sources, asked, compared)
 
-    def open(self, ref: str, around: int = 3) -> Opened:
+    def open(self, ref: str, around: int = 3) -> HitDetail:
         """Open a hit at its place, with so many neighbours on each side."""
         with self.store.context.db.read(lenient=True) as tx:
             return open_ref(tx, self.sources, ref, around)
@@ -128,7 +128,7 @@ class Memory:
 
         return fixed(self, error, **options)
 
-    def similar(self, what: str, **options: Any) -> Found:
+    def similar(self, what: str, **options: Any) -> RecallResult:
         """Find what is like a hit or a text (see `recall.similar.similar`)."""
         from threadkeep.recall.similar import similar  # noqa: PLC0415
 
@@ -140,12 +140,12 @@ class Memory:
 
         return agent_query(self, query, filters, **options)
 
-    def memories(self, asked: AskedMemory) -> tuple[list[MemoryPart], bool]:
+    def memories(self, asked: MemoryFilter) -> tuple[list[MemoryPart], bool]:
         """Give what Claude's notes say now, and whether there is more."""
         with self.store.context.db.read(lenient=True) as tx:
             return query_memories(tx, asked)
 
-    def memory_history(self, asked: AskedMemory) -> tuple[list[MemoryRevision], bool]:
+    def memory_history(self, asked: MemoryFilter) -> tuple[list[MemoryRevision], bool]:
         """Give the history of one of Claude's notes, and whether there is more."""
         with self.store.context.db.read(lenient=True) as tx:
             return memory_history(tx, asked)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
 from threadkeep.errors import Invalid, NotFound
@@ -18,7 +18,7 @@ from threadkeep.recall.hits import (
     message_hit,
     thing_hit,
 )
-from threadkeep.recall.records import Hit, Opened
+from threadkeep.recall.records import Hit, HitDetail
 
 _THINGS: Final = ("node", "command", "page", "ci", "lesson", "segment", "memory")
 _MOST_AROUND: Final = 100
@@ -45,7 +45,7 @@ def parse_ref(ref: str) -> tuple[str, str]:
     return kind, number
 
 
-def open_ref(tx: Tx, sources: Sources, ref: str, around: int = 3) -> Opened:
+def open_ref(tx: Tx, sources: Sources, ref: str, around: int = 3) -> HitDetail:
     """Open what a reference names; raises NotFound if it is not there any more."""
     kind, name = parse_ref(ref)
     number = _number(tx, kind, name)
@@ -71,7 +71,7 @@ def _number(tx: Tx, kind: str, name: str) -> int | None:
 # ---------------------------------------------------------------------- messages
 
 
-def _message(tx: Tx, sources: Sources, number: int, around: int) -> Opened | None:
+def _message(tx: Tx, sources: Sources, number: int, around: int) -> HitDetail | None:
     message = load_messages(tx, [number]).get(number)
     if message is None:
         return None
@@ -97,13 +97,13 @@ def _message(tx: Tx, sources: Sources, number: int, around: int) -> Opened | Non
     }
     text = texts.text(row)
     hit = message_hit(tx, message, text)
-    return Opened(hit, text, shown(before), shown(after), _known(facts))
+    return HitDetail(hit, text, shown(before), shown(after), _known(facts))
 
 
 # ---------------------------------------------------------------------- things
 
 
-def _thing(tx: Tx, sources: Sources, what: tuple[str, int], around: int) -> Opened | None:
+def _thing(tx: Tx, sources: Sources, what: tuple[str, int], around: int) -> HitDetail | None:
     kind, number = what
     thing = load_thing(tx, kind, number, indexed=is_indexable(tx))
     if thing is None and kind == "segment":  # its session is archived: open it where it begins
@@ -113,7 +113,7 @@ def _thing(tx: Tx, sources: Sources, what: tuple[str, int], around: int) -> Open
         return None
     before, after = _commands_around(tx, number, around) if kind == "command" else ((), ())
     facts = _known(_FACTS[kind](tx, number)) if kind in _FACTS else {}
-    return Opened(thing_hit(thing), thing.text, before, after, facts)
+    return HitDetail(thing_hit(thing), thing.text, before, after, facts)
 
 
 def _commands_around(tx: Tx, number: int, around: int) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:

@@ -81,7 +81,7 @@ _LOOKS: Final = (
 )
 
 
-class Text(NamedTuple):
+class PassageSource(NamedTuple):
     """A text to take passages from, and how well it was found: at most 1."""
 
     text: str
@@ -90,7 +90,7 @@ class Text(NamedTuple):
     trust: float = 1.0  # how likely an answer is in such a text
 
 
-class Piece(NamedTuple):
+class Sentence(NamedTuple):
     """A sentence or a line, and where it stands."""
 
     source: int  # number of its text
@@ -99,7 +99,7 @@ class Piece(NamedTuple):
     text: str
 
 
-class Chosen(NamedTuple):
+class ScoredPassage(NamedTuple):
     """A passage, how well it answers, and how much of the question it has: at most 1."""
 
     source: int
@@ -116,7 +116,7 @@ def question_terms(question: str) -> tuple[str, ...]:
     return tuple(telling or words)
 
 
-def best_passages(question: str, texts: Sequence[Text], limit: int) -> list[Chosen]:
+def best_passages(question: str, texts: Sequence[PassageSource], limit: int) -> list[ScoredPassage]:
     """Choose the passages that answer a question, the best first, none of them twice."""
     question = question[:_QUESTION]
     terms = [_stem(term) for term in question_terms(question)]
@@ -134,7 +134,7 @@ def best_passages(question: str, texts: Sequence[Text], limit: int) -> list[Chos
     return _without_repeats([one for one in ranked if one.score >= least], limit)
 
 
-def pieces_of(text: str, source: int = 0) -> Iterator[Piece]:
+def pieces_of(text: str, source: int = 0) -> Iterator[Sentence]:
     """Cut a text into sentences and lines, each as it stands; what is too short says nothing."""
     count = 0
     for found in _SENTENCE.finditer(text[:_READ]):
@@ -142,7 +142,7 @@ def pieces_of(text: str, source: int = 0) -> Iterator[Piece]:
         if len(piece) < _LEAST_CHARACTERS or not any(map(str.isalnum, piece)):
             continue
         begin = found.start() + found[0].index(piece)
-        yield Piece(source, begin, begin + len(piece), piece)
+        yield Sentence(source, begin, begin + len(piece), piece)
         count += 1
         if count >= _PIECES:
             return
@@ -214,8 +214,8 @@ def _names_in(question: str) -> tuple[str, ...]:
 
 
 def _around(
-    texts: Sequence[Text],
-    pieces: Sequence[Piece],
+    texts: Sequence[PassageSource],
+    pieces: Sequence[Sentence],
     held: Sequence[frozenset[str]],
     terms: Sequence[str],
 ) -> list[frozenset[str]]:
@@ -227,8 +227,12 @@ def _around(
 
 
 def _scored(
-    asked: _Asked, piece: Piece, text: Text, found: frozenset[str], around: frozenset[str]
-) -> Chosen:
+    asked: _Asked,
+    piece: Sentence,
+    text: PassageSource,
+    found: frozenset[str],
+    around: frozenset[str],
+) -> ScoredPassage:
     total = sum(asked.weights.values())
     own = sum(asked.weights[term] for term in found) / total
     beside = sum(asked.weights[term] for term in around - found) / total
@@ -246,10 +250,10 @@ def _scored(
         score *= 0.7  # a heading, a list of names
     is_named = bool(asked.names) and all(name in low for name in asked.names)
     shown = excerpt(widened(text.text, piece.begin, piece.end), sorted(found))
-    return Chosen(piece.source, shown, score, own + _NEAR * beside, is_named)
+    return ScoredPassage(piece.source, shown, score, own + _NEAR * beside, is_named)
 
 
-def _looks_right(question: str, piece: Piece) -> float:
+def _looks_right(question: str, piece: Sentence) -> float:
     """Give what a passage earns by looking like an answer to such a question."""
     fits = sum(
         asked.search(question) is not None and given.search(piece.text) is not None
@@ -266,8 +270,8 @@ def _is_echo(question: str, text: str) -> bool:
     return _overlap(_bag(question), _bag(text)) > _ALIKE
 
 
-def _without_repeats(ranked: Sequence[Chosen], limit: int) -> list[Chosen]:
-    chosen: list[Chosen] = []
+def _without_repeats(ranked: Sequence[ScoredPassage], limit: int) -> list[ScoredPassage]:
+    chosen: list[ScoredPassage] = []
     for one in ranked:
         if len(chosen) >= limit:
             break

@@ -24,7 +24,7 @@ _DAMPING: Final = 0.5
 _LONGEST: Final = 400.0  # times the average: from here on all are alike
 
 
-class Evidence(NamedTuple):
+class CluePostings(NamedTuple):
     """One clue, what it weighs, and the candidates that have it."""
 
     typed: str
@@ -33,7 +33,7 @@ class Evidence(NamedTuple):
     extra: bool = False
 
 
-class Scored(NamedTuple):
+class WordScore(NamedTuple):
     """What words gave a candidate."""
 
     total: float
@@ -65,7 +65,7 @@ class Scores(NamedTuple):
     totals: dict[int, float]
     clues: tuple[tuple[float, dict[int, float]], ...]  # the weight of each, and the amounts
 
-    def best(self, limit: int) -> list[tuple[int, Scored]]:
+    def best(self, limit: int) -> list[tuple[int, WordScore]]:
         """Give the places with the highest scores, the best first; the newer of two equals."""
         totals = self.totals
         places: Iterable[int] = totals
@@ -81,16 +81,16 @@ class Scores(NamedTuple):
         kept = {place: total for place, total in self.totals.items() if place in places}
         return self._replace(totals=kept)
 
-    def _scored(self, place: int) -> Scored:
+    def _scored(self, place: int) -> WordScore:
         own, bits = 0.0, 0
         for number, (weight, here) in enumerate(self.clues):
             if place in here:
                 own += weight * enough(here[place])
                 bits |= 1 << number
-        return Scored(self.totals[place], self.totals[place] - own, bits)
+        return WordScore(self.totals[place], self.totals[place] - own, bits)
 
 
-def score(evidence: Sequence[Evidence], average: float) -> Scores:
+def score(evidence: Sequence[CluePostings], average: float) -> Scores:
     """Score every place that has a clue, or whose neighbour has one."""
     totals: dict[int, float] = {}
     clues = []
@@ -121,6 +121,6 @@ def _with_neighbours(here: Mapping[int, float]) -> dict[int, float]:
     return amounts
 
 
-def ceiling(evidence: Iterable[Evidence]) -> float:
+def ceiling(evidence: Iterable[CluePostings]) -> float:
     """Give what a candidate with every clue, of average length, has."""
     return sum(clue.weight for clue in evidence if not clue.extra) or 1.0

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.config import RecallSettings
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.capture.archived import ArchivedEntries
 from threadkeep.capture.transcripts import Sources
 from threadkeep.errors import Invalid, ThreadkeepError
@@ -16,22 +16,22 @@ from threadkeep.knowledge.candidates import Scope, narrowed
 from threadkeep.knowledge.eligibility import eligible_nodes
 from threadkeep.knowledge.memory_names import CATEGORIES, SOURCE_KIND
 from threadkeep.knowledge.reading import EntryRow
-from threadkeep.recall.collapsing import MOST, Kept, collapse
+from threadkeep.recall.collapsing import MOST, HitGroup, collapse
 from threadkeep.recall.dates import times_in
 from threadkeep.recall.explaining import explain
 from threadkeep.recall.finding import NOTHING, Pool, find, find_newest
-from threadkeep.recall.fusing import Candidate, Ranked, by_time, fuse
+from threadkeep.recall.fusing import Candidate, RankedCandidate, by_time, fuse
 from threadkeep.recall.gathering import ByMeaning, add_meaning, by_words
 from threadkeep.recall.hits import (
-    Message,
-    ShownThing,
+    HitText,
+    SessionMessage,
     load_messages,
     load_thing,
     message_hit,
     thing_hit,
 )
 from threadkeep.recall.meaning import Meaning
-from threadkeep.recall.records import Filters, Found, Hit
+from threadkeep.recall.records import Filters, Hit, RecallResult
 from threadkeep.recall.snippets import Marks, marks_of
 from threadkeep.recall.terms import Question, read_question
 from threadkeep.recall.unindexed import unindexed_nodes
@@ -41,7 +41,7 @@ _MEANT: Final = 8_000  # characters of a question that its vector is made of
 _HARNESSES: Final = {"claude": "claude-code", "workflow": "ci", SOURCE_KIND: "memory"}
 
 
-class Asked(NamedTuple):
+class RecallRequest(NamedTuple):
     """A question with all that answering it needs."""
 
     text: str
@@ -86,29 +86,29 @@ def _check(tx: Tx, sources: Sources, filters: Filters) -> None:
         raise Invalid(msg, hint="known: " + ", ".join(CATEGORIES))
 
 
-class Meant(NamedTuple):
+class MeaningSearch(NamedTuple):
     """A question compared by its vector, or the reason why it is not."""
 
     by: ByMeaning | None = None
     note: str = ""
 
 
-def meant(meaning: Meaning | None, text: str) -> Meant:
+def meant(meaning: Meaning | None, text: str) -> MeaningSearch:
     """Make the vector of a question, outside of any transaction: a server may take its time.
 
     A model that fails is told of; the words of the question are looked for all the same.
     """
     question = read_question(text)
     if meaning is None or not question.clues or question.must:
-        return Meant()
+        return MeaningSearch()
     said = text[:_MEANT].encode("utf-8", "replace").decode()
     try:
-        return Meant(ByMeaning(meaning, meaning.embedder.embed([said])[0]))
+        return MeaningSearch(ByMeaning(meaning, meaning.embedder.embed([said])[0]))
     except ThreadkeepError as error:
-        return Meant(note=f"only words were compared: {error.message}")
+        return MeaningSearch(note=f"only words were compared: {error.message}")
 
 
-def recall_in(tx: Tx, sources: Sources, asked: Asked, meant: Meant) -> Found:
+def recall_in(tx: Tx, sources: Sources, asked: RecallRequest, meant: MeaningSearch) -> RecallResult:
     """Answer a question inside one transaction."""
     question = read_question(asked.text)
     _check(tx, sources, asked.filters)
@@ -125,17 +125,21 @@ def recall_in(tx: Tx, sources: Sources, asked: Asked, meant: Meant) -> Found:
     compared = max(pool.compared, len(candidates))
     compared_by_it = any(one.meaning is not None for one in candidates)
     notes = (*_notes(question, asked, scope, shower), *filter(None, [meant.note]))
-    return Found(asked.text, hits, compared, compared_by_it, notes)
+    return RecallResult(asked.text, hits, compared, compared_by_it, notes)
 
 
-def _ordered(candidates: Sequence[Candidate], question: Question, asked: Asked) -> list[Ranked]:
+def _ordered(
+    candidates: Sequence[Candidate], question: Question, asked: RecallRequest
+) -> list[RankedCandidate]:
     if not question.clues:
         return by_time(candidates, asked.settings, asked.now)
     when = times_in(asked.text, asked.now, asked.zone)
     return fuse(candidates, asked.settings, asked.now, when, asked.zone)
 
 
-def _notes(question: Question, asked: Asked, scope: Scope, shower: "_Shower") -> tuple[str, ...]:
+def _notes(
+    question: Question, asked: RecallRequest, scope: Scope, shower: "_Shower"
+) -> tuple[str, ...]:
     notes = []
     if not question.clues and asked.text.strip():
         notes.append("the question has no word that could be looked for")
@@ -147,13 +151,13 @@ def _notes(question: Question, asked: Asked, scope: Scope, shower: "_Shower") ->
     return tuple(notes)
 
 
-def _without_words(tx: Tx, asked: Asked, scope: Scope) -> Pool:
+def _without_words(tx: Tx, asked: RecallRequest, scope: Scope) -> Pool:
     """Give the newest there is when nothing was asked; a question of signs finds nothing."""
     return NOTHING if asked.text.strip() else find_newest(tx, scope, asked.limit * 3)
 
 
 def _shown(
-    shower: "_Shower", kept: Sequence[Kept], about: tuple[Asked, Pool, Question]
+    shower: "_Shower", kept: Sequence[HitGroup], about: tuple[RecallRequest, Pool, Question]
 ) -> tuple[Hit, ...]:
     asked, pool, question = about
     top = kept[0].ranked.total if kept else 1.0
@@ -176,15 +180,15 @@ class _Shower:
         self._settled_at = settled_at  # None: nothing is left out
         self.archive = ArchivedEntries(tx, sources)
         self._texts: dict[int, str] = {}
-        self._messages: dict[int, Message] = {}
-        self._things: dict[int, ShownThing] = {}
+        self._messages: dict[int, SessionMessage] = {}
+        self._things: dict[int, HitText] = {}
         self._probes: dict[tuple[str, str], bool] = {}
 
-    def seen(self, ranked: Sequence[Ranked], limit: int) -> list[Ranked]:
+    def seen(self, ranked: Sequence[RankedCandidate], limit: int) -> list[RankedCandidate]:
         """Give the best that users may see: no probes, nothing that is gone."""
         return list(islice(self._visible(ranked), max(limit, MOST)))
 
-    def text_of(self, ranked: Ranked) -> str:
+    def text_of(self, ranked: RankedCandidate) -> str:
         """Give the text of a candidate."""
         one = ranked.candidate
         if one.side == "thing":
@@ -203,7 +207,7 @@ class _Shower:
             self._texts[row.id] = self.archive.text(row)
         return self._texts[row.id]
 
-    def _visible(self, ranked: Sequence[Ranked]) -> Iterator[Ranked]:
+    def _visible(self, ranked: Sequence[RankedCandidate]) -> Iterator[RankedCandidate]:
         for at in range(0, len(ranked), MOST):
             some = ranked[at : at + MOST]
             ids = [one.candidate.id for one in some if one.candidate.side == "entry"]
@@ -231,7 +235,7 @@ class _Shower:
             self._things[one.id] = thing
         return thing is not None
 
-    def _is_probe(self, message: Message) -> bool:
+    def _is_probe(self, message: SessionMessage) -> bool:
         session = message.session
         key = session.session_id, session.harness
         if key not in self._probes:

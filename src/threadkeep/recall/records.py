@@ -24,7 +24,7 @@ class Filters(msgspec.Struct, frozen=True):
     include_excluded: bool = False  # also nodes that rest on nothing real or settled
 
 
-class Why(msgspec.Struct, frozen=True):
+class HitScore(msgspec.Struct, frozen=True):
     """Why a hit stands where it does; `total` is what the order was made by."""
 
     terms: tuple[str, ...]  # the words of the question that it has
@@ -58,10 +58,10 @@ class Hit(msgspec.Struct, frozen=True):
     uuid: str | None = None  # of a node
     url: str | None = None  # of a page or a run
     same: int = 0  # how many others say the same and were left out
-    why: Why | None = None
+    why: HitScore | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class RecallResult(msgspec.Struct, frozen=True):
     """The answer to one question."""
 
     query: str
@@ -71,7 +71,7 @@ class Found(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()  # what could not be used, and why
 
 
-class Opened(msgspec.Struct, frozen=True):
+class HitDetail(msgspec.Struct, frozen=True):
     """The thing behind a hit, whole, with what stands around it."""
 
     hit: Hit

@@ -4,10 +4,10 @@ from typing import Protocol
 
 from threadkeep.capture.transcripts import Sources
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.recall.records import Filters, Found, Opened
+from threadkeep.recall.records import Filters, HitDetail, RecallResult
 
 
-class Remembering(Protocol):
+class MemoryReader(Protocol):
     """What can be asked, and what opens what was found."""
 
     @property
@@ -20,8 +20,8 @@ class Remembering(Protocol):
 
     def recall(
         self, text: str, filters: Filters = ..., *, limit: int = ..., explain: bool = ...
-    ) -> Found:
+    ) -> RecallResult:
         """Find what was said, done and seen."""
 
-    def open(self, ref: str, around: int = ...) -> Opened:
+    def open(self, ref: str, around: int = ...) -> HitDetail:
         """Give the thing behind a hit."""

@@ -10,8 +10,8 @@ import msgspec
 from threadkeep.base.fts import index_words
 from threadkeep.errors import NotFound
 from threadkeep.recall.passages import STOP_WORDS
-from threadkeep.recall.records import Filters, Found, Hit
-from threadkeep.recall.remembering import Remembering
+from threadkeep.recall.records import Filters, Hit, RecallResult
+from threadkeep.recall.remembering import MemoryReader
 
 _REF: Final = re.compile(r"(?:message|node|command|page|ci|lesson|segment):\S+")
 _READ: Final = 4_000  # characters: what a text is about, it says at its beginning
@@ -22,12 +22,12 @@ _SAME: Final = 0.8  # of their words in common
 
 
 def similar(
-    memory: Remembering,
+    memory: MemoryReader,
     what: str,
     filters: Filters = Filters(),  # noqa: B008  (a constant)
     *,
     limit: int = 10,
-) -> Found:
+) -> RecallResult:
     """Find what is like a hit, named by its reference, or like any text; the nearest first."""
     own = what.strip() if _REF.fullmatch(what.strip()) else None
     text = memory.open(own, 0).text if own is not None else what
@@ -62,7 +62,7 @@ def _weight(word: str, count: int) -> float:
     return math.sqrt(min(count, 4)) * min(len(word), 10)
 
 
-def _is_copy(memory: Remembering, hit: Hit, mine: frozenset[str]) -> bool:
+def _is_copy(memory: MemoryReader, hit: Hit, mine: frozenset[str]) -> bool:
     try:
         text = memory.open(hit.ref, 0).text
     except NotFound:  # forgotten a moment ago

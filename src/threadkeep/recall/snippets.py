@@ -29,7 +29,7 @@ class Marks(NamedTuple):
     runs: tuple[str, ...]
 
 
-class Span(NamedTuple):
+class SnippetMark(NamedTuple):
     """A marked stretch, and the word that it stands for."""
 
     start: int
@@ -65,8 +65,8 @@ def cut(text: str, marks: Marks, width: int = 240) -> str:
     return "".join([*pieces, text[at:end], "..." if end < len(text) else ""])
 
 
-def _spans(text: str, marks: Marks) -> list[Span]:
-    found: list[Span] = []
+def _spans(text: str, marks: Marks) -> list[SnippetMark]:
+    found: list[SnippetMark] = []
     known: dict[str, str] = {}  # most words of a text come again and again
     for match in _WORD.finditer(text):
         token = match[0]
@@ -74,20 +74,20 @@ def _spans(text: str, marks: Marks) -> list[Span]:
         if word is None:
             word = known[token] = _marked(token, marks)
         if word:
-            found.append(Span(match.start(), match.end(), word))
+            found.append(SnippetMark(match.start(), match.end(), word))
             if len(found) >= _MOST_SPANS:
                 break
     for run in marks.runs:
         at = text.find(run)
         while at >= 0 and len(found) < _MOST_SPANS:
-            found.append(Span(at, at + len(run), run))
+            found.append(SnippetMark(at, at + len(run), run))
             at = text.find(run, at + len(run))
     return _apart(found)
 
 
-def _apart(spans: list[Span]) -> list[Span]:
+def _apart(spans: list[SnippetMark]) -> list[SnippetMark]:
     """Drop spans that lie over others."""
-    kept: list[Span] = []
+    kept: list[SnippetMark] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if not kept or span.start >= kept[-1].end:
             kept.append(span)
@@ -114,7 +114,7 @@ def _stem(word: str) -> str:
     return stem[:-1] if stem[-1] == stem[-2] else stem
 
 
-def _window(text: str, spans: list[Span], width: int) -> tuple[int, int]:
+def _window(text: str, spans: list[SnippetMark], width: int) -> tuple[int, int]:
     """Choose the stretch with most words in it; the first one if several have as many."""
     if not spans or len(text) <= width:
         return 0, min(len(text), width)

@@ -10,15 +10,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.ci_fixes import commit_message
 from threadkeep.knowledge.layout import names
-from threadkeep.knowledge.reading import Among, to_entry
+from threadkeep.knowledge.reading import CapturedSessionFilter, to_entry
 from threadkeep.recall.calls import Archive
 from threadkeep.recall.commits import commits_among
-from threadkeep.recall.remembering import Remembering
-from threadkeep.recall.turns import Turn, turns_of
+from threadkeep.recall.remembering import MemoryReader
+from threadkeep.recall.turns import TimelineTurn, turns_of
 
 MomentKind = Literal["command", "prompt", "answer", "work", "page", "ci", "commit"]
 
@@ -47,7 +47,7 @@ class Moment(msgspec.Struct, frozen=True):
     until: int | None = None  # when the last of several was
 
 
-class Span(msgspec.Struct, frozen=True):
+class TimeSpan(msgspec.Struct, frozen=True):
     """A stretch of time, from its first moment to before its last."""
 
     since: int
@@ -55,7 +55,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def timeline(
-    memory: Remembering,
+    memory: MemoryReader,
     *,
     project: str | None = None,
     day: date | None = None,
@@ -82,16 +82,16 @@ def timeline(
         return [_with_text(archive, one, unread.get(one.ref)) for one in mixed]
 
 
-def span_of(day: date | None, since: int | None, until: int | None, zone: tzinfo) -> Span:
+def span_of(day: date | None, since: int | None, until: int | None, zone: tzinfo) -> TimeSpan:
     """Give the span that is meant: a day in a zone, or from a moment to another."""
     if day is None:
         first = 0 if since is None else since
-        return Span(first, _END_OF_TIME if until is None else until)
+        return TimeSpan(first, _END_OF_TIME if until is None else until)
     if since is not None or until is not None:
         msg = "a day and a span of time were both given"
         raise Invalid(msg, hint="give the day alone, or when to begin and to end")
     after = _END_OF_TIME if day == date.max else _midnight(day + _ONE_DAY, zone)
-    return Span(_midnight(day, zone), after)
+    return TimeSpan(_midnight(day, zone), after)
 
 
 def in_time(moments: Iterable[Moment]) -> list[Moment]:
@@ -135,7 +135,7 @@ def _is_same(last: Moment, one: Moment) -> bool:
 
 def _places(project: str | None) -> dict[str, Any]:
     """Give the ways in which a project may be named by a row, for LIKE."""
-    params = Among(project=project).params()
+    params = CapturedSessionFilter(project=project).params()
     below = params["project_below"]
     return {
         "project": project,
@@ -194,7 +194,9 @@ def _segments(tx: Tx, where: dict[str, Any], *, has_archive: bool) -> list[Momen
     return found
 
 
-def _turns(tx: Tx, where: dict[str, Any], span: Span, limit: int) -> Iterable[tuple[Moment, Turn]]:
+def _turns(
+    tx: Tx, where: dict[str, Any], span: TimeSpan, limit: int
+) -> Iterable[tuple[Moment, TimelineTurn]]:
     """Yield what agents were asked and answered, without the texts."""
     sessions = tx.all("sessions_in_span", {**where, "limit": _SESSIONS})
     times: list[int] = []
@@ -219,7 +221,7 @@ def _turns(tx: Tx, where: dict[str, Any], span: Span, limit: int) -> Iterable[tu
             yield moment, turn
 
 
-def _with_text(archive: Archive, moment: Moment, turn: Turn | None) -> Moment:
+def _with_text(archive: Archive, moment: Moment, turn: TimelineTurn | None) -> Moment:
     if turn is None:
         return moment
     if turn.kind == "work":

@@ -9,7 +9,7 @@ import msgspec
 from threadkeep.knowledge.reading import EntryRow
 
 
-class Turn(msgspec.Struct, frozen=True):
+class TimelineTurn(msgspec.Struct, frozen=True):
     """A prompt, or an answer with the work that led to it."""
 
     row: EntryRow  # where it stands
@@ -19,20 +19,20 @@ class Turn(msgspec.Struct, frozen=True):
     errors: int = 0
 
 
-def turns_of(rows: Iterable[EntryRow]) -> Iterator[Turn]:
+def turns_of(rows: Iterable[EntryRow]) -> Iterator[TimelineTurn]:
     """Fold entries, in their order, into prompts and answers; calls are counted."""
     answer: list[EntryRow] = []
     for row in rows:
         if row.kind == "prompt":
             yield from _answer(answer)
             answer = []
-            yield Turn(row, row.at or 0, "prompt")
+            yield TimelineTurn(row, row.at or 0, "prompt")
         else:
             answer.append(row)
     yield from _answer(answer)
 
 
-def _answer(rows: list[EntryRow]) -> Iterator[Turn]:
+def _answer(rows: list[EntryRow]) -> Iterator[TimelineTurn]:
     """Fold what followed a prompt into its last word."""
     if not rows:
         return
@@ -40,4 +40,4 @@ def _answer(rows: list[EntryRow]) -> Iterator[Turn]:
     errors = sum(row.error for row in rows if row.kind == "tool_result")
     said = [row for row in rows if row.kind == "text"]
     last = said[-1] if said else rows[-1]
-    yield Turn(last, last.at or 0, "answer" if said else "work", dict(tools), errors)
+    yield TimelineTurn(last, last.at or 0, "answer" if said else "work", dict(tools), errors)

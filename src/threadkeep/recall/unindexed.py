@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from threadkeep.base.fts import match_query
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.candidates import Scope
 from threadkeep.knowledge.entries import text_hash
 from threadkeep.knowledge.layout import names

@@ -25,7 +25,7 @@ Test = Callable[[bytes, int], re.Match[bytes] | None]
 Hit = tuple[int, int, int]
 
 
-class Plan(NamedTuple):
+class KeywordIndex(NamedTuple):
     """How to find every keyword of some rules."""
 
     automaton: BytesAhoCorasick
@@ -35,7 +35,7 @@ class Plan(NamedTuple):
     rules: Sequence[Sequence[Rule]]  # those that look at the same places
 
 
-def make_plan(rules: Sequence[Rule]) -> Plan:
+def make_plan(rules: Sequence[Rule]) -> KeywordIndex:
     """Plan how to find the keywords of these rules, in capitals or in small letters."""
     wanted: dict[bytes, dict[bytes, list[Rule]]] = defaultdict(lambda: defaultdict(list))
     for rule in rules:
@@ -48,7 +48,7 @@ def make_plan(rules: Sequence[Rule]) -> Plan:
         for after, by in looks.items():
             numbers[keyword, after] = len(together)
             together.append(by)
-    return Plan(
+    return KeywordIndex(
         BytesAhoCorasick(words, implementation=Implementation.DFA),
         [
             [(re.compile(after).match, numbers[word, after]) for after in wanted[word]]
@@ -60,7 +60,7 @@ def make_plan(rules: Sequence[Rule]) -> Plan:
     )
 
 
-def hits(plan: Plan, data: bytes) -> Iterator[list[Hit]]:
+def hits(plan: KeywordIndex, data: bytes) -> Iterator[list[Hit]]:
     """Give the places where a rule has to look, in their order, the longest keyword first.
 
     They come in several lists: a text may have a keyword at every third letter.
@@ -79,7 +79,9 @@ def hits(plan: Plan, data: bytes) -> Iterator[list[Hit]]:
         yield found
 
 
-def _add_words(plan: Plan, lowered: bytes, piece: memoryview, at: int, found: list[Hit]) -> None:
+def _add_words(
+    plan: KeywordIndex, lowered: bytes, piece: memoryview, at: int, found: list[Hit]
+) -> None:
     looks = plan.looks
     for word, start, end in plan.automaton.find_matches_as_indexes(piece, overlapping=True):
         for fits, number in looks[word]:

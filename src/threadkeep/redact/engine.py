@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
-from threadkeep.redact.anchors import Plan, hits, make_plan
+from threadkeep.redact.anchors import KeywordIndex, hits, make_plan
 from threadkeep.redact.blocks import TextBlock, edges, lines_of, texts_at
 from threadkeep.redact.evidence import why
 from threadkeep.redact.markers import ENDINGS, PRIVATE, private_spans
@@ -16,7 +16,7 @@ from threadkeep.redact.rules import MASK, Rule, own_rules
 from threadkeep.redact.search import RuleMatch, Search
 from threadkeep.redact.spans import (
     MaskPlace,
-    Span,
+    MaskSpan,
     apart,
     inside,
     joined,
@@ -37,7 +37,7 @@ _ROUNDS: Final = 8  # masks can bring two pieces of text together once or twice,
 _TEMPLATE: Final = re.compile(r"\$(?:\$|(\d+)|\{(\w+)\}|([A-Za-z_]\w*))")
 
 
-class Finding(NamedTuple):
+class SecretMatch(NamedTuple):
     """A secret in a text: the rule that found it, where it begins and ends, what speaks for it."""
 
     rule: str
@@ -54,7 +54,7 @@ class MaskNote(NamedTuple):
     place: int
 
 
-class Masked(NamedTuple):
+class MaskedBlock(NamedTuple):
     """A block without its secrets, and where they were; without any, the same object."""
 
     data: bytes
@@ -70,7 +70,7 @@ class Redactor:
         """Take rules; what a spared one finds stays, whichever other rules find it as well."""
         self._rules = rules
         self._spared = frozenset(spared)
-        self._plan: Plan = make_plan([*rules, _MARKER])
+        self._plan: KeywordIndex = make_plan([*rules, _MARKER])
         self._everywhere = [rule for rule in rules if not rule.keywords]
         together = enumerate(self._plan.rules)
         self._marking = frozenset(number for number, some in together if _MARKER in some)
@@ -110,7 +110,7 @@ class Redactor:
         masked = self.piece(data).data
         return lines if masked is data else masked.decode("utf-8", "surrogatepass")
 
-    def piece(self, data: bytes, before: bytes = b"", after: bytes = b"") -> Masked:
+    def piece(self, data: bytes, before: bytes = b"", after: bytes = b"") -> MaskedBlock:
         """Mask a piece of a log, and say where; the number of its lines stays the same.
 
         `before` and `after` are the raw bytes beside it, if a secret may go on there: a key over
@@ -122,17 +122,17 @@ class Redactor:
             spans += [one for span in crossing if (one := span.within(shift, len(data)))]
         places = [*(span.start for span in spans), *marked]
         if not places:
-            return Masked(data)
+            return MaskedBlock(data)
         return self._masked_texts(data, texts_at(data, sorted(places)), joined(spans))
 
-    def scan(self, text: str) -> list[Finding]:
+    def scan(self, text: str) -> list[SecretMatch]:
         """Find the secrets of a text, by place, without masking them."""
         data = text.encode("utf-8", "surrogatepass")
         reasons: dict[str, tuple[RuleMatch, ...]] = {}
         for found in self._search(data, []):
             reasons[found.rule.id] = (*reasons.get(found.rule.id, ()), found)
         return [
-            Finding(
+            SecretMatch(
                 span.rule,
                 _letters(data, span.start),
                 _letters(data, span.end),
@@ -147,8 +147,8 @@ class Redactor:
         return bool(self._everywhere) or any(hits(self._plan, data))
 
     def _masked_texts(
-        self, data: bytes, texts: Iterable[TextBlock], spans: Sequence[Span]
-    ) -> Masked:
+        self, data: bytes, texts: Iterable[TextBlock], spans: Sequence[MaskSpan]
+    ) -> MaskedBlock:
         """Mask the texts that have something to hide; the rest of the block stays."""
         pieces: list[bytes] = []
         notes: list[MaskNote] = []
@@ -168,14 +168,14 @@ class Redactor:
             pieces += (data[done : text.start], masked)
             done = text.end
         result = b"".join([*pieces, data[done:]])
-        return Masked(data) if result == data else Masked(result, notes)
+        return MaskedBlock(data) if result == data else MaskedBlock(result, notes)
 
     def _masked(
         self,
         data: bytes,
         *,
         as_json: bool,
-        first: Sequence[Span] | None = None,
+        first: Sequence[MaskSpan] | None = None,
         lines: bool = False,
     ) -> tuple[bytes, Sequence[MaskPlace]]:
         """Mask until nothing is found any more, so that a second run changes nothing.
@@ -197,7 +197,7 @@ class Redactor:
             else:
                 texts = [(0, len(data))] if marked else []
             pairs = [p for one in texts for p in private_spans(data, *one, lines=lines)]
-            private = [Span(*pair, PRIVATE_RULE, PRIVATE.encode()) for pair in pairs]
+            private = [MaskSpan(*pair, PRIVATE_RULE, PRIVATE.encode()) for pair in pairs]
             spans = joined([*private, *spans]) if private else spans
             if lines:
                 spans = line_by_line(data, spans)
@@ -216,18 +216,20 @@ class Redactor:
 
     def _spans(
         self, data: bytes, *, again: bool = False, as_json: bool = False
-    ) -> tuple[list[Span], list[int]]:
+    ) -> tuple[list[MaskSpan], list[int]]:
         """Give what is to be masked, and where a private part may begin."""
-        sure: list[Span] = []
-        likely: list[Span] = []  # of two that found the same, the rule that knows a form is named
+        sure: list[MaskSpan] = []
+        likely: list[
+            MaskSpan
+        ] = []  # of two that found the same, the rule that knows a form is named
         marked: list[int] = []
         for match, group, rule in self._search(data, marked):
             if rule.replacement is None:
-                span = Span(*match.span(group), rule.id, _MASK)
+                span = MaskSpan(*match.span(group), rule.id, _MASK)
             elif again:
                 continue
             else:
-                span = Span(
+                span = MaskSpan(
                     *match.span(), rule.id, _filled(rule.replacement, match, as_json=as_json)
                 )
             if span.start < span.end and _MASK not in data[span.start : span.end]:
@@ -236,7 +238,7 @@ class Redactor:
         return joined(apart(spans, self._spared) if self._spared else spans), marked
 
 
-def _inside(spans: Sequence[Span], at: int, text: TextBlock) -> Iterator[Span]:
+def _inside(spans: Sequence[MaskSpan], at: int, text: TextBlock) -> Iterator[MaskSpan]:
     """Give the spans from one on that lie in a text, as the text sees them."""
     while at < len(spans) and spans[at].start < text.end:
         one = spans[at].within(text.start, len(text))

@@ -47,7 +47,7 @@ _INSIDE: Final = re.compile(
 _KNOWN_ESCAPES: Final = frozenset("AbBdDfnrsStvwWxZz01234567")
 
 
-class Unsupported(Exception):
+class UnsupportedRegex(Exception):
     """A regular expression uses something that Python's engine does not have."""
 
 
@@ -56,7 +56,7 @@ def compile_go(pattern: str) -> re.Pattern[bytes]:
     try:
         return re.compile(to_python(pattern).encode())
     except (re.error, RecursionError, OverflowError) as error:
-        raise Unsupported(str(error)) from None
+        raise UnsupportedRegex(str(error)) from None
 
 
 def to_python(pattern: str) -> str:
@@ -152,4 +152,4 @@ def _bytes_of(letter: str) -> str:
 
 def _refuse(what: str) -> NoReturn:
     msg = f"{what} has no equal in Python"
-    raise Unsupported(msg)
+    raise UnsupportedRegex(msg)

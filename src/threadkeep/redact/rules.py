@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.errors import Invalid
-from threadkeep.redact.go_syntax import Unsupported, compile_go
+from threadkeep.redact.go_syntax import UnsupportedRegex, compile_go
 
 MASK: Final = "[REDACTED]"
 
@@ -45,7 +45,7 @@ _NAMED: Final = (
     r"[ \t]{{0,3}}[\\\"'`]{{0,8}}({shape})(?![a-z0-9_=+/-])"
 )
 _NAMED_AFTER: Final = rb"(?=[^\r\n]{0,96}?[=:>,(|\s\"'`][a-z0-9_/=+-][a-z0-9_./:|%=+-]{13})"
-_WRONG: Final = (Unsupported, KeyError, ValueError, TypeError, AttributeError)
+_WRONG: Final = (UnsupportedRegex, KeyError, ValueError, TypeError, AttributeError)
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -77,18 +77,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     media: bool = False  # looks into long base64 too
 
 
-class Refused(NamedTuple):
+class RuleRefusal(NamedTuple):
     """A rule that was left out, and why."""
 
     id: str
     reason: str
 
 
-class Loaded(NamedTuple):
+class RuleFile(NamedTuple):
     """The rules of a file, and those that could not be used."""
 
     rules: Sequence[Rule]
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RuleRefusal] = ()
 
 
 Make = Callable[[str, Mapping[str, Any]], Rule]
@@ -104,7 +104,7 @@ def own_rules() -> Sequence[Rule]:
     return (*(_own(entry["id"], entry, pieces) for entry in table["rules"]), *named)
 
 
-def load_rules(text: str, name: str = "the rules") -> Loaded:
+def load_rules(text: str, name: str = "the rules") -> RuleFile:
     """Read rules in gitleaks' format, or Hippo's patterns; a bad rule is left out and named."""
     try:
         table = tomllib.loads(text)
@@ -112,7 +112,7 @@ def load_rules(text: str, name: str = "the rules") -> Loaded:
         hint = "put each regex between three single quotes"
         raise Invalid(f"{name}: this is not TOML: {error}", hint=hint) from None
     rules: list[Rule] = []
-    refused: list[Refused] = []
+    refused: list[RuleRefusal] = []
     everywhere = _allowances(table)
     for number, (make, entry) in enumerate(_entries(table, name), 1):
         called = str(entry.get("id") or entry.get("name") or f"rule {number}")
@@ -120,8 +120,8 @@ def load_rules(text: str, name: str = "the rules") -> Loaded:
             rule = make(called, entry)
             rules.append(msgspec.structs.replace(rule, allowed=rule.allowed + everywhere))
         except _WRONG as error:
-            refused.append(Refused(called, str(error)))
-    return Loaded(rules, refused)
+            refused.append(RuleRefusal(called, str(error)))
+    return RuleFile(rules, refused)
 
 
 def _entries(table: Mapping[str, Any], name: str) -> Iterator[tuple[Make, Mapping[str, Any]]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from threadkeep.redact.anchors import Hit, Plan
+from threadkeep.redact.anchors import Hit, KeywordIndex
 from threadkeep.redact.judges import JUDGES
 from threadkeep.redact.looks import entropy
 from threadkeep.redact.places import is_identifier, is_media
@@ -49,7 +49,7 @@ class Search:
         self._found: list[RuleMatch] = []
         self._verdicts: dict[tuple[str, int, bytes], bool] = {}
 
-    def look(self, plan: Plan, hits: Sequence[Hit]) -> Sequence[RuleMatch]:
+    def look(self, plan: KeywordIndex, hits: Sequence[Hit]) -> Sequence[RuleMatch]:
         """Look at these places, which come behind those that were looked at before."""
         data, seen, together = self._data, self._seen, plan.rules
         self._found = []

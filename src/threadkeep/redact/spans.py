@@ -14,7 +14,7 @@ _ASCII: Final = 0x80
 _UNICODE_ESCAPE: Final = 6  # a backslash, u, and four digits
 
 
-class Span(NamedTuple):
+class MaskSpan(NamedTuple):
     """A piece of a text, what takes its place, and the rule that found it."""
 
     start: int
@@ -22,10 +22,10 @@ class Span(NamedTuple):
     rule: str
     mask: bytes
 
-    def within(self, start: int, size: int) -> "Span | None":
+    def within(self, start: int, size: int) -> "MaskSpan | None":
         """Give the span as a text sees it that begins at a place; None if it lies outside."""
         first, last = max(0, self.start - start), min(size, self.end - start)
-        return Span(first, last, self.rule, self.mask) if first < last else None
+        return MaskSpan(first, last, self.rule, self.mask) if first < last else None
 
     def covers(self, match: re.Match[bytes], group: int | str) -> bool:
         """Tell whether the group of a match lies in this span."""
@@ -39,24 +39,24 @@ class MaskPlace(NamedTuple):
     place: int
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
+def joined(spans: Iterable[MaskSpan]) -> list[MaskSpan]:
     """Sort spans and make one of those that overlap; the first one's mask is kept."""
-    result: list[Span] = []
+    result: list[MaskSpan] = []
     for span in sorted(spans, key=_order):
         if result and span.start < result[-1].end:
             first = result[-1]
             if span.end > first.end:
-                result[-1] = Span(first.start, span.end, first.rule, first.mask)
+                result[-1] = MaskSpan(first.start, span.end, first.rule, first.mask)
         else:
             result.append(span)
     return result
 
 
-def _order(span: Span) -> tuple[int, int]:
+def _order(span: MaskSpan) -> tuple[int, int]:
     return span[0], -span[1]
 
 
-def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
+def replaced(data: bytes, spans: Sequence[MaskSpan]) -> bytes:
     """Put the masks in place of the spans, which are in order and apart."""
     edges = [0, *(edge for span in spans for edge in (span.start, span.end)), len(data)]
     kept = [data[start:end] for start, end in list(pairwise(edges))[::2]]
@@ -64,7 +64,7 @@ def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
     return b"".join(piece + mask for piece, mask in zip(kept, masks, strict=True))
 
 
-def apart(spans: Sequence[Span], spared: Collection[str]) -> list[Span]:
+def apart(spans: Sequence[MaskSpan], spared: Collection[str]) -> list[MaskSpan]:
     """Give the spans that touch none of those that spared rules found."""
     free = joined(span for span in spans if span.rule in spared)
     starts = [span.start for span in free]
@@ -76,7 +76,7 @@ def apart(spans: Sequence[Span], spared: Collection[str]) -> list[Span]:
     return result
 
 
-def moved(marks: Sequence[MaskPlace], spans: Sequence[Span]) -> list[MaskPlace]:
+def moved(marks: Sequence[MaskPlace], spans: Sequence[MaskSpan]) -> list[MaskPlace]:
     """Give the marks of a text after these spans of it were replaced, and theirs."""
     result: list[MaskPlace] = []
     shift = at = 0
@@ -91,23 +91,23 @@ def moved(marks: Sequence[MaskPlace], spans: Sequence[Span]) -> list[MaskPlace]:
     return result
 
 
-def line_by_line(data: bytes, spans: Iterable[Span]) -> list[Span]:
+def line_by_line(data: bytes, spans: Iterable[MaskSpan]) -> list[MaskSpan]:
     """Cut spans at the ends of lines, which stay; blanks and the frame of a key stay too.
 
     So a key in lines has the same masks in whatever pieces its lines arrive.
     """
-    result: list[Span] = []
+    result: list[MaskSpan] = []
     for span in spans:
         if data.find(b"\n", *span[:2]) < 0 and data.find(b"-----", *span[:2]) < 0:
             result.append(span)
             continue
         lines = _LINE.finditer(data, span.start, span.end)
         kept = (line.span() for line in lines if _FRAME.fullmatch(line[0]) is None)
-        result.extend(Span(*pair, span.rule, span.mask) for pair in kept)
+        result.extend(MaskSpan(*pair, span.rule, span.mask) for pair in kept)
     return result
 
 
-def whole_letters(data: bytes, span: Span) -> Span:
+def whole_letters(data: bytes, span: MaskSpan) -> MaskSpan:
     """Widen a span that begins or ends inside a letter of UTF-8."""
     start, end = span.start, span.end
     if data[start] < _ASCII and (end == len(data) or data[end] < _ASCII):
@@ -116,7 +116,7 @@ def whole_letters(data: bytes, span: Span) -> Span:
         start -= 1
     while _continues(data, end):
         end += 1
-    return Span(start, end, span.rule, span.mask)
+    return MaskSpan(start, end, span.rule, span.mask)
 
 
 def _continues(data: bytes, place: int) -> bool:
@@ -141,9 +141,11 @@ def string_values(line: bytes) -> Iterator[tuple[int, int]]:
             yield string.span(1)
 
 
-def inside(line: bytes, spans: Sequence[Span], values: Iterable[tuple[int, int]]) -> list[Span]:
+def inside(
+    line: bytes, spans: Sequence[MaskSpan], values: Iterable[tuple[int, int]]
+) -> list[MaskSpan]:
     """Cut spans to the texts of a JSON line, and never through an escape."""
-    cut: list[Span] = []
+    cut: list[MaskSpan] = []
     place = 0
     for start, end in values:
         while place < len(spans) and spans[place].end <= start:
@@ -155,7 +157,7 @@ def inside(line: bytes, spans: Sequence[Span], values: Iterable[tuple[int, int]]
             first = _before_escape(line, max(span.start, start))
             last = _behind_escape(line, min(span.end, end))
             if first < last:
-                cut.append(Span(first, last, span.rule, span.mask))
+                cut.append(MaskSpan(first, last, span.rule, span.mask))
     return joined(cut)
 
 

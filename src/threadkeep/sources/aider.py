@@ -19,11 +19,12 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, Usage
 from threadkeep.sources.common import number as count, table, text
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.folders import entry_stamp, file_stamp, listed
-from threadkeep.sources.gathering import Gatherer, Kept, plain, strange_name
-from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Unseen, Usage, UserHome
+from threadkeep.sources.gathering import Gatherer, GathererState, plain, strange_name
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UnreadablePlace, UserHome
 
 FILE_NAME: Final = ".aider.chat.history.md"
 # Aider has no central place. These are where people keep their projects; beside them only what
@@ -49,7 +50,7 @@ Who = Literal["user", "tool", "assistant"]
 # ---------------------------------------------------------------------- the file
 
 
-class Run(NamedTuple):
+class AiderRun(NamedTuple):
     """One run of the program: the lines it wrote, from its header on."""
 
     session_id: str
@@ -58,7 +59,7 @@ class Run(NamedTuple):
     data: bytes
 
 
-def runs_of(path: str, data: bytes) -> list[Run]:
+def runs_of(path: str, data: bytes) -> list[AiderRun]:
     """Cut a history into its runs; joined, they are the history."""
     starts = list(_headers(data))
     if not starts or data[: starts[0][0]].strip():
@@ -69,7 +70,9 @@ def runs_of(path: str, data: bytes) -> list[Run]:
     for (begin, started), (end, _) in zip(starts, [*starts[1:], (len(data), "")], strict=True):
         place = seen.get(started, 0)
         seen[started] = place + 1
-        found.append(Run(_session_id(path, started, place), str(place), started, data[begin:end]))
+        found.append(
+            AiderRun(_session_id(path, started, place), str(place), started, data[begin:end])
+        )
     return found
 
 
@@ -149,7 +152,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     started: str = ""
 
 
-def _records(run: Run) -> Iterator[_Record]:
+def _records(run: AiderRun) -> Iterator[_Record]:
     at = local_ms(run.started)
     lines = _lines(run.data.decode("utf-8", "replace"))
     behind = _header_length(lines) if run.started else 0
@@ -255,7 +258,7 @@ class AiderParser:
     """Reads one run."""
 
     def __init__(self, log: Log, state: bytes | None) -> None:
-        kept = msgspec.msgpack.decode(state, type=Kept) if state else None
+        kept = msgspec.msgpack.decode(state, type=GathererState) if state else None
         self._gatherer = Gatherer(log, "Aider", kept)
         self._gatherer.facts.cwd = plain(str(Path(log.path).parent))
 
@@ -315,7 +318,7 @@ class AiderSource:
         for root in user.roots:
             if not os.path.lexists(root):
                 fix = "mount it, or take it out of [capture] roots"
-                user.tell(Unseen(str(root), "it is not there", fix, is_ours=False))
+                user.tell(UnreadablePlace(str(root), "it is not there", fix, is_ours=False))
             found.update(_walk(str(root), user, _NAMED_DEPTH, is_root=True))
         for folder in _projects(user):
             _note(found, folder / FILE_NAME, file_stamp(folder / FILE_NAME, guessing))
@@ -335,10 +338,10 @@ class AiderSource:
         del line, number
         return _entries(record)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the runs in the history."""
         for run in runs_of(log.path, _content(log)):
-            yield Item(run.session_id, blake2b(run.data, digest_size=16).hexdigest())
+            yield DocumentItem(run.session_id, blake2b(run.data, digest_size=16).hexdigest())
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the header of a run, then its messages."""
@@ -384,13 +387,13 @@ def _projects(user: UserHome) -> list[Path]:
     return [Path(folder) for folder in found]
 
 
-def _if_ours(user: UserHome) -> Callable[[Unseen], None]:
+def _if_ours(user: UserHome) -> Callable[[UnreadablePlace], None]:
     """Tell of a closed folder among the user's own files if it is the user's own.
 
     Databases and containers keep folders there that belong to others; nobody ran Aider in them.
     """
 
-    def tell(unseen: Unseen) -> None:
+    def tell(unseen: UnreadablePlace) -> None:
         try:
             ours = os.lstat(unseen.path).st_uid == os.geteuid()
         except OSError:

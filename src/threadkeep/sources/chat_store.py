@@ -15,9 +15,10 @@ import msgspec
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.chat.records import UNTITLED
 from threadkeep.chat.wire.names import normalize_part
+from threadkeep.knowledge.records import Entry, Kind, Role, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.own import (
-    Reading,
+    OwnStoreRecord,
     Row,
     SessionParser,
     find_databases,
@@ -31,7 +32,7 @@ from threadkeep.sources.own import (
     table_rows,
 )
 from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import Entry, Facts, Item, Kind, Log, Parser, Role, Usage, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
 
 _TABLES: Final = {"chat_sessions", "chat_messages", "chat_parts"}
 _AS_JSON: Final = frozenset(("model_json", "permissions_json", "metadata_json", "data_json"))
@@ -82,7 +83,7 @@ class ChatSource:
         """Read one record alone."""
         return list(read_safely(read_record, record).entries)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the sessions of a file; a growing message changes the count or a time."""
         with open_foreign(Path(log.path), root=log.root) as database:
             if database.tables() >= _TABLES:
@@ -170,22 +171,22 @@ def _decoded(value: object) -> Row:
 # ---------------------------------------------------------------------- records to entries
 
 
-def read_record(record: Any) -> Reading:
+def read_record(record: Any) -> OwnStoreRecord:
     """Read one record of a chat file."""
     kind, session_id, row, whole = frame_of(record)
     if not session_id:
-        return Reading(unknown="no session")
+        return OwnStoreRecord(unknown="no session")
     if kind == "session":
-        return Reading(session_id, facts=_facts(row))
+        return OwnStoreRecord(session_id, facts=_facts(row))
     if kind == "message":
         return _read_message(session_id, row, whole)
     if kind == "part":
         return _read_part(session_id, row, whole)
-    return Reading(unknown=kind or "no type")
+    return OwnStoreRecord(unknown=kind or "no type")
 
 
-def _facts(row: Row) -> Facts:
-    return Facts(
+def _facts(row: Row) -> SessionFacts:
+    return SessionFacts(
         parent_session_id=text(row.get("parent_id")),
         title=_title(row),
         agent=text(row.get("agent")),
@@ -206,12 +207,12 @@ def _model(value: object) -> str:
     return text(model.get("model_id")) or text(model.get("tier"))
 
 
-def _read_message(session_id: str, row: Row, whole: Row) -> Reading:
+def _read_message(session_id: str, row: Row, whole: Row) -> OwnStoreRecord:
     said_itself = table(row.get("metadata_json")).get("usage")
     spent = table(whole.get("usage", said_itself))
     message_id, copied = text(row.get("id")), whole.get("copied") is True
     if copied or not spent or not message_id or row.get("role") != "assistant":
-        return Reading(session_id, copied=copied)
+        return OwnStoreRecord(session_id, copied=copied)
     reasoning = number(spent.get("reasoning"))
     usage = Usage(
         key=message_id,
@@ -224,24 +225,24 @@ def _read_message(session_id: str, row: Row, whole: Row) -> Reading:
         reasoning=reasoning,
         session_id=session_id,
     )
-    return Reading(session_id, usage=[usage])
+    return OwnStoreRecord(session_id, usage=[usage])
 
 
-def _read_part(session_id: str, row: Row, whole: Row) -> Reading:
+def _read_part(session_id: str, row: Row, whole: Row) -> OwnStoreRecord:
     part, key = normalize_part(table(row.get("data_json"))), text(row.get("id"))
     kind = text(row.get("type")) or text(part.get("type"))
     if not key:
-        return Reading(unknown="part without an id")
+        return OwnStoreRecord(unknown="part without an id")
     role = _ROLES.get(text(whole.get("role")), "system")
     entry = Entry(key, role, "note", moment(whole.get("at")), "", session_id)
     entry.model = text(whole.get("model"))
     entries = _entries(kind, part, entry)
     if entries is None:
-        return Reading(session_id, unknown=f"part/{kind}")
+        return OwnStoreRecord(session_id, unknown=f"part/{kind}")
     if whole.get("rewound") is True:
         for found in entries:
             found.kind = "note"
-    return Reading(session_id, entries, copied=whole.get("copied") is True)
+    return OwnStoreRecord(session_id, entries, copied=whole.get("copied") is True)
 
 
 def _entries(kind: str, part: Row, entry: Entry) -> list[Entry] | None:

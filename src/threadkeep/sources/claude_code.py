@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.claude_entries import SYNTHETIC, count, entries_of, type_of
 from threadkeep.sources.claude_paths import (
     desktop_folders,
@@ -14,12 +15,12 @@ from threadkeep.sources.claude_paths import (
     is_loose_agent,
     project_folders,
 )
-from threadkeep.sources.claude_segments import NOT_COUNTED, ClaudeSegmenter, Open
-from threadkeep.sources.claude_tools import Pending, ToolRuns
+from threadkeep.sources.claude_segments import NOT_COUNTED, ClaudeSegmenter, OpenClaudeSegment
+from threadkeep.sources.claude_tools import PendingToolCall, ToolRuns
 from threadkeep.sources.claude_usage import is_spent, keep_larger, relayed_usage, usage_of
 from threadkeep.sources.common import iso_ms
 from threadkeep.sources.copy_marks import CopyMark, read_mark
-from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Parser, Usage, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Parser, UserHome
 
 _CONVERSATION: Final = frozenset({"user", "assistant", "system", "attachment"})
 _TITLES: Final = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
@@ -39,9 +40,9 @@ _END_OF_TIME: Final = 253_402_300_799_999  # the last millisecond that has a dat
 class _State(msgspec.Struct, omit_defaults=True):
     """What a parser must know to go on: facts, the open slice, the calls without a result."""
 
-    open: Open = msgspec.field(default_factory=Open)
-    pending: list[Pending] = []
-    facts: Facts = msgspec.field(default_factory=Facts)
+    open: OpenClaudeSegment = msgspec.field(default_factory=OpenClaudeSegment)
+    pending: list[PendingToolCall] = []
+    facts: SessionFacts = msgspec.field(default_factory=SessionFacts)
     titles: dict[str, str] = {}
     last_at: int = 0
 
@@ -62,7 +63,7 @@ class ClaudeParser:
         self._segments = ClaudeSegmenter(log, state.open)
         self._tools = ToolRuns(state.pending)
         self._usage: dict[str, Usage] = {}
-        self._agents: dict[str, Facts] = {}
+        self._agents: dict[str, SessionFacts] = {}
         self._unknown: dict[str, int] = {}
 
     def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
@@ -165,11 +166,13 @@ class ClaudeParser:
             keep_larger(self._usage, usage)
         self._agent(data.get("agentId"), self._tools.started(record.get("parentToolUseID")), {})
 
-    def _agent(self, agent_id: object, call: Pending | None, result: dict[str, Any]) -> None:
+    def _agent(
+        self, agent_id: object, call: PendingToolCall | None, result: dict[str, Any]
+    ) -> None:
         """Note what its parent knows about a subagent, which has a log of its own."""
         if not isinstance(agent_id, str) or not agent_id:
             return
-        facts = self._agents.setdefault(f"agent-{agent_id}", Facts())
+        facts = self._agents.setdefault(f"agent-{agent_id}", SessionFacts())
         facts.parent_session_id, facts.is_subagent = self._log.session_id, True
         if call is not None:
             facts.agent, facts.title = call.agent or facts.agent, call.task or facts.title
@@ -199,11 +202,11 @@ class ClaudeParser:
         if title and (kind != "summary" or self._segments.open.index >= 0):
             self._state.titles[kind] = title
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> SessionFacts:
         """Give all that is known; of the titles the person's own wins, then the program's."""
         facts, titles = self._state.facts, self._state.titles
         best = [titles[kind] for kind in ("custom-title", "ai-title", "summary") if kind in titles]
-        found: Facts = msgspec.structs.replace(facts, title=best[0] if best else "")
+        found: SessionFacts = msgspec.structs.replace(facts, title=best[0] if best else "")
         found.parent_session_id = self._log.parent_session_id or facts.parent_session_id
         found.is_subagent = self._log.is_subagent or self._is_loose_agent
         found.hidden = self._is_journal
@@ -237,7 +240,7 @@ class ClaudeCode:
             return []
         return entries_of(type_of(record), record, number, moment(record), {})
 
-    def items(self, log: Log) -> Iterable[Item]:  # noqa: ARG002
+    def items(self, log: Log) -> Iterable[DocumentItem]:  # noqa: ARG002
         """Name nothing: these are line logs."""
         return ()
 

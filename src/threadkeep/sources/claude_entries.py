@@ -7,11 +7,11 @@ commands and what a compaction left. Only what is left after all of these is a p
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from threadkeep.knowledge.records import Entry, Image, Kind, Role
 from threadkeep.sources.claude_tools import result_text
 from threadkeep.sources.common import describe_input
 from threadkeep.sources.copy_marks import marked, read_mark
 from threadkeep.sources.pictures import picture, pictures
-from threadkeep.sources.records import Entry, Image, Kind, Role
 
 SYNTHETIC: Final = "<synthetic>"
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})

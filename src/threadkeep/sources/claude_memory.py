@@ -18,10 +18,11 @@ from urllib.parse import urlsplit
 from threadkeep.base.nofollow import read
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.memory_intake import KEPT, Retention
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.claude_paths import project_folders, readable
 from threadkeep.sources.folders import entry_stamp, file_stamp, folders_in, listed
 from threadkeep.sources.git_facts import find_repository, origin_url
-from threadkeep.sources.records import Entry, Harvest, Item, Log, Parser, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Parser, UserHome
 
 READER: Final = "claude-memory"
 _FOLDER: Final = "memory"
@@ -148,7 +149,7 @@ class ClaudeMemory:
         """Read nothing."""
         return []
 
-    def items(self, log: Log) -> Iterable[Item]:  # noqa: ARG002
+    def items(self, log: Log) -> Iterable[DocumentItem]:  # noqa: ARG002
         """Yield nothing: there is no session in it."""
         return ()
 

@@ -11,15 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Segment
 from threadkeep.sources.claude_paths import readable
 from threadkeep.sources.claude_tools import summary_of
-from threadkeep.sources.records import Log, Segment
-from threadkeep.sources.segments import (
-    GAP_MS,
-    MAX_CHARACTERS,
-    PROMPT_CHARACTERS,
-    TEXT_CHARACTERS,
-)
+from threadkeep.sources.records import Log
+from threadkeep.sources.segments import GAP_MS, MAX_CHARACTERS, PROMPT_CHARACTERS, TEXT_CHARACTERS
 
 NOT_COUNTED: Final = frozenset(
     {"file-history-snapshot", "progress", "queue-operation", "last-prompt"}
@@ -33,7 +29,7 @@ _WHITE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".j
 _MOST_TOKENS: Final = 2**40  # what a log may claim; the sum of many must fit a database
 
 
-class Open(msgspec.Struct):
+class OpenClaudeSegment(msgspec.Struct):
     """The slice that is still growing; the parser keeps it in its state."""
 
     index: int = -1  # none yet
@@ -53,7 +49,7 @@ class Open(msgspec.Struct):
 class ClaudeSegmenter:
     """Cuts the records of one transcript, taken in order."""
 
-    def __init__(self, log: Log, state: Open) -> None:
+    def __init__(self, log: Log, state: OpenClaudeSegment) -> None:
         """Start afresh, or go on with the slice that was open."""
         self._log = log
         self.open = state
@@ -100,11 +96,11 @@ class ClaudeSegmenter:
             return False
         return moment - current.last_user > GAP_MS or current.size > MAX_CHARACTERS
 
-    def _begin(self, record: dict[str, Any], moment: int) -> Open:
+    def _begin(self, record: dict[str, Any], moment: int) -> OpenClaudeSegment:
         last, branch = self.open, record.get("gitBranch")
         if last.index >= 0:
             self._closed.append(self._finished())
-        self.open = Open(
+        self.open = OpenClaudeSegment(
             index=last.index + 1,
             start=moment,
             end=moment,
@@ -169,7 +165,7 @@ class ClaudeSegmenter:
         )
 
 
-def _holds_something(slice_: Open) -> bool:
+def _holds_something(slice_: OpenClaudeSegment) -> bool:
     return bool(slice_.prompts or slice_.tools or slice_.texts)
 
 
@@ -206,7 +202,7 @@ def _tokens(message: object, key: str) -> int:
     return found if type(found) is int and 0 <= found < _MOST_TOKENS else 0
 
 
-def _summary(slice_: Open) -> str:
+def _summary(slice_: OpenClaudeSegment) -> str:
     branch = "unknown" if slice_.git_branch is None else slice_.git_branch
     parts = [f"Claude Code session segment (project: {slice_.cwd}, branch: {branch})\n"]
     if slice_.start and slice_.end:

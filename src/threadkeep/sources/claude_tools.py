@@ -6,7 +6,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
 
-from threadkeep.sources.records import ToolRun
+from threadkeep.knowledge.records import ToolRun
 
 _OUTPUT_BYTES: Final = 4_096
 _BASH_CHARACTERS: Final = 200
@@ -28,7 +28,7 @@ _COMMANDS: Final = {
 }
 
 
-class Pending(msgspec.Struct, gc=False):
+class PendingToolCall(msgspec.Struct, gc=False):
     """A call whose result has not come yet, and what it says about the subagent it starts."""
 
     run: ToolRun
@@ -39,7 +39,7 @@ class Pending(msgspec.Struct, gc=False):
 class ToolRuns:
     """Pairs the calls of one log with their results."""
 
-    def __init__(self, pending: list[Pending]) -> None:
+    def __init__(self, pending: list[PendingToolCall]) -> None:
         """Go on with the calls that had no result yet."""
         self._pending = {call.run.call_id: call for call in pending}
         self._new: dict[str, None] = {}
@@ -71,7 +71,7 @@ class ToolRuns:
         if len(self._pending) > _MOST_PENDING:
             self._forget(next(iter(self._pending)))
 
-    def returned(self, block: dict[str, Any], at: int | None) -> Pending | None:
+    def returned(self, block: dict[str, Any], at: int | None) -> PendingToolCall | None:
         """Take a result and give the call it belongs to; None if there is no such call."""
         call_id = block.get("tool_use_id")
         call = self._pending.pop(call_id, None) if isinstance(call_id, str) else None
@@ -85,7 +85,7 @@ class ToolRuns:
         self._done.append(run)
         return call
 
-    def started(self, call_id: object) -> Pending | None:
+    def started(self, call_id: object) -> PendingToolCall | None:
         """Give the call with this id if its result has not come yet."""
         return self._pending.get(call_id) if isinstance(call_id, str) else None
 
@@ -95,7 +95,7 @@ class ToolRuns:
         self._done, self._new = [], {}
         return given
 
-    def waiting(self) -> list[Pending]:
+    def waiting(self) -> list[PendingToolCall]:
         """Give the calls that have no result yet, the oldest first."""
         return list(self._pending.values())
 
@@ -107,10 +107,12 @@ class ToolRuns:
             self._done.append(run)
 
 
-def _with_task(run: ToolRun, given: object) -> Pending:
+def _with_task(run: ToolRun, given: object) -> PendingToolCall:
     if run.tool not in {"Agent", "Task"}:
-        return Pending(run)
-    return Pending(run, _field(given, "subagent_type", ""), _field(given, "description", ""))
+        return PendingToolCall(run)
+    return PendingToolCall(
+        run, _field(given, "subagent_type", ""), _field(given, "description", "")
+    )
 
 
 def _field(given: object, key: str, default: str) -> str:

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Usage
 from threadkeep.sources.common import iso_ms
-from threadkeep.sources.records import Usage
 
 _MOST: Final = 2**40  # what a log may claim; the sum of many must fit a database
 

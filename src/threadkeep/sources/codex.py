@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.codex_items import entries_of, unwrap
 from threadkeep.sources.codex_parser import CodexParser
 from threadkeep.sources.codex_paths import find_rollouts, rollout_folders
-from threadkeep.sources.records import Entry, Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 
 class CodexSource:
@@ -36,7 +37,7 @@ class CodexSource:
         """
         return entries_of(unwrap(record), line)
 
-    def items(self, log: Log) -> Iterable[Item]:  # noqa: ARG002
+    def items(self, log: Log) -> Iterable[DocumentItem]:  # noqa: ARG002
         """A rollout is no document."""
         return ()
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from threadkeep.knowledge.records import SessionFacts
 from threadkeep.sources.common import number, table, text
-from threadkeep.sources.records import Facts
 
 # Threads that the program runs for itself; nobody looks for them.
 _INTERNAL: Final = {"review", "compact", "memory_consolidation", "guardian"}
@@ -13,7 +13,7 @@ _VERSION: Final = 14  # the place of the version in a UUID
 _BEYOND_BELIEF: Final = 2**40
 
 
-def learn_from_meta(facts: Facts, meta: dict[str, Any]) -> None:
+def learn_from_meta(facts: SessionFacts, meta: dict[str, Any]) -> None:
     """Take what a `session_meta` says about its own session."""
     source = table(meta.get("source"))
     subagent = source.get("subagent")

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources.codex_paths import codex_homes
 from threadkeep.sources.common import table, text
 from threadkeep.sources.folders import file_stamp
-from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, UserHome
 
 _NAME: Final = "session_index.jsonl"
 
@@ -17,7 +18,7 @@ class IndexParser:
 
     def __init__(self) -> None:
         """Start, or go on: no line needs another."""
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, SessionFacts] = {}
         self._unknown = 0
 
     def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
@@ -25,7 +26,7 @@ class IndexParser:
         named = table(record)
         thread, title = text(named.get("id")), text(named.get("thread_name"))
         if thread and title:
-            self._facts[thread] = Facts(title=title)
+            self._facts[thread] = SessionFacts(title=title)
         elif not thread:
             self._unknown += 1
         return []
@@ -67,7 +68,7 @@ class CodexIndex:
         """Nothing is said in an index."""
         return []
 
-    def items(self, log: Log) -> Iterable[Item]:  # noqa: ARG002
+    def items(self, log: Log) -> Iterable[DocumentItem]:  # noqa: ARG002
         """An index is no document."""
         return ()
 

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, Image, Kind, Role
 from threadkeep.sources.codex_outputs import output_of
 from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
 from threadkeep.sources.copy_marks import CopyMark, marked, read_mark
 from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import Entry, Image, Kind, Role
 
 Body = dict[str, Any]
 
@@ -62,7 +62,7 @@ _INJECTED: Final = (
 )
 
 
-class Seen(NamedTuple):
+class CodexRecord(NamedTuple):
     """A record without its envelope."""
 
     kind: str
@@ -73,23 +73,25 @@ class Seen(NamedTuple):
     mark: CopyMark | None = None  # a hand-off wrote it
 
 
-def unwrap(record: Any) -> Seen:
+def unwrap(record: Any) -> CodexRecord:
     """Take a record out of its envelope; the oldest logs have none."""
     if not isinstance(record, dict):
-        return Seen(f"a bare {type(record).__name__}", {}, None)
+        return CodexRecord(f"a bare {type(record).__name__}", {}, None)
     kind, body = text(record.get("type")), record.get("payload")
     stamp = text(record.get("timestamp"))
     if isinstance(body, dict):
         inherited = table(record.get("metadata")).get("inherited_user_message") is True
-        return Seen(kind, body, iso_ms(stamp), stamp, inherited, read_mark(record))
+        return CodexRecord(kind, body, iso_ms(stamp), stamp, inherited, read_mark(record))
     if kind in _ITEMS:
-        return Seen("response_item", record, iso_ms(stamp), stamp)
+        return CodexRecord("response_item", record, iso_ms(stamp), stamp)
     if not kind and stamp and "id" in record:
-        return Seen("session_meta", record, iso_ms(stamp), stamp)
-    return Seen(kind or ("state" if "record_type" in record else ""), {}, iso_ms(stamp), stamp)
+        return CodexRecord("session_meta", record, iso_ms(stamp), stamp)
+    return CodexRecord(
+        kind or ("state" if "record_type" in record else ""), {}, iso_ms(stamp), stamp
+    )
 
 
-def entries_of(seen: Seen, line: bytes) -> list[Entry]:
+def entries_of(seen: CodexRecord, line: bytes) -> list[Entry]:
     """Read the entries of one record."""
     kind, body = seen.kind, seen.body
     if kind == "response_item":
@@ -109,7 +111,7 @@ def is_known_item(name: str) -> bool:
 # ---------------------------------------------------------------------- keys and pieces
 
 
-def _key(seen: Seen, line: bytes, name: object = None) -> str:
+def _key(seen: CodexRecord, line: bytes, name: object = None) -> str:
     """Name a record by its own id, else by what it holds: the same in every copy of the line."""
     if isinstance(name, str) and len(name) >= _UNIQUE_LENGTH:
         return name
@@ -119,7 +121,7 @@ def _key(seen: Seen, line: bytes, name: object = None) -> str:
 
 
 def _one(
-    seen: Seen, line: bytes, role: Role, kind: Kind, said: str, *, error: bool = False
+    seen: CodexRecord, line: bytes, role: Role, kind: Kind, said: str, *, error: bool = False
 ) -> list[Entry]:
     if not said:
         return []
@@ -151,7 +153,7 @@ def _joined(content: object) -> str:
 # ---------------------------------------------------------------------- messages
 
 
-def _message(seen: Seen, line: bytes) -> list[Entry]:
+def _message(seen: CodexRecord, line: bytes) -> list[Entry]:
     role = seen.body.get("role")
     if role == "user":
         return _from_user(seen, line)
@@ -171,7 +173,7 @@ def _illustrated(found: list[Entry], said: str, content: object) -> list[Entry]:
     return found
 
 
-def _from_user(seen: Seen, line: bytes) -> list[Entry]:
+def _from_user(seen: CodexRecord, line: bytes) -> list[Entry]:
     """Part what the person asked from the context that the program put into the same message."""
     body = seen.body
     kinds = rows(
@@ -197,7 +199,7 @@ def _is_injected(piece: str, named: str) -> bool:
     return piece[:_HEAD].lstrip().startswith(_INJECTED)
 
 
-def _between_agents(seen: Seen, line: bytes) -> list[Entry]:
+def _between_agents(seen: CodexRecord, line: bytes) -> list[Entry]:
     """Read a message of one agent to another: downwards it is a request, else a report."""
     author, recipient = text(seen.body.get("author")), text(seen.body.get("recipient"))
     is_request = bool(author) and recipient.startswith(f"{author.rstrip('/')}/")
@@ -205,12 +207,12 @@ def _between_agents(seen: Seen, line: bytes) -> list[Entry]:
     return _one(seen, line, "user", "prompt" if is_request else "note", said)
 
 
-def _reasoning(seen: Seen, line: bytes) -> list[Entry]:
+def _reasoning(seen: CodexRecord, line: bytes) -> list[Entry]:
     said = _joined(seen.body.get("summary")) or _joined(seen.body.get("content"))
     return _one(seen, line, "assistant", "reasoning", said)
 
 
-def _compacted(seen: Seen, line: bytes) -> list[Entry]:
+def _compacted(seen: CodexRecord, line: bytes) -> list[Entry]:
     return _one(seen, line, "user", "summary", text(seen.body.get("message")))
 
 
@@ -235,7 +237,7 @@ def _described(given: object) -> str:
 
 
 def _call(
-    seen: Seen, line: bytes, tool: str, given: object, said: str | None = None
+    seen: CodexRecord, line: bytes, tool: str, given: object, said: str | None = None
 ) -> list[Entry]:
     """Make a call of its input; `said` is what is shown of it, if not all."""
     call_id = text(seen.body.get("call_id"))
@@ -246,24 +248,24 @@ def _call(
     return [entry]
 
 
-def _result(seen: Seen, line: bytes, said: str, *, error: bool = False) -> list[Entry]:
+def _result(seen: CodexRecord, line: bytes, said: str, *, error: bool = False) -> list[Entry]:
     call_id = text(seen.body.get("call_id"))
     key = f"{call_id}:out" if len(call_id) >= _UNIQUE_LENGTH else _key(seen, line)
     return [Entry(key, "tool", "tool_result", seen.at, said, call_id=call_id, error=error)]
 
 
-def _function_call(seen: Seen, line: bytes) -> list[Entry]:
+def _function_call(seen: CodexRecord, line: bytes) -> list[Entry]:
     body = seen.body
     name, namespace = text(body.get("name")), text(body.get("namespace"))
     tool = f"{namespace}.{name}" if namespace else name
     return _call(seen, line, tool, arguments_of(body.get("arguments")))
 
 
-def _custom_tool_call(seen: Seen, line: bytes) -> list[Entry]:
+def _custom_tool_call(seen: CodexRecord, line: bytes) -> list[Entry]:
     return _call(seen, line, text(seen.body.get("name")), seen.body.get("input"))
 
 
-def _call_output(seen: Seen, line: bytes) -> list[Entry]:
+def _call_output(seen: CodexRecord, line: bytes) -> list[Entry]:
     output = seen.body.get("output")
     said, error = output_of(output)
     found = _result(seen, line, said, error=error)
@@ -272,7 +274,7 @@ def _call_output(seen: Seen, line: bytes) -> list[Entry]:
     return found
 
 
-def _local_shell_call(seen: Seen, line: bytes) -> list[Entry]:
+def _local_shell_call(seen: CodexRecord, line: bytes) -> list[Entry]:
     body = seen.body
     return _call(seen, line, "local_shell", body.get("action"), shell_command(body))
 
@@ -283,16 +285,16 @@ def shell_command(body: Body) -> str:
     return " ".join(map(text, command)) if isinstance(command, list) else text(command)
 
 
-def _web_search_call(seen: Seen, line: bytes) -> list[Entry]:
+def _web_search_call(seen: CodexRecord, line: bytes) -> list[Entry]:
     action = {key: value for key, value in table(seen.body.get("action")).items() if key != "type"}
     return _call(seen, line, "web_search", action)
 
 
-def _tool_search_call(seen: Seen, line: bytes) -> list[Entry]:
+def _tool_search_call(seen: CodexRecord, line: bytes) -> list[Entry]:
     return _call(seen, line, "tool_search", seen.body.get("arguments"))
 
 
-def _tool_search_output(seen: Seen, line: bytes) -> list[Entry]:
+def _tool_search_output(seen: CodexRecord, line: bytes) -> list[Entry]:
     """Name the tools that were found; their definitions are of no use to a reader."""
     found = []
     for tool in map(table, rows(seen.body.get("tools"))):
@@ -301,7 +303,7 @@ def _tool_search_output(seen: Seen, line: bytes) -> list[Entry]:
     return _result(seen, line, "\n".join(found))
 
 
-def _image_generation_call(seen: Seen, line: bytes) -> list[Entry]:
+def _image_generation_call(seen: CodexRecord, line: bytes) -> list[Entry]:
     made, prompt = text(seen.body.get("result")), text(seen.body.get("revised_prompt"))
     said = "\n".join(filter(None, [prompt, _PICTURE if made else ""]))
     found = _call(seen, line, "image_generation", {"prompt": prompt} if prompt else {}, said)
@@ -312,36 +314,36 @@ def _image_generation_call(seen: Seen, line: bytes) -> list[Entry]:
 # ---------------------------------------------------------------------- events
 
 
-def _user_message(seen: Seen, line: bytes) -> list[Entry]:
+def _user_message(seen: CodexRecord, line: bytes) -> list[Entry]:
     return _one(seen, line, "user", "prompt", text(seen.body.get("message")))
 
 
-def _agent_message(seen: Seen, line: bytes) -> list[Entry]:
+def _agent_message(seen: CodexRecord, line: bytes) -> list[Entry]:
     return _one(seen, line, "assistant", "text", text(seen.body.get("message")))
 
 
-def _item_completed(seen: Seen, line: bytes) -> list[Entry]:
+def _item_completed(seen: CodexRecord, line: bytes) -> list[Entry]:
     item = table(seen.body.get("item"))
     if item.get("type") != "UserMessage":
         return []
     return _one(seen, line, "user", "prompt", _joined(item.get("content")))
 
 
-def _trouble(seen: Seen, line: bytes) -> list[Entry]:
+def _trouble(seen: CodexRecord, line: bytes) -> list[Entry]:
     is_error = seen.body.get("type") != "warning"
     return _one(seen, line, "system", "note", text(seen.body.get("message")), error=is_error)
 
 
-def _rolled_back(seen: Seen, line: bytes) -> list[Entry]:
+def _rolled_back(seen: CodexRecord, line: bytes) -> list[Entry]:
     turns = number(seen.body.get("num_turns"))
     return _one(seen, line, "system", "note", f"rolled back: {turns} turns")
 
 
-def _nothing(_seen: Seen, _line: bytes) -> list[Entry]:
+def _nothing(_seen: CodexRecord, _line: bytes) -> list[Entry]:
     return []
 
 
-_Reader = Callable[[Seen, bytes], list[Entry]]
+_Reader = Callable[[CodexRecord, bytes], list[Entry]]
 _ITEMS: Final[dict[str, _Reader]] = {
     "message": _message,
     "agent_message": _between_agents,

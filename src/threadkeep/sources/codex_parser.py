@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
 from threadkeep.sources.codex_facts import (
     cwd_in,
     first_index_of,
@@ -13,14 +14,14 @@ from threadkeep.sources.codex_facts import (
     learn_from_meta,
     origin_of,
 )
-from threadkeep.sources.codex_items import Seen, entries_of, is_known_item, unwrap
+from threadkeep.sources.codex_items import CodexRecord, entries_of, is_known_item, unwrap
 from threadkeep.sources.codex_paths import storable
 from threadkeep.sources.codex_segments import for_segment, list_call
 from threadkeep.sources.codex_types import is_known_event, is_quiet, strange_blocks
-from threadkeep.sources.codex_usage import Spent, from_record, from_token_count
+from threadkeep.sources.codex_usage import CodexUsageState, from_record, from_token_count
 from threadkeep.sources.common import table, text
-from threadkeep.sources.records import Entry, Facts, Harvest, Log, Segment, Usage
-from threadkeep.sources.segments import Open, Segmenter
+from threadkeep.sources.records import Harvest, Log
+from threadkeep.sources.segments import OpenSegment, Segmenter
 
 _NAME: Final = 80
 _NAMES: Final = 200
@@ -33,10 +34,10 @@ class _State(msgspec.Struct):
     session_id: str = ""  # from the log's own meta
     origin: str = ""  # the thread in which the running totals began
     copied: bool = False  # what comes now was copied from another thread
-    facts: Facts = msgspec.field(default_factory=Facts)
-    open: Open = msgspec.field(default_factory=Open)
+    facts: SessionFacts = msgspec.field(default_factory=SessionFacts)
+    open: OpenSegment = msgspec.field(default_factory=OpenSegment)
     tokens: int = 0  # spent in the open segment
-    spent: Spent = msgspec.field(default_factory=Spent)
+    spent: CodexUsageState = msgspec.field(default_factory=CodexUsageState)
     now: int = 0  # the last time that a record told
     has_items: bool = False
     waiting: int = 0  # prompts whose event has not come yet
@@ -94,7 +95,7 @@ class CodexParser:
 
     # ------------------------------------------------------------------ beside the conversation
 
-    def _notice(self, seen: Seen) -> None:
+    def _notice(self, seen: CodexRecord) -> None:
         kind, body = seen.kind, seen.body
         if kind == "response_item":
             self._notice_item(body)
@@ -119,7 +120,7 @@ class CodexParser:
             for block in strange_blocks(body.get("content")):
                 self._count_unknown(f"message/{block}")
 
-    def _notice_event(self, seen: Seen) -> None:
+    def _notice_event(self, seen: CodexRecord) -> None:
         known, body = self._known, seen.body
         name = text(body.get("type"))
         if name == "token_count":
@@ -183,7 +184,7 @@ class CodexParser:
 
     # ------------------------------------------------------------------ told once
 
-    def _without_twins(self, seen: Seen, found: list[Entry]) -> list[Entry]:
+    def _without_twins(self, seen: CodexRecord, found: list[Entry]) -> list[Entry]:
         """Drop what was told already: each prompt comes as an item, then as an event.
 
         An event counts only if no item waits for it. Should its item come behind it after all,
@@ -256,7 +257,7 @@ class CodexParser:
             facts.cwd = cwd_in(context)
             self._learned = self._learned or bool(facts.cwd)
 
-    def _placed_facts(self) -> Facts:
+    def _placed_facts(self) -> SessionFacts:
         """Give the facts with the folder of the log where nothing tells another."""
         facts = self._known.facts
         if facts.cwd:

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.codex_items import arguments_of, shell_command
 from threadkeep.sources.common import text
-from threadkeep.sources.records import Entry
-from threadkeep.sources.segments import Open
+from threadkeep.sources.segments import OpenSegment
 
 # Editors put what is on the screen before the request, and end that with a line of these.
 _XCODE: Final = ("code selected", "file currently open", "inside this file:")
@@ -29,7 +29,7 @@ def for_segment(entry: Entry, now: int) -> Entry:
     return entry
 
 
-def list_call(body: dict[str, Any], current: Open) -> None:
+def list_call(body: dict[str, Any], current: OpenSegment) -> None:
     """Add a call to the open segment.
 
     Searches are not listed: other programs of the contract do not list them, and a hash that

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from threadkeep.knowledge.records import Usage
 from threadkeep.sources.common import number, table, text
-from threadkeep.sources.records import Usage
 
 _BEYOND_BELIEF: Final = 2**40
 
 
-class Counts(NamedTuple):
+class CodexTokenCounts(NamedTuple):
     """The numbers of one usage object."""
 
     input: int = 0  # with everything that came from or went to the cache
@@ -26,18 +26,18 @@ class Counts(NamedTuple):
     total: int = 0
 
 
-class Spent(msgspec.Struct):
+class CodexUsageState(msgspec.Struct):
     """What a parser remembers about spending."""
 
-    totals: Counts = Counts()
+    totals: CodexTokenCounts = CodexTokenCounts()
     has_records: bool = False
 
 
-def counts_of(given: object) -> Counts:
+def counts_of(given: object) -> CodexTokenCounts:
     """Read a usage object; what is missing is 0."""
     found = table(given)
     came, went = _count(found.get("input_tokens")), _count(found.get("output_tokens"))
-    return Counts(
+    return CodexTokenCounts(
         came,
         _count(found.get("cached_input_tokens")),
         _count(found.get("cache_write_input_tokens")),
@@ -52,7 +52,7 @@ def _count(value: object) -> int:
     return found if 0 <= found < _BEYOND_BELIEF else 0
 
 
-def from_token_count(body: dict[str, Any], spent: Spent, origin: str) -> Usage | None:
+def from_token_count(body: dict[str, Any], spent: CodexUsageState, origin: str) -> Usage | None:
     """Read a `token_count` event; None if it tells of no new spending.
 
     The key is the running total of the thread that the count began in: a fork of the older kind
@@ -64,12 +64,14 @@ def from_token_count(body: dict[str, Any], spent: Spent, origin: str) -> Usage |
         return None
     last = counts_of(info.get("last_token_usage"))
     if not any(last):
-        last = Counts(*(max(0, new - old) for new, old in zip(totals, spent.totals, strict=True)))
+        last = CodexTokenCounts(
+            *(max(0, new - old) for new, old in zip(totals, spent.totals, strict=True))
+        )
     spent.totals = totals
     return _usage(f"{origin}:{totals.total}:{last.total}", last)
 
 
-def from_record(body: dict[str, Any], spent: Spent, session_id: str) -> Usage | None:
+def from_record(body: dict[str, Any], spent: CodexUsageState, session_id: str) -> Usage | None:
     """Read a `token_usage_record`; None if the count before it has told the same."""
     thread = text(body.get("thread_id")) or session_id
     totals = counts_of(body.get("thread_token_usage"))
@@ -83,7 +85,7 @@ def from_record(body: dict[str, Any], spent: Spent, session_id: str) -> Usage | 
     return usage
 
 
-def _usage(key: str, now: Counts) -> Usage:
+def _usage(key: str, now: CodexTokenCounts) -> Usage:
     return Usage(
         key=key,
         at=None,

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from threadkeep.sources.segments import compact
+from threadkeep.knowledge.hashing import compact
 
 _TOO_BIG = 2**63
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,33 +13,18 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.sources.common import (
-    describe_input,
-    iso_ms,
-    number as count,
-    rows,
-    table,
-    text,
-)
+from threadkeep.knowledge.records import Entry, Kind, Role, Usage
+from threadkeep.sources.common import describe_input, iso_ms, number as count, rows, table, text
 from threadkeep.sources.folders import file_stamp, files_below, folders_in
 from threadkeep.sources.gathering import (
     Gatherer,
-    Kept,
+    GathererState,
     begun,
     numbered,
     plain,
     strange_name,
 )
-from threadkeep.sources.records import (
-    Entry,
-    Harvest,
-    Item,
-    Kind,
-    Log,
-    Role,
-    Usage,
-    UserHome,
-)
+from threadkeep.sources.records import DocumentItem, Harvest, Log, UserHome
 
 
 class _Event(NamedTuple):
@@ -189,7 +174,7 @@ def _grown(sums: list[int], before: list[int]) -> list[int]:
 
 
 class _State(msgspec.Struct):
-    kept: Kept
+    kept: GathererState
     runs: int = 0  # that came to their end
     sums: dict[str, list[int]] = {}  # by model, at the last end
     counted: dict[str, int] = {}  # by model, the output that answers gave since
@@ -311,7 +296,7 @@ class CopilotSource:
         del line
         return _entries(record, _event(record, number))
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """A line log has none."""
         del log
         return ()

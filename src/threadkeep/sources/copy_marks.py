@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import table, text
 from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.records import Entry
 
 _FIELD: Final = "threadkeep"
 _ANYWHERE: Final = b'"threadkeep"'

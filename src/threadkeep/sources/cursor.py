@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from threadkeep.errors import Busy
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import table, text
-from threadkeep.sources.cursor_messages import HARNESS, Reading, Said, message_reading
-from threadkeep.sources.cursor_parser import CursorParser, Read
-from threadkeep.sources.cursor_places import (
-    chat_ids,
-    composer_ids,
-    folder_of,
-    projects_root,
-)
+from threadkeep.sources.cursor_messages import HARNESS, CursorEntry, CursorMessage, message_reading
+from threadkeep.sources.cursor_parser import CursorParser, CursorRecord
+from threadkeep.sources.cursor_places import chat_ids, composer_ids, folder_of, projects_root
 from threadkeep.sources.folders import files_below, folders_in, printable
-from threadkeep.sources.records import Entry, Item, Log, Stamp, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Stamp, UserHome
 
 TRANSCRIPTS: Final = "agent-transcripts"
 
@@ -47,7 +43,7 @@ class CursorTranscripts:
         reading = read_line(record, number).reading
         return [said.entry for said in reading.said] if reading else []
 
-    def items(self, log: Log) -> Iterable[Item]:  # noqa: ARG002
+    def items(self, log: Log) -> Iterable[DocumentItem]:  # noqa: ARG002
         """A line log has no items."""
         return ()
 
@@ -95,7 +91,7 @@ def slug_of(path: str) -> str:
     return "" if slug == "projects" else slug
 
 
-def read_line(record: Any, number: int) -> Read:
+def read_line(record: Any, number: int) -> CursorRecord:
     """Take one line of a transcript apart; a record may bring the number it had."""
     inside = table(record)
     told = inside.get("n")
@@ -103,19 +99,21 @@ def read_line(record: Any, number: int) -> Read:
     if "role" in inside:
         message = inside.get("message")
         content = table(message).get("content") if isinstance(message, dict) else message
-        return Read(message_reading(inside["role"], content, key))
+        return CursorRecord(message_reading(inside["role"], content, key))
     kind = inside.get("type")
     if kind == "turn_ended":
-        return Read(_ended(inside, key))
-    return Read(unknown=f"type/{kind}"[:80] if isinstance(kind, str) else "record")
+        return CursorRecord(_ended(inside, key))
+    return CursorRecord(unknown=f"type/{kind}"[:80] if isinstance(kind, str) else "record")
 
 
-def _ended(record: dict[str, Any], key: str) -> Reading | None:
+def _ended(record: dict[str, Any], key: str) -> CursorMessage | None:
     error = record.get("error")
     if record.get("status") != "error" and not error:
         return None
     said = text(error) or text(table(error).get("message")) or "the turn ended with an error"
-    return Reading([Said(Entry(key, "system", "note", None, said, error=True))], counts=False)
+    return CursorMessage(
+        [CursorEntry(Entry(key, "system", "note", None, said, error=True))], counts=False
+    )
 
 
 SOURCE = CursorTranscripts()

@@ -5,11 +5,12 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.cursor_messages import (
     LABEL,
-    Reading,
-    Said,
+    CursorEntry,
+    CursorMessage,
     epoch_ms,
     result_text,
     split_user_text,
@@ -17,7 +18,7 @@ from threadkeep.sources.cursor_messages import (
 )
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.pictures import linked
-from threadkeep.sources.records import Entry, Facts, Harvest, Log, Usage
+from threadkeep.sources.records import Harvest, Log
 from threadkeep.sources.segments import Segmenter
 
 _USER, _ASSISTANT = 1, 2
@@ -33,7 +34,7 @@ class ComposerParser:
         self._segmenter = Segmenter(log, LABEL)
         self._seen_at = log.stamp.mtime_ns // 1_000_000
         self._session = ""
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, SessionFacts] = {}
         self._usage: list[Usage] = []
         self._unknown: dict[str, int] = {}
         self._at: int | None = None
@@ -54,7 +55,7 @@ class ComposerParser:
         """Give what came up since the last call; asking twice changes nothing."""
         usage, self._usage = self._usage, []
         unknown, self._unknown = self._unknown, {}
-        facts = self._facts.get(self._session, Facts())
+        facts = self._facts.get(self._session, SessionFacts())
         segments = self._segmenter.take(self._session, facts) if self._session else []
         told = {session: msgspec.structs.replace(known) for session, known in self._facts.items()}
         return Harvest(facts=told, usage=usage, segments=segments, unknown=unknown)
@@ -72,13 +73,17 @@ class ComposerParser:
         self._facts[self._session] = _composer_facts(composer, text(record.get("folder")))
         for child in rows(composer.get("subComposerIds")):
             if text(child):
-                self._facts[child] = Facts(parent_session_id=self._session, is_subagent=True)
+                self._facts[child] = SessionFacts(parent_session_id=self._session, is_subagent=True)
 
-    def _take(self, reading: Reading, bubble: dict[str, Any]) -> list[Entry]:
+    def _take(self, reading: CursorMessage, bubble: dict[str, Any]) -> list[Entry]:
         for name in reading.unknown:
             self._count(name)
         self._at = reading.at or self._at
-        facts = self._facts.setdefault(self._session, Facts()) if self._session else Facts()
+        facts = (
+            self._facts.setdefault(self._session, SessionFacts())
+            if self._session
+            else SessionFacts()
+        )
         model = text(table(bubble.get("modelInfo")).get("modelName"))
         facts.model = facts.model or model
         for said in reading.said:
@@ -93,7 +98,7 @@ class ComposerParser:
         self._spend(bubble, reading, model)
         return [said.entry for said in reading.said]
 
-    def _spend(self, bubble: dict[str, Any], reading: Reading, model: str) -> None:
+    def _spend(self, bubble: dict[str, Any], reading: CursorMessage, model: str) -> None:
         count = table(bubble.get("tokenCount"))
         input_, output = number(count.get("inputTokens")), number(count.get("outputTokens"))
         if (input_ > 0 or output > 0) and reading.said:
@@ -106,11 +111,11 @@ class ComposerParser:
             self._unknown[name] = self._unknown.get(name, 0) + 1
 
 
-def _composer_facts(composer: dict[str, Any], folder: str) -> Facts:
+def _composer_facts(composer: dict[str, Any], folder: str) -> SessionFacts:
     model = text(table(composer.get("modelConfig")).get("modelName"))
     parent = table(composer.get("subagentInfo"))
     above = text(parent.get("parentComposerId")) or text(composer.get("parentComposerId"))
-    return Facts(
+    return SessionFacts(
         parent_session_id=above,
         is_subagent=bool(above) or bool(parent),
         title=text(composer.get("name")),
@@ -121,7 +126,7 @@ def _composer_facts(composer: dict[str, Any], folder: str) -> Facts:
     )
 
 
-def bubble_reading(record: dict[str, Any], number: int) -> Reading | None:
+def bubble_reading(record: dict[str, Any], number: int) -> CursorMessage | None:
     """Read one message; None if the record is none."""
     bubble = record.get("bubble")
     if not isinstance(bubble, dict):
@@ -136,36 +141,36 @@ def bubble_reading(record: dict[str, Any], number: int) -> Reading | None:
         return _numbered(_asked(bubble, at), key, at)
     if bubble.get("type") == _ASSISTANT:
         return _numbered(_answered(bubble, at), key, at)
-    return Reading([], at, (f"bubble/{bubble.get('type')}"[:80],))
+    return CursorMessage([], at, (f"bubble/{bubble.get('type')}"[:80],))
 
 
-def _numbered(said: list[Said], key: str, at: int | None) -> Reading:
+def _numbered(said: list[CursorEntry], key: str, at: int | None) -> CursorMessage:
     kept = [one for one in said if one.entry.text or one.entry.tool]
     for position, one in enumerate(kept):
         one.entry.key = f"{key}#{position}" if position else key
-    return Reading(kept, at)
+    return CursorMessage(kept, at)
 
 
-def _asked(bubble: dict[str, Any], at: int | None) -> list[Said]:
+def _asked(bubble: dict[str, Any], at: int | None) -> list[CursorEntry]:
     turn = split_user_text(text(bubble.get("text")), marked=False)
     given = rows(bubble.get("images"))
     paths = (text(table(one).get("path")) for one in given)
     shown = Entry("", "user", "note", at, "\n".join("[image]" for _ in given))
     shown.images = tuple(linked(path) for path in paths if path)
     return [
-        Said(Entry("", "user", "prompt", at, turn.prompt)),
-        Said(Entry("", "user", "note", at, turn.note)),
-        Said(shown),
+        CursorEntry(Entry("", "user", "prompt", at, turn.prompt)),
+        CursorEntry(Entry("", "user", "note", at, turn.note)),
+        CursorEntry(shown),
     ]
 
 
-def _answered(bubble: dict[str, Any], at: int | None) -> list[Said]:
+def _answered(bubble: dict[str, Any], at: int | None) -> list[CursorEntry]:
     thoughts = [bubble.get("thinking"), *rows(bubble.get("allThinkingBlocks"))]
     texts = dict.fromkeys(text(t) or text(table(t).get("text")) for t in thoughts)
     thought = "\n".join(filter(None, texts))
     return [
-        Said(Entry("", "assistant", "reasoning", at, thought)),
-        Said(Entry("", "assistant", "text", at, text(bubble.get("text")))),
+        CursorEntry(Entry("", "assistant", "reasoning", at, thought)),
+        CursorEntry(Entry("", "assistant", "text", at, text(bubble.get("text")))),
         *_tool_run(_tool_of(bubble), at),
     ]
 
@@ -181,7 +186,7 @@ def _tool_of(bubble: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _tool_run(run: dict[str, Any], at: int | None) -> list[Said]:
+def _tool_run(run: dict[str, Any], at: int | None) -> list[CursorEntry]:
     tool = text(run.get("name")) or (f"tool {run['tool']}"[:80] if "tool" in run else "")
     if not tool:
         return []
@@ -194,7 +199,7 @@ def _tool_run(run: dict[str, Any], at: int | None) -> list[Said]:
     result = Entry("", "tool", "tool_result", at, result_text(outcome), tool=tool, error=failed)
     result.call_id = call_id
     ended = failed or outcome not in (None, "") or run.get("status") in ("completed", "cancelled")
-    return [Said(call, given), Said(result)] if ended else [Said(call, given)]
+    return [CursorEntry(call, given), CursorEntry(result)] if ended else [CursorEntry(call, given)]
 
 
 def _opened(stored: object) -> object:

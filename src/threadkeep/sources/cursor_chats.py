@@ -13,18 +13,15 @@ import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, NotFound
+from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources.common import table, text
 from threadkeep.sources.cursor_messages import HARNESS, epoch_ms, message_reading
-from threadkeep.sources.cursor_parser import CursorParser, Read
-from threadkeep.sources.cursor_places import (
-    chats_root,
-    composer_ids,
-    folders_by_hash,
-)
+from threadkeep.sources.cursor_parser import CursorParser, CursorRecord
+from threadkeep.sources.cursor_places import chats_root, composer_ids, folders_by_hash
 from threadkeep.sources.folders import database_stamp, folders_in, printable
 from threadkeep.sources.protobuf import byte_fields
 from threadkeep.sources.raw_json import file_bytes, one_line, stored_object, wrap
-from threadkeep.sources.records import Entry, Facts, Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 _ID_BYTES: Final = 32
 _TABLES: Final = {"meta", "blobs"}
@@ -68,14 +65,14 @@ class CursorChats:
         reading = _read(record, number).reading
         return [said.entry for said in reading.said] if reading else []
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the one conversation; its newest root is named by the hash of all that is in it."""
         with open_foreign(Path(log.path), root=log.root) as database:
             stored = _meta_text(database) if database.tables() >= _TABLES else ""
         sidecar = msgspec.json.encode(_sidecar(log))
         if stored:
             mark = hashlib.blake2b(stored.encode() + sidecar, digest_size=16).hexdigest()
-            yield Item(log.session_id, mark)
+            yield DocumentItem(log.session_id, mark)
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield what is known about the conversation, then its messages in order."""
@@ -159,21 +156,21 @@ def _likely_root(database: ForeignDatabase) -> str:
     return best
 
 
-def _read(record: Any, number: int) -> Read:
+def _read(record: Any, number: int) -> CursorRecord:
     inside = table(record)
     message = inside.get("message")
     if isinstance(message, dict):
         key = text(inside.get("blob")) or str(number)
-        return Read(message_reading(message.get("role"), message.get("content"), key))
+        return CursorRecord(message_reading(message.get("role"), message.get("content"), key))
     if "meta" in inside:
         return _about(table(inside["meta"]), table(inside.get("sidecar")))
-    return Read(unknown="record")
+    return CursorRecord(unknown="record")
 
 
-def _about(meta: dict[str, Any], sidecar: dict[str, Any]) -> Read:
+def _about(meta: dict[str, Any], sidecar: dict[str, Any]) -> CursorRecord:
     name = text(meta.get("name")) or text(sidecar.get("title"))
     parent = table(meta.get("subagentInfo"))
-    facts = Facts(
+    facts = SessionFacts(
         title="" if name in _UNNAMED else name,
         model=text(meta.get("lastUsedModel")),
         agent=text(meta.get("mode")),
@@ -182,7 +179,7 @@ def _about(meta: dict[str, Any], sidecar: dict[str, Any]) -> Read:
     )
     for key in ("parentAgentId", "parentComposerId", "parentConversationId", "parentId"):
         facts.parent_session_id = facts.parent_session_id or text(parent.get(key))
-    return Read(facts=facts, at=epoch_ms(meta.get("createdAt", sidecar.get("createdAtMs"))))
+    return CursorRecord(facts=facts, at=epoch_ms(meta.get("createdAt", sidecar.get("createdAtMs"))))
 
 
 SOURCE = CursorChats()

@@ -14,13 +14,14 @@ from urllib.parse import unquote
 import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import rows, table, text
 from threadkeep.sources.cursor_bubbles import ComposerParser, bubble_reading
 from threadkeep.sources.cursor_messages import HARNESS
 from threadkeep.sources.cursor_places import TABLE, editor_roots
 from threadkeep.sources.folders import database_stamp
 from threadkeep.sources.raw_json import one_line, stored_object, wrap
-from threadkeep.sources.records import Entry, Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 _BATCH: Final = 100  # SQLite takes 999 parameters everywhere; big messages come in small hands
 # What is kept of a conversation's own record; the rest is context and copies of files.
@@ -65,7 +66,7 @@ class CursorEditor:
         reading = bubble_reading(table(record), number)
         return [said.entry for said in reading.said] if reading else []
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the conversations, with the numbers of their newest rows."""
         with open_foreign(Path(log.path), root=log.root) as database:
             if TABLE not in database.tables():
@@ -73,7 +74,7 @@ class CursorEditor:
             for composer, row in list(database.rows(_COMPOSERS)):
                 below = (f"bubbleId:{composer}:", f"bubbleId:{composer};")
                 count, newest = next(database.rows(_MESSAGES, below))
-                yield Item(str(composer), f"{row}:{count}:{newest or 0}")
+                yield DocumentItem(str(composer), f"{row}:{count}:{newest or 0}")
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield what is known about a conversation, then its messages; nothing of an empty one."""

@@ -3,9 +3,9 @@
 import re
 from typing import Any, Final, NamedTuple
 
+from threadkeep.knowledge.records import Entry, Image, Kind, Role
 from threadkeep.sources.common import block_text, describe_input, iso_ms, number, rows, table, text
 from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import Entry, Image, Kind, Role
 
 HARNESS: Final = "cursor"
 LABEL: Final = "Cursor"
@@ -40,17 +40,17 @@ class UserText(NamedTuple):
     note: str
 
 
-class Said(NamedTuple):
+class CursorEntry(NamedTuple):
     """An entry, and for a tool call the input it was made from."""
 
     entry: Entry
     given: object = None
 
 
-class Reading(NamedTuple):
+class CursorMessage(NamedTuple):
     """What one message held."""
 
-    said: list[Said]
+    said: list[CursorEntry]
     at: int | None = None  # the time it names itself
     unknown: tuple[str, ...] = ()
     counts: bool = True  # False: a notice, no message
@@ -101,7 +101,7 @@ def _take_time(said: str) -> tuple[int | None, str]:
     return at, said.strip() if at is None else said[end + len(_TIME_END) :].strip()
 
 
-def message_reading(role: object, content: object, key: str) -> Reading:
+def message_reading(role: object, content: object, key: str) -> CursorMessage:
     """Read a message of blocks: the transcripts' and the chat store's names are both known."""
     blocks = [content] if isinstance(content, str) else rows(content)
     if role == "user":
@@ -109,7 +109,7 @@ def message_reading(role: object, content: object, key: str) -> Reading:
     named = text(role)
     if named in {"assistant", "tool", "system"}:
         return _reading([_other_block(block, named) for block in blocks], key)
-    return Reading([], unknown=(f"role/{named}"[:80],))
+    return CursorMessage([], unknown=(f"role/{named}"[:80],))
 
 
 class _Piece(NamedTuple):
@@ -125,8 +125,8 @@ class _Piece(NamedTuple):
     images: tuple[Image, ...] = ()
 
 
-def _reading(pieces: list[_Piece], key: str) -> Reading:
-    said: list[Said] = []
+def _reading(pieces: list[_Piece], key: str) -> CursorMessage:
+    said: list[CursorEntry] = []
     unknown: list[str] = []
     times = [piece.at for piece in pieces if piece.at is not None]
     at = times[0] if times else None
@@ -138,11 +138,11 @@ def _reading(pieces: list[_Piece], key: str) -> Reading:
             entry = Entry(name, piece.role, piece.kind, at, piece.text, tool=piece.tool)
             entry.call_id, entry.error = piece.call_id, piece.error
             entry.input, entry.images = piece.given, piece.images
-            said.append(Said(entry, piece.given))
-    return Reading(said, at, tuple(unknown))
+            said.append(CursorEntry(entry, piece.given))
+    return CursorMessage(said, at, tuple(unknown))
 
 
-def _user_reading(blocks: list[Any], key: str) -> Reading:
+def _user_reading(blocks: list[Any], key: str) -> CursorMessage:
     texts = [_plain(block) for block in blocks]
     marked = any(said is not None and _QUERY in said for said in texts)
     pieces: list[_Piece] = []

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import rows, table, text
 from threadkeep.sources.cursor import TRANSCRIPTS, find_transcripts, read_line, slug_of
 from threadkeep.sources.cursor_messages import HARNESS
@@ -18,7 +19,7 @@ from threadkeep.sources.cursor_parser import CursorParser
 from threadkeep.sources.cursor_places import projects_root
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.raw_json import file_bytes
-from threadkeep.sources.records import Entry, Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 _MARK: Final = re.compile(r"(user|assistant):\s*|\[(Thinking|Tool call|Tool result)\] ?(.*)")
 _ARGUMENT: Final = re.compile(r" {1,4}([A-Za-z_][\w.-]*): ?(.*)")
@@ -54,9 +55,9 @@ class OldCursorTranscripts:
         reading = read_line(record, number).reading
         return [said.entry for said in reading.said] if reading else []
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the one conversation of the file."""
-        return [Item(log.session_id, ":".join(map(str, log.stamp)))]
+        return [DocumentItem(log.session_id, ":".join(map(str, log.stamp)))]
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:  # noqa: ARG002
         """Yield the blocks of the conversation as lines."""

@@ -5,11 +5,12 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources.common import table
-from threadkeep.sources.cursor_messages import LABEL, Reading, Said, tool_summary
+from threadkeep.sources.cursor_messages import LABEL, CursorEntry, CursorMessage, tool_summary
 from threadkeep.sources.cursor_places import ancestor_with, encode, is_absolute
-from threadkeep.sources.records import Entry, Facts, Harvest, Log
-from threadkeep.sources.segments import Open, Segmenter, last_component
+from threadkeep.sources.records import Harvest, Log
+from threadkeep.sources.segments import OpenSegment, Segmenter, last_component
 
 _PATH_KEYS: Final = frozenset(
     (
@@ -21,18 +22,18 @@ _COMMAND_CHARACTERS: Final = 2_000
 _MOST_UNKNOWN: Final = 200
 
 
-class Read(msgspec.Struct):
+class CursorRecord(msgspec.Struct):
     """What a record of a source held: a message, or facts about the session."""
 
-    reading: Reading | None = None
-    facts: Facts | None = None
+    reading: CursorMessage | None = None
+    facts: SessionFacts | None = None
     at: int | None = None  # a time the record itself gives, for what has none
     unknown: str = ""
 
 
 class _State(msgspec.Struct):
-    open: Open
-    facts: Facts
+    open: OpenSegment
+    facts: SessionFacts
     at: int | None = None  # the last time that was told
     settled: bool = False  # a path has shown the folder
     fed: bool = False
@@ -46,7 +47,11 @@ class CursorParser:
     """
 
     def __init__(
-        self, log: Log, state: bytes | None, read: Callable[[Any, int], Read], slug: str = ""
+        self,
+        log: Log,
+        state: bytes | None,
+        read: Callable[[Any, int], CursorRecord],
+        slug: str = "",
     ) -> None:
         """Start afresh or go on; `read` takes one record apart."""
         self._log = log
@@ -83,7 +88,7 @@ class CursorParser:
         self._state.open = self._segmenter.open
         return msgspec.msgpack.encode(self._state)
 
-    def _take(self, reading: Reading) -> list[Entry]:
+    def _take(self, reading: CursorMessage) -> list[Entry]:
         for name in reading.unknown:
             self._count(name)
         if reading.at is not None:
@@ -98,7 +103,7 @@ class CursorParser:
             current.messages = messages + 1 if current.index == index else 1
         return [said.entry for said in reading.said]
 
-    def _add(self, said: Said, *, told: bool) -> None:
+    def _add(self, said: CursorEntry, *, told: bool) -> None:
         entry = said.entry
         known = entry.at is not None or told
         if entry.at is None:
@@ -130,12 +135,12 @@ class CursorParser:
 
 
 def _fresh(log: Log) -> _State:
-    facts = Facts(cwd=log.project_dir, is_subagent=log.is_subagent)
+    facts = SessionFacts(cwd=log.project_dir, is_subagent=log.is_subagent)
     facts.parent_session_id = log.parent_session_id or ""
-    return _State(Open(), facts)
+    return _State(OpenSegment(), facts)
 
 
-def merged(old: Facts, new: Facts) -> Facts:
+def merged(old: SessionFacts, new: SessionFacts) -> SessionFacts:
     """Lay new facts over old ones: what is empty says nothing."""
     told = {name: value for name, value in msgspec.structs.asdict(new).items() if value}
     return msgspec.structs.replace(old, **told)

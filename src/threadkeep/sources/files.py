@@ -21,7 +21,7 @@ LARGEST_DOCUMENT: Final = 64 * 1024 * 1024
 TAIL_BYTES: Final = 256
 
 
-class Piece(NamedTuple):
+class LogChunk(NamedTuple):
     """Bytes of a log: whole lines with their line feeds, or what is behind the last one."""
 
     data: bytes
@@ -94,7 +94,7 @@ class LogFile:
             )
         return data
 
-    def pieces(self, start: int) -> Iterator[Piece]:
+    def pieces(self, start: int) -> Iterator[LogChunk]:
         """Yield everything from a place on, cut behind line feeds.
 
         The end of a compressed log that unpacks to too much is left out, as is that of a line
@@ -155,7 +155,7 @@ def _until(pieces: Iterable[bytes], end: int) -> Iterator[bytes]:
         yield data
 
 
-def _whole_lines(raw: Iterable[bytes], begun: int = 0) -> Iterator[Piece]:
+def _whole_lines(raw: Iterable[bytes], begun: int = 0) -> Iterator[LogChunk]:
     """Cut behind line feeds; `begun` bytes of the first line stand before what is given."""
     held: list[bytes] = []
     length, given = 0, begun
@@ -164,18 +164,20 @@ def _whole_lines(raw: Iterable[bytes], begun: int = 0) -> Iterator[Piece]:
         if length + (first if first >= 0 else len(data)) > LONGEST_LINE:
             # Cut at the same place whenever it is read, so that its parts are always the same.
             room = LONGEST_LINE - length
-            yield Piece(b"".join([*held, data[:room]]), complete=False, kept=given < LONGEST_KEPT)
+            yield LogChunk(
+                b"".join([*held, data[:room]]), complete=False, kept=given < LONGEST_KEPT
+            )
             held, length, data = [], 0, data[room:]
             given += LONGEST_LINE
         if given >= LONGEST_KEPT and (first := data.find(b"\n") + 1):
-            yield Piece(b"".join([*held, data[:first]]), complete=True, kept=False)
+            yield LogChunk(b"".join([*held, data[:first]]), complete=True, kept=False)
             held, length, given, data = [], 0, 0, data[first:]
         end = data.rfind(b"\n") + 1
         if end:
-            yield Piece(b"".join([*held, data[:end]]), complete=True)
+            yield LogChunk(b"".join([*held, data[:end]]), complete=True)
             held, length, given = [], 0, 0
         if end < len(data):
             held.append(data[end:])
             length += len(held[-1])
     if held:
-        yield Piece(b"".join(held), complete=False, kept=given < LONGEST_KEPT)
+        yield LogChunk(b"".join(held), complete=False, kept=given < LONGEST_KEPT)

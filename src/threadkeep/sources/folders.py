@@ -15,7 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from threadkeep.sources.records import Stamp, Unseen, UserHome
+from threadkeep.sources.records import Stamp, UnreadablePlace, UserHome
 
 # Of one folder: each entry takes some 200 bytes while it is looked through, and no program keeps
 # so many logs side by side.
@@ -41,7 +41,7 @@ def listed(folder: str, user: UserHome, *, is_root: bool = False) -> list[os.Dir
         return []
     if len(below) > MOST_ENTRIES:
         why = f"it has more than {MOST_ENTRIES:,} entries; not all of them were looked at"
-        user.tell(Unseen(folder, why, "move what is not needed elsewhere"))
+        user.tell(UnreadablePlace(folder, why, "move what is not needed elsewhere"))
         below.pop()
     return sorted(below, key=lambda entry: entry.name)
 
@@ -140,12 +140,12 @@ def tell_unseen(path: str, error: OSError, user: UserHome) -> None:
     if error.errno in _NOT_THERE:
         return
     place = _closed_at(path) if isinstance(error, PermissionError) else path
-    user.tell(Unseen(place, error.strerror or str(error), _fix(place, error)))
+    user.tell(UnreadablePlace(place, error.strerror or str(error), _fix(place, error)))
 
 
 def _tell_link(path: str, user: UserHome) -> None:
     why = _LINKED.format("the folder they were found in")
-    user.tell(Unseen(path, why, "put the file itself there", is_link=True))
+    user.tell(UnreadablePlace(path, why, "put the file itself there", is_link=True))
 
 
 def _closed_at(path: str) -> str:

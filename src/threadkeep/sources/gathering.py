@@ -6,27 +6,28 @@ from typing import Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import text
-from threadkeep.sources.records import Entry, Facts, Harvest, Log, Usage
-from threadkeep.sources.segments import Open, Segmenter
+from threadkeep.sources.records import Harvest, Log
+from threadkeep.sources.segments import OpenSegment, Segmenter
 
 _UNKNOWN_NAMES: Final = 200
 _NAME_CHARACTERS: Final = 80
 
 
-class Kept(msgspec.Struct):
+class GathererState(msgspec.Struct):
     """What a gatherer needs to go on after a restart."""
 
     session_id: str
-    facts: Facts = msgspec.field(default_factory=Facts)
-    open: Open = msgspec.field(default_factory=Open)
+    facts: SessionFacts = msgspec.field(default_factory=SessionFacts)
+    open: OpenSegment = msgspec.field(default_factory=OpenSegment)
     fed: bool = False  # before the first record the path alone says whose this is
 
 
 class Gatherer:
     """Collects what comes up beside the entries of one session: facts, usage, segments."""
 
-    def __init__(self, log: Log, label: str, kept: Kept | None = None) -> None:
+    def __init__(self, log: Log, label: str, kept: GathererState | None = None) -> None:
         """Start afresh or go on; `label` names the program in the summaries."""
         self._log = log
         kept = kept or begun(log)
@@ -76,15 +77,17 @@ class Gatherer:
             unknown=unknown,
         )
 
-    def kept(self) -> Kept:
+    def kept(self) -> GathererState:
         """Give what a new gatherer needs to go on from here."""
-        return Kept(self.session_id, self.facts, self.segmenter.open, self._fed)
+        return GathererState(self.session_id, self.facts, self.segmenter.open, self._fed)
 
 
-def begun(log: Log) -> Kept:
+def begun(log: Log) -> GathererState:
     """Give what is known of a session before its first record."""
     parent = log.parent_session_id or ""
-    return Kept(log.session_id, Facts(parent_session_id=parent, is_subagent=log.is_subagent))
+    return GathererState(
+        log.session_id, SessionFacts(parent_session_id=parent, is_subagent=log.is_subagent)
+    )
 
 
 def plain(name: str) -> str:

@@ -16,29 +16,17 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.common import (
-    describe_input,
-    iso_ms,
-    number as count,
-    rows,
-    table,
-    text,
-)
+from threadkeep.knowledge.records import Entry, Kind, Usage
+from threadkeep.sources.common import describe_input, iso_ms, number as count, rows, table, text
 from threadkeep.sources.folders import files_below, folders_in
-from threadkeep.sources.gathering import (
-    Gatherer,
-    Kept,
-    begun,
-    plain,
-    strange_name,
-)
+from threadkeep.sources.gathering import Gatherer, GathererState, begun, plain, strange_name
 from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import Entry, Harvest, Item, Kind, Log, Stamp, Usage, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UserHome
 from threadkeep.sources.segments import (
     PROMPT_CHARACTERS,
     TEXT_CHARACTERS,
     TOOL_CHARACTERS,
-    Open,
+    OpenSegment,
     Segmenter,
 )
 
@@ -217,7 +205,7 @@ def _usage(message: dict[str, Any], key: str) -> Usage:
 
 
 class _State(msgspec.Struct):
-    kept: Kept
+    kept: GathererState
     held: dict[str, list[Entry]] = {}  # since the last prompt, as far as segments need them
     seen: list[int] = []  # hashes of all messages' ids
 
@@ -310,8 +298,8 @@ def _shortened(entry: Entry) -> Entry:
     return Entry(entry.key, entry.role, entry.kind, entry.at, shown, tool=entry.tool)
 
 
-def _copied(slice_: Open) -> Open:
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(slice_), type=Open)
+def _copied(slice_: OpenSegment) -> OpenSegment:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(slice_), type=OpenSegment)
 
 
 def roots(user: UserHome) -> list[Path]:
@@ -361,7 +349,7 @@ class GeminiSource:
         del line
         return entries_of(record, number)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """A line log has none."""
         del log
         return ()

@@ -12,11 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import rows, table, text
 from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.gemini_cli import GeminiParser, chats, entries_of, roots
-from threadkeep.sources.records import Entry, Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 
 class GeminiDocuments:
@@ -45,11 +46,11 @@ class GeminiDocuments:
         del line
         return entries_of(record, number)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the one session of the document."""
         data = _content(log)
         own = text(_document(log, data).get("sessionId"))
-        yield Item(own or log.session_id, blake2b(data, digest_size=16).hexdigest())
+        yield DocumentItem(own or log.session_id, blake2b(data, digest_size=16).hexdigest())
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the session's own data, then its messages."""

@@ -52,19 +52,19 @@ class Repository(NamedTuple):
     common: Path  # what linked work trees share: refs and configuration
 
 
-class Moment(NamedTuple):
+class HeadState(NamedTuple):
     """What HEAD was from one move to the next."""
 
     commit: str | None
     branch: str | None
 
 
-class History(NamedTuple):
+class HeadHistory(NamedTuple):
     """What HEAD was, oldest first; `moments[0]` is what it was before the first move."""
 
     repo: str
     since: list[int]  # epoch seconds of each move, rising
-    moments: list[Moment]
+    moments: list[HeadState]
 
 
 class _Move(NamedTuple):
@@ -79,7 +79,7 @@ class GitCache:
 
     def __init__(self) -> None:
         self._repositories: dict[str, Repository | None] = {}
-        self._histories: dict[Repository, History] = {}
+        self._histories: dict[Repository, HeadHistory] = {}
 
     def repository(self, folder: str) -> Repository | None:
         """Find the repository that a folder is in."""
@@ -88,7 +88,7 @@ class GitCache:
             _remember(self._repositories, folder, found, _MOST_FOLDERS)
         return self._repositories[folder]
 
-    def history(self, repository: Repository) -> History:
+    def history(self, repository: Repository) -> HeadHistory:
         """Read what HEAD of a repository was."""
         if repository not in self._histories:
             _remember(self._histories, repository, read_history(repository), _MOST_HISTORIES)
@@ -175,28 +175,28 @@ def _is_folder(path: str | Path) -> bool:
 # ---------------------------------------------------------------------- what HEAD was
 
 
-def read_history(repository: Repository) -> History:
+def read_history(repository: Repository) -> HeadHistory:
     """Read what HEAD was and when; without its log only what it is."""
     url = origin_url(_text(repository.common, "config", _CONFIG) or "")
     name = (owner_and_name(url) if url else None) or repository.name
     now = _head(repository)
     moves = _moves(_text(repository.folder, "logs/HEAD", _REFLOG) or "")
     if not moves:
-        return History(name, [], [now])
+        return HeadHistory(name, [], [now])
     moments = _moments(moves, now.branch)
     # A clock that was set back makes a later move look earlier: the last move up to a time is in
     # force, so a move counts from the earliest time of all from it on.
     earliest = list(accumulate((move.seconds for move in reversed(moves)), min))
-    return History(name, earliest[::-1], moments)
+    return HeadHistory(name, earliest[::-1], moments)
 
 
-def _moments(moves: list[_Move], branch: str | None) -> list[Moment]:
+def _moments(moves: list[_Move], branch: str | None) -> list[HeadState]:
     """Go back from today's branch: where a branch was left, it was the one before."""
-    found: list[Moment] = []
+    found: list[HeadState] = []
     for move in reversed(moves):
-        found.append(Moment(move.new, branch))
+        found.append(HeadState(move.new, branch))
         branch = move.left or branch
-    found.append(Moment(moves[0].old, branch if moves[0].old else None))
+    found.append(HeadState(moves[0].old, branch if moves[0].old else None))
     return found[::-1]
 
 
@@ -217,15 +217,15 @@ def _existing(commit: str) -> str | None:
     return commit if commit.strip("0") else None
 
 
-def _head(repository: Repository) -> Moment:
+def _head(repository: Repository) -> HeadState:
     head = _line(_text(repository.folder, "HEAD") or "")
     if _COMMIT.fullmatch(head):
-        return Moment(head, DETACHED)
+        return HeadState(head, DETACHED)
     ref = _ref(head)
     if ref is None:
-        return Moment(None, None)
+        return HeadState(None, None)
     branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
-    return Moment(_resolved(repository.common, ref), branch)
+    return HeadState(_resolved(repository.common, ref), branch)
 
 
 def _ref(content: str) -> str | None:

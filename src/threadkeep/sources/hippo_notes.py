@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import number, rows, table, text
 from threadkeep.sources.own import (
-    Reading,
+    OwnStoreRecord,
     Row,
     SessionParser,
     fingerprint,
@@ -22,7 +23,7 @@ from threadkeep.sources.own import (
     read_safely,
     row_of,
 )
-from threadkeep.sources.records import Entry, Facts, Item, Log, Parser, Usage, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
 
 READER: Final = "hippo-notes"
 _VERSION: Final = "notes of Hippo"  # where others have the version of the program
@@ -59,9 +60,9 @@ class HippoNotes:
         """Read one record alone."""
         return list(read_safely(read_record, record).entries)
 
-    def items(self, log: Log) -> Iterable[Item]:  # noqa: ARG002
+    def items(self, log: Log) -> Iterable[DocumentItem]:  # noqa: ARG002
         """Yield the sessions."""
-        return [Item(name, fingerprint(*slices)) for name, slices in self._slices.items()]
+        return [DocumentItem(name, fingerprint(*slices)) for name, slices in self._slices.items()]
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:  # noqa: ARG002
         """Yield the slices of one session."""
@@ -70,12 +71,12 @@ class HippoNotes:
             yield f"slice:{one['segment_index']}", line(type="slice", session=item, row=told)
 
 
-def read_record(record: Any) -> Reading:
+def read_record(record: Any) -> OwnStoreRecord:
     """Read one slice; its file has learned from it, so there is nothing new to learn from."""
     kind, session_id, row, _ = frame_of(record)
     if kind != "slice" or not session_id:
-        return Reading(unknown=kind or "no type")
-    return Reading(
+        return OwnStoreRecord(unknown=kind or "no type")
+    return OwnStoreRecord(
         session_id, _entries(session_id, row), _facts(row), _usage(session_id, row), copied=True
     )
 
@@ -106,8 +107,8 @@ def _rest(summary: str, told: Iterable[str]) -> str:
     return "\n".join(kept).strip()
 
 
-def _facts(row: Row) -> Facts:
-    return Facts(
+def _facts(row: Row) -> SessionFacts:
+    return SessionFacts(
         parent_session_id=text(row.get("parent_session_id")),
         is_subagent=row.get("is_subagent") == 1,
         title=text(row.get("title")),

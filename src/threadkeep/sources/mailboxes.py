@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.shared_file import SharedFile
+from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.times import read_moment
 from threadkeep.sources.common import describe_input, rows, table, text
 from threadkeep.sources.folders import file_stamp, folders_in
 from threadkeep.sources.own import (
-    Reading,
+    OwnStoreRecord,
     Row,
     SessionParser,
     fingerprint,
@@ -27,7 +28,7 @@ from threadkeep.sources.own import (
     row_of,
     said,
 )
-from threadkeep.sources.records import Entry, Facts, Item, Log, Parser, Stamp, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Parser, Stamp, UserHome
 
 # How long one folder may keep the others waiting, in seconds: its agent can lock its files.
 _PATIENCE: Final = 2.0
@@ -76,11 +77,11 @@ class MailboxSource:
         """Read one record alone."""
         return list(read_safely(read_record, record).entries)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the one session of a folder."""
         folder = _open(log)
         looks = [_look(folder.inbound, "messages_in"), _look(folder.outbound, "messages_out")]
-        yield Item(folder.path.name, fingerprint(looks))
+        yield DocumentItem(folder.path.name, fingerprint(looks))
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the mail of a folder: each direction by its numbers, the two of them by time."""
@@ -179,23 +180,23 @@ def _at(row: Row) -> int | None:
 # ---------------------------------------------------------------------- records to entries
 
 
-def read_record(record: Any) -> Reading:
+def read_record(record: Any) -> OwnStoreRecord:
     """Read one record of a mailbox."""
     kind, session_id, row, whole = frame_of(record)
     if not session_id:
-        return Reading(unknown="no session")
+        return OwnStoreRecord(unknown="no session")
     if kind == "session":
-        return Reading(session_id, facts=Facts(agent=text(row.get("agent_group"))))
+        return OwnStoreRecord(session_id, facts=SessionFacts(agent=text(row.get("agent_group"))))
     direction, mail_id = text(whole.get("direction")), text(row.get("id"))
     if kind != "mail" or direction not in ("in", "out"):
-        return Reading(unknown=kind or "no type")
+        return OwnStoreRecord(unknown=kind or "no type")
     if not mail_id:
-        return Reading(unknown="mail without an id")
+        return OwnStoreRecord(unknown="mail without an id")
     entry = Entry(f"{direction}:{mail_id}", "system", "note", _at(row), "", session_id)
     known = _incoming(row, entry) if direction == "in" else _outgoing(row, entry)
     if not known:
-        return Reading(session_id, unknown=f"{direction}/{text(row.get('kind'))}")
-    return Reading(session_id, [entry] if entry.text else [])
+        return OwnStoreRecord(session_id, unknown=f"{direction}/{text(row.get('kind'))}")
+    return OwnStoreRecord(session_id, [entry] if entry.text else [])
 
 
 def _incoming(row: Row, entry: Entry) -> bool:

@@ -7,11 +7,12 @@ from typing import Any, Final, Literal
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, ThreadkeepError
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import table, text
 from threadkeep.sources.folders import database_stamp, listed
 from threadkeep.sources.opencode_parser import HARNESS, OpencodeParser, read_record
 from threadkeep.sources.opencode_records import message_line, part_line, session_line
-from threadkeep.sources.records import Entry, Item, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 # The columns come and go with the releases. The project's own row is not read: it changes
 # whenever the program starts, and nothing of it is kept.
@@ -50,7 +51,7 @@ class OpencodeDatabases:
         """Read one record alone."""
         return read_record(table(record), number)[0]
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the sessions, with what changes when anything in one of them does.
 
         Rows are rewritten in place and deleted, so the newest time and the number of each count.
@@ -67,7 +68,7 @@ class OpencodeDatabases:
                 session = row[wanted.index("id")]
                 told = repr((row, messages.get(session), parts.get(session)))
                 mark = hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=16)
-                yield Item(str(session), mark.hexdigest())
+                yield DocumentItem(str(session), mark.hexdigest())
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield a session, its messages in order, and behind each message its parts."""

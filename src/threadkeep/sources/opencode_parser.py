@@ -10,12 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.hashing import compact
+from threadkeep.knowledge.records import Entry, Kind, Role, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, number, rows, table, text
 from threadkeep.sources.copy_marks import marked, read_mark
-from threadkeep.sources.opencode_segment import SessionRow
+from threadkeep.sources.opencode_segment import OpencodeSession
 from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import Entry, Facts, Harvest, Kind, Log, Role, Usage
-from threadkeep.sources.segments import compact
+from threadkeep.sources.records import Harvest, Log
 
 HARNESS: Final = "opencode"
 _SILENT: Final = {"step-start", "step-finish", "snapshot", "patch", "agent"}
@@ -31,8 +32,8 @@ class OpencodeParser:
     def __init__(self, log: Log, state: bytes | None) -> None:  # noqa: ARG002
         """Start afresh: a changed session is always read from its beginning."""
         self._session = log.session_id
-        self._facts = Facts()
-        self._row = SessionRow()
+        self._facts = SessionFacts()
+        self._row = OpencodeSession()
         self._copied: dict[str, str] = {}  # messages that a hand-off wrote, and where they are from
         self._usage: list[Usage] = []
         self._unknown: dict[str, int] = {}
@@ -73,7 +74,7 @@ class OpencodeParser:
         self._session = text(session.get("id")) or self._session
         self._row.about(session)
         parent = text(session.get("parent_id"))
-        self._facts = Facts(
+        self._facts = SessionFacts(
             parent_session_id=parent,
             is_subagent=bool(parent),
             title=_UNNAMED.sub("", text(session.get("title"))),

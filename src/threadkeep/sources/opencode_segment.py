@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.hashing import compact
+from threadkeep.knowledge.records import Segment
 from threadkeep.sources.common import number, rows, table, text
-from threadkeep.sources.records import Segment
-from threadkeep.sources.segments import PROMPT_CHARACTERS, TEXT_CHARACTERS, compact
+from threadkeep.sources.segments import PROMPT_CHARACTERS, TEXT_CHARACTERS
 
 _TOOL_CHARACTERS: Final = 300
 _OUTPUT_CHARACTERS: Final = 120
@@ -25,7 +26,7 @@ _OBJECT_KEYS: Final = (
 )
 
 
-class SessionRow(msgspec.Struct):
+class OpencodeSession(msgspec.Struct):
     """What has been seen of a session; of what is said twice only the first counts."""
 
     session: dict[str, Any] | None = None

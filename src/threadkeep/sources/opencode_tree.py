@@ -12,13 +12,14 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.errors import Busy, Invalid, NotFound
+from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import rows, table, text
 from threadkeep.sources.folders import file_stamp, files_below, folders_in, printable
 from threadkeep.sources.opencode import data_root, stored_sessions
 from threadkeep.sources.opencode_parser import HARNESS, OpencodeParser, read_record
 from threadkeep.sources.opencode_records import message_line, part_line, session_line
 from threadkeep.sources.raw_json import file_bytes, stored_object
-from threadkeep.sources.records import Entry, Item, Log, Stamp, Unseen, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Stamp, UnreadablePlace, UserHome
 
 _RENAMED: Final = {"parentID": "parent_id", "projectID": "project_id"}
 _PLAIN: Final = ("id", "slug", "title", "directory", "version", "agent")
@@ -55,7 +56,7 @@ class OpencodeTree:
         """Read one record alone."""
         return read_record(table(record), number)[0]
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the one session, with the sizes and times of all its files."""
         session = Path(log.path)
         mark = hashlib.blake2b(digest_size=16)
@@ -63,7 +64,7 @@ class OpencodeTree:
             for file in _files(place, _STRICT):
                 if place != session.parent or file.path.name == session.name:
                     mark.update(repr((file.path.name, file.stamp)).encode("utf-8", "replace"))
-        yield Item(log.session_id, mark.hexdigest())
+        yield DocumentItem(log.session_id, mark.hexdigest())
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield a session, its messages in order, and behind each message its parts."""
@@ -84,7 +85,7 @@ class OpencodeTree:
                 yield name, part_line(name, about, _content(part_file.path, log))
 
 
-def _refuse(unseen: Unseen) -> None:
+def _refuse(unseen: UnreadablePlace) -> None:
     """Let a session fail of which a part cannot be read: without it the rest would look whole."""
     if not unseen.is_link:
         raise Invalid(f"{unseen.path} cannot be looked into: {unseen.why}", hint=unseen.fix)

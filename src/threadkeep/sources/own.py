@@ -15,10 +15,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase
+from threadkeep.knowledge.hashing import compact
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import rows, table, text
 from threadkeep.sources.folders import database_stamp
-from threadkeep.sources.records import Entry, Facts, Harvest, Item, Log, Usage, UserHome
-from threadkeep.sources.segments import Segmenter, compact
+from threadkeep.sources.records import DocumentItem, Harvest, Log, UserHome
+from threadkeep.sources.segments import Segmenter
 
 Row = dict[str, Any]
 _NAME: Final = 80
@@ -26,18 +28,18 @@ _NAMES: Final = 200
 _LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 
-class Reading(NamedTuple):
+class OwnStoreRecord(NamedTuple):
     """What one record says; an empty session means that it says nothing."""
 
     session_id: str = ""
     entries: Sequence[Entry] = ()
-    facts: Facts | None = None
+    facts: SessionFacts | None = None
     usage: Sequence[Usage] = ()
     unknown: str = ""
     copied: bool = False  # another session has it, too: nothing new to learn from
 
 
-Read = Callable[[Any], Reading]
+Read = Callable[[Any], OwnStoreRecord]
 
 
 class SessionParser:
@@ -48,7 +50,7 @@ class SessionParser:
         self._log = log
         self._label = label
         self._read = read
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, SessionFacts] = {}
         self._segments: dict[str, Segmenter] = {}
         self._usage: list[Usage] = []
         self._unknown: Counter[str] = Counter()
@@ -66,11 +68,11 @@ class SessionParser:
             self._cut(found)
         return list(found.entries)
 
-    def _cut(self, found: Reading) -> None:
+    def _cut(self, found: OwnStoreRecord) -> None:
         segmenter = self._segments.get(found.session_id)
         if segmenter is None:
             segmenter = self._segments[found.session_id] = Segmenter(self._log, self._label)
-        facts = self._facts.setdefault(found.session_id, Facts())
+        facts = self._facts.setdefault(found.session_id, SessionFacts())
         for entry in found.entries:
             segmenter.add(entry, facts)
 
@@ -95,12 +97,12 @@ class SessionParser:
         return b""
 
 
-def read_safely(read: Read, record: Any) -> Reading:
+def read_safely(read: Read, record: Any) -> OwnStoreRecord:
     """Read a record of any shape; one too deep to be written out counts as unknown."""
     try:
         return read(record)
     except RecursionError:
-        return Reading(unknown="nested too deeply")
+        return OwnStoreRecord(unknown="nested too deeply")
 
 
 def frame_of(record: Any) -> tuple[str, str, Row, Row]:
@@ -195,13 +197,15 @@ def by_session(database: ForeignDatabase, sql: str) -> Mapping[str, tuple[Any, .
 
 def items_of(
     database: ForeignDatabase, name: str, looks: Iterable[str], without: frozenset[str]
-) -> Iterator[Item]:
+) -> Iterator[DocumentItem]:
     """Yield the sessions of a table; `looks` are queries that tell what else has changed."""
     seen = [by_session(database, sql) for sql in looks]
     for row in table_rows(database, name, "ORDER BY id", without=without):
         session_id = row.get("id")
         if isinstance(session_id, str) and session_id:
-            yield Item(session_id, fingerprint(row, *(look.get(session_id) for look in seen)))
+            yield DocumentItem(
+                session_id, fingerprint(row, *(look.get(session_id) for look in seen))
+            )
 
 
 def fingerprint(*seen: Any) -> str:

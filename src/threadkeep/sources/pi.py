@@ -11,24 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.sources.common import (
-    describe_input,
-    iso_ms,
-    number as count,
-    rows,
-    table,
-    text,
-)
+from threadkeep.knowledge.records import Entry, Usage
+from threadkeep.sources.common import describe_input, iso_ms, number as count, rows, table, text
 from threadkeep.sources.folders import files_below, folders_in
-from threadkeep.sources.gathering import (
-    Gatherer,
-    Kept,
-    numbered,
-    plain,
-    strange_name,
-)
+from threadkeep.sources.gathering import Gatherer, GathererState, numbered, plain, strange_name
 from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import Entry, Harvest, Item, Log, Stamp, Usage, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UserHome
 from threadkeep.sources.segments import last_component
 
 
@@ -220,7 +208,7 @@ class PiParser:
 
     def __init__(self, log: Log, state: bytes | None) -> None:
         self._log = log
-        kept = msgspec.msgpack.decode(state, type=Kept) if state else None
+        kept = msgspec.msgpack.decode(state, type=GathererState) if state else None
         self._gatherer = Gatherer(log, "Pi", kept)
         if kept is None:
             self._gatherer.facts.agent = _agent_of(log.path)
@@ -319,7 +307,7 @@ class PiSource:
         del line
         return _entries(record, number, [])
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """A line log has none."""
         del log
         return ()

@@ -14,16 +14,19 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from threadkeep.knowledge.records import Entry, Facts, Image, Kind, Role, Segment, ToolRun, Usage
-
-__all__ = ["Entry", "Facts", "Harvest", "Image", "Item", "Kind", "Log", "Parser", "Role"]
-__all__ += ["Segment", "Source", "Stamp", "ToolRun", "Unseen", "Usage", "UserHome"]
+from threadkeep.knowledge.records import (
+    Entry,
+    Segment,
+    SessionFacts,
+    ToolRun,
+    Usage,
+)
 
 
 class Harvest(msgspec.Struct):
     """What came up since the last look, beside the entries themselves."""
 
-    facts: dict[str, Facts] = {}
+    facts: dict[str, SessionFacts] = {}
     usage: list[Usage] = []
     segments: list[Segment] = []  # the closed ones, and the open one as it is now
     tools: list[ToolRun] = []
@@ -40,7 +43,7 @@ class Stamp(NamedTuple):
     ctime_ns: int = 0  # nobody can set it: a rewrite that puts size and mtime back shows here
 
 
-class Unseen(NamedTuple):
+class UnreadablePlace(NamedTuple):
     """A place that may hold logs and cannot be looked into, why, and what to do about it."""
 
     path: str
@@ -72,14 +75,14 @@ class Log(msgspec.Struct, frozen=True):
     root: str = ""  # below this nothing on the way to it may be a link; empty: it is named itself
 
 
-class Item(NamedTuple):
+class DocumentItem(NamedTuple):
     """One session inside a document, and what must differ for it to be read again."""
 
     item: str
     fingerprint: str
 
 
-def _nobody(_: Unseen) -> None:
+def _nobody(_: UnreadablePlace) -> None:
     """Hear nothing."""
 
 
@@ -94,7 +97,7 @@ class UserHome(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}
     roots: tuple[Path, ...] = ()
     projects: Callable[[], Iterable[Path]] = tuple  # asked by those who need it: it takes a query
-    tell: Callable[[Unseen], None] = _nobody  # hears of what could not be looked into
+    tell: Callable[[UnreadablePlace], None] = _nobody  # hears of what could not be looked into
 
 
 class Parser(Protocol):
@@ -142,7 +145,7 @@ class Source(Protocol):
         """Read one record alone, as `feed` would: the way from the archive back to text."""
         ...
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the sessions in a document; a source of line logs has none."""
         ...
 

@@ -9,11 +9,8 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.knowledge.hashing import compact, content_hash, prompts_json, tools_json
-from threadkeep.sources.records import Entry, Facts, Log, Segment
-
-__all__ = ["Open", "Segmenter", "compact", "content_hash", "last_component", "prompts_json"]
-__all__ += ["summarise", "tools_json"]
+from threadkeep.knowledge.records import Entry, Segment, SessionFacts
+from threadkeep.sources.records import Log
 
 GAP_MS: Final = 300_000
 MAX_CHARACTERS: Final = 12_000
@@ -25,7 +22,7 @@ _SHOWN_TOOLS: Final = 60
 _SHOWN_TEXTS: Final = 5
 
 
-class Open(msgspec.Struct):
+class OpenSegment(msgspec.Struct):
     """The slice that is still growing; a parser keeps it in its state."""
 
     index: int = -1  # none yet
@@ -45,14 +42,14 @@ class Open(msgspec.Struct):
 class Segmenter:
     """Cuts the entries of one session, taken in order; for harnesses without rules of their own."""
 
-    def __init__(self, log: Log, label: str, state: Open | None = None) -> None:
+    def __init__(self, log: Log, label: str, state: OpenSegment | None = None) -> None:
         """Start afresh or go on; `label` names the program in the summary."""
         self._log = log
         self._label = label
-        self.open = state or Open()
+        self.open = state or OpenSegment()
         self._closed: list[Segment] = []
 
-    def add(self, entry: Entry, facts: Facts) -> None:
+    def add(self, entry: Entry, facts: SessionFacts) -> None:
         """Take the next entry; nothing counts before the first prompt."""
         if entry.kind == "prompt":
             self._prompt(entry, facts)
@@ -65,7 +62,7 @@ class Segmenter:
         current.end = max(current.end, entry.at or 0)
         current.cwd = facts.cwd or current.cwd
 
-    def take(self, session_id: str, facts: Facts) -> list[Segment]:
+    def take(self, session_id: str, facts: SessionFacts) -> list[Segment]:
         """Give the slices closed since the last call, and the open one as it is now."""
         closed, self._closed = self._closed, []
         if self.open.index >= 0:
@@ -74,7 +71,7 @@ class Segmenter:
             segment.session_id = session_id
         return closed
 
-    def _prompt(self, entry: Entry, facts: Facts) -> None:
+    def _prompt(self, entry: Entry, facts: SessionFacts) -> None:
         current, at = self.open, entry.at or self.open.end
         gap = current.last_prompt is not None and at - current.last_prompt > GAP_MS
         if current.index < 0 or gap or current.characters > MAX_CHARACTERS:
@@ -82,11 +79,11 @@ class Segmenter:
         self.open.last_prompt = at
         self._keep(self.open.prompts, entry.text.strip()[:PROMPT_CHARACTERS])
 
-    def _begin(self, at: int, facts: Facts) -> None:
+    def _begin(self, at: int, facts: SessionFacts) -> None:
         if self.open.index >= 0:
             self._closed.append(self._finished(facts))
         cwd = facts.cwd or self.open.cwd
-        self.open = Open(
+        self.open = OpenSegment(
             index=self.open.index + 1,
             start=at,
             end=at,
@@ -109,7 +106,7 @@ class Segmenter:
             kept.append(text)
             self.open.characters += len(text)
 
-    def _finished(self, facts: Facts) -> Segment:
+    def _finished(self, facts: SessionFacts) -> Segment:
         # Signed when it is closed, so that it does not matter when somebody takes it.
         current = self.open
         return Segment(
@@ -134,7 +131,7 @@ class Segmenter:
         )
 
 
-def summarise(label: str, slice_: Open, *, is_subagent: bool) -> str:
+def summarise(label: str, slice_: OpenSegment, *, is_subagent: bool) -> str:
     """Sum up a slice in the words of the contract: requests, work, the first answers."""
     place = f"subagent, project: {slice_.cwd}" if is_subagent else f"project: {slice_.cwd}"
     parts = [f"{label} session ({place})"]

@@ -44,7 +44,7 @@ class HistoryFile(NamedTuple):
     path: Path
 
 
-class Past(msgspec.Struct, frozen=True):
+class HistoryCommand(msgspec.Struct, frozen=True):
     """A command that was typed at some time; what its history does not tell is None."""
 
     command: str
@@ -67,7 +67,7 @@ class Tally(msgspec.Struct):
 Lines = Iterable[bytes | None]  # None is a line too long to be one
 
 
-def read_past(file: HistoryFile, tally: Tally) -> Iterator[Past]:
+def read_past(file: HistoryFile, tally: Tally) -> Iterator[HistoryCommand]:
     """Yield the commands of a history in its order, each with its id; count what is none."""
     entries = _atuin(file.path, tally) if file.kind == "atuin" else _from_text(file, tally)
     numbers: dict[bytes, int] = {}
@@ -128,8 +128,8 @@ def _kind_of(name: str, shell: str) -> Kind:
 # ---------------------------------------------------------------------- text files
 
 
-def _from_text(file: HistoryFile, tally: Tally) -> Iterator[Past]:
-    readers: dict[Kind, Callable[[Lines, Tally], Iterator[Past]]]
+def _from_text(file: HistoryFile, tally: Tally) -> Iterator[HistoryCommand]:
+    readers: dict[Kind, Callable[[Lines, Tally], Iterator[HistoryCommand]]]
     readers = {"zsh": zsh_entries, "bash": bash_entries, "fish": fish_entries}
     try:
         with LogFile(str(file.path)) as log:
@@ -171,7 +171,7 @@ class _Block:
         return b"\n".join(self._lines)
 
 
-def zsh_entries(lines: Lines, tally: Tally) -> Iterator[Past]:
+def zsh_entries(lines: Lines, tally: Tally) -> Iterator[HistoryCommand]:
     """Read a history of zsh, with or without times; a line break is behind a backslash."""
     block = _Block()
     for line in lines:
@@ -184,7 +184,7 @@ def zsh_entries(lines: Lines, tally: Tally) -> Iterator[Past]:
     yield from _zsh_entry(block.whole(tally))
 
 
-def _zsh_entry(raw: bytes) -> Iterator[Past]:
+def _zsh_entry(raw: bytes) -> Iterator[HistoryCommand]:
     stamp = _ZSH_STAMP.match(raw)
     # Without times zsh puts a backslash before a colon, which would look like one.
     typed = raw[stamp.end() :] if stamp else raw[raw.startswith(b"\\:") :]
@@ -196,7 +196,7 @@ def _zsh_entry(raw: bytes) -> Iterator[Past]:
     yield from _entry("zsh", _text(plain), stamp and stamp[1], took or None)
 
 
-def bash_entries(lines: Lines, tally: Tally) -> Iterator[Past]:
+def bash_entries(lines: Lines, tally: Tally) -> Iterator[HistoryCommand]:
     """Read a history of bash: a line each, or with times everything up to the next time."""
     block, at = _Block(), None
     for line in lines:
@@ -210,7 +210,7 @@ def bash_entries(lines: Lines, tally: Tally) -> Iterator[Past]:
     yield from _entry("bash", _text(block.whole(tally)), at)
 
 
-def fish_entries(lines: Lines, tally: Tally) -> Iterator[Past]:
+def fish_entries(lines: Lines, tally: Tally) -> Iterator[HistoryCommand]:
     """Read a history of fish, which looks like YAML and is not."""
     command, at = "", None
     for line in lines:
@@ -230,9 +230,11 @@ def _fish_text(raw: bytes) -> str:
     return _FISH_ESCAPE.sub(lambda found: "\n" if found[1] == "n" else "\\", text)
 
 
-def _entry(shell: Kind, command: str, at: bytes | None, took: int | None = None) -> Iterator[Past]:
+def _entry(
+    shell: Kind, command: str, at: bytes | None, took: int | None = None
+) -> Iterator[HistoryCommand]:
     if command:
-        yield Past(command, _seconds(at), took, shell=shell)
+        yield HistoryCommand(command, _seconds(at), took, shell=shell)
 
 
 def _text(raw: bytes) -> str:
@@ -254,7 +256,7 @@ def _time(ms: int) -> int | None:
 _ATUIN: Final = ("timestamp", "duration", "exit", "command", "cwd", "session", "hostname")
 
 
-def _atuin(path: Path, tally: Tally) -> Iterator[Past]:
+def _atuin(path: Path, tally: Tally) -> Iterator[HistoryCommand]:
     """Read the database of atuin, without what its user deleted."""
     with open_foreign(path) as database:
         columns = set(database.columns("history"))
@@ -280,14 +282,14 @@ def _atuin_query(columns: set[str]) -> str:
     return f"SELECT {wanted} FROM history {kept} ORDER BY timestamp, rowid"  # noqa: S608  constants
 
 
-def _atuin_entry(row: dict[str, Any]) -> Past | None:
+def _atuin_entry(row: dict[str, Any]) -> HistoryCommand | None:
     command = row["command"]
     if not isinstance(command, str) or not command.strip():
         return None
     began, took, code = (_integer(row[name]) for name in ("timestamp", "duration", "exit"))
     ended = took is not None and took >= 0  # it writes -1 for what it did not see end
     host = row["hostname"] if isinstance(row["hostname"], str) else None
-    return Past(
+    return HistoryCommand(
         command.replace("\0", "\ufffd"),
         at_ms=None if began is None else _time(began // 1_000_000),
         duration_ms=took // 1_000_000 if took is not None and ended else None,

@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
 from threadkeep.sources.folders import folders_in
 from threadkeep.sources.own import (
-    Reading,
+    OwnStoreRecord,
     Row,
     SessionParser,
     embed,
@@ -31,7 +32,7 @@ from threadkeep.sources.own import (
     table_rows,
 )
 from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import Entry, Facts, Item, Log, Parser, Usage, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
 from threadkeep.state.offload import checked_text, read_pieces, rebuild
 
 _TABLES: Final = {"sessions", "messages"}
@@ -103,7 +104,7 @@ class StateSource:
         """Read one record alone."""
         return list(read_safely(read_record, record).entries)
 
-    def items(self, log: Log) -> Iterable[Item]:
+    def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the sessions of a file; messages are only added, or replaced by new ones."""
         with open_foreign(Path(log.path), root=log.root) as database:
             if database.tables() >= _TABLES:
@@ -255,22 +256,22 @@ def _whole(database: ForeignDatabase, column: Any, pieces: str) -> Any:
 # ---------------------------------------------------------------------- records to entries
 
 
-def read_record(record: Any) -> Reading:
+def read_record(record: Any) -> OwnStoreRecord:
     """Read one record of a state file."""
     kind, session_id, row, whole = frame_of(record)
     if not session_id:
-        return Reading(unknown="no session")
+        return OwnStoreRecord(unknown="no session")
     if kind == "session":
         facts = _facts(row, text(whole.get("relation")))
-        return Reading(session_id, facts=facts, usage=_usage(session_id, row, whole))
+        return OwnStoreRecord(session_id, facts=facts, usage=_usage(session_id, row, whole))
     if kind == "message":
         return _read_message(session_id, row, whole)
-    return Reading(unknown=kind or "no type")
+    return OwnStoreRecord(unknown=kind or "no type")
 
 
-def _facts(row: Row, relation: str) -> Facts:
+def _facts(row: Row, relation: str) -> SessionFacts:
     source = text(row.get("source"))
-    return Facts(
+    return SessionFacts(
         parent_session_id=text(row.get("parent_session_id")),
         is_subagent=relation == "delegate" or source == "subagent",
         title=text(row.get("title")),
@@ -327,18 +328,18 @@ def _seconds(value: object) -> int | None:
     return moment(value * 1000) if isinstance(value, (int, float)) else None
 
 
-def _read_message(session_id: str, row: Row, whole: Row) -> Reading:
+def _read_message(session_id: str, row: Row, whole: Row) -> OwnStoreRecord:
     key, role = whole.get("key", row.get("id")), text(row.get("role"))
     if not isinstance(key, (int, str)):
-        return Reading(unknown="message without an id")
+        return OwnStoreRecord(unknown="message without an id")
     entry = Entry(str(key), "system", "note", _seconds(row.get("timestamp")), "", session_id)
     entries = _entries(role, row, entry)
     if entries is None:
-        return Reading(session_id, unknown=f"message/{role}")
+        return OwnStoreRecord(session_id, unknown=f"message/{role}")
     if whole.get("rewound") is True or (row.get("active") == 0 and not row.get("compacted")):
         for found in entries:
             found.kind = "note"
-    return Reading(session_id, entries)
+    return OwnStoreRecord(session_id, entries)
 
 
 def _entries(role: str, row: Row, entry: Entry) -> list[Entry] | None:

@@ -8,13 +8,13 @@ reads both anew; writing that down is left to those who write anyway.
 import heapq
 from collections.abc import Iterator
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import StateContext
 
 _STEP = 64
 
 
-def newest_first(ctx: Context, tx: Tx) -> Iterator[tuple[float, str]]:
+def newest_first(ctx: StateContext, tx: Tx) -> Iterator[tuple[float, str]]:
     """Give when each session was last active, and its id, the latest first."""
     fresh = _fresh(ctx, tx) if ctx.side else dict(tx.all("all_activity"))
     ordered = sorted(((at, key) for key, at in fresh.items() if at is not None), reverse=True)
@@ -22,7 +22,7 @@ def newest_first(ctx: Context, tx: Tx) -> Iterator[tuple[float, str]]:
     return heapq.merge(iter(ordered), stored, reverse=True)
 
 
-def _fresh(ctx: Context, tx: Tx) -> dict[str, float | None]:
+def _fresh(ctx: StateContext, tx: Tx) -> dict[str, float | None]:
     """Heartbeats are not in the stored order: no trigger of ours could know them everywhere."""
     if "last_activity_at" not in ctx.form.tables["sessions"]:
         return _not_stored(tx)

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Final
 
 from threadkeep.base.sql import load_text
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.leases import (
     conversation_of,
     get_compression_lock_holder,
@@ -31,7 +31,7 @@ _BOUNDARIES: Final = (*RESET_END_REASONS, "new_session", "compression")
 
 
 def register_backend_heartbeat(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     *,
     backend_id: str,
@@ -58,12 +58,12 @@ def register_backend_heartbeat(
     tx.run("put_backend", values)
 
 
-def clear_backend_heartbeat(ctx: Context, tx: Tx, backend_id: str) -> bool:
+def clear_backend_heartbeat(ctx: StateContext, tx: Tx, backend_id: str) -> bool:
     """Forget a process that ends; False if it was not known."""
     return _TABLE in ctx.form.tables and tx.run("drop_backend", {"id": str(backend_id)}) > 0
 
 
-def prune_stale_heartbeats(ctx: Context, tx: Tx, *, max_age_seconds: float) -> list[str]:
+def prune_stale_heartbeats(ctx: StateContext, tx: Tx, *, max_age_seconds: float) -> list[str]:
     """Forget processes that have not been heard of for so long, and give their ids."""
     if max_age_seconds <= 0:
         return []
@@ -74,13 +74,13 @@ def prune_stale_heartbeats(ctx: Context, tx: Tx, *, max_age_seconds: float) -> l
     return stale
 
 
-def list_backend_heartbeats(_ctx: Context, tx: Tx) -> list[Json]:
+def list_backend_heartbeats(_ctx: StateContext, tx: Tx) -> list[Json]:
     """Give all known processes, the one heard of last first."""
     return tx.dicts("backends")
 
 
 def sweep_orphaned_sessions(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     *,
     max_idle_seconds: float,
@@ -117,12 +117,12 @@ def sweep_orphaned_sessions(
     return orphans
 
 
-def _is_used(ctx: Context, tx: Tx, session_id: str) -> bool:
+def _is_used(ctx: StateContext, tx: Tx, session_id: str) -> bool:
     compacting = get_compression_lock_holder(ctx, tx, session_id) is not None
     return compacting or has_live_session_turn_lease(ctx, tx, session_id)
 
 
-def _take_back(ctx: Context, tx: Tx, session_id: str) -> None:
+def _take_back(ctx: StateContext, tx: Tx, session_id: str) -> None:
     """Locks whose time is over go with the session: nobody may go on with them later."""
     if "compression_locks" in ctx.form.tables:
         tx.run("drop_compression_lock", {"session_id": session_id})
@@ -131,7 +131,7 @@ def _take_back(ctx: Context, tx: Tx, session_id: str) -> None:
 
 
 def reopen_if_explicitly_closed(
-    _ctx: Context,
+    _ctx: StateContext,
     tx: Tx,
     session_id: str,
     *,

@@ -10,15 +10,15 @@ from itertools import chain, combinations
 from typing import Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError
-from threadkeep.base.sqlite import Row, Tx
-from threadkeep.state.context import Context
+from threadkeep.base.tx import Row, Tx
+from threadkeep.state.context import StateContext
 from threadkeep.state.drain import how_far, parts_of
 from threadkeep.state.index import warn_of_damage
 from threadkeep.state.index_text import LAST_DOC, NAMES_FROM, whole_text
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.search_query import (
     Group,
-    Term,
+    StateTerm,
     any_of,
     is_literal,
     is_unspaced,
@@ -41,7 +41,7 @@ _WHOLE: Final = {"first_doc": 0, "last_doc": NAMES_FROM - 1}
 _NAMES: Final = {"first_doc": NAMES_FROM, "last_doc": LAST_DOC}
 
 
-class Place(NamedTuple):
+class IdRange(NamedTuple):
     """Where to look: between which ids, and from which end."""
 
     first: int = 0
@@ -49,7 +49,7 @@ class Place(NamedTuple):
     newest: bool = True
 
 
-class Found(NamedTuple):
+class CandidateIds(NamedTuple):
     """Ids of messages, and whether a source had more than it was asked for."""
 
     ids: frozenset[int] | set[int]
@@ -59,7 +59,7 @@ class Found(NamedTuple):
 class Finder:
     """Finds the messages of one search in one snapshot; remembers which index did not answer."""
 
-    def __init__(self, ctx: Context, tx: Tx, groups: Sequence[Group], place: Place) -> None:
+    def __init__(self, ctx: StateContext, tx: Tx, groups: Sequence[Group], place: IdRange) -> None:
         self._ctx = ctx
         self._tx = tx
         self._place = place
@@ -71,7 +71,7 @@ class Finder:
         self._changed: set[int] = set()
         self._unread = place  # what the last reading left out
 
-    def rounds(self) -> Iterator[Found]:
+    def rounds(self) -> Iterator[CandidateIds]:
         """Give more and more ids; what one round finds, the next finds as well."""
         literal = [group for group in self._groups if is_literal(group)]
         read = self._scan(literal) if literal else set()
@@ -87,23 +87,23 @@ class Finder:
             if 0 < limit < len(ids):  # two indexes gave some each: the rest is for the next round
                 cut = True
                 ids = set(sorted(ids, reverse=self._place.newest)[:limit])
-            yield Found(read | ids, cut)
+            yield CandidateIds(read | ids, cut)
             if not cut:
                 return
 
     # ------------------------------------------------------------------ asking indexes
 
-    def _ask(self, group: Group, limit: int) -> Found:
+    def _ask(self, group: Group, limit: int) -> CandidateIds:
         wanted, unwanted = group
         whole = self._docs(our_expression(wanted, unwanted), _WHOLE, limit)
         if self._ctx.side and any(map(is_unspaced, wanted)):  # ours has every such message whole
-            return Found(set(whole), limit == len(whole))
+            return CandidateIds(set(whole), limit == len(whole))
         raw = self._raw(raw_expression(wanted, unwanted), limit)
         named = self._ask_names(group, limit)
         ids = named.ids.union(set(raw) - self._spoilt(group, raw), whole)
-        return Found(ids, named.cut or limit in (len(raw), len(whole)))
+        return CandidateIds(ids, named.cut or limit in (len(raw), len(whole)))
 
-    def _ask_names(self, group: Group, limit: int) -> Found:
+    def _ask_names(self, group: Group, limit: int) -> CandidateIds:
         """Find results of tools: some terms in the name, the rest, if any, in the content."""
         names = [term for term in group.wanted if self._is_name(term)][:_MAX_NAMES]
         ids: set[int] = set()
@@ -120,9 +120,9 @@ class Finder:
                 unwanted = any_of(raw_expression([term]) for term in group.unwanted)
                 ids.update(set(found).difference(self._raw(unwanted, -1, self._span(found))))
             cut = cut or limit in (len(found), len(contents))
-        return Found(ids, cut)
+        return CandidateIds(ids, cut)
 
-    def _is_name(self, term: Term) -> bool:
+    def _is_name(self, term: StateTerm) -> bool:
         return bool(self._all("any_doc", {"query": our_expression([term]), **_NAMES}))
 
     def _spoilt(self, group: Group, raw: Collection[int]) -> set[int]:
@@ -136,19 +136,19 @@ class Finder:
             spoilt.update(self._docs(our_expression([term]), _NAMES, -1, span))
         return spoilt
 
-    def _span(self, ids: Collection[int]) -> Place:
+    def _span(self, ids: Collection[int]) -> IdRange:
         return self._place._replace(first=min(ids), last=max(ids))
 
-    def _raw(self, query: str, limit: int, place: Place | None = None) -> list[int]:
+    def _raw(self, query: str, limit: int, place: IdRange | None = None) -> list[int]:
         return self._ids(f"raw_{self._order}", query, limit, place, {})
 
     def _docs(
-        self, query: str, docs: dict[str, int], limit: int, place: Place | None = None
+        self, query: str, docs: dict[str, int], limit: int, place: IdRange | None = None
     ) -> list[int]:
         return self._ids(f"docs_{self._order}", query, limit, place, docs)
 
     def _ids(
-        self, name: str, query: str, limit: int, place: Place | None, more: dict[str, int]
+        self, name: str, query: str, limit: int, place: IdRange | None, more: dict[str, int]
     ) -> list[int]:
         first, last, _ = place or self._place
         params = {"query": query, "first": first, "last": last, "limit": limit, **more}

@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, ThreadkeepError
-from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, Context
+from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, StateContext
 from threadkeep.state.exact import load, to_column
 from threadkeep.state.index import check_index
 from threadkeep.state.layout import HEAD, QUERIES, SIDE, created_by, read_version
@@ -55,7 +56,7 @@ _SESSIONS: Final = _Kind(
 )
 
 
-def check(ctx: Context, *, quick: bool = False) -> list[str]:
+def check(ctx: StateContext, *, quick: bool = False) -> list[str]:
     """Give what is wrong with the store, one sentence each; nothing when all is well.
 
     With `quick` neither the rows nor the words of the index are looked at. Nothing is repaired;
@@ -187,14 +188,14 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
     return None if last == after else last
 
 
-def _adopt(ctx: Context) -> None:
+def _adopt(ctx: StateContext) -> None:
     """Give the rows of other programs a fingerprint, a page in each transaction."""
     for kind, put in ((_MESSAGES, adopt_message), (_SESSIONS, refresh_session_hash)):
         while _adopt_page(ctx, kind, put) == _PAGE:
             pass
 
 
-def _adopt_page(ctx: Context, kind: _Kind, put: Callable[[Tx, Any], None]) -> int:
+def _adopt_page(ctx: StateContext, kind: _Kind, put: Callable[[Tx, Any], None]) -> int:
     params = {"after": kind.begin, "limit": _PAGE}
     with ctx.db.read() as tx:
         if tx.one(kind.unhashed, params) is None:

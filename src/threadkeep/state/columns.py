@@ -10,8 +10,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import StateContext
 from threadkeep.state.form import Form
 from threadkeep.state.versions import known_columns, newest_columns
 
@@ -31,7 +31,9 @@ class _InsertWay(NamedTuple):
     lacking: tuple[tuple[str, str], ...]
 
 
-def insert_row(ctx: Context, tx: Tx, table: str, values: Values, *, or_ignore: bool = False) -> int:
+def insert_row(
+    ctx: StateContext, tx: Tx, table: str, values: Values, *, or_ignore: bool = False
+) -> int:
     """Insert one row and give its rowid, 0 if it was there and `or_ignore` is set."""
     word, names = "INSERT OR IGNORE" if or_ignore else "INSERT", tuple(values)
     way = _way(word, table, names, ctx.form.tables.get(table, ()))
@@ -55,7 +57,7 @@ def _way(word: str, table: str, names: tuple[str, ...], present: tuple[str, ...]
     return _InsertWay(sql, pick, tuple((name, missing[name]) for name in names if name in missing))
 
 
-def update_rows(ctx: Context, tx: Tx, table: str, key: Values, values: Values) -> int:
+def update_rows(ctx: StateContext, tx: Tx, table: str, key: Values, values: Values) -> int:
     """Set columns of the rows that have the values of `key`; give how many there were."""
     fitting = _fitting(ctx, tx, table, values)
     if not fitting:
@@ -66,7 +68,7 @@ def update_rows(ctx: Context, tx: Tx, table: str, key: Values, values: Values) -
     return tx.execute(sql, (*fitting.values(), *key.values())).rowcount
 
 
-def supply(ctx: Context, complaint: str) -> bool:
+def supply(ctx: StateContext, complaint: str) -> bool:
     """Widen the file if a program's own SQL failed for what a newer file has; tell whether."""
     found = _UNKNOWN.search(complaint)
     if found is None or ctx.db.read_only:
@@ -83,7 +85,7 @@ def supply(ctx: Context, complaint: str) -> bool:
     return found[1] in missing
 
 
-def _fitting(ctx: Context, tx: Tx, table: str, values: Values) -> Values:
+def _fitting(ctx: StateContext, tx: Tx, table: str, values: Values) -> Values:
     missing = _defaults(ctx.form, table)
     if not missing:
         return values

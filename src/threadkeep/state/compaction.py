@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from threadkeep.base.backup import make_backup
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.state.columns import insert_row, update_rows
-from threadkeep.state.context import Context, Json, clean, reading
+from threadkeep.state.context import Json, StateContext, clean, reading
 from threadkeep.state.conversation import BARE_MARK
 from threadkeep.state.copying import copy_message, mark_messages
 from threadkeep.state.leases import (
@@ -22,7 +22,7 @@ from threadkeep.state.leases import (
     keep_lock,
     refuse_closed,
 )
-from threadkeep.state.messages import Added, insert_turns
+from threadkeep.state.messages import MessageCounts, insert_turns
 from threadkeep.state.model_config import patch_config
 from threadkeep.state.prompts import prompt_columns
 from threadkeep.state.rewind import count_calls
@@ -49,7 +49,7 @@ class CompressionRefused(Conflict, RuntimeError):
 
 
 def archive_and_compact(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     compacted_messages: list[Json],
@@ -93,7 +93,9 @@ _SUMMARISED: Final = {"active": 0, "compacted": 1}
 _TAKEN_BACK: Final = {"active": 0, "compacted": 0}
 
 
-def _copy_behind(ctx: Context, tx: Tx, ids: Iterable[int], session_id: str, added: Added) -> Added:
+def _copy_behind(
+    ctx: StateContext, tx: Tx, ids: Iterable[int], session_id: str, added: MessageCounts
+) -> MessageCounts:
     """Copy messages behind those that were added, whole, and count all."""
     messages, calls = added
     for message_id in ids:
@@ -101,11 +103,11 @@ def _copy_behind(ctx: Context, tx: Tx, ids: Iterable[int], session_id: str, adde
         messages += 1
         column = tx.value("calls_of_message", {"id": message_id})
         calls += count_calls(column) if column else 0
-    return Added(messages, calls)
+    return MessageCounts(messages, calls)
 
 
 def replace_messages(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     messages: list[Json],
@@ -136,7 +138,7 @@ def replace_messages(
 
 
 def publish_compression_child(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     *,
     parent_session_id: str,
@@ -199,7 +201,7 @@ def publish_compression_child(
         refresh_session_hash(tx, child_session_id)
 
 
-def _open_parent(ctx: Context, tx: Tx, session_id: str) -> Json:
+def _open_parent(ctx: StateContext, tx: Tx, session_id: str) -> Json:
     found = read_sessions(ctx, tx, "get_session", {"id": session_id})
     if not found:
         msg = f"there is no session {session_id!r} to go on from"
@@ -219,7 +221,7 @@ def _between(tx: Tx, session_id: str, after: int | None, up_to: int | None) -> l
     ]
 
 
-def find_live_compression_child(ctx: Context, tx: Tx, parent_session_id: str) -> Json | None:
+def find_live_compression_child(ctx: StateContext, tx: Tx, parent_session_id: str) -> Json | None:
     """Give the one open session in which a compacted one goes on, None if there is no such one."""
     if tx.one("closed_by_compression", {"id": parent_session_id}) is None:
         return None
@@ -227,7 +229,7 @@ def find_live_compression_child(ctx: Context, tx: Tx, parent_session_id: str) ->
     return found[0] if len(found) == 1 else None
 
 
-def reopen_orphaned_compression_session(ctx: Context, tx: Tx, session_id: str) -> bool:
+def reopen_orphaned_compression_session(ctx: StateContext, tx: Tx, session_id: str) -> bool:
     """Reopen a session that was ended by a compaction which published no continuation."""
     if tx.one("closed_by_compression", {"id": session_id}) is None:
         return False
@@ -247,7 +249,7 @@ def reopen_orphaned_compression_session(ctx: Context, tx: Tx, session_id: str) -
 
 
 def purge_stale_tool_call_markers(
-    ctx: Context, *, dry_run: bool = False, backup: bool = True
+    ctx: StateContext, *, dry_run: bool = False, backup: bool = True
 ) -> Json:
     """Empty the answers that say nothing but the name of a tool in brackets, beside its call.
 
@@ -271,7 +273,7 @@ def _bare_marks(tx: Tx) -> list[int]:
     ]
 
 
-def _clear_marks(_ctx: Context, tx: Tx) -> list[int]:
+def _clear_marks(_ctx: StateContext, tx: Tx) -> list[int]:
     found = _bare_marks(tx)
     tx.run("clear_content", {"ids": json.dumps(found)})
     return found

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.redacting import Redact, redact_texts
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
 from threadkeep.base.trouble import NoText
+from threadkeep.base.tx import Tx
 from threadkeep.state.form import Form, Forms, widen
 from threadkeep.state.versions import MESSAGES_OF_6, SESSIONS_OF_6
 
@@ -44,7 +45,7 @@ class Notices:
         self._said.discard(topic)
 
 
-class Context(NamedTuple):
+class StateContext(NamedTuple):
     """The surroundings of a verb; clock and redaction are arguments, never globals."""
 
     db: Database
@@ -68,7 +69,7 @@ class Context(NamedTuple):
         widen(self.forms, tx)
 
 
-def reading(ctx: Context, act: Callable[[Tx], R]) -> R:
+def reading(ctx: StateContext, act: Callable[[Tx], R]) -> R:
     """Do something in one read transaction; one damaged text does not hide all others."""
     try:
         with ctx.db.read() as tx:
@@ -81,6 +82,6 @@ def reading(ctx: Context, act: Callable[[Tx], R]) -> R:
         return act(tx)
 
 
-def clean(ctx: Context, value: Any) -> Any:
+def clean(ctx: StateContext, value: Any) -> Any:
     """Pass every text inside a value through the host's redaction hook."""
     return value if ctx.redact is None else redact_texts(ctx.redact, value)

@@ -14,16 +14,16 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError, contains_unspaced
-from threadkeep.base.sqlite import Row, Tx
-from threadkeep.state.candidates import LAST_ID, ROUNDS, Found, Place
+from threadkeep.base.tx import Row, Tx
+from threadkeep.state.candidates import LAST_ID, ROUNDS, CandidateIds, IdRange
 from threadkeep.state.content import decode_content
-from threadkeep.state.context import Context, reading
+from threadkeep.state.context import StateContext, reading
 from threadkeep.state.drain import parts_of
 from threadkeep.state.exact import readable_text
 from threadkeep.state.index_text import whole_text
 from threadkeep.state.search_query import (
     Group,
-    Term,
+    StateTerm,
     is_literal,
     matches,
     may_be_in,
@@ -55,7 +55,9 @@ class Reach(NamedTuple):
 class ContractFinder:
     """Finds the messages of one search through the indexes that Hermes keeps."""
 
-    def __init__(self, ctx: Context, groups: Sequence[Group], place: Place, *, tools: bool) -> None:
+    def __init__(
+        self, ctx: StateContext, groups: Sequence[Group], place: IdRange, *, tools: bool
+    ) -> None:
         """Ask for groups of terms; `tools` says that results of tools are wanted alone."""
         self._ctx = ctx
         self._groups = groups
@@ -63,7 +65,7 @@ class ContractFinder:
         self._tools = tools
         self._order = "newest" if place.newest else "oldest"
 
-    def rounds(self) -> Iterator[Found]:
+    def rounds(self) -> Iterator[CandidateIds]:
         """Give more and more ids; what one round finds, the next finds as well."""
         reach = reading(self._ctx, _reach)
         read: set[int] = set()
@@ -78,7 +80,7 @@ class ContractFinder:
             read |= self._read(asked, self._cut(first, last), reach)
         yield from self._ask_all(asked, reach, read)
 
-    def _ask_all(self, asked: list[Group], reach: Reach, read: set[int]) -> Iterator[Found]:
+    def _ask_all(self, asked: list[Group], reach: Reach, read: set[int]) -> Iterator[CandidateIds]:
         for limit in ROUNDS:
             try:
                 found = [self._ask(group, limit, reach) for group in asked]
@@ -89,11 +91,11 @@ class ContractFinder:
                     self._ctx.db.path,
                     error,
                 )
-                yield Found(read | self._read(asked, self._place, reach), cut=False)
+                yield CandidateIds(read | self._read(asked, self._place, reach), cut=False)
                 return
             cut = any(each.cut for each in found)
             ids = read.union(*(each.ids for each in found))
-            yield Found(ids, cut)
+            yield CandidateIds(ids, cut)
             if not cut:
                 return
 
@@ -104,17 +106,17 @@ class ContractFinder:
             return True
         return bool(reach.parts) and not self._tools and all(map(_fits_trigrams, group.wanted))
 
-    def _ask(self, group: Group, limit: int, reach: Reach) -> Found:
+    def _ask(self, group: Group, limit: int, reach: Reach) -> CandidateIds:
         if any(contains_unspaced(term.typed) for term in group.wanted):
             ids = self._matching(_PARTS, _parts_expression(group), limit)
-            return Found(set(ids), limit == len(ids))
+            return CandidateIds(set(ids), limit == len(ids))
         ids = self._matching(_WORDS, raw_expression(group.wanted, group.unwanted), limit)
         found = set(ids)
         if set(_BASE) - set(reach.words):  # an index of before version 11
             found |= self._read([group], self._place, reach, columns=_BASE[1:])
-        return Found(found, limit == len(ids))
+        return CandidateIds(found, limit == len(ids))
 
-    def within_words(self) -> Iterator[Found]:
+    def within_words(self) -> Iterator[CandidateIds]:
         """Give what has the terms as parts of words, for a search that no whole word answered."""
         reach = reading(self._ctx, _reach)
         if not reach.parts or self._tools:
@@ -127,7 +129,7 @@ class ContractFinder:
                     found.update(self._matching(_PARTS, _parts_expression(group), ROUNDS[0]))
                 except FullTextError as error:
                     log.debug("the index of parts does not answer: %s", error)
-        yield Found(found, cut=False)
+        yield CandidateIds(found, cut=False)
 
     def _matching(self, table: str, query: str, limit: int) -> list[int]:
         if not query:
@@ -148,14 +150,14 @@ class ContractFinder:
 
     # ------------------------------------------------------------------ reading
 
-    def _cut(self, first: int, last: int) -> Place:
+    def _cut(self, first: int, last: int) -> IdRange:
         place = self._place
         return place._replace(first=max(first, place.first), last=min(last, place.last))
 
     def _read(
         self,
         groups: Sequence[Group],
-        place: Place,
+        place: IdRange,
         reach: Reach,
         columns: Sequence[str] = _BASE,
     ) -> set[int]:
@@ -216,7 +218,7 @@ def _needle(groups: Sequence[Group]) -> dict[str, str]:
     return {"needle": longest, "escaped": json.dumps(longest)[1:-1]}
 
 
-def _fits_trigrams(term: Term) -> bool:
+def _fits_trigrams(term: StateTerm) -> bool:
     return len(term.typed) >= _TRIGRAM
 
 

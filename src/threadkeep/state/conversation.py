@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, TooLarge
 from threadkeep.state.alternation import repair_turns
 from threadkeep.state.content import decode_metadata
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.rows import complete_messages, decode_json
 
 MAX_SAFE_MESSAGES: Final = 20_000
@@ -70,7 +70,7 @@ class LimitNegative(Invalid, ValueError):
 
 
 def get_messages_as_conversation(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     include_ancestors: bool = False,  # noqa: FBT001, FBT002
@@ -94,7 +94,7 @@ def get_messages_as_conversation(
 
 
 def get_resume_conversations(
-    ctx: Context, tx: Tx, session_id: str
+    ctx: StateContext, tx: Tx, session_id: str
 ) -> tuple[list[Json], list[Json]]:
     """Give what the model gets when a session is resumed, and what is shown, in one read."""
     rows = _rows(ctx, tx, lineage_of(tx, session_id))
@@ -105,14 +105,14 @@ def get_resume_conversations(
     )
 
 
-def get_ancestor_display_prefix(ctx: Context, tx: Tx, session_id: str) -> list[Json]:
+def get_ancestor_display_prefix(ctx: StateContext, tx: Tx, session_id: str) -> list[Json]:
     """Give what is shown before a session's own messages: those of its ancestors."""
     rows = _rows(ctx, tx, [name for name in lineage_of(tx, session_id) if name != session_id])
     return _finished(ctx, _as_turns(ctx, rows), resumed=True, numbered=False)
 
 
 def _rows(
-    ctx: Context, tx: Tx, session_ids: Sequence[str], *, inactive: bool = False
+    ctx: StateContext, tx: Tx, session_ids: Sequence[str], *, inactive: bool = False
 ) -> list[Json]:
     params = {"session_ids": json.dumps(session_ids), "inactive": inactive}
     return complete_messages(ctx, tx, tx.dicts("messages_of_sessions", params))
@@ -139,7 +139,7 @@ def ancestry(tx: Tx, session_id: str) -> list[str]:
 # ---------------------------------------------------------------------- turns
 
 
-def _as_turns(ctx: Context, rows: Iterable[Json]) -> list[Json]:
+def _as_turns(ctx: StateContext, rows: Iterable[Json]) -> list[Json]:
     turn = _whole_turn if ctx.form.answers.whole_turns else _short_turn
     return [turn(row) for row in rows]
 
@@ -204,7 +204,7 @@ def without_memories(text: str) -> str:
 
 
 def _finished(
-    ctx: Context,
+    ctx: StateContext,
     turns: list[Json],
     *,
     resumed: bool = False,
@@ -273,13 +273,13 @@ def is_bare_mark(message: Json) -> bool:
 # ---------------------------------------------------------------------- how much
 
 
-def get_resume_message_count(_ctx: Context, tx: Tx, session_id: str) -> int:
+def get_resume_message_count(_ctx: StateContext, tx: Tx, session_id: str) -> int:
     """Count the live messages that resuming a session would load."""
     return _count(tx, ancestry(tx, session_id), -1)
 
 
 def assert_resume_safe(
-    _ctx: Context, tx: Tx, session_id: str, max_messages: int | None = None
+    _ctx: StateContext, tx: Tx, session_id: str, max_messages: int | None = None
 ) -> int:
     """Count the messages that resuming would load; raise if there are more than the limit."""
     most = _limit(max_messages)
@@ -290,7 +290,7 @@ def assert_resume_safe(
 
 
 def assert_export_safe(
-    _ctx: Context, tx: Tx, session_id: str, max_messages: int | None = None
+    _ctx: StateContext, tx: Tx, session_id: str, max_messages: int | None = None
 ) -> int:
     """Count the messages that an export in memory would hold; raise if there are too many."""
     most = _limit(max_messages)

@@ -4,10 +4,10 @@ import logging
 from typing import Any, Final
 
 from threadkeep.base.schema import add_missing_columns
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.state.columns import update_rows
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.verbs import write
 
 log = logging.getLogger(__name__)
@@ -24,18 +24,20 @@ class CooldownChanged(Conflict, RuntimeError):
 
 
 def record_compression_failure_cooldown(
-    ctx: Context, session_id: str, cooldown_until: float, error: str | None = None
+    ctx: StateContext, session_id: str, cooldown_until: float, error: str | None = None
 ) -> None:
     """Note that compacting a session failed, why, and until when it is not to be tried again."""
     _set_cooldown(ctx, session_id, cooldown_until, error)
 
 
-def clear_compression_failure_cooldown(ctx: Context, session_id: str) -> None:
+def clear_compression_failure_cooldown(ctx: StateContext, session_id: str) -> None:
     """Let a session be compacted again at once."""
     _set_cooldown(ctx, session_id, None, None)
 
 
-def _set_cooldown(ctx: Context, session_id: str, until: float | None, error: str | None) -> None:
+def _set_cooldown(
+    ctx: StateContext, session_id: str, until: float | None, error: str | None
+) -> None:
     """A cool-down that cannot be stored must not end the turn that it is about."""
     try:
         write(ctx, _put_cooldown, session_id, until, error)
@@ -44,7 +46,7 @@ def _set_cooldown(ctx: Context, session_id: str, until: float | None, error: str
 
 
 def _put_cooldown(
-    ctx: Context, tx: Tx, session_id: str, until: float | None, error: str | None
+    ctx: StateContext, tx: Tx, session_id: str, until: float | None, error: str | None
 ) -> int:
     ctx.widen(tx)
     values = {
@@ -54,7 +56,7 @@ def _put_cooldown(
     return update_rows(ctx, tx, "sessions", {"id": session_id}, values)
 
 
-def get_compression_failure_cooldown(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+def get_compression_failure_cooldown(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Give until when a session is not to be compacted, and why; None if it may be."""
     row = get_compression_failure_cooldown_row(ctx, tx, session_id)
     until, now = row["cooldown_until"], ctx.clock()
@@ -63,7 +65,7 @@ def get_compression_failure_cooldown(ctx: Context, tx: Tx, session_id: str) -> J
     return {"cooldown_until": until, "remaining_seconds": until - now, "error": row["error"]}
 
 
-def get_compression_failure_cooldown_row(_ctx: Context, tx: Tx, session_id: str) -> Json:
+def get_compression_failure_cooldown_row(_ctx: StateContext, tx: Tx, session_id: str) -> Json:
     """Give the cool-down of a session as it is stored, whether it is over or not."""
     found = tx.one("cooldown_of", {"id": session_id})
     until, error = found or (None, None)
@@ -75,7 +77,7 @@ def get_compression_failure_cooldown_row(_ctx: Context, tx: Tx, session_id: str)
 
 
 def restore_compression_failure_cooldown_row(
-    ctx: Context, tx: Tx, session_id: str, snapshot: Json
+    ctx: StateContext, tx: Tx, session_id: str, snapshot: Json
 ) -> None:
     """Set the cool-down of a session back to what a row said; raise if that cannot be done."""
     until = snapshot.get("cooldown_until")
@@ -96,50 +98,56 @@ def restore_compression_failure_cooldown_row(
 # ---------------------------------------------------------------------- streaks
 
 
-def get_compression_fallback_streak(ctx: Context, tx: Tx, session_id: str) -> int:
+def get_compression_fallback_streak(ctx: StateContext, tx: Tx, session_id: str) -> int:
     """Give how many compactions in a row had to do without a model."""
     return int(_number(ctx, tx, session_id, "compression_fallback_streak"))
 
 
-def set_compression_fallback_streak(ctx: Context, tx: Tx, session_id: str, streak: int) -> None:
+def set_compression_fallback_streak(
+    ctx: StateContext, tx: Tx, session_id: str, streak: int
+) -> None:
     """Note how many compactions in a row had to do without a model."""
     _set_number(ctx, tx, session_id, "compression_fallback_streak", max(0, int(streak)))
 
 
-def get_compression_ineffective_count(ctx: Context, tx: Tx, session_id: str) -> int:
+def get_compression_ineffective_count(ctx: StateContext, tx: Tx, session_id: str) -> int:
     """Give how many compactions made a session hardly shorter."""
     return int(_number(ctx, tx, session_id, "compression_ineffective_count"))
 
 
-def set_compression_ineffective_count(ctx: Context, tx: Tx, session_id: str, count: int) -> None:
+def set_compression_ineffective_count(
+    ctx: StateContext, tx: Tx, session_id: str, count: int
+) -> None:
     """Note how many compactions made a session hardly shorter."""
     _set_number(ctx, tx, session_id, "compression_ineffective_count", max(0, int(count)))
 
 
-def get_compression_recovery_deadline(ctx: Context, tx: Tx, session_id: str) -> float:
+def get_compression_recovery_deadline(ctx: StateContext, tx: Tx, session_id: str) -> float:
     """Give when a session that was compacted in vain may be tried again; 0.0 if nothing is set."""
     return float(_number(ctx, tx, session_id, "compression_recovery_deadline"))
 
 
 def set_compression_recovery_deadline(
-    ctx: Context, tx: Tx, session_id: str, deadline: float | None
+    ctx: StateContext, tx: Tx, session_id: str, deadline: float | None
 ) -> None:
     """Note when a session that was compacted in vain may be tried again; 0 or None takes it out."""
     until = max(0.0, float(deadline or 0.0)) or None
     _set_number(ctx, tx, session_id, "compression_recovery_deadline", until)
 
 
-def get_compression_overload_streak(ctx: Context, tx: Tx, session_id: str) -> int:
+def get_compression_overload_streak(ctx: StateContext, tx: Tx, session_id: str) -> int:
     """Give how many compactions in a row were given up because the model was overloaded."""
     return int(_number(ctx, tx, session_id, "compression_overload_streak"))
 
 
-def set_compression_overload_streak(ctx: Context, tx: Tx, session_id: str, streak: int) -> None:
+def set_compression_overload_streak(
+    ctx: StateContext, tx: Tx, session_id: str, streak: int
+) -> None:
     """Note how many compactions in a row were given up because the model was overloaded."""
     _set_number(ctx, tx, session_id, "compression_overload_streak", max(0, int(streak)))
 
 
-def increment_compression_overload_streak(ctx: Context, tx: Tx, session_id: str) -> int | None:
+def increment_compression_overload_streak(ctx: StateContext, tx: Tx, session_id: str) -> int | None:
     """Count one more compaction that was given up; give the count, None without such a session."""
     if tx.one("session_exists", {"id": session_id}) is None:
         return None
@@ -148,7 +156,7 @@ def increment_compression_overload_streak(ctx: Context, tx: Tx, session_id: str)
     return streak
 
 
-def _number(ctx: Context, tx: Tx, session_id: str, column: str) -> float:
+def _number(ctx: StateContext, tx: Tx, session_id: str, column: str) -> float:
     """Read a number of a session, never below 0; one that is missing is 0."""
     if column not in ctx.form.tables["sessions"]:
         return 0
@@ -160,7 +168,7 @@ def _number(ctx: Context, tx: Tx, session_id: str, column: str) -> float:
         return 0
 
 
-def _set_number(ctx: Context, tx: Tx, session_id: str, column: str, value: Any) -> None:
+def _set_number(ctx: StateContext, tx: Tx, session_id: str, column: str, value: Any) -> None:
     if column in _LATER and column not in ctx.form.tables["sessions"]:
         if not value:
             return
@@ -172,7 +180,7 @@ def _set_number(ctx: Context, tx: Tx, session_id: str, column: str, value: Any) 
 # ---------------------------------------------------------------------- chats
 
 
-def increment_hygiene_failure_streak(ctx: Context, tx: Tx, session_key: str) -> int:
+def increment_hygiene_failure_streak(ctx: StateContext, tx: Tx, session_key: str) -> int:
     """Count one more failed clean-up of a chat; give how many failed in a row."""
     if not session_key:
         return 1
@@ -180,7 +188,7 @@ def increment_hygiene_failure_streak(ctx: Context, tx: Tx, session_key: str) -> 
     return int(tx.value("count_hygiene_failure", {"key": session_key}))
 
 
-def reset_hygiene_failure_streak(ctx: Context, tx: Tx, session_key: str) -> None:
+def reset_hygiene_failure_streak(ctx: StateContext, tx: Tx, session_key: str) -> None:
     """Note that a clean-up of a chat worked."""
     if "gateway_hygiene_state" in ctx.form.tables:
         tx.run("reset_hygiene_failures", {"key": session_key})

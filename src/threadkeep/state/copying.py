@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import MESSAGE_COLUMNS, Context
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import MESSAGE_COLUMNS, StateContext
 from threadkeep.state.exact import put
 from threadkeep.state.messages import put_hash
 
@@ -38,7 +38,7 @@ def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
             tx.run("put_offloaded", values)
 
 
-def copy_message(ctx: Context, tx: Tx, message_id: int, session_id: str) -> int:
+def copy_message(ctx: StateContext, tx: Tx, message_id: int, session_id: str) -> int:
     """Copy a message into a session, with all columns there are; give the id of the live copy."""
     present = ctx.form.tables["messages"]
     names = ", ".join(_quoted(name) for name in present if name not in _OWN)
@@ -69,7 +69,7 @@ def restore_message(tx: Tx, message_id: int, columns: Sequence[Any], kept: Besid
     put_beside(tx, message_id, kept)
 
 
-def mark_messages(ctx: Context, tx: Tx, ids: Sequence[int], values: Mapping[str, Any]) -> int:
+def mark_messages(ctx: StateContext, tx: Tx, ids: Sequence[int], values: Mapping[str, Any]) -> int:
     """Set columns that say something about messages, not what they say; give how many there were.
 
     Their fingerprints do not cover these, so they stay as they are.

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.activity import write_down
-from threadkeep.state.context import Context
+from threadkeep.state.context import StateContext
 from threadkeep.state.exact import readable_text
 from threadkeep.state.index_text import NAMES_FROM, Document, Parts, document_of
 from threadkeep.state.layout import QUERIES
@@ -31,7 +31,7 @@ _PATIENCE: Final = 0.05
 _NO_LIMIT: Final = float("inf")
 
 
-class Behind(NamedTuple):
+class IndexProgress(NamedTuple):
     """How far the index is: the last message it has seen, and how many wait to be read."""
 
     cursor: int
@@ -44,14 +44,14 @@ class Behind(NamedTuple):
         return max(0, self.last - self.cursor) + self.dirty
 
 
-def how_far(tx: Tx) -> Behind:
+def how_far(tx: Tx) -> IndexProgress:
     """Tell how far our index is."""
     cursor, last, dirty = tx.all("index_state")[0]
-    return Behind(int(cursor or 0), int(last or 0), int(dirty))
+    return IndexProgress(int(cursor or 0), int(last or 0), int(dirty))
 
 
 def drain(
-    ctx: Context,
+    ctx: StateContext,
     *,
     seconds: float = _NO_LIMIT,
     patience: float | None = None,
@@ -73,7 +73,7 @@ def drain(
             return False
 
 
-def drain_batch(ctx: Context, tx: Tx) -> Behind:
+def drain_batch(ctx: StateContext, tx: Tx) -> IndexProgress:
     """Take one batch of messages into our index: the changed ones first, then the next ones."""
     behind = how_far(tx)
     changed = _index(ctx, tx, "changed_messages", {"limit": _BATCH})
@@ -88,7 +88,7 @@ def drain_batch(ctx: Context, tx: Tx) -> Behind:
     return how_far(tx)
 
 
-def _index(ctx: Context, tx: Tx, query: str, params: dict[str, int]) -> list[int]:
+def _index(ctx: StateContext, tx: Tx, query: str, params: dict[str, int]) -> list[int]:
     """Index the messages of a query in order; give those done before the batch was large enough."""
     documents: list[tuple[int, Document]] = []
     unknown: list[int] = []
@@ -122,7 +122,7 @@ def _put(tx: Tx, documents: Sequence[tuple[int, Document]]) -> None:
     tx.run_bulk("index_doc", ((number, text) for number, (_, text) in numbered))
 
 
-def parts_of(ctx: Context, tx: Tx, row: Row) -> Parts:
+def parts_of(ctx: StateContext, tx: Tx, row: Row) -> Parts:
     """Make what is searched of a row; an offloaded value is read from where it went."""
     message_id, _, content, calls, name, offloaded = row[:6]
     role = text_of(row[1]) or ""
@@ -150,7 +150,7 @@ def _hash(tx: Tx, message_id: int) -> None:
         log.debug("message %d cannot be read: %s", message_id, error)
 
 
-def after_append(ctx: Context, ids: Sequence[int]) -> None:
+def after_append(ctx: StateContext, ids: Sequence[int]) -> None:
     """Now and then, after messages were stored, take a batch into our index; never fails."""
     if not ids or (ids[0] - 1) // _EVERY == ids[-1] // _EVERY or not ctx.side:
         return

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json
 from threadkeep.state.offload import (
-    Piece,
+    BlobSpan,
     cut_json,
     inline_messages,
     read_blob,
@@ -31,27 +31,31 @@ _LONG: Final = 4096  # characters of a string that is worth being kept apart
 _PICTURES = ("image", "image_url", "input_image")
 
 
-class Stored(NamedTuple):
+class ColumnValue(NamedTuple):
     """What the column gets, and what goes beside it: a kind and a value, or nothing."""
 
     column: str | None
     exact: tuple[str, str | bytes] | None = None
 
 
-def to_column(value: Any, what: str) -> Stored:
+def to_column(value: Any, what: str) -> ColumnValue:
     """Make the readable form of any value, and the exact one where the two differ."""
     if value is None:
-        return Stored(None)
+        return ColumnValue(None)
     if isinstance(value, str):
         text = str.__str__(value)  # a subclass, such as an enum of roles, is stored as its text
         if text.isascii():
-            return Stored(text)
+            return ColumnValue(text)
         readable = _SURROGATE.sub("\ufffd", text)
-        return Stored(text) if readable == text else Stored(readable, ("json", json.dumps(text)))
+        return (
+            ColumnValue(text)
+            if readable == text
+            else ColumnValue(readable, ("json", json.dumps(text)))
+        )
     if isinstance(value, bytes):
-        return Stored(value.decode("utf-8", "replace"), ("bytes", value))
+        return ColumnValue(value.decode("utf-8", "replace"), ("bytes", value))
     exact = dump(value, what)
-    return Stored(_SURROGATE.sub("\ufffd", readable_text(value)), ("json", exact))
+    return ColumnValue(_SURROGATE.sub("\ufffd", readable_text(value)), ("json", exact))
 
 
 class JsonText(str):
@@ -83,7 +87,7 @@ def load(kind: str, value: str | bytes, read_blob: Callable[[str], str]) -> Any:
 
 def _uncut(value: str | bytes, read_blob: Callable[[str], str]) -> str:
     rest = json.loads(value)
-    pieces = [Piece(*piece) for piece in rest["pieces"]]
+    pieces = [BlobSpan(*piece) for piece in rest["pieces"]]
     return rebuild(rest["text"], pieces, {piece.hash: read_blob(piece.hash) for piece in pieces})
 
 
@@ -105,7 +109,7 @@ def _readable_part(part: Any) -> str:
     return json.dumps(part, ensure_ascii=False)
 
 
-def keep(tx: Tx, owner: str, key: int | str, fields: dict[str, Stored]) -> None:
+def keep(tx: Tx, owner: str, key: int | str, fields: dict[str, ColumnValue]) -> None:
     """Write the exact values of a row beside it."""
     for field, stored in fields.items():
         if stored.exact is not None:

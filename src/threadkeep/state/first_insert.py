@@ -6,12 +6,12 @@ index must follow; else whoever runs both programs wants to know before a thousa
 
 from typing import Any
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.state.columns import Values, insert_row
-from threadkeep.state.context import Context
+from threadkeep.state.context import StateContext
 
 
-def insert_and_look(ctx: Context, tx: Tx, columns: Values) -> int:
+def insert_and_look(ctx: StateContext, tx: Tx, columns: Values) -> int:
     """Insert a message and give its id; look at the result where the form is new to us."""
     form = ctx.form
     if form.side or ctx.forms.tried == form.cookie:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.schema import DeclaredColumn, add_missing_columns
 from threadkeep.base.sql import load_text, split_statements
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import SchemaMismatch
 from threadkeep.state.versions import (
     MESSAGES_OF_6,

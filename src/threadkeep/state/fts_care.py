@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import ThreadkeepError
-from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.context import Json, StateContext, reading
 from threadkeep.state.index import reindex
 from threadkeep.state.meta import get_meta, put_meta
 from threadkeep.state.verbs import write
@@ -36,17 +36,17 @@ class Layout(NamedTuple):
     columns: tuple[str, ...]
 
 
-def fts_rebuild_status(ctx: Context, tx: Tx) -> Json | None:
+def fts_rebuild_status(ctx: StateContext, tx: Tx) -> Json | None:
     """Tell how far a rebuild of the full-text tables is, None if none is under way."""
     return _status(ctx, tx, _MAIN)
 
 
-def fts_cjk_rebuild_status(ctx: Context, tx: Tx) -> Json | None:
+def fts_cjk_rebuild_status(ctx: StateContext, tx: Tx) -> Json | None:
     """Tell how far a rebuild of the table for CJK is, None if none is under way."""
     return _status(ctx, tx, _OF_CJK)
 
 
-def _status(ctx: Context, tx: Tx, rebuild: str) -> Json | None:
+def _status(ctx: StateContext, tx: Tx, rebuild: str) -> Json | None:
     total = _number(get_meta(ctx, tx, f"{rebuild}_high_water"))
     if total <= 0:
         return None
@@ -63,22 +63,22 @@ def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isdigit() else 0
 
 
-def fts_optimize_available(ctx: Context, tx: Tx) -> bool:
+def fts_optimize_available(ctx: StateContext, tx: Tx) -> bool:
     """Tell whether a rebuild that Hermes has begun can be carried on here."""
     return not ctx.db.read_only and fts_rebuild_status(ctx, tx) is not None
 
 
-def fts_rebuild_step(ctx: Context) -> bool:
+def fts_rebuild_step(ctx: StateContext) -> bool:
     """Carry a rebuild of the full-text tables on by one step; True if more is left."""
     return _step(ctx, _MAIN, (_WORDS, _TRIGRAMS))
 
 
-def fts_cjk_rebuild_step(ctx: Context) -> bool:
+def fts_cjk_rebuild_step(ctx: StateContext) -> bool:
     """Carry a rebuild of the table for CJK on by one step; its words need Hermes's library."""
     return _step(ctx, _OF_CJK, (_CJK,))
 
 
-def _step(ctx: Context, rebuild: str, tables: tuple[str, ...]) -> bool:
+def _step(ctx: StateContext, rebuild: str, tables: tuple[str, ...]) -> bool:
     try:
         return write(ctx, _index_some, rebuild, tables)
     except ThreadkeepError as error:
@@ -86,7 +86,7 @@ def _step(ctx: Context, rebuild: str, tables: tuple[str, ...]) -> bool:
         return False
 
 
-def _index_some(ctx: Context, tx: Tx, rebuild: str, tables: tuple[str, ...]) -> bool:
+def _index_some(ctx: StateContext, tx: Tx, rebuild: str, tables: tuple[str, ...]) -> bool:
     """Index the next ids and note how far that is, in one transaction: nobody does them twice."""
     status = _status(ctx, tx, rebuild)
     if status is None:
@@ -121,7 +121,7 @@ def layout_of(tx: Tx, name: str) -> Layout | None:
 
 
 def optimize_fts_storage(
-    ctx: Context,
+    ctx: StateContext,
     *,
     progress_cb: Callable[[Json], None] | None = None,
     vacuum: bool = True,
@@ -144,18 +144,18 @@ def optimize_fts_storage(
     return {"ok": True, "steps": steps, "vacuumed": bool(vacuum and steps)}
 
 
-def _told(ctx: Context, phase: str) -> Json:
+def _told(ctx: StateContext, phase: str) -> Json:
     status = reading(ctx, lambda tx: fts_rebuild_status(ctx, tx))
     done = {"percent": 100, "indexed": 0, "total": 0}
     return {"phase": phase, **({k: status[k] for k in done} if status is not None else done)}
 
 
-def optimize_fts(ctx: Context) -> int:
+def optimize_fts(ctx: StateContext) -> int:
     """Merge each full-text table into one piece; count those that were merged."""
     return _command(ctx, "optimize")
 
 
-def rebuild_fts(ctx: Context) -> int:
+def rebuild_fts(ctx: StateContext) -> int:
     """Fill each full-text table anew from the messages; count those that were filled."""
     if not ctx.side:
         return _command(ctx, "rebuild")
@@ -163,12 +163,12 @@ def rebuild_fts(ctx: Context) -> int:
     return reading(ctx, lambda tx: sum(_is_there(tx, name) for name in _TABLES))
 
 
-def _command(ctx: Context, command: str) -> int:
+def _command(ctx: StateContext, command: str) -> int:
     return sum(_run(ctx, name, command) for name in _TABLES)
 
 
-def _run(ctx: Context, name: str, command: str) -> bool:
-    def act(_ctx: Context, tx: Tx) -> bool:
+def _run(ctx: StateContext, name: str, command: str) -> bool:
+    def act(_ctx: StateContext, tx: Tx) -> bool:
         if not _is_there(tx, name):
             return False
         tx.execute(f"INSERT INTO {name}({name}) VALUES (?)", (command,))  # noqa: S608

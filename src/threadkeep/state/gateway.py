@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.state.columns import insert_row, update_rows
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.relations import RESET_END_REASONS
 from threadkeep.state.rows import read_sessions, refresh_session_hash
 
@@ -14,7 +14,7 @@ _RESETS = json.dumps(RESET_END_REASONS)
 
 
 def record_gateway_session_peer(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     *,
@@ -57,7 +57,7 @@ def record_gateway_session_peer(
 
 
 def set_expiry_finalized(
-    _ctx: Context,
+    _ctx: StateContext,
     tx: Tx,
     session_id: str,
     finalized: bool = True,  # noqa: FBT001, FBT002
@@ -68,7 +68,7 @@ def set_expiry_finalized(
 
 
 def list_gateway_sessions(
-    ctx: Context, tx: Tx, *, platform: str | None = None, active_only: bool = True
+    ctx: StateContext, tx: Tx, *, platform: str | None = None, active_only: bool = True
 ) -> list[Json]:
     """Give the newest session of each conversation, the last active first."""
     params = {"platform": platform or None, "active_only": bool(active_only)}
@@ -76,7 +76,7 @@ def list_gateway_sessions(
 
 
 def find_session_by_origin(
-    _ctx: Context,
+    _ctx: StateContext,
     tx: Tx,
     *,
     platform: str,
@@ -104,7 +104,7 @@ def find_session_by_origin(
 
 
 def find_latest_gateway_session_for_peer(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     *,
     source: str,
@@ -133,7 +133,7 @@ def find_latest_gateway_session_for_peer(
 
 
 def save_gateway_routing_entry(
-    ctx: Context, tx: Tx, session_key: str, entry_json: str, *, scope: str = ""
+    ctx: StateContext, tx: Tx, session_key: str, entry_json: str, *, scope: str = ""
 ) -> None:
     """Keep where a conversation is routed to, in the place of what was there."""
     if session_key and entry_json:
@@ -141,27 +141,27 @@ def save_gateway_routing_entry(
 
 
 def replace_gateway_routing_entries(
-    ctx: Context, tx: Tx, entries: Mapping[str, str], *, scope: str = ""
+    ctx: StateContext, tx: Tx, entries: Mapping[str, str], *, scope: str = ""
 ) -> None:
     """Keep these routes of a scope and no others."""
     tx.run("empty_scope", {"scope": scope})
     _put(ctx, tx, scope, entries or {})
 
 
-def _put(ctx: Context, tx: Tx, scope: str, entries: Mapping[str, str]) -> None:
+def _put(ctx: StateContext, tx: Tx, scope: str, entries: Mapping[str, str]) -> None:
     now = ctx.clock()
     for key, entry in entries.items():
         if key and entry:
             tx.run("put_routing", {"scope": scope, "key": key, "entry": entry, "now": now})
 
 
-def load_gateway_routing_entries(_ctx: Context, tx: Tx, *, scope: str = "") -> dict[str, str]:
+def load_gateway_routing_entries(_ctx: StateContext, tx: Tx, *, scope: str = "") -> dict[str, str]:
     """Give the routes of a scope by their conversations."""
     return dict(tx.all("routing_of_scope", {"scope": scope}))
 
 
 def delete_gateway_routing_entries(
-    ctx: Context, tx: Tx, session_keys: Iterable[str], *, scope: str = ""
+    ctx: StateContext, tx: Tx, session_keys: Iterable[str], *, scope: str = ""
 ) -> None:
     """Drop routes of a scope."""
     if "gateway_routing" in ctx.form.tables:
@@ -169,7 +169,7 @@ def delete_gateway_routing_entries(
             tx.run("drop_routing", {"scope": scope, "key": key})
 
 
-def drop_routes_to(ctx: Context, tx: Tx, session_ids: set[str]) -> int:
+def drop_routes_to(ctx: StateContext, tx: Tx, session_ids: set[str]) -> int:
     """Drop the routes of all scopes that lead to these sessions; count them."""
     routes = tx.all("all_routing") if "gateway_routing" in ctx.form.tables else []
     dead = [(scope, key) for scope, key, entry in routes if _target(entry) in session_ids]

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json, clean
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext, clean
 from threadkeep.state.rows import read_session, update_session
 
 _LONGEST: Final = 120
@@ -21,7 +21,7 @@ _FAILED: Final = ("error", "agent_error", "content_filter")
 
 
 def touch_session_activity(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     ts: float | None = None,
@@ -41,7 +41,7 @@ def touch_session_activity(
         update_session(ctx, tx, session_id, values)
 
 
-def clear_session_activity_labels(ctx: Context, tx: Tx, session_id: str) -> None:
+def clear_session_activity_labels(ctx: StateContext, tx: Tx, session_id: str) -> None:
     """Forget what a session was doing when its turn is over; the time stays."""
     row = tx.one("heartbeat_of", {"id": session_id})
     if row is not None and (row[1] or row[2] not in (None, "", _UNKNOWN)):
@@ -49,7 +49,7 @@ def clear_session_activity_labels(ctx: Context, tx: Tx, session_id: str) -> None
         update_session(ctx, tx, session_id, values)
 
 
-def get_session_activity(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+def get_session_activity(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Give the last sign of life of a session, what it did, and how long ago that was."""
     row = read_session(ctx, tx, session_id) if session_id else None
     if row is None:
@@ -80,7 +80,9 @@ def _known(provenance: str | None) -> str:
     return value if value in _PROVENANCES else _UNKNOWN
 
 
-def session_lifecycle_statuses(_ctx: Context, tx: Tx, session_ids: Sequence[str]) -> dict[str, str]:
+def session_lifecycle_statuses(
+    _ctx: StateContext, tx: Tx, session_ids: Sequence[str]
+) -> dict[str, str]:
     """Say of each session how it stands: complete, interrupted, error or empty."""
     ids = [each for each in session_ids or () if each]
     rows = tx.all("last_messages_of", {"ids": json.dumps(ids)})

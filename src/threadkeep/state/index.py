@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from threadkeep.base.fts import FullTextError, index_words
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import ThreadkeepError
-from threadkeep.state.context import Context
+from threadkeep.state.context import StateContext
 from threadkeep.state.drain import drain, parts_of
 from threadkeep.state.index_text import index_text_of
 from threadkeep.state.layout import SIDE, created_by
@@ -38,7 +38,7 @@ def blames_index(error: ThreadkeepError) -> bool:
     return isinstance(code, int) and code not in _RULES and code & 0xFF not in _NOT_INDEX
 
 
-def detach_index(ctx: Context, tx: Tx) -> bool:
+def detach_index(ctx: StateContext, tx: Tx) -> bool:
     """Take the contract's triggers out, so that messages can be stored; False if there are none.
 
     A file that is Hermes's own is told in Hermes's way, so that Hermes builds its index anew.
@@ -51,7 +51,7 @@ def detach_index(ctx: Context, tx: Tx) -> bool:
     return bool(triggers)
 
 
-def warn_of_damage(ctx: Context, why: object) -> None:
+def warn_of_damage(ctx: StateContext, why: object) -> None:
     """Say once per store that the index fails, whoever finds out first: a write or a search."""
     ctx.notices.warn(
         "index",
@@ -65,7 +65,7 @@ def warn_of_damage(ctx: Context, why: object) -> None:
 # ---------------------------------------------------------------------- building anew
 
 
-def reindex(ctx: Context, progress: Callable[[int, int], None] | None = None) -> None:
+def reindex(ctx: StateContext, progress: Callable[[int, int], None] | None = None) -> None:
     """Build both indexes anew from the messages, whatever state they are in.
 
     The contract's is one transaction, about 5 s for 200,000 messages: its triggers must not meet a
@@ -78,7 +78,7 @@ def reindex(ctx: Context, progress: Callable[[int, int], None] | None = None) ->
     ctx.notices.settle("scan")
 
 
-def reindex_ours(ctx: Context, progress: Callable[[int, int], None] | None = None) -> None:
+def reindex_ours(ctx: StateContext, progress: Callable[[int, int], None] | None = None) -> None:
     """Build our index anew; until it is filled, a search reads what is missing."""
     with ctx.db.write() as tx:
         drop_index(tx, "tk_search")
@@ -92,7 +92,7 @@ def reindex_ours(ctx: Context, progress: Callable[[int, int], None] | None = Non
 # ---------------------------------------------------------------------- checking
 
 
-def check_index(ctx: Context) -> list[str]:
+def check_index(ctx: StateContext) -> list[str]:
     """Look for what is wrong with the indexes; one sentence for each, with what to do.
 
     FTS5 compares its index with the messages only on a connection that writes, so a store that is
@@ -109,7 +109,7 @@ def check_index(ctx: Context) -> list[str]:
         ]
 
 
-def _missing(ctx: Context, tx: Tx) -> list[str]:
+def _missing(ctx: StateContext, tx: Tx) -> list[str]:
     tables = ["messages_fts", "tk_search"] if ctx.side else []
     problems = [
         f"the full-text index {table} is missing: {_REPAIR}"
@@ -137,7 +137,7 @@ def _checked(tx: Tx, table: str, depth: int) -> list[str]:
     return []
 
 
-def _lost(ctx: Context, tx: Tx) -> list[str]:
+def _lost(ctx: StateContext, tx: Tx) -> list[str]:
     """What our index says about itself: documents it must have, messages it says it has seen."""
     try:
         lost = int(tx.value("lost_docs")) or _unfound(ctx, tx)
@@ -155,7 +155,7 @@ def _lost(ctx: Context, tx: Tx) -> list[str]:
     return problems
 
 
-def _unfound(ctx: Context, tx: Tx) -> int:
+def _unfound(ctx: StateContext, tx: Tx) -> int:
     """Look some messages up by their first word, and say how many if not one is found.
 
     An index whose pages were zeroed is empty to FTS5, not damaged.

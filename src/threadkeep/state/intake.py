@@ -4,30 +4,20 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.state.columns import insert_row, update_rows
-from threadkeep.state.context import Context, Json, clean
-from threadkeep.state.exact import JsonText, Stored, dump, keep, to_column
+from threadkeep.state.context import Json, StateContext, clean
+from threadkeep.state.exact import ColumnValue, JsonText, dump, keep, to_column
 from threadkeep.state.messages import insert
 from threadkeep.state.prompts import prompt_columns
 from threadkeep.state.relations import MARKS, RELATIONS, comes_from
 from threadkeep.state.rewind import recount
 from threadkeep.state.rows import refresh_session_hash
 from threadkeep.state.sessions import check_id
-from threadkeep.state.titles import (
-    MAX_TITLE_LENGTH,
-    get_next_title_in_lineage,
-    sanitize_title,
-)
+from threadkeep.state.titles import MAX_TITLE_LENGTH, get_next_title_in_lineage, sanitize_title
 from threadkeep.state.transfer import HINT, read_lines
-from threadkeep.state.updates import (
-    LIVE,
-    apply_update,
-    columns_beside,
-    plan_update,
-    remember,
-)
+from threadkeep.state.updates import LIVE, apply_update, columns_beside, plan_update, remember
 from threadkeep.state.verbs import write
 from threadkeep.state.versions import known_columns
 
@@ -40,7 +30,7 @@ _PLAIN: Final = (str, int, float, bytes, type(None))
 
 
 def import_sessions(
-    ctx: Context,
+    ctx: StateContext,
     sessions: Iterable[str | bytes | Mapping[str, Any]],
     *,
     on_conflict: str = "skip",
@@ -81,7 +71,7 @@ def import_sessions(
     return result
 
 
-def _problems(ctx: Context, sessions: object) -> list[Json]:
+def _problems(ctx: StateContext, sessions: object) -> list[Json]:
     """Tell what is wrong with a list of objects, by place; other input is read as it comes."""
     if isinstance(sessions, (Mapping, str, bytes)) or not isinstance(sessions, Iterable):
         msg = "sessions must be a list"
@@ -104,7 +94,7 @@ class ImportRefused(Invalid, ValueError):
     """What was given cannot be sessions."""
 
 
-def _check(ctx: Context, raw: Any, seen: set[str]) -> None:
+def _check(ctx: StateContext, raw: Any, seen: set[str]) -> None:
     if not isinstance(raw, Mapping):
         raise Invalid("session must be an object", hint=HINT)
     session = next(read_lines([raw]))
@@ -119,7 +109,7 @@ def _check(ctx: Context, raw: Any, seen: set[str]) -> None:
         _message(ctx, session_id, message)
 
 
-def _join_families(ctx: Context, tx: Tx, parents: list[tuple[str, str]]) -> int:
+def _join_families(ctx: StateContext, tx: Tx, parents: list[tuple[str, str]]) -> int:
     """Give children their parents, which may have come after them; count those without one."""
     for child, parent in parents:
         joined = not comes_from(tx, parent, child) and tx.run(
@@ -131,7 +121,7 @@ def _join_families(ctx: Context, tx: Tx, parents: list[tuple[str, str]]) -> int:
 
 
 def import_session(
-    ctx: Context, tx: Tx, session: Json, on_conflict: str = "skip", origin: str = ""
+    ctx: StateContext, tx: Tx, session: Json, on_conflict: str = "skip", origin: str = ""
 ) -> tuple[str, int]:
     """Store an exported session whole; give what became of it, and how many messages came in."""
     session_id = session.get("id")
@@ -156,7 +146,7 @@ def import_session(
     return outcome, len(session["messages"])
 
 
-def _update(ctx: Context, tx: Tx, session: Json, origin: str) -> tuple[str, int]:
+def _update(ctx: StateContext, tx: Tx, session: Json, origin: str) -> tuple[str, int]:
     session_id = session["id"]
     messages = [_message(ctx, session_id, one) for one in session["messages"]]
     update = plan_update(ctx, tx, {**session, "messages": messages}, origin)
@@ -170,7 +160,7 @@ def _update(ctx: Context, tx: Tx, session: Json, origin: str) -> tuple[str, int]
     return ("updated" if update.is_needed else "skipped"), told
 
 
-def _empty(ctx: Context, tx: Tx, session_id: str) -> None:
+def _empty(ctx: StateContext, tx: Tx, session_id: str) -> None:
     """Take out what a session is to be replaced of; flags stay unless the new one has some."""
     tx.run("delete_messages", {"session_id": session_id})
     if ctx.side:
@@ -182,8 +172,8 @@ def _empty(ctx: Context, tx: Tx, session_id: str) -> None:
 
 
 def _columns(
-    ctx: Context, tx: Tx, session_id: str, session: Mapping[str, Any]
-) -> tuple[Json, dict[str, Stored]]:
+    ctx: StateContext, tx: Tx, session_id: str, session: Mapping[str, Any]
+) -> tuple[Json, dict[str, ColumnValue]]:
     """Give the columns of a session as they are stored, and the texts among them."""
     known = {column.name for column in known_columns()["sessions"]}
     here = known | {*ctx.form.tables["sessions"]}
@@ -208,11 +198,11 @@ def _columns(
 
 
 def _put(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     columns: Json,
-    texts: Mapping[str, Stored],
+    texts: Mapping[str, ColumnValue],
     *,
     is_new: bool,
 ) -> None:
@@ -228,7 +218,7 @@ def _put(
 
 
 def _store(
-    ctx: Context, tx: Tx, session_id: str, session: Json, origin: str, *, is_new: bool
+    ctx: StateContext, tx: Tx, session_id: str, session: Json, origin: str, *, is_new: bool
 ) -> None:
     columns, texts = _columns(ctx, tx, session_id, session)
     columns["source"] = "unknown" if columns.get("source") is None else columns["source"]
@@ -256,7 +246,7 @@ def _store(
         refresh_session_hash(tx, session_id)
 
 
-def _put_usage(ctx: Context, tx: Tx, session_id: str, rows: Any) -> None:
+def _put_usage(ctx: StateContext, tx: Tx, session_id: str, rows: Any) -> None:
     """Keep what each model used; the rows of a session that has some are replaced by these."""
     given = [row for row in rows or () if isinstance(row, Mapping) and row.get("model")]
     if not given or (ctx.side and tx.value("has_usage", {"id": session_id}) is not None):
@@ -292,7 +282,9 @@ def _marked(config: str | None, mark: str, parent: str) -> str | None:
     return json.dumps({**settings, mark: parent}) if isinstance(settings, dict) else config
 
 
-def _put_side(ctx: Context, tx: Tx, session_id: str, parent: Any, side: Mapping[str, Any]) -> None:
+def _put_side(
+    ctx: StateContext, tx: Tx, session_id: str, parent: Any, side: Mapping[str, Any]
+) -> None:
     if set(_FLAGS) & set(side):
         tx.run("put_flags", {"id": session_id, **{name: side.get(name) for name in _FLAGS}})
         if "pinned" in ctx.form.tables["sessions"]:
@@ -301,7 +293,7 @@ def _put_side(ctx: Context, tx: Tx, session_id: str, parent: Any, side: Mapping[
         tx.run("put_relation", {"id": session_id, "parent_id": parent, "kind": side["relation"]})
 
 
-def _free_title(ctx: Context, tx: Tx, session_id: str, title: Any) -> str | None:
+def _free_title(ctx: StateContext, tx: Tx, session_id: str, title: Any) -> str | None:
     """Take the title along; if another session has it by now, with a number."""
     wanted = sanitize_title(str(title)[:MAX_TITLE_LENGTH]) if title else None
     column = to_column(wanted, "title").column
@@ -326,7 +318,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and value == value and fits  # noqa: PLR0124  (no NaN)
 
 
-def _message(ctx: Context, session_id: str, message: Any) -> Json:
+def _message(ctx: StateContext, session_id: str, message: Any) -> Json:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         msg = f"session {session_id!r} has a message that is no object with a role"
         raise Invalid(msg, hint=HINT)

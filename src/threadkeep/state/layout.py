@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from threadkeep.base.connect import Tuning
-from threadkeep.base.schema import Schema, Step, add_missing_columns, columns_of
+from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
 from threadkeep.state.form import SIDE_VERSION
@@ -163,11 +164,11 @@ SCHEMA: Final = Schema(
     head=f"{HEAD}\n{INDEX}\n{SIDE}\nINSERT INTO tk_meta VALUES ('side_version', '{SIDE_VERSION}'),"
     " ('indexed', '0'), ('active', '0');\n",
     steps=(
-        Step(2, "0002_finish_reason", code=_add_finish_reason),
-        Step(3, "0003_title", code=_add_title),
-        Step(4, "0004_unique_titles", code=_make_titles_unique),
-        Step(5, "0005_billing", code=_add_billing),
-        Step(6, "0006_reasoning", code=_add_reasoning),
+        SchemaStep(2, "0002_finish_reason", code=_add_finish_reason),
+        SchemaStep(3, "0003_title", code=_add_title),
+        SchemaStep(4, "0004_unique_titles", code=_make_titles_unique),
+        SchemaStep(5, "0005_billing", code=_add_billing),
+        SchemaStep(6, "0006_reasoning", code=_add_reasoning),
     ),
     read_version=read_version,
     write_version=write_version,

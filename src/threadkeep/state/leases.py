@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from threadkeep.base.processes import is_running
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, Conflict, ThreadkeepError
 from threadkeep.state.columns import insert_row
-from threadkeep.state.context import Context
+from threadkeep.state.context import StateContext
 from threadkeep.state.verbs import write
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class SessionTurnLeaseLostError(Conflict, RuntimeError):
 
 
 def try_acquire_compression_lock(
-    ctx: Context, session_id: str, holder: str, ttl_seconds: float = _TTL
+    ctx: StateContext, session_id: str, holder: str, ttl_seconds: float = _TTL
 ) -> bool:
     """Take the lock for compacting a session; False if somebody has it, or it cannot be had."""
     if not session_id:
@@ -67,7 +67,7 @@ def try_acquire_compression_lock(
         return False
 
 
-def _take_lock(ctx: Context, tx: Tx, session_id: str, holder: str, ttl_seconds: float) -> bool:
+def _take_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seconds: float) -> bool:
     ctx.widen(tx)
     now = ctx.clock()
     found = tx.one("compression_lock", {"id": session_id})
@@ -81,7 +81,7 @@ def _take_lock(ctx: Context, tx: Tx, session_id: str, holder: str, ttl_seconds: 
 
 
 def refresh_compression_lock(
-    ctx: Context, session_id: str, holder: str, ttl_seconds: float = _TTL
+    ctx: StateContext, session_id: str, holder: str, ttl_seconds: float = _TTL
 ) -> bool:
     """Keep the lock for longer; False if it is not the holder's any more.
 
@@ -96,7 +96,7 @@ def refresh_compression_lock(
         return False
 
 
-def keep_lock(ctx: Context, tx: Tx, session_id: str, holder: str, ttl_seconds: float) -> bool:
+def keep_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seconds: float) -> bool:
     """Give the lock a new end, if it is the holder's."""
     if "compression_locks" not in ctx.form.tables:
         return False
@@ -104,7 +104,7 @@ def keep_lock(ctx: Context, tx: Tx, session_id: str, holder: str, ttl_seconds: f
     return tx.run("refresh_compression_lock", values) > 0
 
 
-def release_compression_lock(ctx: Context, session_id: str, holder: str) -> None:
+def release_compression_lock(ctx: StateContext, session_id: str, holder: str) -> None:
     """Give the lock back; nothing happens if it is not the holder's."""
     if session_id and holder:
         try:
@@ -113,18 +113,18 @@ def release_compression_lock(ctx: Context, session_id: str, holder: str) -> None
             log.warning("the lock for compacting %r stays until it ends: %s", session_id, error)
 
 
-def _release_lock(ctx: Context, tx: Tx, session_id: str, holder: str) -> None:
+def _release_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str) -> None:
     if "compression_locks" in ctx.form.tables:
         tx.run("release_compression_lock", {"id": session_id, "holder": holder})
 
 
-def get_compression_lock_holder(ctx: Context, tx: Tx, session_id: str) -> str | None:
+def get_compression_lock_holder(ctx: StateContext, tx: Tx, session_id: str) -> str | None:
     """Give who is compacting a session just now, None if nobody is."""
     found = tx.one("compression_lock", {"id": session_id})
     return str(found[0]) if found is not None and found[1] >= ctx.clock() else None
 
 
-def holds_lock(ctx: Context, tx: Tx, session_id: str, holder: str | None) -> bool:
+def holds_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str | None) -> bool:
     """Tell whether the holder has the lock of a session, and its time is not over."""
     found = tx.one("compression_lock", {"id": session_id})
     return found is not None and bool(holder) and found[0] == holder and found[1] > ctx.clock()
@@ -142,7 +142,7 @@ def conversation_of(tx: Tx, session_id: str) -> str:
 
 
 def try_acquire_session_turn_lease(
-    ctx: Context,
+    ctx: StateContext,
     session_id: str,
     holder: str,
     *,
@@ -160,7 +160,7 @@ def try_acquire_session_turn_lease(
         return _take_turn(ctx, tx, session_id, holder, ttl_seconds)
 
 
-def _take_turn(ctx: Context, tx: Tx, session_id: str, holder: str, ttl_seconds: float) -> bool:
+def _take_turn(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seconds: float) -> bool:
     ctx.widen(tx)
     now = ctx.clock()
     conversation = conversation_of(tx, session_id)
@@ -174,7 +174,7 @@ def _take_turn(ctx: Context, tx: Tx, session_id: str, holder: str, ttl_seconds: 
 
 
 def acquire_session_turn_lease(
-    ctx: Context,
+    ctx: StateContext,
     session_id: str,
     holder: str,
     *,
@@ -223,7 +223,7 @@ def _asked(function: Callable[..., object] | None, *values: float) -> bool:
 
 
 def refresh_session_turn_lease(
-    ctx: Context, tx: Tx, session_id: str, holder: str, *, ttl_seconds: float = _TTL
+    ctx: StateContext, tx: Tx, session_id: str, holder: str, *, ttl_seconds: float = _TTL
 ) -> bool:
     """Keep the turn for longer; False if it is not the holder's any more."""
     if not session_id or not holder or "session_turn_leases" not in ctx.form.tables:
@@ -233,14 +233,14 @@ def refresh_session_turn_lease(
     return tx.run("refresh_turn_lease", values) > 0
 
 
-def release_session_turn_lease(ctx: Context, tx: Tx, session_id: str, holder: str) -> None:
+def release_session_turn_lease(ctx: StateContext, tx: Tx, session_id: str, holder: str) -> None:
     """Give the turn back; nothing happens if it is not the holder's."""
     if session_id and holder and "session_turn_leases" in ctx.form.tables:
         values = {"id": conversation_of(tx, session_id), "holder": holder}
         tx.run("release_turn_lease", values)
 
 
-def has_live_session_turn_lease(ctx: Context, tx: Tx, session_id: str) -> bool:
+def has_live_session_turn_lease(ctx: StateContext, tx: Tx, session_id: str) -> bool:
     """Tell whether a turn of the conversation is running anywhere."""
     found = tx.one("turn_lease", {"id": conversation_of(tx, session_id)})
     return found is not None and found[1] > ctx.clock() and not _is_gone(found[0])
@@ -250,7 +250,7 @@ def has_live_session_turn_lease(ctx: Context, tx: Tx, session_id: str) -> bool:
 
 
 def refuse_append(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     turn_lease_holder: str | None = None,
@@ -269,7 +269,7 @@ def refuse_closed(tx: Tx, session_id: str) -> None:
         raise CompressionSessionClosedError(session_id)
 
 
-def refuse_during_turn(ctx: Context, tx: Tx, session_id: str) -> None:
+def refuse_during_turn(ctx: StateContext, tx: Tx, session_id: str) -> None:
     """Raise while a turn or a compaction runs: it would bring back what is taken out."""
     if has_live_session_turn_lease(ctx, tx, session_id):
         msg = f"a turn of session {session_id!r} is running"
@@ -280,7 +280,7 @@ def refuse_during_turn(ctx: Context, tx: Tx, session_id: str) -> None:
         raise SessionCompressionInProgressError(msg, hint="wait for its end; nothing was changed")
 
 
-def _refuse_lost_turn(ctx: Context, tx: Tx, session_id: str, holder: str, ttl: float) -> None:
+def _refuse_lost_turn(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl: float) -> None:
     conversation = conversation_of(tx, session_id)
     found = tx.one("turn_lease", {"id": conversation})
     if found is None or found[0] != holder:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Conflict
 from threadkeep.state.columns import insert_row
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.copying import copy_message
 from threadkeep.state.exact import put
 from threadkeep.state.messages import append_messages
@@ -29,22 +29,22 @@ _NODE: Final = (
 )
 
 
-def get_compression_tip(ctx: Context, tx: Tx, session_id: str) -> str:
+def get_compression_tip(ctx: StateContext, tx: Tx, session_id: str) -> str:
     """Give the session in which a compressed one goes on, at the end of the chain."""
     return compression_chain(ctx, tx, session_id)[-1]
 
 
-def compression_chain(ctx: Context, tx: Tx, session_id: str) -> list[str]:
+def compression_chain(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
     """Follow compressions from a session to its newest continuation."""
     return _follow(ctx, tx, session_id, "continuation")
 
 
-def compressed_before(ctx: Context, tx: Tx, session_id: str) -> list[str]:
+def compressed_before(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
     """Follow compressions from a session back to the first, which comes last."""
     return _follow(ctx, tx, session_id, "continued")
 
 
-def _follow(ctx: Context, tx: Tx, session_id: str, query: str) -> list[str]:
+def _follow(ctx: StateContext, tx: Tx, session_id: str, query: str) -> list[str]:
     """Go from session to session as a query says, up to the last one."""
     chain = [session_id]
     while len(chain) <= _HOPS:
@@ -55,7 +55,7 @@ def _follow(ctx: Context, tx: Tx, session_id: str, query: str) -> list[str]:
     return chain
 
 
-def all_continuations(ctx: Context, tx: Tx, session_id: str) -> list[str]:
+def all_continuations(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
     """Give a session and everything in which it goes on, also where there are several."""
     found = [session_id]
     for member in found:  # grows while it is walked
@@ -64,7 +64,7 @@ def all_continuations(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     return found
 
 
-def get_compression_lineage(ctx: Context, tx: Tx, session_id: str) -> list[str]:
+def get_compression_lineage(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
     """Give the whole chain of compressions that a session is part of, the oldest first.
 
     A branch, a delegate and a tool's session stand for themselves.
@@ -78,7 +78,7 @@ def get_compression_lineage(ctx: Context, tx: Tx, session_id: str) -> list[str]:
     return lineage if session_id in lineage else [session_id]
 
 
-def get_conversation_root(_ctx: Context, tx: Tx, session_id: str) -> str:
+def get_conversation_root(_ctx: StateContext, tx: Tx, session_id: str) -> str:
     """Give the session at the top of the chain of parents, whatever each is to the next."""
     chain = [session_id]
     while len(chain) < _HOPS:
@@ -89,7 +89,7 @@ def get_conversation_root(_ctx: Context, tx: Tx, session_id: str) -> str:
     return chain[-1]
 
 
-def resolve_resume_session_id(ctx: Context, tx: Tx, session_id: str) -> str:
+def resolve_resume_session_id(ctx: StateContext, tx: Tx, session_id: str) -> str:
     """Give the session to go on with: the end of the chain, or the last one that has messages.
 
     From the end of the chain it goes on to plain children, never to branches and delegates. Version
@@ -115,7 +115,7 @@ def _has_messages(tx: Tx, session_id: str) -> bool:
     return tx.one("any_message", {"session_id": session_id}) is not None
 
 
-def get_lineage(_ctx: Context, tx: Tx, session_id: str) -> list[Json]:
+def get_lineage(_ctx: StateContext, tx: Tx, session_id: str) -> list[Json]:
     """Give a session's whole family, parents before children, the older first.
 
     Each is a dict with id, parent_id, title, source, times, message_count, `depth`, and `relation`
@@ -174,7 +174,7 @@ def infer_relation(started_at: float, parent_ended_at: float | None, reason: str
 
 
 def compress_session(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     new_session_id: str,
@@ -195,7 +195,7 @@ def compress_session(
 
 
 def branch_session(
-    ctx: Context, tx: Tx, session_id: str, new_session_id: str, *, up_to_id: int | None = None
+    ctx: StateContext, tx: Tx, session_id: str, new_session_id: str, *, up_to_id: int | None = None
 ) -> str:
     """Begin a new session with a copy of another's messages, up to and with `up_to_id`."""
     if up_to_id is not None:
@@ -211,7 +211,7 @@ def branch_session(
     return new_session_id
 
 
-def _begin_child(ctx: Context, tx: Tx, parent: str, child: str, relation: str) -> None:
+def _begin_child(ctx: StateContext, tx: Tx, parent: str, child: str, relation: str) -> None:
     need_session(tx, parent)
     if tx.one("session_exists", {"id": child}) is not None:
         msg = f"there is a session {child!r} already"

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.activity import newest_first
 from threadkeep.state.content import decode_content
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.lineage import all_continuations, compressed_before, compression_chain
 from threadkeep.state.preview import preview_of
 from threadkeep.state.rows import read_sessions
-from threadkeep.state.wanted import Wanted, archived_or_not, asked_sources, escape_like
+from threadkeep.state.wanted import SessionFilter, archived_or_not, asked_sources, escape_like
 
 _FEW: Final = 2_000  # sessions that are sorted in 60 ms
 # What a continuation shows of itself in the place of the session it goes on with.
@@ -32,7 +32,7 @@ _UNSPOKEN: Final = re.compile(r"[\W_]+")
 
 
 def list_sessions_rich(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     source: str | None = None,
     sources: Sequence[str] | None = None,
@@ -64,7 +64,7 @@ def list_sessions_rich(
     if not isinstance(limit, int) or not isinstance(offset, int) or offset < 0:
         msg = f"a page has a limit and an offset, not {limit!r} and {offset!r}"
         raise Invalid(msg, hint="pass whole numbers")
-    wanted = Wanted(
+    wanted = SessionFilter(
         asked_sources(source, sources),
         list(exclude_sources or ()),
         cwd_prefix,
@@ -90,7 +90,7 @@ def list_sessions_rich(
 # ---------------------------------------------------------------------- orders
 
 
-def _by_start(ctx: Context, tx: Tx, wanted: Wanted, most: int) -> Iterator[str]:
+def _by_start(ctx: StateContext, tx: Tx, wanted: SessionFilter, most: int) -> Iterator[str]:
     params = {**wanted.params(ctx), "limit": most}
     if not wanted.sources and not wanted.excluded:
         return (str(row[1]) for row in tx.all("list_by_start", params))
@@ -117,7 +117,9 @@ def _known_sources(tx: Tx) -> list[str]:
     return found
 
 
-def _by_activity(ctx: Context, tx: Tx, wanted: Wanted, matching: set[str] | None) -> Iterable[str]:
+def _by_activity(
+    ctx: StateContext, tx: Tx, wanted: SessionFilter, matching: set[str] | None
+) -> Iterable[str]:
     """Sort where only few are meant: they may lie behind all others in the order."""
     if matching is not None:
         few = _listed(ctx, tx, wanted, matching)
@@ -133,12 +135,12 @@ def _are_few(tx: Tx, sources: Sequence[str]) -> bool:
     return sum(map(int, each)) < _FEW
 
 
-def _chain_activity(ctx: Context, tx: Tx, session_id: str) -> float:
+def _chain_activity(ctx: StateContext, tx: Tx, session_id: str) -> float:
     members = all_continuations(ctx, tx, session_id)
     return max(float(tx.value("activity_of", {"id": each})) for each in members)
 
 
-def _along_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[str]:
+def _along_activity(ctx: StateContext, tx: Tx, wanted: SessionFilter) -> Iterator[str]:
     """Give a chain of compressions the place of the one among its members that was used last."""
     seen: set[str] = set()
     for _, several in groupby(newest_first(ctx, tx), key=_start):
@@ -148,12 +150,12 @@ def _along_activity(ctx: Context, tx: Tx, wanted: Wanted) -> Iterator[str]:
         yield from _listed(ctx, tx, wanted, fresh)
 
 
-def _listed(ctx: Context, tx: Tx, wanted: Wanted, ids: Iterable[str]) -> list[str]:
+def _listed(ctx: StateContext, tx: Tx, wanted: SessionFilter, ids: Iterable[str]) -> list[str]:
     params = {**wanted.params(ctx), "ids": json.dumps(list(ids))}
     return [str(row[0]) for row in tx.all("list_some", params)]
 
 
-def _matching(ctx: Context, tx: Tx, of_id: str | None, of_any: str | None) -> set[str] | None:
+def _matching(ctx: StateContext, tx: Tx, of_id: str | None, of_any: str | None) -> set[str] | None:
     """Give the sessions that match or go on in one that does, None if nothing is asked for."""
     asked: list[tuple[str, Json]] = []
     if needle := (of_id or "").strip().lower():
@@ -176,7 +178,7 @@ def _anywhere(needle: str) -> str:
 # ---------------------------------------------------------------------- what is shown
 
 
-def _rich(ctx: Context, tx: Tx, ids: Iterable[str], *, compact: bool) -> list[Json]:
+def _rich(ctx: StateContext, tx: Tx, ids: Iterable[str], *, compact: bool) -> list[Json]:
     rows = [row for each in ids for row in read_sessions(ctx, tx, "list_row", {"id": each})]
     for row in rows:
         row["preview"] = preview_of(tx, row["id"])
@@ -198,12 +200,12 @@ def session_unread(session_row: Json) -> bool:
     return float(active_at or 0) > float(read_at)
 
 
-def _projected(ctx: Context, tx: Tx, rows: list[Json], *, compact: bool) -> list[Json]:
+def _projected(ctx: StateContext, tx: Tx, rows: list[Json], *, compact: bool) -> list[Json]:
     """Show each compressed session as the one in which it goes on."""
     return [_shown(ctx, tx, row, compact=compact) for row in rows]
 
 
-def _shown(ctx: Context, tx: Tx, row: Json, *, compact: bool) -> Json:
+def _shown(ctx: StateContext, tx: Tx, row: Json, *, compact: bool) -> Json:
     if row["end_reason"] != "compression":
         return row
     tip_id = compression_chain(ctx, tx, row["id"])[-1]
@@ -219,7 +221,7 @@ def _shown(ctx: Context, tx: Tx, row: Json, *, compact: bool) -> Json:
 
 
 def get_session_rich_row(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     compact_rows: bool = False,  # noqa: FBT001, FBT002
@@ -230,7 +232,7 @@ def get_session_rich_row(
 
 
 def search_sessions_by_id(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     query: str,
     limit: int = 20,
@@ -268,7 +270,7 @@ def _nearness(row: Json, needle: str) -> int:
 
 
 def list_cron_job_runs(
-    ctx: Context, tx: Tx, job_id: str, limit: int = 20, offset: int = 0
+    ctx: StateContext, tx: Tx, job_id: str, limit: int = 20, offset: int = 0
 ) -> list[Json]:
     """List the sessions of a scheduled job, whose ids begin with `cron_<job>_`, newest first."""
     first = f"cron_{job_id}_"
@@ -278,12 +280,12 @@ def list_cron_job_runs(
     return _rich(ctx, tx, ids, compact=False)
 
 
-def list_skill_scaffolded_sessions(_ctx: Context, tx: Tx, limit: int = 200) -> list[Json]:
+def list_skill_scaffolded_sessions(_ctx: StateContext, tx: Tx, limit: int = 200) -> list[Json]:
     """Give titled sessions that began with the call of a skill: id, title and that message."""
     return tx.dicts("begun_with_skill", {"limit": int(limit)})
 
 
-def get_first_assistant_text(_ctx: Context, tx: Tx, session_id: str) -> str:
+def get_first_assistant_text(_ctx: StateContext, tx: Tx, session_id: str) -> str:
     """Give the first answer of a session as text, empty if there is none or it is no text."""
     text = decode_content(tx.value("first_assistant_text", {"session_id": session_id}))
     return text if isinstance(text, str) else ""

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.columns import update_rows
 from threadkeep.state.content import (
@@ -17,9 +17,9 @@ from threadkeep.state.content import (
     parse_calls,
     whole_text,
 )
-from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json, clean
+from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, clean
 from threadkeep.state.drain import after_append
-from threadkeep.state.exact import Stored, dump, keep, to_column
+from threadkeep.state.exact import ColumnValue, dump, keep, to_column
 from threadkeep.state.first_insert import insert_and_look
 from threadkeep.state.leases import refuse_append
 from threadkeep.state.verbs import write
@@ -70,7 +70,7 @@ MESSAGE_FIELDS: Final = MESSAGE_COLUMNS[2:]
 
 
 def append_message(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     role: str,
@@ -137,7 +137,7 @@ def append_message(
 
 
 def append_messages(
-    ctx: Context, tx: Tx, session_id: str, messages: Iterable[Mapping[str, Any]]
+    ctx: StateContext, tx: Tx, session_id: str, messages: Iterable[Mapping[str, Any]]
 ) -> list[int]:
     """Store messages in one transaction, all or none, with one sync; give their ids.
 
@@ -182,7 +182,7 @@ def call_count(tool_calls: Any) -> int:
     return len(tool_calls) if isinstance(tool_calls, list) else 1
 
 
-class Added(NamedTuple):
+class MessageCounts(NamedTuple):
     """How many messages were stored, and how many tool calls are in them."""
 
     messages: int
@@ -190,8 +190,8 @@ class Added(NamedTuple):
 
 
 def insert_turns(
-    ctx: Context, tx: Tx, session_id: str, turns: Iterable[MutableMapping[str, Any]]
-) -> Added:
+    ctx: StateContext, tx: Tx, session_id: str, turns: Iterable[MutableMapping[str, Any]]
+) -> MessageCounts:
     """Store turns as a conversation has them, without counting them in their session.
 
     Each dict is given the number of its row as `_row_id`. A turn without a time follows the one
@@ -211,11 +211,11 @@ def insert_turns(
         stored += 1
         calls += call_count(message["tool_calls"])
         clock = max(clock, at) + _TICK
-    return Added(stored, calls)
+    return MessageCounts(stored, calls)
 
 
 def append_messages_batch(
-    ctx: Context,
+    ctx: StateContext,
     session_id: str,
     messages: list[Json],
     compression_lock_holder: str | None = None,  # noqa: ARG001  (a compaction stops nobody)
@@ -239,7 +239,7 @@ def append_messages_batch(
 
 
 def _append_turns(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     turns: list[Json],
@@ -256,7 +256,9 @@ def _append_turns(
 # ---------------------------------------------------------------------- rows
 
 
-def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any], **more: Any) -> int:
+def insert(
+    ctx: StateContext, tx: Tx, session_id: str, message: Mapping[str, Any], **more: Any
+) -> int:
     """Store one message without counting it, with `more` in its columns; give its id."""
     columns, exact = _columns(ctx, tx, session_id, message)
     columns |= more
@@ -269,7 +271,12 @@ def insert(ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any], **
 
 
 def change(
-    ctx: Context, tx: Tx, session_id: str, message_id: int, message: Mapping[str, Any], **more: Any
+    ctx: StateContext,
+    tx: Tx,
+    session_id: str,
+    message_id: int,
+    message: Mapping[str, Any],
+    **more: Any,
 ) -> None:
     """Put another message in the place of one, under its id, with `more` in its columns."""
     columns, exact = _columns(ctx, tx, session_id, message)
@@ -283,12 +290,12 @@ def change(
 
 
 def _columns(
-    ctx: Context, tx: Tx, session_id: str, message: Mapping[str, Any]
-) -> tuple[Columns, dict[str, Stored]]:
+    ctx: StateContext, tx: Tx, session_id: str, message: Mapping[str, Any]
+) -> tuple[Columns, dict[str, ColumnValue]]:
     old = not ctx.form.answers.content_in_column
     if old and any(message[name] not in _NOTHING for name in message.keys() & _NEWER):
         ctx.widen(tx)  # before the content is written in one form or the other
-    exact: dict[str, Stored] = {}
+    exact: dict[str, ColumnValue] = {}
     columns: Columns = {**_UNSAID, "session_id": session_id}
     columns["timestamp"] = _seconds(message.get("timestamp"), ctx.clock())
     for field, value in message.items():
@@ -305,7 +312,7 @@ def _columns(
     return columns, exact
 
 
-def _structured(ctx: Context, field: str, value: Any) -> Any:
+def _structured(ctx: StateContext, field: str, value: Any) -> Any:
     """Give the column for what is more than a text, or only taken where it is one."""
     if field == "observed":
         return 1 if value else 0
@@ -322,11 +329,11 @@ def _structured(ctx: Context, field: str, value: Any) -> Any:
     return encode_json(clean(ctx, value), field) if taken else dump(clean(ctx, value), field)
 
 
-def _calls(ctx: Context, value: Any) -> Any:
+def _calls(ctx: StateContext, value: Any) -> Any:
     return parse_calls(value) if ctx.form.answers.json_given_as_text else value
 
 
-def _content(ctx: Context, value: Any, exact: dict[str, Stored]) -> Any:
+def _content(ctx: StateContext, value: Any, exact: dict[str, ColumnValue]) -> Any:
     if ctx.form.answers.content_in_column and not isinstance(value, str):
         return encode_content(clean(ctx, value))
     return _text(ctx, value, "content", exact)
@@ -344,7 +351,7 @@ def _seconds(timestamp: Any, now: float) -> float:
         raise Invalid(msg, hint="pass a number, such as datetime.timestamp() gives") from None
 
 
-def _text(ctx: Context, value: Any, field: str, exact: dict[str, Stored]) -> str | None:
+def _text(ctx: StateContext, value: Any, field: str, exact: dict[str, ColumnValue]) -> str | None:
     """Give the text of a column; a value that needs more than its column is noted in `exact`."""
     if value is None:
         return None
@@ -368,7 +375,7 @@ def put_hash(tx: Tx, message_id: int, columns: Columns) -> None:
     tx.run("put_hash", (message_id, value))
 
 
-def clear_messages(_ctx: Context, tx: Tx, session_id: str) -> None:
+def clear_messages(_ctx: StateContext, tx: Tx, session_id: str) -> None:
     """Delete the messages of a session for good and zero its counts; tokens stay counted."""
     tx.run("delete_messages", {"session_id": session_id})
     tx.run("reset_counts", {"id": session_id})

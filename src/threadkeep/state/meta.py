@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import StateContext
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.verbs import write
 
 
-def get_meta(_ctx: Context, tx: Tx, key: str) -> str | None:
+def get_meta(_ctx: StateContext, tx: Tx, key: str) -> str | None:
     """Give the value of a key, None if there is none."""
     value: str | None = tx.value("state_value", {"key": key})
     return value
 
 
-def set_meta(ctx: Context, key: str, value: str | None, *, cursor: Any = None) -> None:
+def set_meta(ctx: StateContext, key: str, value: str | None, *, cursor: Any = None) -> None:
     """Keep a value under a key; with a `cursor` inside the transaction that it is in."""
     if cursor is None:
         write(ctx, put_meta, key, value)
@@ -22,13 +22,13 @@ def set_meta(ctx: Context, key: str, value: str | None, *, cursor: Any = None) -
         cursor.execute(QUERIES["put_state_value"], {"key": key, "value": value})
 
 
-def put_meta(ctx: Context, tx: Tx, key: str, value: str | None) -> None:
+def put_meta(ctx: StateContext, tx: Tx, key: str, value: str | None) -> None:
     """Keep a value under a key, in the same transaction."""
     ctx.widen(tx)
     tx.run("put_state_value", {"key": key, "value": value})
 
 
-def list_meta_prefix(_ctx: Context, tx: Tx, prefix: str) -> list[tuple[str, str | None]]:
+def list_meta_prefix(_ctx: StateContext, tx: Tx, prefix: str) -> list[tuple[str, str | None]]:
     """Give the keys that begin so, with their values."""
     if not prefix:
         return []

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
+from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext
 from threadkeep.state.layout import QUERIES
 from threadkeep.state.offload import FIELDS, Cut, cut, inline_messages
 from threadkeep.state.relations import need_session
@@ -40,7 +40,7 @@ class _Move(NamedTuple):
 # ---------------------------------------------------------------------- out
 
 
-def offload_blobs(ctx: Context, *, min_chars: int = _LONG, older_than_days: float = 0) -> Json:
+def offload_blobs(ctx: StateContext, *, min_chars: int = _LONG, older_than_days: float = 0) -> Json:
     """Move base64, long tool output and long reasoning of ended sessions out of their messages.
 
     Each is kept once, compressed, and our readers get it back as it was; Hermes sees a marker.
@@ -58,7 +58,7 @@ def offload_blobs(ctx: Context, *, min_chars: int = _LONG, older_than_days: floa
 
 
 def long_messages(
-    ctx: Context, *, min_chars: int = _LONG, older_than_days: float = 0
+    ctx: StateContext, *, min_chars: int = _LONG, older_than_days: float = 0
 ) -> Iterator[int]:
     """Give the messages of ended sessions, idle for so many days, that are worth looking at."""
     cutoff = ctx.clock() - older_than_days * _DAY if older_than_days > 0 else None
@@ -72,7 +72,7 @@ def long_messages(
         params["after"] = ids[-1]
 
 
-def _batches(ctx: Context, ids: Iterator[int], min_chars: int) -> Iterator[list[_Move]]:
+def _batches(ctx: StateContext, ids: Iterator[int], min_chars: int) -> Iterator[list[_Move]]:
     moves: list[_Move] = []
     size = 0
     for message_id in ids:
@@ -117,7 +117,7 @@ def _as_dict(row: Row) -> Json:
     return dict(zip(MESSAGE_COLUMNS, row, strict=True))
 
 
-def _move_all(_ctx: Context, tx: Tx, moves: Sequence[_Move]) -> dict[str, int]:
+def _move_all(_ctx: StateContext, tx: Tx, moves: Sequence[_Move]) -> dict[str, int]:
     done = {"messages": 0, "blobs": 0, "characters": 0, "bytes": 0}
     for move in moves:
         if _is_as_planned(tx, move):
@@ -158,7 +158,7 @@ def _rewrite(tx: Tx, message: Json, changes: dict[str, str | None]) -> None:
 # ---------------------------------------------------------------------- back
 
 
-def inline_blobs(ctx: Context, session_id: str | None = None) -> int:
+def inline_blobs(ctx: StateContext, session_id: str | None = None) -> int:
     """Move what was offloaded back into the messages of a session, or of all; count the messages.
 
     A message whose blob is damaged is left as it is: `check` names it.
@@ -177,7 +177,9 @@ def inline_blobs(ctx: Context, session_id: str | None = None) -> int:
     return count
 
 
-def _put_back(_ctx: Context, tx: Tx, session_id: str | None, after: int) -> tuple[int, int | None]:
+def _put_back(
+    _ctx: StateContext, tx: Tx, session_id: str | None, after: int
+) -> tuple[int, int | None]:
     """Put back some messages; give how many, and the last one looked at, None after the last."""
     params = {"after": after, "session_id": session_id, "limit": _PAGE}
     size = count = 0
@@ -210,14 +212,14 @@ def _put_back_one(tx: Tx, message_id: int) -> dict[str, str]:
 # ---------------------------------------------------------------------- sweeping
 
 
-def sweep_blobs(ctx: Context) -> int:
+def sweep_blobs(ctx: StateContext) -> int:
     """Remove blobs that no message refers to any more, not even a rewound one; count them."""
     with ctx.db.read() as tx:
         found = _unused(tx)
     return write(ctx, _drop_unused) if found else 0
 
 
-def _drop_unused(_ctx: Context, tx: Tx) -> int:
+def _drop_unused(_ctx: StateContext, tx: Tx) -> int:
     return sum(tx.run("drop_blob", {"hash": blob_hash}) for blob_hash in _unused(tx))
 
 

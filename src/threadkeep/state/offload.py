@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import content_hash
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.state.context import Json
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _ESCAPES: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^
 Span = tuple[int, int]
 
 
-class Piece(NamedTuple):
+class BlobSpan(NamedTuple):
     """So many characters of the column, from `at` on, stand for a blob."""
 
     at: int
@@ -57,7 +57,7 @@ class Cut(NamedTuple):
     """What is left in the column, and what was taken out of it."""
 
     column: str | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BlobSpan, ...]
     blobs: tuple[Blob, ...]
 
 
@@ -111,7 +111,7 @@ def cut(field: str, role: str, text: str, min_chars: int) -> Cut | None:
     if len(text) < min_chars:
         return None
     blob = pack(text)  # a model must not be shown a marker for its own thoughts
-    return Cut(None, (Piece(0, 0, blob.hash),), (blob,))
+    return Cut(None, (BlobSpan(0, 0, blob.hash),), (blob,))
 
 
 def cut_json(text: str, min_chars: int) -> Cut | None:
@@ -189,7 +189,7 @@ def _length(span: Span) -> int:
 
 def _take_out(text: str, spans: Sequence[Span]) -> Cut | None:
     left: list[str] = []
-    pieces: list[Piece] = []
+    pieces: list[BlobSpan] = []
     blobs: list[Blob] = []
     done = at = 0
     for start, end in spans:
@@ -197,13 +197,13 @@ def _take_out(text: str, spans: Sequence[Span]) -> Cut | None:
         sign = marker(blob.hash, blob.size)
         at += start - done
         left += (text[done:start], sign)
-        pieces.append(Piece(at, len(sign), blob.hash))
+        pieces.append(BlobSpan(at, len(sign), blob.hash))
         blobs.append(blob)
         at, done = at + len(sign), end
     return Cut("".join([*left, text[done:]]), tuple(pieces), tuple(blobs)) if pieces else None
 
 
-def rebuild(column: str | None, pieces: Iterable[Piece], texts: Mapping[str, str]) -> str:
+def rebuild(column: str | None, pieces: Iterable[BlobSpan], texts: Mapping[str, str]) -> str:
     """Make the original of a column again; KeyError if a blob is not among the texts."""
     stored, done = column or "", 0
     whole: list[str] = []
@@ -213,10 +213,10 @@ def rebuild(column: str | None, pieces: Iterable[Piece], texts: Mapping[str, str
     return "".join([*whole, stored[done:]])
 
 
-def read_pieces(text: str) -> tuple[Piece, ...]:
+def read_pieces(text: str) -> tuple[BlobSpan, ...]:
     """Read what `tk_offloaded` says about a column; ValueError if it is no such thing."""
     try:
-        return tuple(Piece(int(at), int(size), str(name)) for at, size, name in json.loads(text))
+        return tuple(BlobSpan(int(at), int(size), str(name)) for at, size, name in json.loads(text))
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
 

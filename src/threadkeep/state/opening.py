@@ -12,16 +12,9 @@ from threadkeep.base.redacting import Redact
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch
-from threadkeep.state.context import Context, Notices, Seconds
+from threadkeep.state.context import Notices, Seconds, StateContext
 from threadkeep.state.form import Form, Forms, Queries, carry_over, has_uncarried, survey
-from threadkeep.state.layout import (
-    QUERIES,
-    SCHEMA,
-    TUNING,
-    finish_making,
-    read_version,
-    views_for,
-)
+from threadkeep.state.layout import QUERIES, SCHEMA, TUNING, finish_making, read_version, views_for
 from threadkeep.state.side import heal
 from threadkeep.state.versions import V6
 
@@ -61,7 +54,7 @@ def default_path() -> Path:
 
 def open_context(
     path: Path, *, read_only: bool, budget: float, redact: Redact | None, clock: Seconds
-) -> Context:
+) -> StateContext:
     """Open a state file for writing if that is possible, else for reading."""
     if str(path) == ":memory:":
         msg = "a session store is a file: other connections of it could not see it in memory"
@@ -98,7 +91,7 @@ def open_context(
     except BaseException:
         database.close()
         raise
-    return Context(database, clock, Notices(), forms, redact)
+    return StateContext(database, clock, Notices(), forms, redact)
 
 
 def _form_or_aside(path: Path) -> Form | None:
@@ -121,7 +114,7 @@ def _form_of(path: Path) -> Form | None:
         return None if read_version(tx) is None else survey(tx)
 
 
-def _open_to_look(path: Path, budget: float, redact: Redact | None, clock: Seconds) -> Context:
+def _open_to_look(path: Path, budget: float, redact: Redact | None, clock: Seconds) -> StateContext:
     queries = Queries(QUERIES)
     forms = Forms(queries)
     with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
@@ -131,4 +124,4 @@ def _open_to_look(path: Path, budget: float, redact: Redact | None, clock: Secon
         tuning = TUNING._replace(reader=views_for(tx))
         forms.look_again(tx)
     looking = Database(path, queries, budget=budget, read_only=True, tuning=tuning)
-    return Context(looking, clock, Notices(), forms, redact)
+    return StateContext(looking, clock, Notices(), forms, redact)

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.rows import refresh_session_hash
 
 # So long after the one fell silent may the other have begun, in seconds.
@@ -11,7 +11,7 @@ MAX_GAP: Final = 900.0
 
 
 def find_orphaned_gateway_sessions(
-    _ctx: Context, tx: Tx, *, max_gap_s: float | None = None
+    _ctx: StateContext, tx: Tx, *, max_gap_s: float | None = None
 ) -> list[Json]:
     """Give the sessions with messages but no key, each with the one that it goes on from if sure.
 
@@ -59,7 +59,9 @@ def _with_donor(tx: Tx, orphan: Json, gap: float) -> Json:
     }
 
 
-def adopt_orphaned_gateway_session(ctx: Context, tx: Tx, orphan_id: str, donor_id: str) -> bool:
+def adopt_orphaned_gateway_session(
+    ctx: StateContext, tx: Tx, orphan_id: str, donor_id: str
+) -> bool:
     """Give a session the key of the one that it goes on from, which ends; False if that is off.
 
     Looks again in the same transaction: a gateway may have healed one of them meanwhile.

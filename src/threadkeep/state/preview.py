@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 
 _LONGEST: Final = 60
 _HEAD: Final = 63  # of these an end may be cut off: so much is looked at, as in Hermes

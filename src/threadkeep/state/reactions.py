@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.state.content import (
     decode_content,
     decode_metadata,
@@ -10,14 +10,14 @@ from threadkeep.state.content import (
     encode_metadata,
     whole_text,
 )
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.copying import mark_messages
 
 _KEY: Final = "reactions"
 
 
 def set_message_reaction(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     message_row_id: int,
@@ -42,14 +42,14 @@ def set_message_reaction(
 
 
 def get_message_reactions(
-    _ctx: Context, tx: Tx, session_id: str, message_row_id: int
+    _ctx: StateContext, tx: Tx, session_id: str, message_row_id: int
 ) -> list[Json]:
     """Give the reactions on a message."""
     return _reactions(_metadata(tx, session_id, message_row_id) or {})
 
 
 def take_unseen_reactions(
-    ctx: Context, tx: Tx, session_id: str, *, author: str = "user"
+    ctx: StateContext, tx: Tx, session_id: str, *, author: str = "user"
 ) -> list[Json]:
     """Give somebody's reactions that were not given before, with the messages they are on."""
     taken: list[Json] = []
@@ -82,7 +82,7 @@ def _reactions(meta: Json) -> list[Json]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _put_metadata(ctx: Context, tx: Tx, message_id: int, meta: Json) -> None:
+def _put_metadata(ctx: StateContext, tx: Tx, message_id: int, meta: Json) -> None:
     if not meta.get(_KEY):
         meta = {name: value for name, value in meta.items() if name != _KEY}
     mark_messages(ctx, tx, [message_id], {"display_metadata": encode_metadata(meta)})
@@ -92,7 +92,7 @@ def _put_metadata(ctx: Context, tx: Tx, message_id: int, meta: Json) -> None:
 
 
 def set_latest_matching_message_display_kind(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     *,
@@ -115,7 +115,7 @@ def set_latest_matching_message_display_kind(
 
 
 def set_latest_user_api_content(
-    ctx: Context, tx: Tx, session_id: str, content: Any, api_content: str
+    ctx: StateContext, tx: Tx, session_id: str, content: Any, api_content: str
 ) -> int:
     """Note what was sent for the newest live message of the user, if it says `content`."""
     found = tx.one("latest_of_user", {"session_id": session_id})
@@ -125,7 +125,7 @@ def set_latest_user_api_content(
 
 
 def set_message_api_content(
-    ctx: Context, tx: Tx, session_id: str, row_id: int, content: Any, api_content: str
+    ctx: StateContext, tx: Tx, session_id: str, row_id: int, content: Any, api_content: str
 ) -> int:
     """Note what was sent for a live message of the user, if it says `content`."""
     found = tx.one("said_by_user", {"id": row_id, "session_id": session_id})

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.state.content import decode_content
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.preview import describe_skill_call
 
 _LONGEST: Final = 80
@@ -14,7 +14,7 @@ _BELOW: Final = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
 
 
 def list_recent_user_messages(
-    _ctx: Context,
+    _ctx: StateContext,
     tx: Tx,
     session_id: str,
     limit: int = 20,

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.state.context import Context
+from threadkeep.state.context import StateContext
 from threadkeep.state.model_config import read_config
 from threadkeep.state.rows import update_session
 from threadkeep.state.session_config import change_config
@@ -26,7 +26,7 @@ def need_session(tx: Tx, session_id: str) -> None:
 
 
 def set_relation(
-    ctx: Context, tx: Tx, session_id: str, parent_id: str | None, relation: str
+    ctx: StateContext, tx: Tx, session_id: str, parent_id: str | None, relation: str
 ) -> None:
     """Say what a session is to its parent, which it gets: compression, branch or delegate."""
     if relation not in RELATIONS:
@@ -46,7 +46,7 @@ def set_relation(
         tx.run("put_relation", {"id": session_id, "parent_id": parent_id, "kind": relation})
 
 
-def _mark(ctx: Context, tx: Tx, session_id: str, parent_id: str, relation: str) -> None:
+def _mark(ctx: StateContext, tx: Tx, session_id: str, parent_id: str, relation: str) -> None:
     """A continuation has no mark: it may have inherited one with its settings."""
     wanted = {mark: parent_id if kind == relation else None for kind, mark in MARKS.items()}
     here = read_config(tx.value("model_config_of", {"id": session_id}))

@@ -3,12 +3,12 @@
 from functools import partial
 
 from threadkeep.base.backup import make_backup
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 from threadkeep.state.check import problems_of
 from threadkeep.state.columns import update_rows
 from threadkeep.state.content import encode_content
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.exact import load, to_column
 from threadkeep.state.form import carry_over
 from threadkeep.state.moving import inline_blobs
@@ -17,7 +17,7 @@ from threadkeep.state.rewind import hand_over_rewound
 from threadkeep.state.side import take_out
 
 
-def release(ctx: Context) -> Json:
+def release(ctx: StateContext) -> Json:
     """Take everything that is ours out of the file, and close the store; tell what was removed.
 
     A backup is made first: what only our tables can hold is in it alone afterwards, such as
@@ -46,7 +46,7 @@ def release(ctx: Context) -> Json:
     return {"removed": removed, "backup": str(backup)}
 
 
-def _hand_over_contents(ctx: Context, tx: Tx) -> None:
+def _hand_over_contents(ctx: StateContext, tx: Tx) -> None:
     """Write lists and dicts into their messages, unless another program has changed these."""
     for message_id, kind, value, column in tx.all("exact_contents"):
         try:

@@ -4,15 +4,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import ThreadkeepError
-from threadkeep.state.context import Context, Json, reading
-from threadkeep.state.deletion import (
-    Folder,
-    remove_files,
-    remove_session,
-    with_delegates,
-)
+from threadkeep.state.context import Json, StateContext, reading
+from threadkeep.state.deletion import Folder, remove_files, remove_session, with_delegates
 from threadkeep.state.fts_care import optimize_fts
 from threadkeep.state.index import blames_index, reindex_ours
 from threadkeep.state.moving import offload_blobs, sweep_blobs
@@ -38,7 +33,7 @@ _INCREMENTAL: Final = 2
 
 
 def list_prune_candidates(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     /,
     older_than_days: float | None = None,
@@ -50,7 +45,7 @@ def list_prune_candidates(
 
 
 def count_prune_matches(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     /,
     older_than_days: float | None = None,
@@ -62,7 +57,7 @@ def count_prune_matches(
 
 
 def count_open_prune_matches(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     /,
     older_than_days: float | None = None,
@@ -74,7 +69,7 @@ def count_open_prune_matches(
 
 
 def prune_candidates(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     /,
     older_than_days: float | None = 90,
@@ -104,7 +99,7 @@ def prune_candidates(
 
 
 def prune_sessions(
-    ctx: Context,
+    ctx: StateContext,
     /,
     older_than_days: float | None = 90,
     source: str | None = None,
@@ -135,7 +130,9 @@ def prune_sessions(
     return len(gone)
 
 
-def delete_sessions(ctx: Context, session_ids: Iterable[str], sessions_dir: Folder = None) -> int:
+def delete_sessions(
+    ctx: StateContext, session_ids: Iterable[str], sessions_dir: Folder = None
+) -> int:
     """Delete sessions with their messages for good, whatever their age; count those there were.
 
     Those that they delegated to go along, and are not counted.
@@ -155,7 +152,7 @@ def delete_sessions(ctx: Context, session_ids: Iterable[str], sessions_dir: Fold
 
 
 def _delete_all(
-    ctx: Context, chosen: Sequence[Json], still_due: Callable[[Tx, str], bool]
+    ctx: StateContext, chosen: Sequence[Json], still_due: Callable[[Tx, str], bool]
 ) -> list[str]:
     batches = (write(ctx, _delete, batch, still_due) for batch in _batches(chosen))
     gone = [each for batch in batches for each in batch]
@@ -163,7 +160,7 @@ def _delete_all(
     return gone
 
 
-def _tidy(ctx: Context, sessions: int, messages: int) -> None:
+def _tidy(ctx: StateContext, sessions: int, messages: int) -> None:
     """Let go of what stood for so many deleted sessions and messages.
 
     A file that is Hermes's own is left as it is: when to merge and to vacuum is for its program.
@@ -195,7 +192,7 @@ def _batches(chosen: Sequence[Json]) -> Iterator[list[str]]:
 
 
 def _delete(
-    ctx: Context, tx: Tx, ids: Sequence[str], still_due: Callable[[Tx, str], bool]
+    ctx: StateContext, tx: Tx, ids: Sequence[str], still_due: Callable[[Tx, str], bool]
 ) -> list[str]:
     gone = [each for each in ids if still_due(tx, each) and remove_session(ctx, tx, each)]
     if gone:
@@ -206,7 +203,7 @@ def _delete(
 # ---------------------------------------------------------------------- space
 
 
-def _drop_stale_postings(ctx: Context) -> None:
+def _drop_stale_postings(ctx: StateContext) -> None:
     """The second index cannot forget a deleted message; it is built anew when a third is dead."""
     with ctx.db.read() as tx:
         if tx.one("has_side_index") is None:
@@ -216,7 +213,7 @@ def _drop_stale_postings(ctx: Context) -> None:
         reindex_ours(ctx)
 
 
-def _merge_index(ctx: Context) -> None:
+def _merge_index(ctx: StateContext) -> None:
     """Let the contract's index drop the words of deleted messages, in steps between writes."""
     try:
         pages = -_MERGE_PAGES  # a negative number begins a merge of everything
@@ -230,7 +227,7 @@ def _merge_index(ctx: Context) -> None:
         )
 
 
-def _merge_some(ctx: Context, pages: int) -> bool:
+def _merge_some(ctx: StateContext, pages: int) -> bool:
     """Merge some pages; FTS5 tells by two or more changes that there was something to do."""
     with ctx.db.write(durable=False) as tx:
         if tx.one("has_text_index") is None:
@@ -240,7 +237,7 @@ def _merge_some(ctx: Context, pages: int) -> bool:
         return int(tx.value("total_changes")) - before > 1
 
 
-def give_space_back(ctx: Context) -> None:
+def give_space_back(ctx: StateContext) -> None:
     """Cut the free pages off the file, in steps between which others write.
 
     A file that was not made for that is written anew when a quarter of it is free.
@@ -254,14 +251,14 @@ def give_space_back(ctx: Context) -> None:
     ctx.db.truncate_log()
 
 
-def _pages(ctx: Context) -> tuple[int, int, int]:
+def _pages(ctx: StateContext) -> tuple[int, int, int]:
     names = ("page_count", "freelist_count", "auto_vacuum")
     with ctx.db.read() as tx:
         values = [int(tx.execute(f"PRAGMA {name}").fetchone()[0]) for name in names]
     return values[0], values[1], values[2]
 
 
-def vacuum(ctx: Context) -> int:
+def vacuum(ctx: StateContext) -> int:
     """Write the file anew without its free pages; give how many full-text tables were merged.
 
     It needs as much free space again, and everybody waits for it: `compact` is gentler.
@@ -273,7 +270,7 @@ def vacuum(ctx: Context) -> int:
     return merged
 
 
-def compact(ctx: Context, *, offload: bool = False, older_than_days: float = 0) -> Json:
+def compact(ctx: StateContext, *, offload: bool = False, older_than_days: float = 0) -> Json:
     """Make the file smaller without losing anything; tell what it was, is, and what was moved.
 
     With `offload` the blobs of ended sessions, idle for so many days, are moved out of the
@@ -295,5 +292,5 @@ def compact(ctx: Context, *, offload: bool = False, older_than_days: float = 0) 
     }
 
 
-def _size(ctx: Context) -> int:
+def _size(ctx: StateContext) -> int:
     return os.stat(ctx.db.file).st_size + ctx.db.wal.size()

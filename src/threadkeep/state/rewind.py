@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid, NotFound
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.copying import beside, mark_messages, restore_message
 from threadkeep.state.leases import refuse_during_turn
 from threadkeep.state.messages import call_count, keys_of, remember_key
@@ -33,7 +33,7 @@ class HistoryChanged(Conflict, RuntimeError):
 
 
 def rewind_to_message(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     target_message_id: int,
@@ -79,7 +79,7 @@ def need_message(tx: Tx, session_id: str, message_id: int) -> None:
         raise MessageUnknown(msg, hint="`threadkeep state show` numbers the messages")
 
 
-def put_aside(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
+def put_aside(ctx: StateContext, tx: Tx, session_id: str, first: int) -> int:
     """Take a message and all behind it out of sight; give how many."""
     if ctx.form.answers.marked_rewinds:
         return _mark(ctx, tx, session_id, first)
@@ -94,7 +94,7 @@ def put_aside(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
     return gone
 
 
-def _mark(ctx: Context, tx: Tx, session_id: str, first: int) -> int:
+def _mark(ctx: StateContext, tx: Tx, session_id: str, first: int) -> int:
     live = [row[0] for row in tx.all("active_ids", {"session_id": session_id}) if row[0] >= first]
     if live:
         mark_messages(ctx, tx, live, {"active": 0})
@@ -115,7 +115,7 @@ def _rewinds(tx: Tx, session_id: str) -> list[tuple[int, int, int]]:
 # ---------------------------------------------------------------------- bringing back
 
 
-def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
+def undo_rewind(ctx: StateContext, tx: Tx, session_id: str) -> int:
     """Bring back what the last rewind of a session took; give how many messages.
 
     Messages written after that rewind are taken back in turn: another undo brings them back.
@@ -136,7 +136,7 @@ def undo_rewind(ctx: Context, tx: Tx, session_id: str) -> int:
     return _undo_another(ctx, tx, session_id, taken)
 
 
-def _undo_another(ctx: Context, tx: Tx, session_id: str, taken: set[int]) -> int:
+def _undo_another(ctx: StateContext, tx: Tx, session_id: str, taken: set[int]) -> int:
     """Undo a rewind of another program, which notes nothing: the last run of marked rows."""
     run: list[int] = []
     before = 0
@@ -150,7 +150,7 @@ def _undo_another(ctx: Context, tx: Tx, session_id: str, taken: set[int]) -> int
     return mark_messages(ctx, tx, run, {"active": 1})
 
 
-def _bring_back(ctx: Context, tx: Tx, session_id: str, batch: int, cut: int) -> int:
+def _bring_back(ctx: StateContext, tx: Tx, session_id: str, batch: int, cut: int) -> int:
     rows = tx.all("rewound_messages", {"batch": batch})
     put_aside(ctx, tx, session_id, cut)
     _restore(tx, rows)
@@ -172,7 +172,7 @@ def _brought_back(tx: Tx, session_id: str) -> None:
     tx.run("put_activity", {"id": session_id, "at": at})
 
 
-def restore_rewound(ctx: Context, tx: Tx, session_id: str, since_message_id: int) -> int:
+def restore_rewound(ctx: StateContext, tx: Tx, session_id: str, since_message_id: int) -> int:
     """Make every message of a session from an id on live again; give how many came back."""
     params = {"session_id": session_id, "first": since_message_id}
     ids = [int(row[0]) for row in tx.all("inactive_ids_from", params)]
@@ -187,7 +187,7 @@ def restore_rewound(ctx: Context, tx: Tx, session_id: str, since_message_id: int
     return found
 
 
-def hand_over_rewound(ctx: Context, tx: Tx) -> None:
+def hand_over_rewound(ctx: StateContext, tx: Tx) -> None:
     """Put what was taken back before the file had a mark for it into its table, marked."""
     rows = tx.all("all_rewound")
     _restore(tx, rows)

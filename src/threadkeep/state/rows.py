@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.state.columns import update_rows
 from threadkeep.state.content import decode_content
-from threadkeep.state.context import MESSAGE_COLUMNS, Context, Json
+from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext
 from threadkeep.state.exact import (
-    Stored,
+    ColumnValue,
     drop_outdated,
     keep,
     overlay_messages,
@@ -22,13 +22,13 @@ from threadkeep.state.offload import inline_messages
 log = logging.getLogger(__name__)
 
 
-def read_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+def read_session(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Read a session with all its columns, known or not; None if there is none."""
     found = read_sessions(ctx, tx, "get_session", {"id": session_id})
     return found[0] if found else None
 
 
-def read_sessions(ctx: Context, tx: Tx, query: str, params: Json) -> list[Json]:
+def read_sessions(ctx: StateContext, tx: Tx, query: str, params: Json) -> list[Json]:
     """Read the sessions that a query gives, with what their columns could not hold."""
     sessions = tx.dicts(query, params)
     if ctx.side:
@@ -37,7 +37,7 @@ def read_sessions(ctx: Context, tx: Tx, query: str, params: Json) -> list[Json]:
     return sessions
 
 
-def update_session(ctx: Context, tx: Tx, session_id: str, values: Json) -> bool:
+def update_session(ctx: StateContext, tx: Tx, session_id: str, values: Json) -> bool:
     """Set columns of a session, whatever the file looks like; False if there is no such one."""
     changed = update_rows(ctx, tx, "sessions", {"id": session_id}, values) > 0
     if changed and ctx.side:
@@ -45,7 +45,9 @@ def update_session(ctx: Context, tx: Tx, session_id: str, values: Json) -> bool:
     return changed
 
 
-def update_session_texts(ctx: Context, tx: Tx, session_id: str, texts: dict[str, Stored]) -> bool:
+def update_session_texts(
+    ctx: StateContext, tx: Tx, session_id: str, texts: dict[str, ColumnValue]
+) -> bool:
     """Set texts of a session, and keep beside it what a column cannot hold."""
     values: Json = {field: stored.column for field, stored in texts.items()}
     changed = update_session(ctx, tx, session_id, values)
@@ -54,7 +56,7 @@ def update_session_texts(ctx: Context, tx: Tx, session_id: str, texts: dict[str,
     return changed
 
 
-def keep_texts(ctx: Context, tx: Tx, session_id: str, texts: dict[str, Stored]) -> None:
+def keep_texts(ctx: StateContext, tx: Tx, session_id: str, texts: dict[str, ColumnValue]) -> None:
     """Keep beside a session what its columns cannot hold of these texts, and nothing older."""
     if ctx.side:
         for field in texts:
@@ -62,14 +64,14 @@ def keep_texts(ctx: Context, tx: Tx, session_id: str, texts: dict[str, Stored]) 
         keep(tx, "session", session_id, texts)
 
 
-def messages_of(ctx: Context, tx: Tx, rows: Sequence[Row]) -> list[Json]:
+def messages_of(ctx: StateContext, tx: Tx, rows: Sequence[Row]) -> list[Json]:
     """Make dicts of rows of the thirteen columns, with what is kept beside them."""
     return complete_messages(
         ctx, tx, [dict(zip(MESSAGE_COLUMNS, row, strict=True)) for row in rows]
     )
 
 
-def complete_messages(ctx: Context, tx: Tx, messages: list[Json]) -> list[Json]:
+def complete_messages(ctx: StateContext, tx: Tx, messages: list[Json]) -> list[Json]:
     """Put into messages what their columns hold in another form, or not at all."""
     if ctx.side:
         inline_messages(tx, messages)

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.fts import FullTextError, snippet_of_match
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.state.candidates import LAST_ID, Finder, Found, Place
-from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.candidates import LAST_ID, CandidateIds, Finder, IdRange
+from threadkeep.state.context import Json, StateContext, reading
 from threadkeep.state.contract_index import ContractFinder
 from threadkeep.state.drain import drain, how_far, text_of
 from threadkeep.state.exact import readable_text
@@ -57,7 +57,7 @@ _PATIENCE: Final = 0.05
 _DRAINING: Final = 2.0
 
 
-class Hit(NamedTuple):
+class StateHit(NamedTuple):
     """A message that matches and passes the filters; with its text if it is to be ranked."""
 
     id: int
@@ -67,7 +67,7 @@ class Hit(NamedTuple):
 
 
 def search_messages(
-    ctx: Context,
+    ctx: StateContext,
     query: str,
     source_filter: Sequence[str] | None = None,
     exclude_sources: Sequence[str] | None = None,
@@ -116,7 +116,7 @@ def search_messages(
     wanted = LAST_ID if limit < 0 else offset + limit
     newest = sort != "oldest"
     if not ctx.side:  # each look is a transaction of its own: Hermes may want to write
-        place: Place | None = Place(newest=newest)
+        place: IdRange | None = IdRange(newest=newest)
         if session_id is not None:
             place = reading(ctx, lambda tx: _place(tx, session_id, newest=newest))
         tools = bool(role_filter) and "tool" in _several(role_filter or ())
@@ -130,9 +130,9 @@ def search_messages(
     return hits if shown is None else [{key: hit[key] for key in shown} for hit in hits]
 
 
-def _find(asked: "SessionSearch", tx: Tx, place: Place, page: slice) -> list[Json]:
+def _find(asked: "SessionSearch", tx: Tx, place: IdRange, page: slice) -> list[Json]:
     """Search through our index; where nothing is found, for words that begin so."""
-    found: list[Hit] = []
+    found: list[StateHit] = []
     for groups in dict.fromkeys((tuple(asked.groups), tuple(as_prefixes(asked.groups)))):
         rounds = Finder(asked.ctx, tx, groups, place).rounds()
         found = _ordered(asked._replace(groups=groups), rounds, lambda act: act(tx), page.stop)
@@ -144,7 +144,7 @@ def _find(asked: "SessionSearch", tx: Tx, place: Place, page: slice) -> list[Jso
 class SessionSearch(NamedTuple):
     """One search: where, for what, with which filters, in which order."""
 
-    ctx: Context
+    ctx: StateContext
     query: str
     groups: Sequence[Group]
     filters: Json
@@ -152,12 +152,12 @@ class SessionSearch(NamedTuple):
     weights: Mapping[str, float]
 
 
-def _find_beside(asked: SessionSearch, place: Place, page: slice, *, tools: bool) -> list[Json]:
+def _find_beside(asked: SessionSearch, place: IdRange, page: slice, *, tools: bool) -> list[Json]:
     """Search through Hermes's indexes; where nothing is found that may be shown, in words."""
     ctx = asked.ctx
     run: Run = partial(reading, ctx)
     finder = ContractFinder(ctx, asked.groups, place, tools=tools)
-    found: list[Hit] = []
+    found: list[StateHit] = []
     for rounds in (finder.rounds, finder.within_words):
         found = _ordered(asked, rounds(), run, page.stop)
         if found:
@@ -166,7 +166,9 @@ def _find_beside(asked: SessionSearch, place: Place, page: slice, *, tools: bool
     return shown
 
 
-def _ordered(asked: SessionSearch, rounds: Iterable[Found], run: Run, wanted: int) -> list[Hit]:
+def _ordered(
+    asked: SessionSearch, rounds: Iterable[CandidateIds], run: Run, wanted: int
+) -> list[StateHit]:
     return _in_order(asked, _tiers(asked, rounds, run), wanted)
 
 
@@ -212,7 +214,7 @@ def _several(values: Sequence[str]) -> list[str]:
     return [values] if isinstance(values, str) else list(values)
 
 
-def _catch_up(ctx: Context) -> None:
+def _catch_up(ctx: StateContext) -> None:
     """Let our index see what is new, unless that would make the search wait for a writer."""
     if ctx.db.read_only or not ctx.side:
         return
@@ -225,20 +227,22 @@ def _catch_up(ctx: Context) -> None:
         log.debug("the index of %s waits: %s", ctx.db.path, error)
 
 
-def _place(tx: Tx, session_id: str | None, *, newest: bool) -> Place | None:
+def _place(tx: Tx, session_id: str | None, *, newest: bool) -> IdRange | None:
     if session_id is None:
-        return Place(newest=newest)
+        return IdRange(newest=newest)
     first, last = tx.all("span_of_session", {"session_id": session_id})[0]
-    return None if first is None else Place(first, last, newest)
+    return None if first is None else IdRange(first, last, newest)
 
 
 # ---------------------------------------------------------------------- tiers
 
 
-def _tiers(asked: SessionSearch, rounds: Iterable[Found], run: Run) -> Iterator[list[Hit]]:
+def _tiers(
+    asked: SessionSearch, rounds: Iterable[CandidateIds], run: Run
+) -> Iterator[list[StateHit]]:
     """Give the hits of each round that the rounds before did not have; the first few as one."""
     seen: set[int] = set()
-    tier: list[Hit] = []
+    tier: list[StateHit] = []
     first = True
     for found in rounds:
         fresh = found.ids - seen
@@ -252,18 +256,18 @@ def _tiers(asked: SessionSearch, rounds: Iterable[Found], run: Run) -> Iterator[
     yield tier
 
 
-def _filtered(asked: SessionSearch, tx: Tx, ids: Collection[int]) -> list[Hit]:
+def _filtered(asked: SessionSearch, tx: Tx, ids: Collection[int]) -> list[StateHit]:
     if not ids:
         return []
     sql = asked.ctx.db.queries["filter_candidates"]
     params = {**asked.filters, "ids": json.dumps(sorted(ids, reverse=True))}
-    hits: list[Hit] = []
+    hits: list[StateHit] = []
     characters = 0
     # One by one: they may hold more pictures than fit into memory; those behind get no score.
     for message_id, timestamp, source, text in tx.execute(sql, params):
         characters += len(text or b"")
         kept = text if text and characters <= _SCORED_CHARACTERS else b""
-        hits.append(Hit(message_id, _seconds(timestamp), text_of(source) or "", kept))
+        hits.append(StateHit(message_id, _seconds(timestamp), text_of(source) or "", kept))
     return hits
 
 
@@ -272,9 +276,9 @@ def _seconds(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _in_order(asked: SessionSearch, tiers: Iterable[list[Hit]], wanted: int) -> list[Hit]:
+def _in_order(asked: SessionSearch, tiers: Iterable[list[StateHit]], wanted: int) -> list[StateHit]:
     """Sort tier after tier, until there are as many as wanted."""
-    ordered: list[Hit] = []
+    ordered: list[StateHit] = []
     for tier in tiers:
         if asked.sort == "rank":
             ordered += _ranked(tier, asked.groups, asked.weights)
@@ -286,7 +290,9 @@ def _in_order(asked: SessionSearch, tiers: Iterable[list[Hit]], wanted: int) -> 
     return ordered
 
 
-def _ranked(tier: list[Hit], groups: Sequence[Group], weights: Mapping[str, float]) -> list[Hit]:
+def _ranked(
+    tier: list[StateHit], groups: Sequence[Group], weights: Mapping[str, float]
+) -> list[StateHit]:
     """Sort hits by score, the newer of two equal ones first."""
     points = scores(counts(groups, (hit.text for hit in tier)))
     scored = [
@@ -299,7 +305,7 @@ def _ranked(tier: list[Hit], groups: Sequence[Group], weights: Mapping[str, floa
 # ---------------------------------------------------------------------- hits
 
 
-def _hit(ctx: Context, tx: Tx, hit: Hit, query: str) -> Json:
+def _hit(ctx: StateContext, tx: Tx, hit: StateHit, query: str) -> Json:
     session_id, source, model, started = tx.all("hit", {"id": hit.id})[0]
     around = _around(ctx, tx, hit.id, session_id)
     message = next(message for message in around if message["id"] == hit.id)
@@ -320,7 +326,7 @@ def _hit(ctx: Context, tx: Tx, hit: Hit, query: str) -> Json:
     }
 
 
-def _around(ctx: Context, tx: Tx, message_id: int, session_id: str) -> list[Json]:
+def _around(ctx: StateContext, tx: Tx, message_id: int, session_id: str) -> list[Json]:
     """Read a message and its neighbours in the session."""
     params = {"id": message_id, "session_id": session_id}
     try:

@@ -16,7 +16,7 @@ _SHORTEST_PREFIX: Final = 3
 _COLUMN: Final = re.compile(r'("[^"]*")|(?<!\S)content\s*:\s*(?=\S)')
 
 
-class Term(NamedTuple):
+class StateTerm(NamedTuple):
     """One thing asked for: as typed, as words of our index, as words of the contract's index."""
 
     typed: str
@@ -28,8 +28,8 @@ class Term(NamedTuple):
 class Group(NamedTuple):
     """What stands between two ORs: terms that must all occur, and terms that must not."""
 
-    wanted: tuple[Term, ...]
-    unwanted: tuple[Term, ...] = ()
+    wanted: tuple[StateTerm, ...]
+    unwanted: tuple[StateTerm, ...] = ()
 
 
 def groups_of(query: str) -> list[Group]:
@@ -38,17 +38,17 @@ def groups_of(query: str) -> list[Group]:
     A term without any word, an emoji for example, counts in a group of such terms only: no index
     knows it.
     """
-    groups: list[tuple[list[Term], list[Term]]] = [([], [])]
+    groups: list[tuple[list[StateTerm], list[StateTerm]]] = [([], [])]
     for ours, theirs in zip(parse_query(query), parse_query(query, split=False), strict=False):
         words = tuple(word.lower() for word in ours.words)
-        term = Term(ours.typed, words, theirs.words, ours.prefix)
+        term = StateTerm(ours.typed, words, theirs.words, ours.prefix)
         if ours.operator == "OR":
             groups.append(([], []))
         groups[-1][ours.operator == "NOT"].append(term)
     return [group for wanted, unwanted in groups if (group := _group(wanted, unwanted)).wanted]
 
 
-def _group(wanted: list[Term], unwanted: list[Term]) -> Group:
+def _group(wanted: list[StateTerm], unwanted: list[StateTerm]) -> Group:
     with_words = [term for term in wanted if term.words]
     # Asking twice for the same is asking once.
     unique = dict.fromkeys(with_words or wanted)
@@ -60,7 +60,7 @@ def as_prefixes(groups: Sequence[Group]) -> list[Group]:
     return [group._replace(wanted=tuple(map(_as_prefix, group.wanted))) for group in groups]
 
 
-def _as_prefix(term: Term) -> Term:
+def _as_prefix(term: StateTerm) -> StateTerm:
     long = bool(term.words) and len(term.words[-1]) >= _SHORTEST_PREFIX
     return term._replace(prefix=True) if long and not is_unspaced(term) else term
 
@@ -75,7 +75,7 @@ def is_literal(group: Group) -> bool:
     return not any(term.words for term in group.wanted)
 
 
-def is_unspaced(term: Term) -> bool:
+def is_unspaced(term: StateTerm) -> bool:
     """Tell whether a term is of a script without spaces, at least in part."""
     return any(map(contains_unspaced, term.words))
 
@@ -83,7 +83,7 @@ def is_unspaced(term: Term) -> bool:
 # ---------------------------------------------------------------------- expressions
 
 
-def our_expression(wanted: Iterable[Term], unwanted: Iterable[Term] = ()) -> str:
+def our_expression(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> str:
     """Give the FTS5 expression for the index that was filled through `index_text`."""
     return _expression(
         [_phrase(term.words, term) for term in wanted],
@@ -91,7 +91,7 @@ def our_expression(wanted: Iterable[Term], unwanted: Iterable[Term] = ()) -> str
     )
 
 
-def raw_expression(wanted: Iterable[Term], unwanted: Iterable[Term] = ()) -> str:
+def raw_expression(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> str:
     """Give the FTS5 expression for the contract's index, which got its text as it was."""
     return _expression(
         [_phrase(term.raw, term) for term in wanted],
@@ -111,7 +111,7 @@ def any_of(phrases: Iterable[str]) -> str:
     return " OR ".join(filter(None, phrases))
 
 
-def _phrase(words: Sequence[str], term: Term) -> str:
+def _phrase(words: Sequence[str], term: StateTerm) -> str:
     return f'"{" ".join(words)}"{"*" if term.prefix else ""}' if words else ""
 
 
@@ -157,7 +157,7 @@ def _needles(group: Group) -> list[bytes]:
     return [_encoded(word) for word in words]
 
 
-def _has(term: Term, padded: str, lower: str) -> bool:
+def _has(term: StateTerm, padded: str, lower: str) -> bool:
     if not term.words:
         return term.typed.lower() in lower
     return f" {' '.join(term.words)}{'' if term.prefix else ' '}" in padded

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.lineage import get_compression_lineage
 
 DAY: Final = 86_400.0
@@ -52,7 +52,7 @@ class Selection(NamedTuple):
 
 
 def selection(
-    ctx: Context,
+    ctx: StateContext,
     older_than_days: float | None,
     source: str | None,
     *,
@@ -75,11 +75,11 @@ def selection(
     return Selection(chosen, state, include_pinned, pinned_only, whole_lineages)
 
 
-def _default_state(ctx: Context) -> int:
+def _default_state(ctx: StateContext) -> int:
     return _ENDED if ctx.form.answers.prunes_ended_only else _ABANDONED
 
 
-def _cutoff(ctx: Context, days: float | None) -> float | None:
+def _cutoff(ctx: StateContext, days: float | None) -> float | None:
     if days is None:
         return None
     if not isinstance(days, (int, float)) or days != days:  # noqa: PLR0124  (no NaN)
@@ -88,7 +88,9 @@ def _cutoff(ctx: Context, days: float | None) -> float | None:
     return ctx.clock() - days * DAY
 
 
-def select(ctx: Context, tx: Tx, chosen: Selection, session_id: str | None = None) -> list[Json]:
+def select(
+    ctx: StateContext, tx: Tx, chosen: Selection, session_id: str | None = None
+) -> list[Json]:
     """Give the selected sessions, or one if it is among them; the longest idle first."""
     # Every text sorts before any blob: between these are all sessions.
     first, last = ("", b"") if session_id is None else (session_id, session_id)
@@ -122,7 +124,7 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _pinned(ctx: Context, tx: Tx, session_id: str | None) -> set[str]:
+def _pinned(ctx: StateContext, tx: Tx, session_id: str | None) -> set[str]:
     """A pin on one session of a chain spares the whole of it."""
     if session_id is None:
         pins = [str(row[0]) for row in tx.all("pinned_sessions")]
@@ -131,7 +133,7 @@ def _pinned(ctx: Context, tx: Tx, session_id: str | None) -> set[str]:
     return {*chain} if any(tx.one("is_pinned", {"id": member}) for member in chain) else set()
 
 
-def _after(ctx: Context, tx: Tx, row: Json) -> Iterator[str]:
+def _after(ctx: StateContext, tx: Tx, row: Json) -> Iterator[str]:
     """Give the sessions in which one goes on."""
     if row["end_reason"] == "compression":
         chain = get_compression_lineage(ctx, tx, row["id"])

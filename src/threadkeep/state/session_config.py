@@ -6,8 +6,8 @@ The same JSON has the marks of the lineage, so it is changed key by key.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json, clean
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext, clean
 from threadkeep.state.exact import to_column
 from threadkeep.state.model_config import patch_config, read_config
 from threadkeep.state.prompts import drop_unused_prompts, prompt_columns
@@ -19,7 +19,7 @@ _ROUTE: Final = ("provider", "base_url", "api_mode")
 
 
 def change_config(
-    ctx: Context, tx: Tx, session_id: str, patch: Mapping[str, Any], more: Json | None = None
+    ctx: StateContext, tx: Tx, session_id: str, patch: Mapping[str, Any], more: Json | None = None
 ) -> bool:
     """Change keys of a session's model_config and other columns; False if there is no session."""
     row = tx.one("model_config_of", {"id": session_id})
@@ -30,7 +30,7 @@ def change_config(
 
 
 def update_session_meta(
-    ctx: Context, tx: Tx, session_id: str, model_config_json: str, model: str | None = None
+    ctx: StateContext, tx: Tx, session_id: str, model_config_json: str, model: str | None = None
 ) -> None:
     """Replace the model_config of a session, which is JSON, and the model if one is given."""
     values: Json = {"model_config": clean(ctx, model_config_json)}
@@ -39,14 +39,14 @@ def update_session_meta(
     update_session(ctx, tx, session_id, values)
 
 
-def patch_session_model_config(ctx: Context, tx: Tx, session_id: str, patch: Json) -> None:
+def patch_session_model_config(ctx: StateContext, tx: Tx, session_id: str, patch: Json) -> None:
     """Set keys of a session's model_config and leave the others; None takes a key out."""
     if session_id and patch:
         change_config(ctx, tx, session_id, patch)
 
 
 def get_session_model_config_value(
-    ctx: Context, tx: Tx, session_id: str, key: str, default: Any = None
+    ctx: StateContext, tx: Tx, session_id: str, key: str, default: Any = None
 ) -> Any:
     """Give one key of a session's model_config."""
     session = read_session(ctx, tx, session_id) or {}
@@ -57,7 +57,7 @@ def get_session_model_config_value(
 
 
 def update_session_model(
-    ctx: Context, tx: Tx, session_id: str, model: str, provider: str | None = None
+    ctx: StateContext, tx: Tx, session_id: str, model: str, provider: str | None = None
 ) -> None:
     """Note that a session goes on with another model; its prompt is to be made anew."""
     patch: Json = {"browser_model_lock": None}
@@ -67,7 +67,7 @@ def update_session_model(
 
 
 def update_session_runtime_lock(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     *,
@@ -91,7 +91,7 @@ def update_session_runtime_lock(
 
 
 def update_session_billing_route(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     *,
@@ -107,7 +107,7 @@ def update_session_billing_route(
         drop_unused_prompts(ctx, tx)
 
 
-def _change_route(ctx: Context, tx: Tx, session_id: str, patch: Json, more: Json) -> None:
+def _change_route(ctx: StateContext, tx: Tx, session_id: str, patch: Json, more: Json) -> None:
     """A prompt names its model: one that was made for another must not be used again."""
     if change_config(ctx, tx, session_id, patch, {**more, **prompt_columns(ctx, tx, None)}):
         drop_unused_prompts(ctx, tx)
@@ -134,7 +134,7 @@ def _without_none(values: Json) -> Json:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def set_session_yolo(ctx: Context, tx: Tx, session_id: str, enabled: bool) -> None:  # noqa: FBT001
+def set_session_yolo(ctx: StateContext, tx: Tx, session_id: str, enabled: bool) -> None:  # noqa: FBT001
     """Note whether a session runs everything without asking."""
     if session_id:
         change_config(ctx, tx, session_id, {"yolo_mode": bool(enabled)})

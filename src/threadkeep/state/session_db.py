@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from threadkeep.base.backup import Kept, Progress, make_backup
+from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.holders import foreign_holders
 from threadkeep.base.live import LiveConnection
 from threadkeep.base.redacting import Redact
@@ -424,7 +424,7 @@ class SessionDB:
         target: str | Path | None = None,
         *,
         progress: Progress | None = None,
-        keep: Kept | None = None,
+        keep: BackupRetention | None = None,
     ) -> Path:
         """Copy the live store to a new file, check the copy row by row, and give its path.
 

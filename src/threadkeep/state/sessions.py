@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.columns import insert_row
-from threadkeep.state.context import Context, Json, clean
-from threadkeep.state.exact import Stored, dump, keep, to_column
+from threadkeep.state.context import Json, StateContext, clean
+from threadkeep.state.exact import ColumnValue, dump, keep, to_column
 from threadkeep.state.model_config import patch_config, read_config
 from threadkeep.state.prompts import drop_unused_prompts, prompt_columns
 from threadkeep.state.relations import set_relation
@@ -19,7 +19,13 @@ from threadkeep.state.rows import (
     update_session,
 )
 from threadkeep.state.session_config import change_config
-from threadkeep.state.wanted import Wanted, archived_or_not, asked_sources, below, escape_like
+from threadkeep.state.wanted import (
+    SessionFilter,
+    archived_or_not,
+    asked_sources,
+    below,
+    escape_like,
+)
 
 _LONGEST_PATTERN: Final = 10_000  # SQLite refuses a LIKE of more than 50,000 bytes
 # Ends that happened without anybody asking for one: a reset may take their place.
@@ -34,7 +40,7 @@ _RESET: Final = "_reset_from"
 
 
 def create_session(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     source: str | None,
@@ -92,7 +98,7 @@ def create_session(
     return session_id
 
 
-def _insert(ctx: Context, tx: Tx, session_id: str, values: Json, prompt: str | None) -> bool:
+def _insert(ctx: StateContext, tx: Tx, session_id: str, values: Json, prompt: str | None) -> bool:
     """OR IGNORE is the contract's: the first values of a session win."""
     row = {"id": session_id, **values, "started_at": ctx.clock()}
     if prompt is not None and tx.one("session_exists", {"id": session_id}) is None:
@@ -100,13 +106,13 @@ def _insert(ctx: Context, tx: Tx, session_id: str, values: Json, prompt: str | N
     return insert_row(ctx, tx, "sessions", row, or_ignore=True) > 0
 
 
-def _keep_exact(ctx: Context, tx: Tx, session_id: str, texts: dict[str, Stored]) -> None:
+def _keep_exact(ctx: StateContext, tx: Tx, session_id: str, texts: dict[str, ColumnValue]) -> None:
     if ctx.side:
         keep(tx, "session", session_id, texts)
         refresh_session_hash(tx, session_id)
 
 
-def _fill(ctx: Context, tx: Tx, session_id: str, values: Json, prompt: Stored) -> None:
+def _fill(ctx: StateContext, tx: Tx, session_id: str, values: Json, prompt: ColumnValue) -> None:
     """Give a session what it lacks. Of a user it is never told anew whose it is."""
     here = tx.dicts("get_session", {"id": session_id})[0]
     fresh: Json = {
@@ -124,7 +130,7 @@ def _fill(ctx: Context, tx: Tx, session_id: str, values: Json, prompt: Stored) -
         update_session(ctx, tx, session_id, fresh)
 
 
-def _inherit(ctx: Context, tx: Tx, session_id: str) -> None:
+def _inherit(ctx: StateContext, tx: Tx, session_id: str) -> None:
     found = tx.dicts("get_session", {"id": session_id})
     parents = tx.dicts("get_session", {"id": found[0]["parent_session_id"]}) if found else []
     if not parents:
@@ -149,7 +155,7 @@ def check_id(session_id: object) -> None:
 
 
 def ensure_session(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     /,
     session_id: str,
@@ -165,7 +171,7 @@ def ensure_session(
     return session_id if ctx.form.answers.ensure_gives_id else None
 
 
-def end_session(ctx: Context, tx: Tx, session_id: str, end_reason: str | None) -> None:
+def end_session(ctx: StateContext, tx: Tx, session_id: str, end_reason: str | None) -> None:
     """End a session; the first end of a session is the one that counts."""
     reason = to_column(end_reason, "end_reason")
     values = {"id": session_id, "now": ctx.clock(), "end_reason": reason.column}
@@ -173,7 +179,7 @@ def end_session(ctx: Context, tx: Tx, session_id: str, end_reason: str | None) -
         keep(tx, "session", session_id, {"end_reason": reason})
 
 
-def reopen_session(ctx: Context, tx: Tx, session_id: str) -> None:
+def reopen_session(ctx: StateContext, tx: Tx, session_id: str) -> None:
     """Make an ended session one that goes on.
 
     What began after its reset is marked first: that was told by the end that goes now.
@@ -184,7 +190,7 @@ def reopen_session(ctx: Context, tx: Tx, session_id: str) -> None:
 
 
 def promote_to_session_reset(
-    ctx: Context, tx: Tx, session_id: str, reason: str = "session_reset"
+    ctx: StateContext, tx: Tx, session_id: str, reason: str = "session_reset"
 ) -> bool:
     """End a session for a reset; also one whose end was an accident, but no deliberate one."""
     row = tx.one("end_of_session", {"id": session_id})
@@ -193,7 +199,9 @@ def promote_to_session_reset(
     return update_session(ctx, tx, session_id, {"ended_at": ctx.clock(), "end_reason": reason})
 
 
-def update_system_prompt(ctx: Context, tx: Tx, session_id: str, system_prompt: str | None) -> None:
+def update_system_prompt(
+    ctx: StateContext, tx: Tx, session_id: str, system_prompt: str | None
+) -> None:
     """Replace the system prompt of a session."""
     stored = to_column(clean(ctx, system_prompt), "system_prompt")
     if update_session(ctx, tx, session_id, prompt_columns(ctx, tx, stored.column)):
@@ -201,12 +209,12 @@ def update_system_prompt(ctx: Context, tx: Tx, session_id: str, system_prompt: s
     drop_unused_prompts(ctx, tx)
 
 
-def get_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+def get_session(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Give a session as a dict of its columns, None if there is none."""
     return read_session(ctx, tx, session_id)
 
 
-def resolve_session_id(_ctx: Context, tx: Tx, session_id_or_prefix: str) -> str | None:
+def resolve_session_id(_ctx: StateContext, tx: Tx, session_id_or_prefix: str) -> str | None:
     """Give the id that is meant: the exact one, or the only one that begins so."""
     given = session_id_or_prefix
     if tx.one("session_exists", {"id": given}) is not None:
@@ -224,7 +232,7 @@ def two_that_begin(tx: Tx, prefix: str) -> list[str]:
 
 
 def search_sessions(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     source: str | None = None,
     limit: int = 20,
@@ -251,7 +259,7 @@ def search_sessions(
 
 
 def session_count(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     source: str | None = None,
     sources: Sequence[str] | None = None,
@@ -263,7 +271,7 @@ def session_count(
     exclude_sources: Sequence[str] | None = None,
 ) -> int:
     """Count sessions, archived ones only when asked for; without children as a list has them."""
-    wanted = Wanted(
+    wanted = SessionFilter(
         asked_sources(source, sources),
         list(exclude_sources or ()),
         cwd_prefix,
@@ -274,13 +282,13 @@ def session_count(
     return int(tx.value("count_listed", wanted.params(ctx)))
 
 
-def session_count_ge(_ctx: Context, tx: Tx, n: int = 1) -> bool:
+def session_count_ge(_ctx: StateContext, tx: Tx, n: int = 1) -> bool:
     """Tell whether there are at least so many sessions, archived ones too, without counting all."""
     return len(tx.all("some_sessions", {"limit": n})) >= n
 
 
 def session_count_by_source(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     *,
     include_archived: bool = False,
@@ -289,6 +297,6 @@ def session_count_by_source(
 ) -> dict[str, int]:
     """Count the sessions of each source, the largest first."""
     archived = archived_or_not(include=include_archived, only=archived_only)
-    wanted = Wanted(archived=archived, children=not exclude_children)
+    wanted = SessionFilter(archived=archived, children=not exclude_children)
     rows = tx.all("count_listed_by_source", wanted.params(ctx))
     return {str(row[0]): int(row[1]) for row in rows}

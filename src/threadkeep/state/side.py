@@ -11,7 +11,8 @@ from typing import Final
 from threadkeep.base.fts import FullTextError
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_text, split_statements
-from threadkeep.base.sqlite import Database, Tx
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
 from threadkeep.state.form import SIDE_VERSION
 from threadkeep.state.layout import HEAD, INDEX, SIDE, add_columns, created_by, read_version

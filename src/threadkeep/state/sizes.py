@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from threadkeep.base.sqlite import Row, Tx
-from threadkeep.state.context import Context, Json
+from threadkeep.base.tx import Row, Tx
+from threadkeep.state.context import Json, StateContext
 
 _LARGEST: Final = 10
 _GROUPS: Final = ("messages", "sessions", "indexes", "full_text", "side_tables", "other")
@@ -16,7 +16,7 @@ _MESSAGE_PARTS: Final = (
 _SESSION_PARTS: Final = ("system_prompt", "model_config")
 
 
-def size_report(ctx: Context, tx: Tx) -> Json:
+def size_report(ctx: StateContext, tx: Tx) -> Json:
     """Measure a store: bytes by kind of data and by column, the largest sessions, counts.
 
     Where SQLite cannot tell the pages of each table, `measured` is False: `by_group` is then
@@ -46,7 +46,7 @@ def _pragma(tx: Tx, name: str) -> int:
     return int(tx.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _side_counts(ctx: Context, tx: Tx) -> dict[str, int]:
+def _side_counts(ctx: StateContext, tx: Tx) -> dict[str, int]:
     if not ctx.side:
         return {}
     blobs = tx.one("blob_sizes") or (0, 0, 0)
@@ -82,7 +82,7 @@ def _sums(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
     return sums
 
 
-def _estimated(ctx: Context, tx: Tx, used: int, payload: dict[str, int]) -> dict[str, int]:
+def _estimated(ctx: StateContext, tx: Tx, used: int, payload: dict[str, int]) -> dict[str, int]:
     known = {
         "messages": sum(payload[name] for name in _MESSAGE_PARTS),
         "sessions": sum(payload[name] for name in _SESSION_PARTS),
@@ -92,7 +92,7 @@ def _estimated(ctx: Context, tx: Tx, used: int, payload: dict[str, int]) -> dict
     return _sums([*known.items(), ("indexes", max(0, used - sum(known.values())))])
 
 
-def _text_index(ctx: Context, tx: Tx) -> int:
+def _text_index(ctx: StateContext, tx: Tx) -> int:
     has_contracts = tx.one("has_text_index") is not None
     return (int(tx.value("text_index_bytes")) if has_contracts else 0) + (
         int(tx.value("side_index_bytes")) if ctx.side else 0

@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from threadkeep.base.sql import load_text, split_statements
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.meta import get_meta, put_meta
 from threadkeep.state.preview import preview_of
 from threadkeep.state.rows import read_sessions
@@ -18,7 +18,7 @@ _VERSION: Final = 2
 _CREATED: Final = re.compile(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)")
 
 
-def apply_telegram_topic_migration(ctx: Context, tx: Tx) -> None:
+def apply_telegram_topic_migration(ctx: StateContext, tx: Tx) -> None:
     """Make the tables of Telegram topics, or bring older ones up to the newest form."""
     number = str(get_meta(ctx, tx, _NUMBER) or "")
     if number.isdigit() and int(number) >= _VERSION and _BINDINGS in ctx.form.tables:
@@ -43,7 +43,7 @@ def apply_telegram_topic_migration(ctx: Context, tx: Tx) -> None:
 
 
 def enable_telegram_topic_mode(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     *,
     chat_id: str,
@@ -64,7 +64,7 @@ def enable_telegram_topic_mode(
 
 
 def disable_telegram_topic_mode(
-    ctx: Context, tx: Tx, *, chat_id: str, clear_bindings: bool = True
+    ctx: StateContext, tx: Tx, *, chat_id: str, clear_bindings: bool = True
 ) -> None:
     """Turn topics off in a chat, and forget which thread had which session unless told not to."""
     if _MODE in ctx.form.tables:
@@ -73,35 +73,43 @@ def disable_telegram_topic_mode(
         tx.run("drop_topics", {"chat_id": str(chat_id)})
 
 
-def is_telegram_topic_mode_enabled(_ctx: Context, tx: Tx, *, chat_id: str, user_id: str) -> bool:
+def is_telegram_topic_mode_enabled(
+    _ctx: StateContext, tx: Tx, *, chat_id: str, user_id: str
+) -> bool:
     """Tell whether topics are on for a user in a chat."""
     return bool(tx.value("topic_mode", {"chat_id": str(chat_id), "user_id": str(user_id)}))
 
 
 def get_telegram_topic_binding(
-    _ctx: Context, tx: Tx, *, chat_id: str, thread_id: str
+    _ctx: StateContext, tx: Tx, *, chat_id: str, thread_id: str
 ) -> Json | None:
     """Give the session that a thread is bound to, None if it is not."""
     params = {"chat_id": str(chat_id), "thread_id": str(thread_id)}
     return next(iter(tx.dicts("topic", params)), None)
 
 
-def list_telegram_topic_bindings_for_chat(_ctx: Context, tx: Tx, *, chat_id: str) -> list[Json]:
+def list_telegram_topic_bindings_for_chat(
+    _ctx: StateContext, tx: Tx, *, chat_id: str
+) -> list[Json]:
     """Give the threads of a chat with their sessions, the newest first."""
     return tx.dicts("topics_of_chat", {"chat_id": str(chat_id)})
 
 
-def get_telegram_topic_binding_by_session(_ctx: Context, tx: Tx, *, session_id: str) -> Json | None:
+def get_telegram_topic_binding_by_session(
+    _ctx: StateContext, tx: Tx, *, session_id: str
+) -> Json | None:
     """Give the thread that a session is bound to, None if it is not."""
     return next(iter(tx.dicts("topic_of_session", {"session_id": str(session_id)})), None)
 
 
-def is_telegram_session_linked_to_topic(_ctx: Context, tx: Tx, *, session_id: str) -> bool:
+def is_telegram_session_linked_to_topic(_ctx: StateContext, tx: Tx, *, session_id: str) -> bool:
     """Tell whether a session is bound to a thread."""
     return tx.one("topic_of_session", {"session_id": str(session_id)}) is not None
 
 
-def delete_telegram_topic_binding(ctx: Context, tx: Tx, *, chat_id: str, thread_id: str) -> int:
+def delete_telegram_topic_binding(
+    ctx: StateContext, tx: Tx, *, chat_id: str, thread_id: str
+) -> int:
     """Forget the session of a thread; a chat that has none left has its topics turned off."""
     if _BINDINGS not in ctx.form.tables:
         return 0
@@ -113,7 +121,7 @@ def delete_telegram_topic_binding(ctx: Context, tx: Tx, *, chat_id: str, thread_
 
 
 def bind_telegram_topic(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     *,
     chat_id: str,
@@ -143,7 +151,7 @@ def bind_telegram_topic(
 
 
 def list_unlinked_telegram_sessions_for_user(
-    ctx: Context, tx: Tx, *, chat_id: str, user_id: str, limit: int = 10
+    ctx: StateContext, tx: Tx, *, chat_id: str, user_id: str, limit: int = 10
 ) -> list[Json]:
     """Give a user's Telegram sessions that no thread has, the last active first."""
     del chat_id  # the sessions of all chats are offered

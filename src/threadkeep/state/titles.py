@@ -3,18 +3,13 @@
 import re
 from typing import Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid, TooLarge
-from threadkeep.state.context import Context, Json, clean
+from threadkeep.state.context import Json, StateContext, clean
 from threadkeep.state.exact import to_column
 from threadkeep.state.marks import put_mark
 from threadkeep.state.relations import need_session
-from threadkeep.state.rows import (
-    read_session,
-    read_sessions,
-    update_session,
-    update_session_texts,
-)
+from threadkeep.state.rows import read_session, read_sessions, update_session, update_session_texts
 from threadkeep.state.wanted import escape_like
 
 MAX_TITLE_LENGTH: Final = 100
@@ -54,7 +49,7 @@ def sanitize_title(title: str | None) -> str | None:
     return cleaned or None
 
 
-def set_session_title(ctx: Context, tx: Tx, session_id: str, title: str | None) -> bool:
+def set_session_title(ctx: StateContext, tx: Tx, session_id: str, title: str | None) -> bool:
     """Give a session a title that no other session has; False if there is no such session.
 
     A title that an earlier session of the same chain of compressions has moves on to this one.
@@ -63,7 +58,7 @@ def set_session_title(ctx: Context, tx: Tx, session_id: str, title: str | None) 
 
 
 def set_auto_title(
-    ctx: Context, tx: Tx, session_id: str, title: str, *, source: str | None = None
+    ctx: StateContext, tx: Tx, session_id: str, title: str, *, source: str | None = None
 ) -> bool | str | None:
     """Propose a title, which never replaces one that a user gave.
 
@@ -82,12 +77,12 @@ def set_auto_title(
     return _set(ctx, tx, session_id, sanitize_title(clean(ctx, title)), source)
 
 
-def set_auto_title_if_empty(ctx: Context, tx: Tx, session_id: str, title: str) -> bool:
+def set_auto_title_if_empty(ctx: StateContext, tx: Tx, session_id: str, title: str) -> bool:
     """Give a session a model's title unless it has one that ranks as high."""
     return bool(set_auto_title(ctx, tx, session_id, title, source=LLM))
 
 
-def _propose(ctx: Context, tx: Tx, session_id: str, title: str) -> str | None:
+def _propose(ctx: StateContext, tx: Tx, session_id: str, title: str) -> str | None:
     need_session(tx, session_id)
     row = tx.one("title_and_source", {"id": session_id})
     current, source = row or (None, None)
@@ -120,7 +115,7 @@ def _column(title: str) -> str:
     return to_column(title, "title").column or ""
 
 
-def _set(ctx: Context, tx: Tx, session_id: str, title: str | None, source: str) -> bool:
+def _set(ctx: StateContext, tx: Tx, session_id: str, title: str | None, source: str) -> bool:
     stored = to_column(title, "title")
     owner = None if title is None else tx.value("title_owner", {"title": stored.column})
     if owner not in (None, session_id):
@@ -135,13 +130,13 @@ def _set(ctx: Context, tx: Tx, session_id: str, title: str | None, source: str) 
     return True
 
 
-def get_session_title_source(_ctx: Context, tx: Tx, session_id: str) -> str | None:
+def get_session_title_source(_ctx: StateContext, tx: Tx, session_id: str) -> str | None:
     """Say who gave a session its title: derived, llm or user; None if it has none."""
     title, source = tx.one("title_and_source", {"id": session_id}) or (None, None)
     return None if title is None else source
 
 
-def set_session_title_source(ctx: Context, tx: Tx, session_id: str, source: str) -> bool:
+def set_session_title_source(ctx: StateContext, tx: Tx, session_id: str, source: str) -> bool:
     """Change only who gave a title; False if there is no such session or it has no title."""
     if source not in _RANKS:
         msg = f"a title does not come from {source!r}"
@@ -152,20 +147,20 @@ def set_session_title_source(ctx: Context, tx: Tx, session_id: str, source: str)
     return title is not None
 
 
-def get_session_title(ctx: Context, tx: Tx, session_id: str) -> str | None:
+def get_session_title(ctx: StateContext, tx: Tx, session_id: str) -> str | None:
     """Give the title of a session, None if it has none or does not exist."""
     title: str | None = (read_session(ctx, tx, session_id) or {}).get("title")
     return title
 
 
-def get_session_by_title(ctx: Context, tx: Tx, title: str) -> Json | None:
+def get_session_by_title(ctx: StateContext, tx: Tx, title: str) -> Json | None:
     """Give the session with exactly this title."""
     column = to_column(title, "title").column
     found = read_sessions(ctx, tx, "session_by_title", {"title": column})
     return found[0] if found else None
 
 
-def resolve_session_by_title(_ctx: Context, tx: Tx, title: str) -> str | None:
+def resolve_session_by_title(_ctx: StateContext, tx: Tx, title: str) -> str | None:
     """Give the id that a title means: the newest of its numbered variants, else its own."""
     column = to_column(title, "title").column or ""
     if len(column) > MAX_TITLE_LENGTH:
@@ -176,7 +171,7 @@ def resolve_session_by_title(_ctx: Context, tx: Tx, title: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def get_next_title_in_lineage(_ctx: Context, tx: Tx, base_title: str) -> str:
+def get_next_title_in_lineage(_ctx: StateContext, tx: Tx, base_title: str) -> str:
     """Give the next title after `base`: `base`, then `base #2`, `base #3` and so on.
 
     It is always one that the setter takes: a base that leaves no room for the number is shortened.

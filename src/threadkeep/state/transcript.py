@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.content import decode_metadata
-from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.context import Json, StateContext, reading
 from threadkeep.state.rows import complete_messages, decode_json
 
 _LAST_ID: Final = (1 << 63) - 1
@@ -22,7 +22,7 @@ class PageUnclear(Invalid, ValueError):
 
 
 def get_messages(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     include_inactive: bool = False,  # noqa: FBT001, FBT002
@@ -72,7 +72,7 @@ def _without_copies(rows: list[Json], latest: bool) -> list[Json]:  # noqa: FBT0
     return sorted(chosen.values(), key=lambda row: int(row["id"]), reverse=latest)
 
 
-def as_messages(ctx: Context, tx: Tx, rows: list[Json]) -> list[Json]:
+def as_messages(ctx: StateContext, tx: Tx, rows: list[Json]) -> list[Json]:
     """Turn rows into what callers get: content, tool calls and display metadata as values."""
     for message in complete_messages(ctx, tx, rows):
         if message["tool_calls"]:
@@ -85,7 +85,7 @@ def as_messages(ctx: Context, tx: Tx, rows: list[Json]) -> list[Json]:
 
 
 def iter_messages(
-    ctx: Context, session_id: str, page: int = _PAGE, *, include_inactive: bool = False
+    ctx: StateContext, session_id: str, page: int = _PAGE, *, include_inactive: bool = False
 ) -> Iterator[Json]:
     """Give the messages of a session one by one, holding a page of them in memory at a time."""
     after = 0
@@ -99,7 +99,7 @@ def iter_messages(
         after = messages[-1]["id"]
 
 
-def get_message(ctx: Context, tx: Tx, message_id: int) -> Json | None:
+def get_message(ctx: StateContext, tx: Tx, message_id: int) -> Json | None:
     """Give one message with all its columns, None if there is none."""
     found = as_messages(ctx, tx, tx.dicts("whole_message", {"id": message_id}))
     return found[0] if found else None
@@ -109,7 +109,7 @@ def get_message(ctx: Context, tx: Tx, message_id: int) -> Json | None:
 
 
 def get_messages_around(
-    ctx: Context, tx: Tx, session_id: str, around_message_id: int, window: int = 5
+    ctx: StateContext, tx: Tx, session_id: str, around_message_id: int, window: int = 5
 ) -> Json:
     """Give a message with up to `window` neighbours on each side, and how many those are.
 
@@ -129,7 +129,7 @@ def get_messages_around(
 
 
 def get_anchored_view(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     around_message_id: int,
@@ -168,28 +168,28 @@ def get_anchored_view(
 # ---------------------------------------------------------------------- single facts
 
 
-def message_count(_ctx: Context, tx: Tx, session_id: str | None = None) -> int:
+def message_count(_ctx: StateContext, tx: Tx, session_id: str | None = None) -> int:
     """Count the messages of a session, or of all, with those that were taken back or summarised."""
     return int(tx.value("count_messages", {"session_id": session_id or None}))
 
 
-def has_archived_messages(_ctx: Context, tx: Tx, session_id: str) -> bool:
+def has_archived_messages(_ctx: StateContext, tx: Tx, session_id: str) -> bool:
     """Tell whether any message of a session was taken back or summarised."""
     return tx.one("any_inactive", {"session_id": session_id}) is not None
 
 
-def get_active_message_watermark(_ctx: Context, tx: Tx, session_id: str) -> int:
+def get_active_message_watermark(_ctx: StateContext, tx: Tx, session_id: str) -> int:
     """Give the highest id among the live messages of a session, 0 if there is none."""
     return int(tx.value("highest_active", {"session_id": session_id}) or 0)
 
 
-def get_active_message_ids(_ctx: Context, tx: Tx, session_id: str) -> list[int]:
+def get_active_message_ids(_ctx: StateContext, tx: Tx, session_id: str) -> list[int]:
     """Give the ids of the live messages of a session, in order."""
     return [int(row[0]) for row in tx.all("active_ids", {"session_id": session_id})]
 
 
 def has_platform_message_id(
-    _ctx: Context, tx: Tx, session_id: str, platform_message_id: str
+    _ctx: StateContext, tx: Tx, session_id: str, platform_message_id: str
 ) -> bool:
     """Tell whether a message of the messenger is stored in a session already."""
     params = {"session_id": session_id, "name": platform_message_id}
@@ -197,7 +197,7 @@ def has_platform_message_id(
 
 
 def latest_message_row_id(
-    _ctx: Context,
+    _ctx: StateContext,
     tx: Tx,
     session_id: str,
     *,
@@ -213,18 +213,18 @@ def latest_message_row_id(
     return None if found is None else int(found)
 
 
-def latest_user_message_row_id(ctx: Context, tx: Tx, session_id: str) -> int | None:
+def latest_user_message_row_id(ctx: StateContext, tx: Tx, session_id: str) -> int | None:
     """Give the newest live message of the user."""
     return latest_message_row_id(ctx, tx, session_id, role="user")
 
 
-def get_message_role(_ctx: Context, tx: Tx, session_id: str, row_id: int) -> str | None:
+def get_message_role(_ctx: StateContext, tx: Tx, session_id: str, row_id: int) -> str | None:
     """Tell who said a live message of a session."""
     found = tx.value("role_of_message", {"id": int(row_id), "session_id": session_id})
     return None if found is None else str(found)
 
 
-def find_pr_url_messages(_ctx: Context, tx: Tx, session_ids: Sequence[str]) -> list[Json]:
+def find_pr_url_messages(_ctx: StateContext, tx: Tx, session_ids: Sequence[str]) -> list[Json]:
     """Give what tools of these sessions said that names a pull request, oldest first."""
     named = json.dumps([session_id for session_id in session_ids if session_id])
     return tx.dicts("pull_requests", {"session_ids": named})

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import Context, Json, reading
+from threadkeep.state.context import Json, StateContext, reading
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.rows import read_session
 from threadkeep.state.sessions import search_sessions
@@ -19,7 +19,7 @@ HINT: Final = "pass what `export` wrote; nothing of this session was stored"
 # ---------------------------------------------------------------------- out
 
 
-def export_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+def export_session(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Give a session with its messages as one dict, None if there is none."""
     session = read_session(ctx, tx, session_id)
     if session is None:
@@ -27,13 +27,13 @@ def export_session(ctx: Context, tx: Tx, session_id: str) -> Json | None:
     return {**session, "messages": get_messages(ctx, tx, session_id)}
 
 
-def export_all(ctx: Context, tx: Tx, source: str | None = None) -> list[Json]:
+def export_all(ctx: StateContext, tx: Tx, source: str | None = None) -> list[Json]:
     """Give all sessions with their messages, the one used last first, all in memory."""
     sessions = search_sessions(ctx, tx, source, _MOST)
     return [{**one, "messages": get_messages(ctx, tx, one["id"])} for one in sessions]
 
 
-def export_session_lineage(ctx: Context, tx: Tx, session_id: str) -> Json | None:
+def export_session_lineage(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Give a chain of compressed sessions as one: the last with the messages of all, None if none.
 
     `segments` has each session with its own messages, the oldest first.
@@ -53,7 +53,7 @@ def export_session_lineage(ctx: Context, tx: Tx, session_id: str) -> Json | None
     }
 
 
-def iter_export(ctx: Context, source: str | None = None) -> Iterator[str]:
+def iter_export(ctx: StateContext, source: str | None = None) -> Iterator[str]:
     """Give all sessions as lines of JSON, the oldest first; a page in memory at a time.
 
     The first line of a session has its columns and what each model used, each further one a
@@ -64,7 +64,7 @@ def iter_export(ctx: Context, source: str | None = None) -> Iterator[str]:
         yield from export_lines(ctx, session_id)
 
 
-def export_lines(ctx: Context, session_id: str) -> Iterator[str]:
+def export_lines(ctx: StateContext, session_id: str) -> Iterator[str]:
     """Give one session as `iter_export` gives all; nothing if there is none."""
 
     def first(tx: Tx) -> Json | None:
@@ -83,7 +83,7 @@ def export_lines(ctx: Context, session_id: str) -> Iterator[str]:
             yield line({"message": message})
 
 
-def _ids(ctx: Context, source: str | None) -> Iterator[str]:
+def _ids(ctx: StateContext, source: str | None) -> Iterator[str]:
     with ctx.db.read() as tx:
         ids = [str(row[0]) for row in tx.all("ids_oldest_first", {"source": source})]
     yield from ids

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json, clean
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext, clean
 from threadkeep.state.messages import MESSAGE_FIELDS, NEWER_FIELDS, change, insert, keys_of
 from threadkeep.state.rewind import put_aside, recount
 from threadkeep.state.rows import read_session, refresh_session_hash
@@ -65,7 +65,7 @@ class Update(msgspec.Struct):
         return bool(self.new or self.changed or self.columns or self.rewound_from is not None)
 
 
-def plan_update(ctx: Context, tx: Tx, session: Json, origin: str) -> Update:
+def plan_update(ctx: StateContext, tx: Tx, session: Json, origin: str) -> Update:
     """Compare a session with the one that is here; nothing is written."""
     session_id = session["id"]
     here = get_messages(ctx, tx, session_id, include_inactive=True)
@@ -83,7 +83,7 @@ def plan_update(ctx: Context, tx: Tx, session: Json, origin: str) -> Update:
 class _Pairs:
     """Finds for each message over there the one here: by its number, else by what it says."""
 
-    def __init__(self, ctx: Context, here: list[Json], known: dict[str, int]) -> None:
+    def __init__(self, ctx: StateContext, here: list[Json], known: dict[str, int]) -> None:
         self._ctx = ctx
         self._known = known
         self._here = {message["id"]: told_by(message) for message in here}
@@ -156,7 +156,9 @@ def _plan_gone(here: list[Json], known: dict[str, int], own: set[int], update: U
         update.gone = len(gone)
 
 
-def _plan_columns(ctx: Context, tx: Tx, session: Json, update: Update, *, continued: bool) -> None:
+def _plan_columns(
+    ctx: StateContext, tx: Tx, session: Json, update: Update, *, continued: bool
+) -> None:
     """Take over titles, ends and counts; not where the session went on, or was named, here."""
     here = read_session(ctx, tx, session["id"]) or {}
     name_of = {"id": session["id"]}
@@ -176,7 +178,7 @@ def _plan_columns(ctx: Context, tx: Tx, session: Json, update: Update, *, contin
 # ---------------------------------------------------------------------- doing
 
 
-def apply_update(ctx: Context, tx: Tx, session_id: str, update: Update, origin: str) -> None:
+def apply_update(ctx: StateContext, tx: Tx, session_id: str, update: Update, origin: str) -> None:
     """Do to the messages what was planned, in the same transaction."""
     if update.rewound_from is not None:
         put_aside(ctx, tx, session_id, update.rewound_from)
@@ -193,7 +195,7 @@ def apply_update(ctx: Context, tx: Tx, session_id: str, update: Update, origin: 
             refresh_session_hash(tx, session_id)
 
 
-def columns_beside(ctx: Context, message: Any) -> Json:
+def columns_beside(ctx: StateContext, message: Any) -> Json:
     """Give the columns of a message that say nothing in our words: marks, and unknown ones."""
     if not isinstance(message, Mapping):
         return {}

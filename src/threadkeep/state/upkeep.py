@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.deletion import Folder
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.marks import set_session_archived
@@ -20,7 +20,7 @@ _STRANDED: Final = 7 * DAY
 
 
 def archive_sessions(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     /,
     older_than_days: float | None = None,
@@ -36,7 +36,7 @@ def archive_sessions(
 
 
 def archive_stale_sessions(
-    ctx: Context, tx: Tx, idle_days: float | None, *, exclude_pinned: bool = True
+    ctx: StateContext, tx: Tx, idle_days: float | None, *, exclude_pinned: bool = True
 ) -> int:
     """Archive the sessions that nobody touched for so many days, open ones too; count them."""
     if idle_days is None or idle_days < 0:
@@ -50,7 +50,7 @@ def archive_stale_sessions(
     return len(stale)
 
 
-def _is_pinned(ctx: Context, tx: Tx, session_id: str) -> bool:
+def _is_pinned(ctx: StateContext, tx: Tx, session_id: str) -> bool:
     chain = get_compression_lineage(ctx, tx, session_id) or [session_id]
     return any(tx.one("is_pinned", {"id": member}) is not None for member in chain)
 
@@ -137,13 +137,13 @@ def _was_done(store: Any, key: str, pause: float) -> bool:
 # ---------------------------------------------------------------------- what is left lying
 
 
-def finalize_orphaned_compression_sessions(ctx: Context, tx: Tx) -> int:
+def finalize_orphaned_compression_sessions(ctx: StateContext, tx: Tx) -> int:
     """End continuations of compressed sessions that nobody used for a week; count them."""
     now = ctx.clock()
     return tx.run("stranded_continuations", {"now": now, "cutoff": now - _STRANDED})
 
 
-def retag_kanban_worker_sessions(ctx: Context, tx: Tx, workspaces_root: str) -> int:
+def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str) -> int:
     """Give sessions of the command line below a board's folder the source kanban, once."""
     folder = str(workspaces_root).rstrip("/\\")
     key = f"kanban_worker_source_retagged:{folder}"
@@ -159,7 +159,7 @@ def retag_kanban_worker_sessions(ctx: Context, tx: Tx, workspaces_root: str) -> 
     return len(ids)
 
 
-def logical_size_bytes(_ctx: Context, tx: Tx) -> int:
+def logical_size_bytes(_ctx: StateContext, tx: Tx) -> int:
     """Give the size that the file has once its log is written into it."""
     names = ("page_count", "page_size")
     pages, size = (int(tx.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)

@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.state.columns import insert_row, update_rows
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.exact import keep, to_column
 from threadkeep.state.messages import find_key, remember_key
 from threadkeep.state.rows import refresh_session_hash
@@ -21,7 +21,7 @@ _BY_MODEL: Final = "session_model_usage"
 
 
 def update_token_counts(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     input_tokens: int = 0,
@@ -93,7 +93,7 @@ def update_token_counts(
         _add(ctx, tx, session_id, "", route, {**amounts, "api_call_count": api_call_count}, told)
 
 
-def _make_session(ctx: Context, tx: Tx, session_id: str, model: str | None) -> None:
+def _make_session(ctx: StateContext, tx: Tx, session_id: str, model: str | None) -> None:
     """Begin the session of a usage that came before it; an existing one gets the model it lacks."""
     values = {"id": session_id, "source": "unknown", "model": model, "started_at": ctx.clock()}
     if not insert_row(ctx, tx, "sessions", values, or_ignore=True):
@@ -120,7 +120,7 @@ def _choose_route(tx: Tx, session_id: str, values: dict[str, Any], *, counts: bo
 
 
 def _note_change(
-    ctx: Context, tx: Tx, session_id: str, model: str | None, before: Row, after: Row
+    ctx: StateContext, tx: Tx, session_id: str, model: str | None, before: Row, after: Row
 ) -> None:
     """Write the difference to the day's account of the model that made it."""
     width = len(TOKENS) + len(COSTS)
@@ -147,7 +147,7 @@ def day_of(at: float) -> str:
 
 
 def record_auxiliary_usage(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     task: str,
@@ -196,7 +196,7 @@ def _has_tasks(tx: Tx) -> bool:
 
 
 def _add(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     task: str,
@@ -229,6 +229,6 @@ def _add(
         )
 
 
-def get_dominant_session_model_route(_ctx: Context, tx: Tx, session_id: str) -> Json | None:
+def get_dominant_session_model_route(_ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Give the model and route that a session asked most often, None if that is not known."""
     return next(iter(tx.dicts("dominant_route", {"id": session_id})), None)

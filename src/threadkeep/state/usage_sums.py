@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from threadkeep.base.sqlite import Row, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.usage import COSTS, TOKENS, day_of
 
 GROUPS: Final = ("model", "source", "day", "session")
@@ -15,7 +15,7 @@ _HAIR: Final = 1e-9
 
 
 def usage(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     by: str = "model",
     *,
@@ -113,7 +113,7 @@ def _ordered(sums: dict[str, Json], by: str) -> list[Json]:
 
 
 def usage_totals(
-    _ctx: Context, tx: Tx, *, min_message_count: int = 1, include_archived: bool = False
+    _ctx: StateContext, tx: Tx, *, min_message_count: int = 1, include_archived: bool = False
 ) -> dict[str, float]:
     """Give tokens and cost of all sessions that nobody began for another."""
     params = {"least": min_message_count, "archived": bool(include_archived)}

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.conversation import get_messages_as_conversation, without_memories
 from threadkeep.state.exact import readable_text
 from threadkeep.state.recent import is_summary
@@ -27,7 +27,7 @@ class RewindOutcome(NamedTuple):
 
 
 def rewind_user_turn(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     user_ordinal: int,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import show_as_method
 from threadkeep.errors import ReadOnly, ThreadkeepError
-from threadkeep.state.context import Context, reading
+from threadkeep.state.context import StateContext, reading
 from threadkeep.state.drain import after_append
 from threadkeep.state.index import blames_index, detach_index, warn_of_damage
 
@@ -28,7 +28,7 @@ _PLAIN = frozenset({str, int, float, bool, list, dict, type(None)})
 
 
 def reads(
-    function: Callable[Concatenate[Context, Tx, P], R], *, counted: bool = False
+    function: Callable[Concatenate[StateContext, Tx, P], R], *, counted: bool = False
 ) -> Callable[Concatenate[Any, P], R]:
     """Make a verb that runs in one read transaction.
 
@@ -37,7 +37,7 @@ def reads(
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        ctx: Context = store.context
+        ctx: StateContext = store.context
         if counted:
             store.flush_token_counts()
         return reading(ctx, lambda tx: function(ctx, tx, *args, **kwargs))
@@ -47,7 +47,7 @@ def reads(
 
 
 def writes(
-    function: Callable[Concatenate[Context, Tx, P], R],
+    function: Callable[Concatenate[StateContext, Tx, P], R],
     *,
     newest: bool = False,
     counted: bool = False,
@@ -58,7 +58,7 @@ def writes(
     With `counted` it changes what usage is counted for: what is still queued is written first.
     """
 
-    def widened(ctx: Context, tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def widened(ctx: StateContext, tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> R:
         ctx.widen(tx)
         return function(ctx, tx, *args, **kwargs)
 
@@ -73,7 +73,7 @@ def writes(
 
 
 def appends(
-    function: Callable[Concatenate[Context, Tx, P], Ids],
+    function: Callable[Concatenate[StateContext, Tx, P], Ids],
 ) -> Callable[Concatenate[Any, P], Ids]:
     """Make a verb that writes messages and gives their ids; now and then our index follows."""
 
@@ -88,8 +88,8 @@ def appends(
 
 
 def write(
-    ctx: Context,
-    function: Callable[Concatenate[Context, Tx, P], R],
+    ctx: StateContext,
+    function: Callable[Concatenate[StateContext, Tx, P], R],
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> R:
@@ -120,7 +120,7 @@ def _kept(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 
-def _without_index(ctx: Context, error: ThreadkeepError, act: Callable[[Tx], R]) -> R:
+def _without_index(ctx: StateContext, error: ThreadkeepError, act: Callable[[Tx], R]) -> R:
     try:
         with ctx.db.write() as tx:
             if not detach_index(ctx, tx):

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from threadkeep.state.context import Context, Json
+from threadkeep.state.context import Json, StateContext
 
 
-class Wanted(NamedTuple):
+class SessionFilter(NamedTuple):
     """Which sessions are meant; what is left out is not asked about."""
 
     sources: Sequence[str] = ()
@@ -20,7 +20,7 @@ class Wanted(NamedTuple):
     hidden: bool = True
     children: bool = True
 
-    def params(self, ctx: Context) -> Json:
+    def params(self, ctx: StateContext) -> Json:
         """Give the parameters of the piece `listed`."""
         return {
             **marked(ctx),
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
         }
 
 
-def marked(ctx: Context) -> Json:
+def marked(ctx: StateContext) -> Json:
     """Give the parameter that says whether marks tell what a child is to its parent."""
     return {"marked": ctx.form.answers.marked_lineage}
 

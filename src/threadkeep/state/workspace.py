@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from threadkeep.base.sqlite import Tx
-from threadkeep.state.context import Context, Json
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Json, StateContext
 from threadkeep.state.rows import update_session
 
 
@@ -14,7 +14,7 @@ def workspace_key(row: Mapping[str, object]) -> str | None:
 
 
 def update_session_cwd(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     cwd: str,
@@ -44,7 +44,7 @@ def _git_facts(branch: str | None, root: str | None) -> Json:
 
 
 def publish_session_git_metadata(
-    ctx: Context,
+    ctx: StateContext,
     tx: Tx,
     session_id: str,
     cwd: str,
@@ -62,7 +62,7 @@ def publish_session_git_metadata(
     return update_session(ctx, tx, session_id, values)
 
 
-def backfill_repo_roots(ctx: Context, tx: Tx, cwd_to_root: Mapping[str, str]) -> None:
+def backfill_repo_roots(ctx: StateContext, tx: Tx, cwd_to_root: Mapping[str, str]) -> None:
     """Store the repositories of folders for the sessions that have none yet."""
     for cwd, root in cwd_to_root.items():
         rows = tx.all("sessions_without_root", {"cwd": cwd}) if cwd and root else ()
@@ -71,7 +71,7 @@ def backfill_repo_roots(ctx: Context, tx: Tx, cwd_to_root: Mapping[str, str]) ->
 
 
 def distinct_session_cwds(
-    _ctx: Context,
+    _ctx: StateContext,
     tx: Tx,
     include_archived: bool = False,  # noqa: FBT001, FBT002
 ) -> list[Json]:

@@ -9,9 +9,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from threadkeep.base import json
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home import json
-from threadkeep.web.guard import Refused
+from threadkeep.web.guard import RequestRefusal
 
 JSON_TYPE: Final = "application/json"
 _WORDS: Final = {
@@ -40,7 +40,7 @@ _LOCKED: Final = (
 )
 
 
-class Problem(msgspec.Struct, frozen=True):
+class WebProblem(msgspec.Struct, frozen=True):
     """What went wrong, as every failed call of the API says it."""
 
     error: str  # a word for programs
@@ -50,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 def problem(status: int, message: str, hint: str = "") -> Response:
     """Say what went wrong, for programs."""
-    body = Problem(_WORDS.get(status, "failed"), message, hint)
+    body = WebProblem(_WORDS.get(status, "failed"), message, hint)
     return Response(msgspec.json.encode(body), status, media_type=JSON_TYPE)
 
 
@@ -84,7 +84,7 @@ def wants_page(headers: dict[str, str]) -> bool:
     return "text/html" in headers.get("accept", "")
 
 
-def refusal(refused: Refused, headers: dict[str, str]) -> Response:
+def refusal(refused: RequestRefusal, headers: dict[str, str]) -> Response:
     """Say that a request is not let in; a browser gets a page without anything to load."""
     if wants_page(headers):
         hint, message = escape(refused.hint), escape(refused.message)

@@ -16,9 +16,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from threadkeep.browse.records import Query
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home import Home
-from threadkeep.home.browsing import Query
+from threadkeep.home.facade import Home
 from threadkeep.home.stores import Stores
 from threadkeep.home.web_login import LOGIN_SECONDS, Logins, own_name
 from threadkeep.home.web_place import page_cache
@@ -26,10 +26,17 @@ from threadkeep.home.web_token import is_link, redeem, watch_token
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
 from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name, is_secure, own_address
-from threadkeep.web.guard import Headers, Place, Refused, headers_of, host_of, own_hosts
-from threadkeep.web.lane import Lane, Reads
-from threadkeep.web.live import Live, live_routes
-from threadkeep.web.page import HTML, PIECE, page_routes
+from threadkeep.web.guard import (
+    Headers,
+    RequestRefusal,
+    ServerAddress,
+    headers_of,
+    host_of,
+    own_hosts,
+)
+from threadkeep.web.lane import PIECE, Lane, Reads
+from threadkeep.web.live import StoreWatcher, live_routes
+from threadkeep.web.page import HTML, page_routes
 from threadkeep.web.pages import PAGE_ROUTES, PAGES
 from threadkeep.web.rendering import Renderer, asset
 from threadkeep.web.visitor import finds_own_name, is_our_own
@@ -42,17 +49,17 @@ _TYPES: Final = {
     "webmanifest": "application/manifest+json",
 }
 _LEFT: Final = 499
-_USED: Final = Refused(
+_USED: Final = RequestRefusal(
     403, "this link was used, or is too old", "`threadkeep up --link` gives a new one"
 )
 _KEPT: Final = "private, max-age=31536000, immutable"
 
 
-def make_app(home: Home, place: Place, db: str | None = None) -> Gate:
+def make_app(home: Home, place: ServerAddress, db: str | None = None) -> Gate:
     """Put the application of a home together."""
     stores = Stores(home, db)
     secret, logins = watch_token(home), Logins(home)
-    live = Live(stores)
+    live = StoreWatcher(stores)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -126,27 +133,27 @@ def _open(request: Request) -> Response:
     refused = _refuse_link(request, token)
     if refused is not None:
         return refusal(refused, _named(request))
-    place: Place = request.app.state.place
+    place: ServerAddress = request.app.state.place
     if place.own and host_of(_named(request)) not in own_hosts(place, own_name(token)):
         link = quote(request.query_params["link"], safe="")
         return RedirectResponse(f"{own_address(place, token)}/open?link={link}", 307)
     return _let_in(request, place, token)
 
 
-def _refuse_link(request: Request, token: str | None) -> Refused | None:
-    place: Place = request.app.state.place
+def _refuse_link(request: Request, token: str | None) -> RequestRefusal | None:
+    place: ServerAddress = request.app.state.place
     stores: Stores = request.app.state.stores
     if is_our_own(request.scope) is False:
-        return Refused(403, "a link is for the user who made it, and you are another one")
+        return RequestRefusal(403, "a link is for the user who made it, and you are another one")
     if place.own and not finds_own_name(_named(request).get("user-agent", "")):
         hint = "open the link with another browser, or set `own_name = false` in [web]"
-        return Refused(403, "Safari does not find the page under its own name", hint)
+        return RequestRefusal(403, "Safari does not find the page under its own name", hint)
     if token is None or not is_link(stores.home, token, request.query_params.get("link", "")):
         return _USED
     return None
 
 
-def _let_in(request: Request, place: Place, token: str) -> Response:
+def _let_in(request: Request, place: ServerAddress, token: str) -> Response:
     stores: Stores = request.app.state.stores
     if not redeem(stores.home, token, request.query_params["link"]):  # somebody was quicker
         return refusal(_USED, _named(request))

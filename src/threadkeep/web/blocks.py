@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.home.browsing import Block, Image, Listed, TurnSum
-from threadkeep.web.diffs import Change, changes_of
+from threadkeep.browse.records import Block, SessionSummary, TurnSum
+from threadkeep.knowledge.records import Image
+from threadkeep.web.diffs import FileDiff, changes_of
 from threadkeep.web.markup import anchor
 
 CUT: Final = 20_000  # characters of one text in a window
@@ -45,7 +46,7 @@ _ASKED: Final = ("prompt", "message", "description", "task", "instructions")
 _ALIKE: Final = 60  # characters by which a subagent's task is recognised
 
 
-class Piece(msgspec.Struct, frozen=True):
+class TextPreview(msgspec.Struct, frozen=True):
     """A text as it is: its beginning, what is folded away, and how much is not here at all."""
 
     head: str
@@ -58,27 +59,27 @@ class Argument(msgspec.Struct, frozen=True):
     """One argument of a tool call."""
 
     name: str
-    piece: Piece
+    piece: TextPreview
     inline: bool  # short enough to stand beside its name
 
 
-class View(msgspec.Struct, frozen=True):
+class BlockView(msgspec.Struct, frozen=True):
     """One block as it is shown."""
 
     block: Block
     anchor: str
     group: str  # what the filters of the page call it
     label: str
-    piece: Piece
+    piece: TextPreview
     headline: str = ""
     arguments: tuple[Argument, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FileDiff, ...] = ()
     pictures: tuple[str, ...] = ()
     hidden_pictures: int = 0  # too large for a window, or of a type that is not shown
     is_open: bool = False
     final: bool = False  # the last answer of its turn
-    result: "View | None" = None
-    subagent: Listed | None = None
+    result: "BlockView | None" = None
+    subagent: SessionSummary | None = None
 
     @property
     def is_brief(self) -> bool:
@@ -97,8 +98,8 @@ def filters() -> dict[str, Callable[..., Any]]:
 
 
 def views(
-    blocks: Sequence[Block], children: Sequence[Listed] = (), *, whole: bool = False
-) -> list[View]:
+    blocks: Sequence[Block], children: Sequence[SessionSummary] = (), *, whole: bool = False
+) -> list[BlockView]:
     """Give blocks as they are shown; with `whole` nothing is cut."""
     calls = {one.call_id: one.position for one in blocks if one.kind == "tool_call" and one.call_id}
     results = {
@@ -126,12 +127,12 @@ def views(
     return shown
 
 
-def view(block: Block, *, whole: bool = False) -> View:
+def view(block: Block, *, whole: bool = False) -> BlockView:
     """Give one block as it is shown."""
     group, label = _GROUPS.get(block.kind, ("notes", block.kind))
     pictures, hidden = _pictures(block.images, whole=whole)
     piece = piece_of(block.text, whole=whole)
-    found = View(
+    found = BlockView(
         block, anchor(block.key), group, label, piece, pictures=pictures, hidden_pictures=hidden
     )
     if block.kind == "tool_call":
@@ -150,7 +151,7 @@ def _finals(blocks: Iterable[Block]) -> set[int]:
 # ------------------------------------------------------------------------------------ tool calls
 
 
-def _call(found: View, *, whole: bool) -> View:
+def _call(found: BlockView, *, whole: bool) -> BlockView:
     block = found.block
     told = headline(block.input, block.text)
     changes = tuple(changes_of(block.tool, block.input))
@@ -219,12 +220,12 @@ def written(value: Any) -> str:
 # ---------------------------------------------------------------------------------- long things
 
 
-def piece_of(text: str, *, whole: bool = False) -> Piece:
+def piece_of(text: str, *, whole: bool = False) -> TextPreview:
     """Part a text into what is seen at once and what is folded; more than a window holds is cut."""
     kept = text if whole else text[:CUT]
     at = _end_of_head(kept)
     lines = text.count("\n") + bool(text and not text.endswith("\n"))
-    return Piece(kept[:at], kept[at:], lines, len(text) - len(kept))
+    return TextPreview(kept[:at], kept[at:], lines, len(text) - len(kept))
 
 
 def _end_of_head(text: str) -> int:
@@ -256,7 +257,7 @@ def _pictures(images: Iterable[Image], *, whole: bool) -> tuple[tuple[str, ...],
 # ------------------------------------------------------------------------------------ subagents
 
 
-def subagent_of(block: Block, children: Iterable[Listed]) -> Listed | None:
+def subagent_of(block: Block, children: Iterable[SessionSummary]) -> SessionSummary | None:
     """Find the session that a call started: it begins with the task, or is named as the call."""
     if block.kind != "tool_call" or not isinstance(block.input, Mapping):
         return None
@@ -264,7 +265,7 @@ def subagent_of(block: Block, children: Iterable[Listed]) -> Listed | None:
     return next((one for one in children if asked & _beginnings(one)), None)
 
 
-def _beginnings(child: Listed) -> set[str]:
+def _beginnings(child: SessionSummary) -> set[str]:
     return {_start(child.session.first_prompt), _start(child.session.title)}
 
 

@@ -35,7 +35,7 @@ class Mark(msgspec.Struct, frozen=True):
     href: str = ""
 
 
-class Note(msgspec.Struct, frozen=True):
+class ChartLabel(msgspec.Struct, frozen=True):
     """A word on a drawing."""
 
     x: float
@@ -49,7 +49,7 @@ class Drawing(msgspec.Struct, frozen=True):
     width: float
     height: float
     marks: tuple[Mark, ...] = ()
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ChartLabel, ...] = ()
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -150,7 +150,7 @@ def year(
         spot = (week * _CELL, (row + 1) * _CELL + 2, _MARK, _MARK)
         marks.append(Mark(*spot, heat, text, hrefs.get(str(day), "")))
         if day.day == 1 and week * _CELL < 52 * _CELL:
-            notes.append(Note(week * _CELL, 10, day.strftime("%b")))
+            notes.append(ChartLabel(week * _CELL, 10, day.strftime("%b")))
     weeks = (last - begin).days // _WEEK + 1
     return Drawing(weeks * _CELL, 8 * _CELL + 2, tuple(marks), tuple(notes))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from threadkeep.web.answers import Problem
+from threadkeep.web.answers import WebProblem
 from threadkeep.web.gate import HEADERS
 
 MOST: Final = 256
@@ -20,7 +20,7 @@ SILENT_SECONDS: Final = 20.0  # for somebody who does not get a whole request ou
 _NEVER_SECONDS: Final = 120.0  # longer than the handshake of TLS may take
 
 
-class Room:
+class ConnectionCounter:
     """Counts connections from the moment they are accepted."""
 
     def __init__(self, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
@@ -84,7 +84,7 @@ def _say_bad(one: H11Protocol, message: str) -> None:
 
 
 def _bad_answer(message: str) -> bytes:
-    body = msgspec.json.encode(Problem("invalid", message))
+    body = msgspec.json.encode(WebProblem("invalid", message))
     fixed = (
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -33,24 +33,24 @@ _COMPARED: Final = 1500  # lines a side: beyond it difflib takes seconds
 _AROUND: Final = 3
 
 
-class Line(msgspec.Struct, frozen=True):
+class DiffLine(msgspec.Struct, frozen=True):
     """One line of a change."""
 
     sign: Sign
     text: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileDiff(msgspec.Struct, frozen=True):
     """What happens to one file."""
 
     path: str
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
     added: int
     removed: int
     left_out: int = 0  # lines that are not shown
 
 
-def changes_of(tool: str, given: Any) -> list[Change]:
+def changes_of(tool: str, given: Any) -> list[FileDiff]:
     """Give the changes of a tool call; none if it changes no file."""
     if isinstance(given, str):
         return list(_patched(given))
@@ -65,40 +65,40 @@ def changes_of(tool: str, given: Any) -> list[Change]:
     return [change for text in texts if isinstance(text, str) for change in _patched(text)]
 
 
-def compare(path: str, old: str, new: str) -> Change:
+def compare(path: str, old: str, new: str) -> FileDiff:
     """Compare two texts line by line, with a little of what stays around each difference."""
     before, after = old.splitlines(), new.splitlines()
     if not before or not after or max(len(before), len(after)) > _COMPARED:
-        lines = [Line("-", text) for text in before] + [Line("+", text) for text in after]
+        lines = [DiffLine("-", text) for text in before] + [DiffLine("+", text) for text in after]
     else:
         lines = list(_compared(before, after))
     return _change(path, lines)
 
 
-def _compared(before: list[str], after: list[str]) -> Iterator[Line]:
+def _compared(before: list[str], after: list[str]) -> Iterator[DiffLine]:
     matcher = SequenceMatcher(None, before, after)
     for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
         if number:
-            yield Line("@", "")
+            yield DiffLine("@", "")
         for tag, low, high, new_low, new_high in group:
             if tag == "equal":
-                yield from (Line(" ", text) for text in before[low:high])
+                yield from (DiffLine(" ", text) for text in before[low:high])
                 continue
-            yield from (Line("-", text) for text in before[low:high])
-            yield from (Line("+", text) for text in after[new_low:new_high])
+            yield from (DiffLine("-", text) for text in before[low:high])
+            yield from (DiffLine("+", text) for text in after[new_low:new_high])
 
 
-def _change(path: str, lines: list[Line]) -> Change:
+def _change(path: str, lines: list[DiffLine]) -> FileDiff:
     added = sum(line.sign == "+" for line in lines)
     removed = sum(line.sign == "-" for line in lines)
     left_out = max(0, len(lines) - _LINES)
-    return Change(path, tuple(lines[:_LINES]), added, removed, left_out)
+    return FileDiff(path, tuple(lines[:_LINES]), added, removed, left_out)
 
 
 # ------------------------------------------------------------------- arguments with texts in them
 
 
-def _edited(tool: str, given: Mapping[str, Any]) -> Iterator[Change]:
+def _edited(tool: str, given: Mapping[str, Any]) -> Iterator[FileDiff]:
     path = _text(given, _PATHS)
     several = given.get("edits")
     if isinstance(several, list):
@@ -122,7 +122,7 @@ def _text(given: Mapping[str, Any], names: tuple[str, ...]) -> str:
 # ---------------------------------------------------------------------------------------- patches
 
 
-def _patched(text: str) -> Iterator[Change]:
+def _patched(text: str) -> Iterator[FileDiff]:
     """Read a patch: the kind with `*** Begin Patch`, or the kind that `diff -u` writes."""
     if "*** Begin Patch" in text:
         yield from _files(text[text.index("*** Begin Patch") :].splitlines(), _named)
@@ -143,9 +143,9 @@ def _unified(line: str) -> str | None:
     return line[4:].partition("\t")[0].strip().removeprefix("b/")
 
 
-def _files(lines: list[str], name_of: Any) -> Iterator[Change]:
+def _files(lines: list[str], name_of: Any) -> Iterator[FileDiff]:
     path: str | None = None
-    found: list[Line] = []
+    found: list[DiffLine] = []
     for line in lines:
         named = name_of(line)
         if named is not None:
@@ -155,10 +155,10 @@ def _files(lines: list[str], name_of: Any) -> Iterator[Change]:
         elif line.startswith(("*** ", "--- ", "diff --git ", "index ")):
             continue
         elif line.startswith("@@"):
-            found.append(Line("@", line.strip("@ ")))
+            found.append(DiffLine("@", line.strip("@ ")))
         elif line[:1] in {"+", "-"}:
-            found.append(Line("+" if line[0] == "+" else "-", line[1:]))
+            found.append(DiffLine("+" if line[0] == "+" else "-", line[1:]))
         else:
-            found.append(Line(" ", line[1:]))
+            found.append(DiffLine(" ", line[1:]))
     if path is not None:
         yield _change(path, found)

@@ -7,8 +7,9 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from threadkeep.home.browsing import EntityRow, Graph, Sum, hour_name
-from threadkeep.home.recalled import Moment
+from threadkeep.browse.query import hour_name
+from threadkeep.browse.records import EntityRow, Graph, Sum
+from threadkeep.recall.timeline import Moment
 from threadkeep.web import addresses, charts, wording
 from threadkeep.web.charts import Drawing, Mark, Series
 from threadkeep.web.graphs import laid_out
@@ -227,7 +228,7 @@ class Dot(NamedTuple):
     css: str
 
 
-class Line(NamedTuple):
+class DrawingLine(NamedTuple):
     """A tie on the drawing."""
 
     a: int
@@ -243,7 +244,7 @@ class GraphMap(NamedTuple):
     width: float
     height: float
     dots: tuple[Dot, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[DrawingLine, ...]
     types: tuple[tuple[str, str], ...]  # each type and its class
 
 
@@ -265,7 +266,7 @@ def graph_map(graph: Graph) -> GraphMap:
         for one, (x, y) in zip(graph.entities, spots, strict=True)
     ]
     lines = [
-        Line(one.a, one.b, dots[place[one.a]], dots[place[one.b]], _width(one.weight))
+        DrawingLine(one.a, one.b, dots[place[one.a]], dots[place[one.b]], _width(one.weight))
         for one in ties
     ]
     return GraphMap(width, height, tuple(dots), tuple(lines), tuple(css.items()))

@@ -7,11 +7,12 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
+from threadkeep.base.tokens import SecretFile
 from threadkeep.home.web_login import Logins, own_name
-from threadkeep.home.web_token import SecretFile, is_token
+from threadkeep.home.web_token import is_token
 from threadkeep.web import guard
 from threadkeep.web.answers import refusal, wants_page
-from threadkeep.web.guard import Bucket, Headers, Place, Refused
+from threadkeep.web.guard import Bucket, Headers, RequestRefusal, ServerAddress
 from threadkeep.web.visitor import is_our_own
 
 Message = MutableMapping[str, Any]
@@ -41,7 +42,7 @@ class GateRequest(msgspec.Struct, frozen=True):
 class Gate:
     """Wraps an application: nothing reaches it that was not let in."""
 
-    def __init__(self, app: App, secret: SecretFile, logins: Logins, place: Place) -> None:
+    def __init__(self, app: App, secret: SecretFile, logins: Logins, place: ServerAddress) -> None:
         self._app = app
         self._secret = secret
         self._logins = logins
@@ -91,21 +92,21 @@ class Gate:
     def _again(self, one: GateRequest) -> GateRequest:
         return self._asked(one.scope, one.headers)
 
-    def _judge(self, one: GateRequest) -> Refused | None:
+    def _judge(self, one: GateRequest) -> RequestRefusal | None:
         refused = guard.refuse_stranger(self._place, one.scope, one.headers, one.own)
         if refused is None and guard.token_in_address(one.scope):
-            refused = Refused(400, "a token does not belong into an address")
+            refused = RequestRefusal(400, "a token does not belong into an address")
         if refused is None and one.scope["path"] not in guard.OPEN_PATHS:
             refused = self._unknown(one)
         return refused or guard.refuse_body(self._place, one.scope, one.headers)
 
-    def _unknown(self, one: GateRequest) -> Refused | None:
+    def _unknown(self, one: GateRequest) -> RequestRefusal | None:
         if self._who(one) is not None:
-            return None if self._known.take() else Refused(429, "too many requests at once")
+            return None if self._known.take() else RequestRefusal(429, "too many requests at once")
         if not self._strangers.take():
-            return Refused(429, "too many requests without a token")
+            return RequestRefusal(429, "too many requests without a token")
         hint = "`threadkeep up --link` gives a link; programs send `Authorization: Bearer TOKEN`"
-        return Refused(_UNKNOWN, "a token or the cookie of a link is needed", hint)
+        return RequestRefusal(_UNKNOWN, "a token or the cookie of a link is needed", hint)
 
     def _who(self, one: GateRequest) -> str | None:
         """Give the login of a request, "" for the token itself, None for nobody."""
@@ -141,26 +142,26 @@ class Gate:
         return [_no_cookie(name)] if guard.cookies_of(one.headers, name) else []
 
 
-def own_address(place: Place, token: str) -> str:
+def own_address(place: ServerAddress, token: str) -> str:
     """Give the address of the page under its own name."""
     return f"{place.scheme}://{own_name(token)}:{place.port}"
 
 
-def _moved(place: Place, one: GateRequest) -> str:
+def _moved(place: ServerAddress, one: GateRequest) -> str:
     """Give the same address under the page's own name."""
     path: str = one.scope["raw_path"].decode("latin-1")
     query: str = one.scope["query_string"].decode("latin-1")
     return own_address(place, one.token or "") + path + (f"?{query}" if query else "")
 
 
-def cookie_name(place: Place) -> str:
+def cookie_name(place: ServerAddress) -> str:
     """Give the name of the cookie: two servers on one machine must not share one."""
     # With this prefix a browser takes it over TLS or from its own machine, for one host alone.
     prefix = "__Host-" if is_secure(place) else ""
     return f"{prefix}threadkeep_{place.port}"
 
 
-def is_secure(place: Place) -> bool:
+def is_secure(place: ServerAddress) -> bool:
     """Tell whether browsers call the page's address trustworthy."""
     return place.own or place.scheme == "https"
 

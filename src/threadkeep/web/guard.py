@@ -52,7 +52,7 @@ _MOST_COOKIES: Final = 8
 _SITES: Final = frozenset({"same-origin", "none"})
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RequestRefusal(msgspec.Struct, frozen=True):
     """Why a request is not answered; the words say little on purpose."""
 
     status: int
@@ -60,7 +60,7 @@ class Refused(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ServerAddress(msgspec.Struct, frozen=True):
     """Under which names the server is reached."""
 
     hosts: frozenset[str]  # with the port
@@ -78,7 +78,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def place_of(
     host: str, port: int, scheme: str, body_limit: int, machine: str = "", *, own: bool = False
-) -> Place:
+) -> ServerAddress:
     """Name the hosts of an address; loopback has three names.
 
     Who listens everywhere answers for the name of the machine as well, and for the address that
@@ -91,10 +91,10 @@ def place_of(
     named = loopback | there if anywhere or not loopback else loopback
     hosts = frozenset(_with_port(named, port, scheme))
     own = own and scheme == "http" and is_loopback(host)
-    return Place(hosts, scheme, body_limit, port, anywhere, own)
+    return ServerAddress(hosts, scheme, body_limit, port, anywhere, own)
 
 
-def own_hosts(place: Place, name: str) -> frozenset[str]:
+def own_hosts(place: ServerAddress, name: str) -> frozenset[str]:
     """Give the hosts of the page's own name; none where it has no such name."""
     return frozenset(_with_port({name}, place.port, place.scheme)) if place.own else frozenset()
 
@@ -125,39 +125,39 @@ def headers_of(scope: Scope) -> Headers:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def refuse_shape(scope: Scope) -> Refused | None:
+def refuse_shape(scope: Scope) -> RequestRefusal | None:
     """Refuse what neither a browser nor a library sends, before anything is made of it."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > _LONGEST_TARGET:
-        return Refused(414, "the address is too long")
+        return RequestRefusal(414, "the address is too long")
     if len(scope["headers"]) > _MOST_HEADERS:
-        return Refused(431, "there are too many headers")
+        return RequestRefusal(431, "there are too many headers")
     if not scope["raw_path"].startswith(b"/"):
-        return Refused(400, "the address must begin with a slash")
+        return RequestRefusal(400, "the address must begin with a slash")
     once = [name for name, _ in scope["headers"] if name in _ONCE]
     if len(once) != len(set(once)) or {b"content-length", b"transfer-encoding"} <= set(once):
-        return Refused(400, "the headers contradict each other")
+        return RequestRefusal(400, "the headers contradict each other")
     return None
 
 
 def refuse_stranger(
-    place: Place, scope: Scope, headers: Headers, own: frozenset[str] = frozenset()
-) -> Refused | None:
+    place: ServerAddress, scope: Scope, headers: Headers, own: frozenset[str] = frozenset()
+) -> RequestRefusal | None:
     """Refuse what does not come from this machine's own pages or programs."""
     host = host_of(headers)
     if host not in place.hosts | own | _reached(place, scope):
-        return Refused(421, "this server does not answer for that host")
+        return RequestRefusal(421, "this server does not answer for that host")
     origin = headers.get("origin")
     origins = {f"{place.scheme}://{host}"} | (frozenset() if host in own else place.origins)
     if origin is not None and origin not in origins:
-        return Refused(403, "a page of another origin may not ask")
+        return RequestRefusal(403, "a page of another origin may not ask")
     if headers.get("sec-fetch-site", "none") not in _SITES:
-        return Refused(403, "another site may not ask", "open the address directly")
+        return RequestRefusal(403, "another site may not ask", "open the address directly")
     if scope["method"] not in KNOWN:
-        return Refused(405, "there is no such method here")
+        return RequestRefusal(405, "there is no such method here")
     return None
 
 
-def _reached(place: Place, scope: Scope) -> set[str]:
+def _reached(place: ServerAddress, scope: Scope) -> set[str]:
     """Give the hosts of the address that was reached: no name that somebody owns is among them."""
     server = scope.get("server")
     if not place.anywhere or not server:
@@ -165,19 +165,19 @@ def _reached(place: Place, scope: Scope) -> set[str]:
     return _with_port({str(server[0]).removeprefix("::ffff:")}, place.port, place.scheme)
 
 
-def refuse_body(place: Place, scope: Scope, headers: Headers) -> Refused | None:
+def refuse_body(place: ServerAddress, scope: Scope, headers: Headers) -> RequestRefusal | None:
     """Refuse a body that is too large, or of a type that any form can send."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
-        return Refused(400, "the length of the body is no number")
+        return RequestRefusal(400, "the length of the body is no number")
     if int(length) > place.body_limit:
-        return Refused(413, f"the body has more than {place.body_limit} bytes")
+        return RequestRefusal(413, f"the body has more than {place.body_limit} bytes")
     given = headers.get("content-type", "").partition(";")[0].strip().lower()
     empty = length == "0" and "transfer-encoding" not in headers
     if scope["method"] in SAFE or (scope["method"] == "DELETE" and empty):
         return None
     if given not in BODY_TYPES:
-        return Refused(415, "a body must be JSON", "send content-type: application/json")
+        return RequestRefusal(415, "a body must be JSON", "send content-type: application/json")
     return None
 
 

@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from threadkeep.base.clock import now_ms
+from threadkeep.browse.kept import AnswerCache
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home import now_ms
-from threadkeep.home.browsing import Kept
 from threadkeep.home.stores import Stores
 from threadkeep.web.gate import LOGIN
 
@@ -82,7 +82,7 @@ class Reads:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._kept = Kept(_KEPT_BYTES, worth=0, weigh=lambda answer: len(answer.body))
+        self._kept = AnswerCache(_KEPT_BYTES, worth=0, weigh=lambda answer: len(answer.body))
 
     async def answer(
         self, request: Request, made: Callable[[Request], Response], *, kept: bool

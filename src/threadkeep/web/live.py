@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from threadkeep.browse.browsing import Browse
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.browsing import Browse
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import problem
 
@@ -50,7 +50,7 @@ class Follower:
         return refs
 
 
-class Live:
+class StoreWatcher:
     """Watches a store while somebody follows it."""
 
     def __init__(self, stores: Stores) -> None:
@@ -139,7 +139,7 @@ class Live:
 
 async def events(request: Request) -> Response:
     """Send what changes as long as somebody listens."""
-    live: Live = request.app.state.live
+    live: StoreWatcher = request.app.state.live
     follower = Follower(asyncio.get_running_loop())
     if not live.join(follower):
         return problem(503, "too many pages follow already", "close some of them")
@@ -150,7 +150,7 @@ async def events(request: Request) -> Response:
     )
 
 
-async def _told(live: Live, follower: Follower) -> AsyncIterator[bytes]:
+async def _told(live: StoreWatcher, follower: Follower) -> AsyncIterator[bytes]:
     try:
         yield b"retry: 2000\n\n"
         while True:

@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from markupsafe import Markup, escape
 
-from threadkeep.home.browsing import Kept
+from threadkeep.browse.kept import AnswerCache
 
 _TAGS: Final = {
     *("a", "blockquote", "br", "code", "del", "em", "h4", "h5", "h6", "hr", "li"),
@@ -38,7 +38,7 @@ def filters() -> dict[str, Callable[..., Any]]:
 
 
 # The same window is asked for again while a session is followed, or by others who read it.
-_SHOWN: Final = Kept(_KEPT_CHARACTERS, weigh=len)
+_SHOWN: Final = AnswerCache(_KEPT_CHARACTERS, weigh=len)
 
 
 def markdown(text: str) -> Markup:

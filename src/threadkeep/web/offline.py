@@ -10,8 +10,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 from markupsafe import Markup
 
-from threadkeep.home import Home
-from threadkeep.home.browsing import Block, Browse, Listed, SessionDetail, open_browse
+from threadkeep.browse.browsing import Browse
+from threadkeep.browse.records import Block, SessionDetail, SessionSummary
+from threadkeep.home.browsing import open_browse
+from threadkeep.home.facade import Home
 from threadkeep.web.rendering import Renderer
 
 _STYLES: Final = ("site.css", "session.css")
@@ -58,7 +60,7 @@ def _policy(style: str) -> str:
 
 def _whole(browse: Browse, ref: str, depth: int) -> Whole:
     detail = browse.session(ref)
-    children: tuple[Listed, ...] = detail.children if depth else ()
+    children: tuple[SessionSummary, ...] = detail.children if depth else ()
     inside = {one.ref: _whole(browse, one.ref, depth - 1) for one in children}
     return Whole(detail, tuple(all_blocks(browse, detail.listed.ref)), inside)
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from threadkeep.home import now_ms
+from threadkeep.base.clock import now_ms
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer, tagged
 from threadkeep.web.gate import LOGIN
@@ -24,10 +24,8 @@ from threadkeep.web.rendering import Renderer
 _MOST_DIGITS: Final = 18
 HTML: Final = "text/html; charset=utf-8"
 
-__all__ = ["HTML", "PIECE", "Elsewhere", "Page", "Visit", "page_routes", "visit_of"]
 
-
-class Visit(msgspec.Struct, frozen=True):
+class SiteRequest(msgspec.Struct, frozen=True):
     """What a page is made of: the stores, and what the address says."""
 
     stores: Stores
@@ -52,17 +50,17 @@ class Elsewhere(Exception):
         self.address = address
 
 
-class Page(msgspec.Struct, frozen=True):
+class SitePage(msgspec.Struct, frozen=True):
     """One page of the site."""
 
     path: str
     template: str
-    load: Callable[[Visit], Any]  # a Struct or a dict; what is in it is in the template, too
+    load: Callable[[SiteRequest], Any]  # a Struct or a dict; what is in it is in the template, too
     title: str = ""
     kept: bool = False  # it shows the captured history at a moment, and nothing else
 
 
-def page_routes(pages: Iterable[Page]) -> list[Route]:
+def page_routes(pages: Iterable[SitePage]) -> list[Route]:
     """Give the routes of pages and of their twins."""
     routes = []
     for page in pages:
@@ -72,22 +70,22 @@ def page_routes(pages: Iterable[Page]) -> list[Route]:
     return routes
 
 
-def visit_of(request: Request) -> Visit:
+def visit_of(request: Request) -> SiteRequest:
     """Give what a page is made of for a request."""
     stores: Stores = request.app.state.stores
     zone = ZoneInfo(stores.home.zone)
     login = request.scope.get(LOGIN) or ""
-    return Visit(stores, request.path_params, request.query_params, now_ms(), zone, login)
+    return SiteRequest(stores, request.path_params, request.query_params, now_ms(), zone, login)
 
 
-def _twin(page: Page) -> Callable[[Request], Any]:
+def _twin(page: SitePage) -> Callable[[Request], Any]:
     def made(request: Request) -> Response:
         return json_answer(request, page.load(visit_of(request)))
 
     return _answering(page, made)
 
 
-def _shown(page: Page) -> Callable[[Request], Any]:
+def _shown(page: SitePage) -> Callable[[Request], Any]:
     def made(request: Request) -> Response:
         try:
             return _render(page, request)
@@ -97,7 +95,7 @@ def _shown(page: Page) -> Callable[[Request], Any]:
     return _answering(page, made)
 
 
-def _answering(page: Page, made: Callable[[Request], Response]) -> Callable[[Request], Any]:
+def _answering(page: SitePage, made: Callable[[Request], Response]) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         reads: Reads = request.app.state.reads
         return await reads.answer(request, made, kept=page.kept)
@@ -105,7 +103,7 @@ def _answering(page: Page, made: Callable[[Request], Response]) -> Callable[[Req
     return answer
 
 
-def _render(page: Page, request: Request) -> Response:
+def _render(page: SitePage, request: Request) -> Response:
     began = time.perf_counter()
     data = page.load(visit_of(request))
     renderer: Renderer = request.app.state.renderer

@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 from threadkeep.home.maintenance import named_home
-from threadkeep.home.serving import Bell, Part
+from threadkeep.home.supervising import Bell, ServicePart
 from threadkeep.home.web_place import address_of, listen, note_address
 from threadkeep.home.web_token import make_token, one_time_link
 
@@ -34,7 +34,7 @@ _LONGEST_PAUSE: Final = 30.0
 _MOST_SAID: Final = 2000
 
 
-class Order(msgspec.Struct, frozen=True):
+class WorkerTask(msgspec.Struct, frozen=True):
     """What the process that serves is told."""
 
     descriptor: int
@@ -43,13 +43,15 @@ class Order(msgspec.Struct, frozen=True):
     idle_seconds: float
 
 
-def web_part(home: Home, listener: socket.socket, db: str | None, *, at_once: bool = False) -> Part:
+def web_part(
+    home: Home, listener: socket.socket, db: str | None, *, at_once: bool = False
+) -> ServicePart:
     """Give the part that answers at a socket which is bound already.
 
     With `at_once` the process is there before anybody comes: a browser is being opened.
     """
     door = Door(home, listener, db, at_once=at_once)
-    return Part(PART, door.answer, _FIRST_PAUSE, _LONGEST_PAUSE)
+    return ServicePart(PART, door.answer, _FIRST_PAUSE, _LONGEST_PAUSE)
 
 
 def bound(home: Home, *, exactly: bool) -> tuple[socket.socket, str]:
@@ -88,7 +90,7 @@ class Door:
 
     def _serve_once(self, bell: Bell, end: socket.socket) -> None:
         """Let a process answer until it has nothing to do, or it is the end."""
-        order = Order(self._listener.fileno(), named_home(self._home), self._db, IDLE_SECONDS)
+        order = WorkerTask(self._listener.fileno(), named_home(self._home), self._db, IDLE_SECONDS)
         words = [sys.executable, "-P", "-m", "threadkeep.web.worker"]
         with subprocess.Popen(  # noqa: S603  (this interpreter and this package)
             [*words, msgspec.json.encode(order).decode()],

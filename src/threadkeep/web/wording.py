@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from threadkeep.home import now_ms
+from threadkeep.base.clock import now_ms
 
 _THOUSAND: Final = 1000
 _MINUTE: Final = 60

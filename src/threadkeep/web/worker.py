@@ -11,16 +11,16 @@ from typing import Any, Final
 import msgspec
 import uvicorn
 
+from threadkeep.base.processes import when_parent_ends
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home import Home
-from threadkeep.home.sharing import when_parent_ends
+from threadkeep.home.facade import Home
 from threadkeep.home.thrift import share_one_arena
 from threadkeep.home.web_place import BACKLOG, scheme_of
 from threadkeep.home.web_token import make_token
 from threadkeep.web.app import make_app
-from threadkeep.web.connections import Room
-from threadkeep.web.guard import Place, place_of
-from threadkeep.web.part import Order
+from threadkeep.web.connections import ConnectionCounter
+from threadkeep.web.guard import ServerAddress, place_of
+from threadkeep.web.part import WorkerTask
 
 _HEADER_BYTES: Final = 64 * 1024
 _LOOK_SECONDS: Final = 0.25
@@ -30,13 +30,13 @@ _FAILED: Final = 1
 _FILES: Final = 4096
 
 
-class Server:
+class WebServer:
     """A server for one socket, and who is connected to it."""
 
     def __init__(self, home: Home, listener: socket.socket, db: str | None) -> None:
         make_token(home)
         web = home.config.web
-        self.room = Room()
+        self.room = ConnectionCounter()
         self.listener = listener
         app: Any = make_app(home, _place(home, listener), db)
         enter: Any = self.room.enter
@@ -89,7 +89,7 @@ class Server:
         self.room.clear()  # who follows something does so for ever
 
 
-def _place(home: Home, listener: socket.socket) -> Place:
+def _place(home: Home, listener: socket.socket) -> ServerAddress:
     web = home.config.web
     host, port = listener.getsockname()[:2]
     named = web.host if web.host != "localhost" else str(host)
@@ -99,11 +99,11 @@ def _place(home: Home, listener: socket.socket) -> Place:
 
 def main(words: list[str]) -> int:
     """Serve as an order says; end with the process that gave it."""
-    order = msgspec.json.decode(words[0].encode(), type=Order)
+    order = msgspec.json.decode(words[0].encode(), type=WorkerTask)
     _allow_many_files()
     share_one_arena()
     try:
-        server = Server(Home(order.home), socket.socket(fileno=order.descriptor), order.db)
+        server = WebServer(Home(order.home), socket.socket(fileno=order.descriptor), order.db)
         when_parent_ends(server.end)
         asyncio.run(server.serve(order.idle_seconds))
     except (ThreadkeepError, OSError) as error:

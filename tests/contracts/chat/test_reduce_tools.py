@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.chunks import START_STEP, Chunk, chunk, delta, parts_of, tool
-from threadkeep.chat.reduce import Change, StreamState, late_tool_output, reduce_chunks
+from threadkeep.chat.change import Change
+from threadkeep.chat.reduce import StreamState, reduce_chunks
+from threadkeep.chat.tool_parts import late_tool_output
 from threadkeep.errors import Invalid, ProtocolViolation
 
 

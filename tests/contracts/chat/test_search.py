@@ -19,7 +19,7 @@ from tests.support.chats import (
     turn,
 )
 from threadkeep.chat.records import Session
-from threadkeep.chat.search import Hit
+from threadkeep.chat.search import ChatHit
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
 
@@ -31,7 +31,7 @@ def session(store: ChatStore) -> Session:
     return new_session(store, title="The title")
 
 
-def found(hits: list[Hit]) -> set[str]:
+def found(hits: list[ChatHit]) -> set[str]:
     return {hit.message_id for hit in hits}
 
 

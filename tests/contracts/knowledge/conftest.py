@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.tickets import undone
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.store import KnowledgeStore
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.embed.embedders import HashEmbedder, vector_of
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.embed.filling import embed_pending
 from threadkeep.knowledge.forgetting import erase_nodes
 from threadkeep.knowledge.reading import EntryRow

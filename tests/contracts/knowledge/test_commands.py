@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.commands import (
     NOTHING,
     environment_of,

@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from tests.support.tickets import NOW, column, insert, status_of, ticket_row, undone, waiting
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.drafts import Draft, Evidence
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.drafts import Evidence, NodeDraft
 from threadkeep.knowledge.forgetting import erase_nodes
 from threadkeep.knowledge.nodes import write_node
 from threadkeep.knowledge.store import KnowledgeStore
@@ -30,7 +30,7 @@ from threadkeep.knowledge.tickets import (
     skip,
 )
 
-DRAFT = Draft(summary="Fixed the build", intent="debugging", embed_text="make")
+DRAFT = NodeDraft(summary="Fixed the build", intent="debugging", embed_text="make")
 FIELDS: dict[Queue, str] = {
     "shell": "events",
     "agentic": "segments",
@@ -41,7 +41,7 @@ every_queue = pytest.mark.parametrize("queue", list(FIELDS))
 _uuids = iter(range(10**9))
 
 
-def write(tx: Tx, queue: Queue, target: int, draft: Draft = DRAFT, **options: Any) -> int:
+def write(tx: Tx, queue: Queue, target: int, draft: NodeDraft = DRAFT, **options: Any) -> int:
     evidence = Evidence(**{FIELDS[queue]: (target,)})
     given = {"model": "m", "now": NOW, "uuid": f"uuid {next(_uuids)}", **options}
     return write_node(tx, queue, draft, evidence, **given)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.tickets import NOW, add_event, column
-from threadkeep.base.sqlite import Tx
-from threadkeep.knowledge.drafts import Draft, Mentions
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.drafts import Mentions, NodeDraft
 from threadkeep.knowledge.entities import (
     TIES,
     TYPES,
@@ -88,7 +88,7 @@ def test_a_copy_of_the_project_is_the_project(path: str, worktree: str) -> None:
 
 def test_each_name_is_mentioned_once_in_the_contracts_order() -> None:
     said = Mentions(tools=("git", "git", " "), projects=("app",), errors=("E1",), domains=("a.b",))
-    assert mentions_of(Draft("s", "i", entities=said)) == [
+    assert mentions_of(NodeDraft("s", "i", entities=said)) == [
         Mention("project", "app"),
         Mention("tool", "git"),
         Mention("concept", "E1"),
@@ -172,7 +172,7 @@ def test_what_belongs_together() -> None:
         env_vars=("HOME",),
         domains=("example.org",),
     )
-    numbers = {m: n for n, m in enumerate(mentions_of(Draft("s", "i", entities=said)), 1)}
+    numbers = {m: n for n, m in enumerate(mentions_of(NodeDraft("s", "i", entities=said)), 1)}
     names = {n: m.name for m, n in numbers.items()}
     ties = [(names[tie.source], tie.kind, names[tie.target]) for tie in ties_of(numbers)]
     assert sorted(ties) == [

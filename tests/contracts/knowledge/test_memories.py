@@ -12,7 +12,7 @@ from tests.support.memories import Notebook
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.eligibility import eligible_nodes
 from threadkeep.knowledge.memory_documents import (
-    AskedMemory,
+    MemoryFilter,
     memory_health,
     memory_history,
     query_memories,
@@ -194,13 +194,13 @@ def test_what_is_asked_of_memories(book: Notebook) -> None:
     book.learn({"user.md": ["reference"]})
     book.put("later.md", "Soon.")
     with book.store.context.db.read() as tx:
-        parts, more = query_memories(tx, AskedMemory(limit=2))
+        parts, more = query_memories(tx, MemoryFilter(limit=2))
         assert more
         assert len(parts) == 2
         assert parts[0].source_path is None
 
         def named(**what: object) -> list[tuple[str, str | None]]:
-            found, _ = query_memories(tx, AskedMemory(**what))  # type: ignore[arg-type]
+            found, _ = query_memories(tx, MemoryFilter(**what))  # type: ignore[arg-type]
             return [(part.logical_path, part.heading_path) for part in found]
 
         assert named(text="100%") == [("project_a.md", "A > B")]
@@ -209,15 +209,15 @@ def test_what_is_asked_of_memories(book: Notebook) -> None:
         assert named(document_uuid=parts[0].document_uuid, logical_path="x") == []
         assert named(logical_path="later.md") == []
         (waiting,), _ = query_memories(
-            tx, AskedMemory(logical_path="later.md", unpublished=True, paths=True)
+            tx, MemoryFilter(logical_path="later.md", unpublished=True, paths=True)
         )
         assert (waiting.projection_status, waiting.source_path) == ("pending", "/m/later.md")
-        history, _ = memory_history(tx, AskedMemory(repository="ada/kiln", logical_path="user.md"))
+        history, _ = memory_history(tx, MemoryFilter(repository="ada/kiln", logical_path="user.md"))
         assert [one.change_kind for one in history] == ["create"]
         with pytest.raises(Invalid, match="no category"):
-            query_memories(tx, AskedMemory(category="x"))
+            query_memories(tx, MemoryFilter(category="x"))
         with pytest.raises(Invalid, match="needs its document"):
-            memory_history(tx, AskedMemory(repository="ada/kiln"))
+            memory_history(tx, MemoryFilter(repository="ada/kiln"))
 
 
 def test_probes_are_never_queued_and_never_shown(tmp_path: Path) -> None:
@@ -225,13 +225,13 @@ def test_probes_are_never_queued_and_never_shown(tmp_path: Path) -> None:
     book.put("a.md", "probe")
     assert book.ask(asked.TICKETS) == []
     with book.store.context.db.read() as tx:
-        assert query_memories(tx, AskedMemory()) == ([], False)
+        assert query_memories(tx, MemoryFilter()) == ([], False)
         assert memory_health(tx, book.now + 10**9) is not None
     book.store.close()
 
 
 def test_a_file_at_18_has_no_memories(tmp_path: Path) -> None:
     with KnowledgeStore.open(tmp_path / "knowledge.db") as store, store.context.db.read() as tx:
-        assert query_memories(tx, AskedMemory()) == ([], False)
-        assert memory_history(tx, AskedMemory(document_uuid="x")) == ([], False)
+        assert query_memories(tx, MemoryFilter()) == ([], False)
+        assert memory_history(tx, MemoryFilter(document_uuid="x")) == ([], False)
         assert memory_health(tx, 0) is None

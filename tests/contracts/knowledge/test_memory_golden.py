@@ -10,12 +10,12 @@ import pytest
 
 from tests.support import memories as asked
 from tests.support.memories import Notebook
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.home.all_sources import all_sources
 from threadkeep.knowledge.eligibility import eligible_nodes
 from threadkeep.knowledge.lessons import list_lessons
 from threadkeep.knowledge.memory_documents import (
-    AskedMemory,
+    MemoryFilter,
     memory_health,
     memory_history,
     query_memories,
@@ -82,7 +82,7 @@ def test_the_same_nodes_are_shown(tx: Tx, expected: dict[str, Any]) -> None:
 
 
 def test_memories_say_the_same_now(tx: Tx, expected: dict[str, Any]) -> None:
-    found, more = query_memories(tx, AskedMemory(limit=100))
+    found, more = query_memories(tx, MemoryFilter(limit=100))
     ours = [
         {
             "categories": [[one.category, one.source] for one in part.memory_categories or ()],
@@ -105,7 +105,7 @@ def test_their_histories_are_the_same(tx: Tx, expected: dict[str, Any]) -> None:
         repository = tx.execute(
             "SELECT repository FROM memory_documents WHERE logical_path = ?", (name,)
         ).fetchone()[0]
-        found, _ = memory_history(tx, AskedMemory(repository=repository, logical_path=name))
+        found, _ = memory_history(tx, MemoryFilter(repository=repository, logical_path=name))
         assert [[one.revision_number, one.change_kind, one.summary] for one in found] == revisions
 
 

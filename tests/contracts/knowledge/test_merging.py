@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.knowledge import ask, assert_sound, clock
 from threadkeep.base.sqlite import Database
-from threadkeep.knowledge.merging import Merged, merge_knowledge
+from threadkeep.knowledge.merging import MergeCounts, merge_knowledge
 from threadkeep.knowledge.opening import open_knowledge
 
 Events = list[tuple[int, str]]
@@ -53,7 +53,7 @@ def test_a_merge_is_the_union_and_is_done_once(theirs: Events, ours: Events) -> 
         union = Counter(theirs) | Counter(ours)
         assert held(path) == union
         assert first["events"].new == union.total() - len(ours)
-        assert again["events"] == Merged(there=len(theirs))
-        assert first["sessions"] == Merged(there=1)
+        assert again["events"] == MergeCounts(there=len(theirs))
+        assert first["sessions"] == MergeCounts(there=1)
         assert held(other) == Counter(theirs)
         assert_sound(path)

@@ -31,7 +31,7 @@ from tests.support.knowledge import (
     shape,
 )
 from threadkeep.base.backup import list_backups
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.healing import merge_health
 from threadkeep.knowledge.layout import TABLES
 from threadkeep.knowledge.opening import open_knowledge

@@ -22,9 +22,9 @@ from tests.support.tickets import (
     undone,
     waiting,
 )
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.drafts import BY_RULES, Decision, Draft, Evidence, Mentions
+from threadkeep.knowledge.drafts import BY_RULES, Decision, Evidence, Mentions, NodeDraft
 from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forgetting import erase
 from threadkeep.knowledge.linking import AROUND_MS, evidence_of_run, in_project
@@ -32,7 +32,7 @@ from threadkeep.knowledge.nodes import ToUpgrade, content_of, nodes_by_rules, no
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tickets import QUEUES, Queue, claim, requeue
 
-DRAFT = Draft(
+DRAFT = NodeDraft(
     summary='Fixed "E0425" in café',
     intent="debugging",
     outcome="success",
@@ -59,7 +59,9 @@ every_queue = pytest.mark.parametrize("queue", list(KINDS))
 _uuids = iter(range(10**9))
 
 
-def write(tx: Tx, queue: Queue, targets: list[int], draft: Draft = DRAFT, **options: Any) -> int:
+def write(
+    tx: Tx, queue: Queue, targets: list[int], draft: NodeDraft = DRAFT, **options: Any
+) -> int:
     given = {"model": "m", "now": NOW, "uuid": f"uuid {next(_uuids)}", **options}
     evidence = msgspec.structs.replace(
         given.pop("beside", Evidence()), **{KINDS[queue]: tuple(targets)}
@@ -67,7 +69,7 @@ def write(tx: Tx, queue: Queue, targets: list[int], draft: Draft = DRAFT, **opti
     return write_node(tx, queue, draft, evidence, **given)
 
 
-def saying(summary: str, **values: Any) -> Draft:
+def saying(summary: str, **values: Any) -> NodeDraft:
     return msgspec.structs.replace(DRAFT, summary=summary, **values)
 
 
@@ -160,7 +162,7 @@ def test_a_segment_knows_what_was_learned_from_it(
     "draft",
     [saying(" "), saying("s", intent=""), saying("s", embed_text=""), saying("s", outcome="x")],
 )
-def test_a_draft_that_says_too_little_is_refused(tx: Tx, draft: Draft) -> None:
+def test_a_draft_that_says_too_little_is_refused(tx: Tx, draft: NodeDraft) -> None:
     with pytest.raises(Invalid, match="the draft of a node has"):
         write(tx, "shell", [waiting(tx, "shell")], draft)
     assert summaries(tx) == []
@@ -326,7 +328,7 @@ steps = st.lists(
 @settings(max_examples=examples(60), deadline=None)
 @given(steps=steps)
 def test_writing_it_all_again_gives_the_same_rows(
-    store: KnowledgeStore, steps: list[tuple[Queue, set[int], Draft]]
+    store: KnowledgeStore, steps: list[tuple[Queue, set[int], NodeDraft]]
 ) -> None:
     with undone(store) as tx:
         rows = {queue: [add_row(tx, queue) for _ in range(3)] for queue in KINDS}

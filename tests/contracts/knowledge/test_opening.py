@@ -12,7 +12,7 @@ from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, obje
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Damaged, Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.layout import write_version
-from threadkeep.knowledge.opening import Opened, open_knowledge, refuse_write
+from threadkeep.knowledge.opening import KnowledgeFile, open_knowledge, refuse_write
 from threadkeep.knowledge.versions import explain_version
 
 WRITE = "INSERT INTO sha_watchlist VALUES ('abc', 'o/r', 1, 2, NULL, 0)"
@@ -29,7 +29,7 @@ def of_version(path: Path, version: int) -> None:
     do(path, f"PRAGMA user_version = {version}")
 
 
-def opened(path: Path, *, read_only: bool = False) -> Opened:
+def opened(path: Path, *, read_only: bool = False) -> KnowledgeFile:
     return open_knowledge(path, {}, read_only=read_only, clock=clock)
 
 

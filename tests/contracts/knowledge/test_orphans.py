@@ -14,7 +14,7 @@ from threadkeep.base.sqlite import Database
 from threadkeep.knowledge.layout import TABLES
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.orphans import (
-    SetAside,
+    OrphanRow,
     find_orphans,
     list_set_aside,
     read_whole,
@@ -60,7 +60,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "knowledge.db"
 
 
-def set_aside(path: Path) -> list[SetAside]:
+def set_aside(path: Path) -> list[OrphanRow]:
     with Database(path, {}, read_only=True) as database, database.read() as tx:
         return list_set_aside(tx)
 

@@ -28,7 +28,7 @@ from tests.support.tickets import (
     undone,
     waiting,
 )
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge import tickets
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tickets import (

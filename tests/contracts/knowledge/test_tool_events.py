@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.lengths import examples
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.records import ToolRun
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.tool_events import write_tool_runs

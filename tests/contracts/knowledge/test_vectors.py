@@ -14,14 +14,14 @@ from hypothesis import given, strategies as st
 from tests.conftest import REPO, cannot_run
 from tests.embed.embedders import floats, vector_of
 from tests.support.knowledge import NOW, clock
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.knowledge import vectors
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.vector_rows import (
-    Chunk,
     Kind,
     Tidied,
+    VectorChunk,
     count_vectors,
     drift,
     is_tidy,
@@ -196,7 +196,7 @@ def test_the_vector_of_what_is_gone_is_never_found_and_is_taken_out(store: Knowl
         assert is_tidy(tx)
         assert index.count(tx) == 2
         [[ids]] = tx.execute("SELECT ids FROM tk_vector_chunks").fetchall()
-        assert Chunk(ids, b"", b"").owners() == [1, 99]
+        assert VectorChunk(ids, b"", b"").owners() == [1, 99]
         assert index.nearest(tx, vector_of("99"), limit=1)[0][1] == 99
 
 

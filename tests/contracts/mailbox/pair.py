@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.policy import DEFAULT, Policy
 from threadkeep.mailbox.records import Place
@@ -35,7 +35,7 @@ class Pair:
         return next(self._numbers) % below
 
     @property
-    def ctx(self) -> Context:
+    def ctx(self) -> MailContext:
         """Give the host's surroundings."""
         return self.host.context
 

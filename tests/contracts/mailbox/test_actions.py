@@ -5,7 +5,7 @@ import pytest
 
 from tests.contracts.mailbox.postal import Channel, Clock, Crash, Desk, crash_at_write
 from threadkeep.mailbox.adapters import Outgoing, Refused
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.records import Mail, Place
 
 
@@ -161,7 +161,7 @@ def test_actions_keep_their_order(desk: Desk) -> None:
 def test_handlers_of_the_host_are_called(desk: Desk) -> None:
     calls: list[tuple[str, str]] = []
 
-    def install(ctx: Context, mail: Outgoing) -> None:
+    def install(ctx: MailContext, mail: Outgoing) -> None:
         calls.append((ctx.session, mail.content["reason"]))
         if mail.content["reason"] == "bad":
             raise Refused("not this one")
@@ -182,7 +182,7 @@ def test_an_unknown_action_is_refused_with_those_that_are_known(desk: Desk) -> N
 def test_an_action_that_fails_for_other_reasons_is_tried_again(desk: Desk) -> None:
     tries: list[int] = []
 
-    def flaky(ctx: Context, mail: Outgoing) -> None:
+    def flaky(ctx: MailContext, mail: Outgoing) -> None:
         tries.append(mail.attempt)
         if len(tries) == 1:
             raise OSError

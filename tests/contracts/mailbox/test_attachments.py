@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from threadkeep.base import nofollow
 from threadkeep.errors import Conflict, Invalid, NotFound, ReadOnly, StorageFull, TooLarge
 from threadkeep.mailbox.attachments import (
-    Limits,
+    AttachmentLimits,
     clear_outbox,
     collect,
     hand_over,
@@ -180,13 +180,13 @@ def test_a_full_disk_leaves_nothing_of_the_message(
 @pytest.mark.parametrize(
     "sizes, limits, words",
     [
-        ([11], Limits(file=10), "attachment 1 has more than 10 bytes"),
-        ([6, 6], Limits(message=11), "more than 11 bytes together"),
-        ([1, 1, 1], Limits(files=2), "has 3 files; 2 are allowed"),
+        ([11], AttachmentLimits(file=10), "attachment 1 has more than 10 bytes"),
+        ([6, 6], AttachmentLimits(message=11), "more than 11 bytes together"),
+        ([1, 1, 1], AttachmentLimits(files=2), "has 3 files; 2 are allowed"),
     ],
 )
 def test_too_much_is_refused_whole(
-    folder: Path, sizes: list[int], limits: Limits, words: str
+    folder: Path, sizes: list[int], limits: AttachmentLimits, words: str
 ) -> None:
     with pytest.raises(TooLarge, match=words):
         stage(folder, "m1", [attached(b"x" * size) for size in sizes], MS, limits)
@@ -194,7 +194,7 @@ def test_too_much_is_refused_whole(
 
 
 def test_just_enough_is_taken(folder: Path) -> None:
-    limits = Limits(file=10, message=19, files=2)
+    limits = AttachmentLimits(file=10, message=19, files=2)
     stage(folder, "m1", [attached(b"x" * 10), attached(b"x" * 9)], MS, limits)
     assert len(contents(folder)) == 2
     put_outbox(folder, "m1", [("a", b"x" * 10), ("b", b"x" * 9)], limits)
@@ -250,7 +250,7 @@ def test_bad_and_missing_files_are_skipped_with_a_reason(folder: Path) -> None:
     (folder / "outbox/m1/link").symlink_to(folder.parent / "outside/a.txt")
     (folder / "outbox/m1/second").hardlink_to(folder.parent / "outside/a.txt")
     names = ["gone", "large", "pipe", "folder", "link", "second", "../m1/fine", "a\\b", 5, ["x"]]
-    found = collect(folder, "m1", [*names, "fine"], Limits(file=10))
+    found = collect(folder, "m1", [*names, "fine"], AttachmentLimits(file=10))
     assert found.files == [("fine", b"1")]
     assert found.skipped == [
         ("gone", "outbox/m1/gone does not exist"),
@@ -269,9 +269,9 @@ def test_bad_and_missing_files_are_skipped_with_a_reason(folder: Path) -> None:
 def test_what_is_over_the_limits_of_a_message_is_skipped(folder: Path) -> None:
     for name in "abcd":
         put(folder, name, b"x" * 4)
-    by_size = collect(folder, "m1", ["a", "b", "c"], Limits(message=9))
+    by_size = collect(folder, "m1", ["a", "b", "c"], AttachmentLimits(message=9))
     assert ([n for n, _ in by_size.files], len(by_size.skipped)) == (["a", "b"], 1)
-    by_number = collect(folder, "m1", ["a", "b", "c", "d"], Limits(files=2))
+    by_number = collect(folder, "m1", ["a", "b", "c", "d"], AttachmentLimits(files=2))
     assert [name for name, _ in by_number.skipped] == ["2 more"]
     assert "2 are allowed" in by_number.skipped[0][1]
 
@@ -360,13 +360,13 @@ def test_only_plain_files_of_a_fair_size_are_sent(folder: Path, tmp_path: Path) 
         (tmp_path / "outside/a.txt", TooLarge),
     ):
         with pytest.raises(error):
-            put_outbox(folder, "m1", [("fine", b"x"), path], Limits(file=10))
+            put_outbox(folder, "m1", [("fine", b"x"), path], AttachmentLimits(file=10))
     with pytest.raises(TooLarge, match="'a' has more than 10 bytes"):
-        put_outbox(folder, "m1", [("a", b"x" * 11)], Limits(file=10))
+        put_outbox(folder, "m1", [("a", b"x" * 11)], AttachmentLimits(file=10))
     with pytest.raises(TooLarge, match="'b' has more than 1 bytes"):
-        put_outbox(folder, "m1", [("a", b"x" * 9), ("b", b"xx")], Limits(message=10))
+        put_outbox(folder, "m1", [("a", b"x" * 9), ("b", b"xx")], AttachmentLimits(message=10))
     with pytest.raises(TooLarge, match="has 3 files"):
-        put_outbox(folder, "m1", [("a", b"")] * 3, Limits(files=2))
+        put_outbox(folder, "m1", [("a", b"")] * 3, AttachmentLimits(files=2))
     assert tree(folder) == before
 
 

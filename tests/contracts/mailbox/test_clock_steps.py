@@ -8,10 +8,11 @@ from hypothesis import given, settings, strategies as st
 from tests.contracts.mailbox.pair import START, Pair
 from tests.contracts.mailbox.postal import CHAT, Channel, Clock, Desk
 from tests.lengths import examples
+from threadkeep.base.clock import iso
 from threadkeep.mailbox.adapters import NotNow
 from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.records import Mail
-from threadkeep.mailbox.times import iso, read_moment
+from threadkeep.mailbox.times import read_moment
 
 DAY = 86_400_000
 HOUR = 3_600_000

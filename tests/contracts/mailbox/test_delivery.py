@@ -21,24 +21,18 @@ from tests.contracts.mailbox.postal import (
     count_writes,
     crash_at_write,
 )
-from threadkeep.base.presence import Alone
+from threadkeep.base.clock import iso
+from threadkeep.base.presence import ExclusiveLock
 from threadkeep.base.sql import load_text
 from threadkeep.errors import Busy, Damaged
-from threadkeep.mailbox.adapters import (
-    FileAdapter,
-    MaybeSent,
-    NotNow,
-    Outgoing,
-    Refused,
-    Sent,
-)
+from threadkeep.mailbox.adapters import FileAdapter, MaybeSent, NotNow, Outgoing, Refused, Sent
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.delivery import content_of, reason_of
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.records import OutMail, Place
 from threadkeep.mailbox.taking import due_of
-from threadkeep.mailbox.times import iso, read_moment
+from threadkeep.mailbox.times import read_moment
 
 OTHER = Place("test", "chat-2")
 
@@ -101,7 +95,7 @@ def test_about_one_commit_per_message(desk: Desk, monkeypatch: pytest.MonkeyPatc
 def test_another_drain_at_work_is_left_alone(desk: Desk) -> None:
     desk.say("one")
     channel = Channel()
-    with Alone(desk.host.context.folder.host_lock_path, "a host"):
+    with ExclusiveLock(desk.host.context.folder.host_lock_path, "a host"):
         assert desk.host.drain({"test": channel}).busy
     assert channel.sent == []
     assert desk.host.drain({"test": channel}).sent != ()

@@ -22,11 +22,11 @@ from threadkeep.base import nofollow
 from threadkeep.errors import Busy
 from threadkeep.mailbox import mailroom, settling
 from threadkeep.mailbox.adapters import Adapter
-from threadkeep.mailbox.attachments import Limits, collect, hand_over
+from threadkeep.mailbox.attachments import AttachmentLimits, collect, hand_over
 from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.delivery import Drained
+from threadkeep.mailbox.delivery import DeliveryReport
 from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.serving import Rest, turn
@@ -97,7 +97,7 @@ def test_a_delivery_without_a_name_is_no_work(desk: Desk, monkeypatch: pytest.Mo
     desk.host.drain({})
     spoil(desk.path / "inbound.db", "UPDATE tk_delivery SET message_out_id = x'ff', due = NULL")
     writes = count_writes(desk.host, monkeypatch)
-    assert desk.host.drain({"test": Channel()}) == Drained()
+    assert desk.host.drain({"test": Channel()}) == DeliveryReport()
     assert writes == []
 
 
@@ -153,7 +153,7 @@ def test_an_id_that_is_no_text_is_not_spoken_of_again_and_again(pair: Pair) -> N
     spoil(pair.path / "outbound.db", "INSERT INTO processing_ack VALUES (x'ff', 'failed', '')")
     before = pair.changes()
     for _ in range(3):
-        assert settling.sync(pair.ctx) == settling.Settled()
+        assert settling.sync(pair.ctx) == settling.SettleReport()
     assert pair.changes() == before
 
 
@@ -210,9 +210,9 @@ def test_more_names_than_files_are_allowed_cost_no_look(
     for name in ("read", "is_file"):
         monkeypatch.setattr(nofollow, name, counted(name, getattr(nofollow, name)))
     names = [f"{number}" for number in range(5000)]
-    found = collect(tmp_path, "m-1", names, Limits(files=3))
+    found = collect(tmp_path, "m-1", names, AttachmentLimits(files=3))
     assert [name for name, _ in found.skipped] == ["0", "1", "2", "4997 more"]
-    assert hand_over(tmp_path, "m-1", tmp_path, "in-1", names, Limits(files=3)) == []
+    assert hand_over(tmp_path, "m-1", tmp_path, "in-1", names, AttachmentLimits(files=3)) == []
     assert len(looks) <= 3 + 2 * 3
 
 
@@ -270,10 +270,10 @@ class Rooms:
     def open(self) -> Mailroom:
         return Mailroom.open(self.root, adapters={"test": self.channel}, clock=self.clock)
 
-    def container(self, session: Session) -> Container:
+    def container(self, session: MailboxSession) -> Container:
         return Container(self.room.folder(session), clock=self.clock)
 
-    def meets(self, one: Session, other: Session) -> None:
+    def meets(self, one: MailboxSession, other: MailboxSession) -> None:
         self.room.index.add_destination(one.agent_group_id, "agent", other.agent_group_id)
 
 
@@ -382,7 +382,7 @@ def test_a_session_that_fails_slowly_rests_and_the_others_go_on(
     now, looks = [0.0], [0]
     real = rooms.room.drain
 
-    def slow(session: Session, is_over: Callable[[], bool]) -> Any:
+    def slow(session: MailboxSession, is_over: Callable[[], bool]) -> Any:
         if session.id != rooms.ann.id:
             return real(session, is_over)
         now[0], looks[0] = now[0] + 5, looks[0] + 1

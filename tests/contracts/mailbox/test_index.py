@@ -17,12 +17,7 @@ from tests.support.children import Child
 from threadkeep.base.clock import iso
 from threadkeep.errors import Closed, Conflict, Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.index_records import (
-    AgentGroup,
-    MessagingGroup,
-    Session,
-    SessionMode,
-)
+from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup, SessionMode
 from threadkeep.mailbox.index_sessions import effective_mode
 from threadkeep.mailbox.records import Destination
 
@@ -56,12 +51,12 @@ def chat(index: MailIndex) -> MessagingGroup:
 
 
 @pytest.fixture
-def session(index: MailIndex, agent: AgentGroup, chat: MessagingGroup) -> Session:
-    found: Session = index.resolve_session(agent.id, chat.id)[0]
+def session(index: MailIndex, agent: AgentGroup, chat: MessagingGroup) -> MailboxSession:
+    found: MailboxSession = index.resolve_session(agent.id, chat.id)[0]
     return found
 
 
-def ask(index: MailIndex, session: Session, question_id: str = "q1", **fields: Any) -> bool:
+def ask(index: MailIndex, session: MailboxSession, question_id: str = "q1", **fields: Any) -> bool:
     kept: bool = index.add_question(
         question_id,
         **{
@@ -98,7 +93,7 @@ def everything(index: MailIndex, agent: AgentGroup) -> list[Any]:
 
 
 def test_opening_the_file_again_gives_everything_back(
-    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: Session
+    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: MailboxSession
 ) -> None:
     index.wire(chat.id, agent.id, session_mode="per-thread", priority=3)
     ask(index, session)
@@ -325,14 +320,14 @@ def test_a_session_begins_active_with_its_container_stopped(
     session, created = index.resolve_session(agent.id, chat.id, "t1", "shared")
     assert created
     assert session.id.startswith("sess-")
-    assert session == Session(
+    assert session == MailboxSession(
         session.id, agent.id, chat.id, None, "acme", "active", "stopped", None, session.created_at
     )
     assert index.session(session.id) == session
 
 
 def test_a_shared_session_is_the_same_for_every_thread(
-    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: Session
+    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: MailboxSession
 ) -> None:
     for thread in (None, "t1", "t2"):
         assert index.resolve_session(agent.id, chat.id, thread) == (session, False)
@@ -352,7 +347,7 @@ def test_each_thread_has_its_session(
 
 
 def test_an_agent_shared_session_is_the_newest_of_all_chats(
-    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: Session
+    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: MailboxSession
 ) -> None:
     thread, _ = index.resolve_session(agent.id, chat.id, "a", "per-thread")
     other = index.add_messaging_group("slack", "C9")
@@ -372,7 +367,7 @@ def test_the_newest_of_one_moment_is_the_one_begun_last(tmp_path: Path) -> None:
 
 
 def test_a_group_without_a_chat_has_one_session_of_its_own(
-    index: MailIndex, agent: AgentGroup, session: Session
+    index: MailIndex, agent: AgentGroup, session: MailboxSession
 ) -> None:
     alone, created = index.resolve_session(agent.id, None)
     assert created
@@ -420,7 +415,7 @@ def test_a_closed_session_is_never_resolved(
 
 
 def test_a_session_opens_again_unless_another_has_its_place(
-    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: Session
+    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: MailboxSession
 ) -> None:
     index.close_session(session.id)
     assert index.reopen_session(session.id) == session
@@ -433,7 +428,7 @@ def test_a_session_opens_again_unless_another_has_its_place(
 
 
 def test_sessions_are_listed_by_status_and_group(
-    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: Session
+    index: MailIndex, agent: AgentGroup, chat: MessagingGroup, session: MailboxSession
 ) -> None:
     second = index.add_agent_group("Second")
     other, _ = index.resolve_session(second.id, chat.id)
@@ -450,7 +445,7 @@ def test_sessions_are_listed_by_status_and_group(
 
 
 def test_the_state_of_the_container_and_the_last_use_are_kept(
-    index: MailIndex, session: Session
+    index: MailIndex, session: MailboxSession
 ) -> None:
     for word in ("running", "idle", "stopped"):
         assert index.set_container_status(session.id, word).container_status == word
@@ -522,9 +517,9 @@ def test_threads_that_resolve_at_once_get_one_session(
 ) -> None:
     start = Barrier(4)
 
-    def resolve(_: int) -> tuple[Session, bool]:
+    def resolve(_: int) -> tuple[MailboxSession, bool]:
         start.wait()
-        found: tuple[Session, bool] = index.resolve_session(agent.id, chat.id, "t1", mode)
+        found: tuple[MailboxSession, bool] = index.resolve_session(agent.id, chat.id, "t1", mode)
         return found
 
     with ThreadPoolExecutor(4) as pool:
@@ -734,7 +729,9 @@ def test_an_agent_may_reach_itself_and_its_destinations_one_way(
 # ---------------------------------------------------------------------- questions
 
 
-def test_a_question_waits_with_its_place_and_options(index: MailIndex, session: Session) -> None:
+def test_a_question_waits_with_its_place_and_options(
+    index: MailIndex, session: MailboxSession
+) -> None:
     place = {"platform_id": "-100", "channel_type": "telegram", "thread_id": "t1"}
     assert ask(index, session, **place)
     found = index.question("q1")
@@ -745,14 +742,16 @@ def test_a_question_waits_with_its_place_and_options(index: MailIndex, session: 
     assert '"label":"Yes"' in row["options_json"]
 
 
-def test_a_question_that_is_sent_again_stays_as_it_was(index: MailIndex, session: Session) -> None:
+def test_a_question_that_is_sent_again_stays_as_it_was(
+    index: MailIndex, session: MailboxSession
+) -> None:
     assert ask(index, session)
     first = index.question("q1")
     assert not ask(index, session, title="Another?")
     assert index.question("q1") == first
 
 
-def test_a_question_is_taken_once(index: MailIndex, session: Session) -> None:
+def test_a_question_is_taken_once(index: MailIndex, session: MailboxSession) -> None:
     ask(index, session)
     kept = index.question("q1")
     assert index.take_question("q1") == kept
@@ -762,7 +761,7 @@ def test_a_question_is_taken_once(index: MailIndex, session: Session) -> None:
 
 
 def test_of_many_who_press_the_button_one_gets_the_question(
-    index: MailIndex, session: Session
+    index: MailIndex, session: MailboxSession
 ) -> None:
     ask(index, session)
     start = Barrier(4)
@@ -780,7 +779,7 @@ def test_of_many_who_press_the_button_one_gets_the_question(
 
 
 def test_the_questions_of_a_session_are_forgotten_together(
-    index: MailIndex, agent: AgentGroup, session: Session
+    index: MailIndex, agent: AgentGroup, session: MailboxSession
 ) -> None:
     other, _ = index.resolve_session(agent.id, None)
     ask(index, session, "q1")
@@ -804,7 +803,7 @@ def test_the_questions_of_a_session_are_forgotten_together(
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused(
-    index: MailIndex, session: Session, fields: dict[str, Any], error: type[Exception]
+    index: MailIndex, session: MailboxSession, fields: dict[str, Any], error: type[Exception]
 ) -> None:
     given_id = fields.get("question_id", "q1")
     with pytest.raises(error):
@@ -834,7 +833,7 @@ def test_an_unknown_id_is_an_error_with_a_hint(
 
 
 def test_a_group_with_sessions_cannot_be_deleted_under_them(
-    index: MailIndex, agent: AgentGroup, session: Session
+    index: MailIndex, agent: AgentGroup, session: MailboxSession
 ) -> None:
     with (
         plain(index.path) as connection,

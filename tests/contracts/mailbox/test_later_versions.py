@@ -15,13 +15,14 @@ from hypothesis import given, strategies as st
 from tests.contracts.mailbox.pair import CHAT, START, Pair
 from tests.support.nanoclaw import NanoContainer, compact, make_folder
 from tests.support.nanoclaw_host import NanoHost
-from threadkeep.base.presence import Alone
+from threadkeep.base.clock import iso
+from threadkeep.base.presence import ExclusiveLock
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.policy import DEFAULT, run_pause_ms
 from threadkeep.mailbox.records import Destination, Place
-from threadkeep.mailbox.times import iso, like, read_moment, sqlite_form, whole_iso
+from threadkeep.mailbox.times import like, read_moment, sqlite_form, whole_iso
 
 MOMENTS = st.integers(min_value=0, max_value=4_000_000_000_000)
 
@@ -103,7 +104,7 @@ def test_an_older_file_takes_the_word_of_a_host(pair: Pair, who: str) -> None:
 def test_a_host_does_not_remake_the_file_of_an_agent_at_work(pair: Pair) -> None:
     pair.agent.send("one")
     make_older(pair)
-    with Alone(pair.ctx.folder.agent_lock_path, "an agent"):
+    with ExclusiveLock(pair.ctx.folder.agent_lock_path, "an agent"):
         before = pair.changes()
         pair.host.sweep()
         assert pair.changes() == before

@@ -20,13 +20,13 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox import serving
 from threadkeep.mailbox.adapters import FileAdapter, Outgoing
 from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.context import Context
+from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.runner import ProcessRunner
-from threadkeep.mailbox.serving import Report
+from threadkeep.mailbox.serving import ServeReport
 
 
 class Agents:
@@ -77,10 +77,10 @@ class Setup:
             clock=self.clock,
         )
 
-    def _wave(self, ctx: Context, mail: Outgoing) -> None:
+    def _wave(self, ctx: MailContext, mail: Outgoing) -> None:
         self.actions.append(f"{ctx.session} {mail.id}")
 
-    def container(self, session: Session) -> Container:
+    def container(self, session: MailboxSession) -> Container:
         return Container(self.room.folder(session), clock=self.clock)
 
 
@@ -219,7 +219,7 @@ def test_attachments_come_as_files(setup: Setup) -> None:
 # ---------------------------------------------------------------------- questions
 
 
-def ask(setup: Setup, session: Session) -> str:
+def ask(setup: Setup, session: MailboxSession) -> str:
     question = setup.container(session).ask("Tea?", ["yes", "no"])
     setup.room.deliver(session)
     return question
@@ -447,9 +447,9 @@ def test_serving_delivers_and_sweeps_until_told_to_stop(setup: Setup) -> None:
     setup.room.host(session).send("hi")
     setup.container(session).send("one")
     stop = threading.Event()
-    reports: list[Report] = []
+    reports: list[ServeReport] = []
 
-    def look(report: Report) -> None:
+    def look(report: ServeReport) -> None:
         reports.append(report)
         if len(reports) == 3:
             stop.set()
@@ -483,9 +483,9 @@ def test_a_slow_channel_delays_no_other_session(setup: Setup) -> None:
     for session in (*slow, quick):
         setup.container(session).send("one")
     stop = threading.Event()
-    reports: list[Report] = []
+    reports: list[ServeReport] = []
 
-    def look(report: Report) -> None:
+    def look(report: ServeReport) -> None:
         reports.append(report)
         if any(done.sent for done in report.delivered.values()):
             if channel.texts == ["one"]:
@@ -519,9 +519,9 @@ def test_after_a_stop_no_other_message_is_begun(
 
     monkeypatch.setattr(serving, "ThreadPoolExecutor", Threads)
     stop = threading.Event()
-    reports: list[Report] = []
+    reports: list[ServeReport] = []
 
-    def look(report: Report) -> None:
+    def look(report: ServeReport) -> None:
         reports.append(report)
         stop.set()
 
@@ -543,7 +543,7 @@ def test_many_sessions_may_share_one_file(setup: Setup, tmp_path: Path) -> None:
     log = tmp_path / "sent.jsonl"
     sent: list[str] = []
 
-    def look(report: Report) -> None:
+    def look(report: ServeReport) -> None:
         sent.extend(row for done in report.delivered.values() for row in done.sent)
         if len(sent) == 2 * len(sessions):
             stop.set()
@@ -759,7 +759,7 @@ def test_words_come_although_the_inbox_is_a_link(setup: Setup, tmp_path: Path) -
     assert list(outside.iterdir()) == []
 
 
-def heard(setup: Setup, session: Session) -> list[str]:
+def heard(setup: Setup, session: MailboxSession) -> list[str]:
     container = setup.container(session)
     mails = container.poll(100)
     container.claim(mails)

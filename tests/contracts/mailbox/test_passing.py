@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.mailbox.postal import Clock, Crash, crash_at_write
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.index_records import Session
+from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.records import Mail, OutMail, Place
@@ -24,27 +24,31 @@ class Office:
         self.know(self.ann, self.bob)
         self.know(self.bob, self.ann)
 
-    def know(self, one: Session, other: Session) -> None:
+    def know(self, one: MailboxSession, other: MailboxSession) -> None:
         self.room.index.add_destination(one.agent_group_id, "agent", other.agent_group_id)
         self.room.refresh(one)
 
-    def container(self, session: Session) -> Container:
+    def container(self, session: MailboxSession) -> Container:
         return Container(self.room.folder(session), clock=self.clock)
 
     def write(
-        self, sender: Session, target: Session, text: str, in_reply_to: str | None = None
+        self,
+        sender: MailboxSession,
+        target: MailboxSession,
+        text: str,
+        in_reply_to: str | None = None,
     ) -> OutMail:
         place = Place("agent", target.agent_group_id)
         return self.container(sender).insert_message(
             "chat", {"text": text}, place, in_reply_to=in_reply_to
         )
 
-    def inbox(self, session: Session) -> list[Mail]:
+    def inbox(self, session: MailboxSession) -> list[Mail]:
         """What other agents wrote; not the words of the host."""
         mails = self.room.host(session).inbox()
         return [m for m in mails if m.place.channel_type == "agent" and m.source_session_id]
 
-    def notes(self, session: Session) -> list[str]:
+    def notes(self, session: MailboxSession) -> list[str]:
         mails = self.room.host(session).inbox()
         return [m.text for m in mails if m.content.get("senderId") == "system"]
 
@@ -131,7 +135,7 @@ def test_only_words_and_files_can_be_passed_on(office: Office) -> None:
 # ---------------------------------------------------------------------- which session
 
 
-def second_session(office: Office, session: Session, chat: str) -> Session:
+def second_session(office: Office, session: MailboxSession, chat: str) -> MailboxSession:
     office.clock.pass_seconds(1)
     return office.room.new_session(session.agent_group_id, "test", chat)
 

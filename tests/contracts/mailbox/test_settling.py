@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.errors import Conflict, Damaged
 from threadkeep.mailbox.records import Claim, Mail, Place
-from threadkeep.mailbox.settling import NO_REASON, Reset, Settled, is_counted
+from threadkeep.mailbox.settling import NO_REASON, ResetReport, SettleReport, is_counted
 from threadkeep.mailbox.times import read_moment, sqlite_form, whole_iso
 
 
@@ -25,7 +25,7 @@ def test_completed_mail_is_completed(pair: Pair) -> None:
     mail = pair.host.send("hello")
     pair.claim()
     pair.agent.complete([mail.id])
-    assert pair.host.sync() == Settled(completed=(mail.id,))
+    assert pair.host.sync() == SettleReport(completed=(mail.id,))
     assert pair.host.mail(mail.id).status == "completed"
     assert pair.host.mail(mail.id).tries == 1
 
@@ -36,7 +36,7 @@ def test_without_news_nothing_is_written(pair: Pair) -> None:
     pair.agent.complete([done.id])
     pair.host.sync()
     before = pair.changes()
-    assert pair.host.sync() == Settled()
+    assert pair.host.sync() == SettleReport()
     assert pair.changes() == before
     assert pair.status(open_.id) == "pending"
 
@@ -45,8 +45,8 @@ def test_what_failed_stays_failed_and_the_agent_is_told_once(pair: Pair) -> None
     mail = pair.host.send("compute pi")
     pair.claim()
     pair.agent.fail([mail.id], "ValueError: too many digits")
-    assert pair.host.sync() == Settled(failed=(mail.id,))
-    assert pair.host.sync() == Settled()
+    assert pair.host.sync() == SettleReport(failed=(mail.id,))
+    assert pair.host.sync() == SettleReport()
     assert pair.status(mail.id) == "failed"
     assert pair.notes() == ['Message 2 ("compute pi") failed: ValueError: too many digits']
     assert [letter.reason for letter in pair.host.dead_letters()] == ["ValueError: too many digits"]
@@ -79,7 +79,7 @@ def test_a_failed_answer_of_nanoclaws_container_has_no_reason(pair: Pair) -> Non
     as_nanoclaw_left_it(pair)
     mail = pair.host.send("x")
     pair.sql("out", "INSERT INTO processing_ack VALUES (?, 'failed', datetime('now'))", mail.id)
-    assert pair.host.sync() == Settled(failed=(mail.id,))
+    assert pair.host.sync() == SettleReport(failed=(mail.id,))
     assert pair.host.dead_letters()[0].reason == NO_REASON
 
 
@@ -93,7 +93,7 @@ def test_nonsense_in_the_agents_count_stops_nothing(pair: Pair, tries: str, reas
     pair.sql("out", f"INSERT INTO tk_claim VALUES (?, {tries}, 7, {reason})", bad.id)
     pair.sql("out", "UPDATE processing_ack SET status = 'failed' WHERE message_id = ?", bad.id)
     pair.sql("out", "UPDATE processing_ack SET status = 'completed' WHERE message_id = ?", good.id)
-    assert pair.host.sync() == Settled(completed=(good.id,), failed=(bad.id,))
+    assert pair.host.sync() == SettleReport(completed=(good.id,), failed=(bad.id,))
     assert 0 <= pair.host.mail(bad.id).tries <= 1000
     assert len(pair.host.dead_letters()[0].reason) <= 2000
 
@@ -106,7 +106,7 @@ def test_a_file_without_its_tables_is_refused(pair: Pair) -> None:
 
 def test_an_ack_for_unknown_mail_changes_nothing(pair: Pair) -> None:
     pair.sql("out", "INSERT INTO processing_ack VALUES ('ghost', 'completed', 'x')")
-    assert pair.host.sync() == Settled()
+    assert pair.host.sync() == SettleReport()
 
 
 def test_cancelled_mail_stays_as_it_is(pair: Pair) -> None:
@@ -114,7 +114,7 @@ def test_cancelled_mail_stays_as_it_is(pair: Pair) -> None:
     pair.claim()
     pair.host.cancel_task(task.id)
     pair.agent.complete([task.id])
-    assert pair.host.sync() == Settled()
+    assert pair.host.sync() == SettleReport()
     assert pair.host.tasks() == []
 
 
@@ -169,7 +169,7 @@ def test_the_ladder_ends_in_a_dead_letter(pair: Pair, *, foreign: bool) -> None:
     pauses = []
     for claims in range(1, 6):
         take(pair, mail, foreign=foreign)
-        assert pair.host.reset_claims() == Reset(retried=(mail.id,), released=1)
+        assert pair.host.reset_claims() == ResetReport(retried=(mail.id,), released=1)
         due = read_moment(pair.host.mail(mail.id).process_after)
         assert due is not None
         pauses.append((due - pair.time[0]) // 1000)
@@ -177,7 +177,7 @@ def test_the_ladder_ends_in_a_dead_letter(pair: Pair, *, foreign: bool) -> None:
         pair.until(due)
     assert pauses == [5, 10, 20, 40, 80]
     take(pair, mail, foreign=foreign)
-    assert pair.host.reset_claims() == Reset(failed=(mail.id,), released=1)
+    assert pair.host.reset_claims() == ResetReport(failed=(mail.id,), released=1)
     assert pair.status(mail.id) == "failed"
     assert pair.host.dead_letters()[0].reason == "it was taken in hand 6 times and never finished"
     assert "never finished" in pair.notes()[0]
@@ -238,7 +238,7 @@ def test_claims_of_mail_that_is_not_open_are_only_let_go(pair: Pair) -> None:
     pair.sql("in", "UPDATE messages_in SET process_after = ? WHERE id = ?", far, later.id)
     pair.sql("out", "INSERT INTO processing_ack VALUES ('ghost', 'processing', 'x')")
     before = pair.changes()[0]
-    assert pair.host.reset_claims() == Reset(released=4)
+    assert pair.host.reset_claims() == ResetReport(released=4)
     assert pair.changes()[0] == before
     assert pair.host.claims() == []
     assert pair.status(held.id) == "paused"
@@ -249,7 +249,7 @@ def test_without_claims_nothing_is_written(pair: Pair) -> None:
     pair.claim()
     pair.agent.complete([mail.id])
     before = pair.changes()
-    assert pair.host.reset_claims() == Reset()
+    assert pair.host.reset_claims() == ResetReport()
     assert pair.changes() == before
     assert pair.host.sync().completed == (mail.id,)
 
@@ -267,7 +267,7 @@ def test_a_crash_between_the_files_counts_no_claim_twice(
     assert pair.host.mail(mail.id).tries == 1
     due = pair.host.mail(mail.id).process_after
     pair.later(away_s)
-    assert pair.host.reset_claims() == Reset(released=1)
+    assert pair.host.reset_claims() == ResetReport(released=1)
     assert (pair.host.mail(mail.id).tries, pair.host.mail(mail.id).process_after) == (1, due)
 
 

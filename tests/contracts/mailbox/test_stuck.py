@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from threadkeep.base.clock import iso
 from threadkeep.mailbox.policy import DEFAULT
 from threadkeep.mailbox.records import Claim, ToolState
 from threadkeep.mailbox.stuck import stuck_reason
-from threadkeep.mailbox.times import iso, sqlite_form
+from threadkeep.mailbox.times import sqlite_form
 
 NOW = 1_770_000_000_000
 MINUTE = 60_000

@@ -9,7 +9,7 @@ import pytest
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.errors import Damaged
 from threadkeep.mailbox.records import ToolState
-from threadkeep.mailbox.settling import Reset, Settled
+from threadkeep.mailbox.settling import ResetReport, SettleReport
 from threadkeep.mailbox.sweep import tool_state
 from threadkeep.mailbox.times import sqlite_form
 
@@ -48,7 +48,12 @@ def test_nothing_to_do_writes_nothing(pair: Pair) -> None:
     runner = Runner(pair)
     before = pair.changes()
     swept = pair.host.sweep(runner)
-    assert (swept.settled, swept.reset, swept.due, swept.started) == (Settled(), Reset(), 0, None)
+    assert (swept.settled, swept.reset, swept.due, swept.started) == (
+        SettleReport(),
+        ResetReport(),
+        0,
+        None,
+    )
     assert runner.log == []
     assert pair.changes() == before
 
@@ -84,7 +89,7 @@ def test_answers_of_a_running_container_are_taken_over(pair: Pair) -> None:
     pair.claim()
     pair.agent.complete([mail.id])
     swept = pair.host.sweep(Runner(pair, running=True))
-    assert swept.settled == Settled(completed=(mail.id,))
+    assert swept.settled == SettleReport(completed=(mail.id,))
     assert swept.reset is None
 
 
@@ -97,7 +102,7 @@ def test_a_stuck_container_is_ended_and_a_new_one_started_later(pair: Pair) -> N
     assert swept.stuck == "claim-stuck"
     assert runner.log == ["stop: claim-stuck"]
     # Its mail waits for its turn: nothing is due yet, so nothing is started.
-    assert swept.reset == Reset(retried=(mail.id,), released=1)
+    assert swept.reset == ResetReport(retried=(mail.id,), released=1)
     assert (swept.due, swept.started) == (0, None)
     pair.later(5)
     assert pair.host.sweep(runner).started is True
@@ -111,7 +116,7 @@ def test_what_a_container_said_before_it_was_ended_counts(pair: Pair) -> None:
     runner.last_words = [done.id]
     swept = pair.host.sweep(runner)
     assert swept.settled.completed == (done.id,)
-    assert swept.reset == Reset(retried=(stuck.id,), released=1)
+    assert swept.reset == ResetReport(retried=(stuck.id,), released=1)
     assert pair.host.mail(done.id).tries == 1
 
 
@@ -126,7 +131,7 @@ def test_a_container_that_this_sweep_starts_is_not_judged_by_it(pair: Pair) -> N
     swept = pair.host.sweep(runner)
     assert swept.stuck is None
     assert runner.log == ["start"]
-    assert swept.reset == Reset(retried=(orphan.id,), released=1)
+    assert swept.reset == ResetReport(retried=(orphan.id,), released=1)
 
 
 def test_a_long_command_keeps_a_container_alive(pair: Pair) -> None:
@@ -180,7 +185,7 @@ def test_times_are_utc_whatever_the_zone_of_the_machine(pair: Pair) -> None:
 def test_without_a_runner_nothing_is_started_or_ended(pair: Pair) -> None:
     pair.host.send("x")
     swept = pair.host.sweep()
-    assert (swept.due, swept.started, swept.reset) == (1, None, Reset())
+    assert (swept.due, swept.started, swept.reset) == (1, None, ResetReport())
 
 
 def test_a_container_that_nobody_here_started_counts_as_running(pair: Pair) -> None:
@@ -192,7 +197,7 @@ def test_a_container_that_nobody_here_started_counts_as_running(pair: Pair) -> N
     assert (swept.reset, swept.started) == (None, None)
     assert runner.log == []
     pair.agent.stop()
-    assert pair.host.sweep(runner).reset == Reset(retried=(mail.id,), released=1)
+    assert pair.host.sweep(runner).reset == ResetReport(retried=(mail.id,), released=1)
 
 
 def test_the_word_of_the_host_counts_where_locks_do_not_reach(pair: Pair) -> None:
@@ -213,7 +218,7 @@ def test_a_recent_sign_of_life_counts_where_nobody_can_tell(pair: Pair) -> None:
     pair.later(60)
     assert pair.host.sweep().reset is None
     pair.later(1)
-    assert pair.host.sweep().reset == Reset(retried=(mail.id,), released=1)
+    assert pair.host.sweep().reset == ResetReport(retried=(mail.id,), released=1)
 
 
 def test_an_agent_of_ours_that_died_is_known_to_be_gone(pair: Pair) -> None:
@@ -222,7 +227,7 @@ def test_an_agent_of_ours_that_died_is_known_to_be_gone(pair: Pair) -> None:
     pair.claim()
     pair.beat()
     pair.agent.stop()
-    assert pair.host.sweep().reset == Reset(retried=(mail.id,), released=1)
+    assert pair.host.sweep().reset == ResetReport(retried=(mail.id,), released=1)
 
 
 def test_next_runs_of_every_step_are_reported(pair: Pair) -> None:

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
+from threadkeep.base.clock import iso
 from threadkeep.errors import NotFound
 from threadkeep.mailbox.records import Mail, Place
-from threadkeep.mailbox.times import iso, sqlite_form
-from threadkeep.mailbox.trace import Event, in_order
+from threadkeep.mailbox.times import sqlite_form
+from threadkeep.mailbox.trace import MailboxEvent, in_order
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def pair(tmp_path: Path) -> Pair:
     return Pair(tmp_path)
 
 
-def steps(events: list[Event]) -> list[tuple[str, str]]:
+def steps(events: list[MailboxEvent]) -> list[tuple[str, str]]:
     return [(event.where, event.what) for event in events]
 
 
@@ -32,11 +33,11 @@ def test_the_way_of_mail_that_was_answered(pair: Pair) -> None:
     pair.host.sync()
     events = pair.host.trace(mail.id)
     assert events == [
-        Event(iso(START), "messages_in", "written", 'chat 2 ("hello") at telegram/chat-1'),
-        Event(iso(START + 1000), "tk_claim", "claimed", "for the 1st time"),
-        Event(iso(START + 2000), "messages_out", "answered", f'{reply.seq} ("hi")'),
-        Event(iso(START + 3000), "processing_ack", "completed"),
-        Event(None, "messages_in", "completed", "after 1 claim"),
+        MailboxEvent(iso(START), "messages_in", "written", 'chat 2 ("hello") at telegram/chat-1'),
+        MailboxEvent(iso(START + 1000), "tk_claim", "claimed", "for the 1st time"),
+        MailboxEvent(iso(START + 2000), "messages_out", "answered", f'{reply.seq} ("hi")'),
+        MailboxEvent(iso(START + 3000), "processing_ack", "completed"),
+        MailboxEvent(None, "messages_in", "completed", "after 1 claim"),
     ]
     assert pair.host.trace(2) == events
 
@@ -61,7 +62,7 @@ def test_the_way_of_mail_that_failed_and_was_tried_again(pair: Pair) -> None:
     ]
     assert events[2].detail == "ValueError: no"
     assert events[5].detail == f"as {copy.id}"
-    told = Event(iso(START + 60_000), "tk_dead", "a new try", f"of {mail.id}")
+    told = MailboxEvent(iso(START + 60_000), "tk_dead", "a new try", f"of {mail.id}")
     assert told in pair.host.trace(copy.id)
     assert ("messages_in", "earlier run") not in steps(pair.host.trace(copy.id))
 
@@ -94,11 +95,13 @@ def test_the_way_of_mail_from_the_agent(pair: Pair) -> None:
     )
     pair.sql("in", "INSERT INTO delivered VALUES (?, 'plat-7', 'delivered', ?)", out.id, now)
     assert pair.host.trace(out.seq or 0) == [
-        Event(iso(START), "messages_out", "written", f'chat {out.seq} ("hi") at telegram/chat-1'),
-        Event(iso(START), "messages_out", "in reply to", mail.id),
-        Event(iso(START + 5000), "messages_out", "due"),
-        Event(iso(START + 9000), "tk_delivery", "sent", "2 attempts; was offline"),
-        Event(iso(START + 9000), "delivered", "delivered", "plat-7"),
+        MailboxEvent(
+            iso(START), "messages_out", "written", f'chat {out.seq} ("hi") at telegram/chat-1'
+        ),
+        MailboxEvent(iso(START), "messages_out", "in reply to", mail.id),
+        MailboxEvent(iso(START + 5000), "messages_out", "due"),
+        MailboxEvent(iso(START + 9000), "tk_delivery", "sent", "2 attempts; was offline"),
+        MailboxEvent(iso(START + 9000), "delivered", "delivered", "plat-7"),
     ]
 
 
@@ -116,7 +119,9 @@ def test_held_mail_and_hops_are_told(pair: Pair) -> None:
     pair.host.pause_task(task.id)
     assert ("messages_in", "paused") in steps(pair.host.trace(task.id))
     passed = pair.host.send("x", hops=2)
-    assert Event(None, "tk_hops", "passed on", "by 2 agents so far") in pair.host.trace(passed.id)
+    assert MailboxEvent(None, "tk_hops", "passed on", "by 2 agents so far") in pair.host.trace(
+        passed.id
+    )
 
 
 @pytest.mark.parametrize("which", ["nobody", 4, 3, -1])
@@ -133,7 +138,7 @@ def test_mail_in_files_of_nanoclaws_is_traced(pair: Pair) -> None:
     for table in ("tk_delivery", "tk_dead", "tk_hops", "tk_cursor"):
         pair.sql("in", f"DROP TABLE {table}")
     pair.sql("out", "INSERT INTO processing_ack VALUES (?, 'completed', 'not a time')", mail.id)
-    assert Event("not a time", "processing_ack", "completed") in pair.host.trace(mail.id)
+    assert MailboxEvent("not a time", "processing_ack", "completed") in pair.host.trace(mail.id)
     assert pair.host.trace(out.id)[0].what == "written"
 
 
@@ -152,8 +157,8 @@ def test_nonsense_of_the_agent_is_shown_not_believed(pair: Pair) -> None:
 times = st.none() | st.just("soon") | st.integers(0, 10**6).map(lambda s: iso(s * 1000))
 
 
-@given(st.lists(st.builds(Event, times, st.just("t"), st.text(max_size=2)), max_size=8))
-def test_order_keeps_all_and_never_goes_back(events: list[Event]) -> None:
+@given(st.lists(st.builds(MailboxEvent, times, st.just("t"), st.text(max_size=2)), max_size=8))
+def test_order_keeps_all_and_never_goes_back(events: list[MailboxEvent]) -> None:
     found = in_order(events)
     assert sorted(map(repr, found)) == sorted(map(repr, events))
     dated = [event.at for event in found if event.at not in (None, "soon")]

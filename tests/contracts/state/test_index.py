@@ -14,7 +14,7 @@ from tests.support.states import open_state
 from threadkeep.base.fts import INDEX_LIMIT
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError
 from threadkeep.state import candidates, drain as drain_, verbs
-from threadkeep.state.context import Context
+from threadkeep.state.context import StateContext
 from threadkeep.state.drain import drain, how_far
 from threadkeep.state.index import TRIGGERS, check_index
 from threadkeep.state.index_text import Parts, calls_text, document_of, index_text_of
@@ -171,7 +171,7 @@ def test_rows_of_other_programs_get_their_fingerprints(db: SessionDB, make: Make
 # ---------------------------------------------------------------------- damage
 
 
-def refuse(_ctx: Context, tx: Any, what: str) -> None:
+def refuse(_ctx: StateContext, tx: Any, what: str) -> None:
     tx.execute(what)
 
 
@@ -194,7 +194,7 @@ def test_a_write_without_triggers_is_not_tried_twice(db: SessionDB, make: Make) 
     damage(db, ";".join(f"DROP TRIGGER {name}" for name in TRIGGERS))
     calls: list[str] = []
 
-    def act(_ctx: Context, tx: Any) -> None:
+    def act(_ctx: StateContext, tx: Any) -> None:
         calls.append("again")
         tx.execute("SELECT * FROM no_such_table")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.states import Clock, open_state, talk
-from threadkeep.base.sqlite import Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ReadOnly
 from threadkeep.state import retention, sizes
 from threadkeep.state.check import check

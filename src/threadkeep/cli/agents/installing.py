@@ -35,7 +35,7 @@ _SCOPE = click.option(
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
 
 
-class Plan(NamedTuple):
+class AgentInstallPlan(NamedTuple):
     """What is to be done: commands of the program itself, or a file written anew."""
 
     file: Path
@@ -112,33 +112,35 @@ def _executable(scope: Scope) -> tuple[str, ...]:
 
 def plan_install(
     one: Program, scope: Scope, words: tuple[str, ...], environ: Mapping[str, str], folder: Path
-) -> Plan:
+) -> AgentInstallPlan:
     """Plan how a program is told of the server."""
     file = one.files(environ, folder)[scope]
     before = _read(file)
     there = _entry(one, before, file)
     entry = one.entry(words)
     if isinstance(there, dict) and {**there, **entry} == there:
-        return Plan(file)
+        return AgentInstallPlan(file)
     own = _own(one, scope, environ)
     if own and one.add is not None and one.remove is not None:
         gone = [(own, *one.remove(scope))] if there is not None else []
-        return Plan(file, (*gone, (own, *one.add(scope, words))))
+        return AgentInstallPlan(file, (*gone, (own, *one.add(scope, words))))
     edit = editing.with_toml_entry if one.is_toml else editing.with_json_entry
-    return Plan(file, before=before, after=edit(before, one.keys, entry, str(file)))
+    return AgentInstallPlan(file, before=before, after=edit(before, one.keys, entry, str(file)))
 
 
-def plan_uninstall(one: Program, scope: Scope, environ: Mapping[str, str], folder: Path) -> Plan:
+def plan_uninstall(
+    one: Program, scope: Scope, environ: Mapping[str, str], folder: Path
+) -> AgentInstallPlan:
     """Plan how the server is taken out."""
     file = one.files(environ, folder)[scope]
     before = _read(file)
     if _entry(one, before, file) is None:
-        return Plan(file)
+        return AgentInstallPlan(file)
     own = _own(one, scope, environ)
     if own and one.remove is not None:
-        return Plan(file, ((own, *one.remove(scope)),))
+        return AgentInstallPlan(file, ((own, *one.remove(scope)),))
     edit = editing.without_toml_entry if one.is_toml else editing.without_json_entry
-    return Plan(file, before=before, after=edit(before, one.keys, str(file)))
+    return AgentInstallPlan(file, before=before, after=edit(before, one.keys, str(file)))
 
 
 def _own(one: Program, scope: Scope, environ: Mapping[str, str]) -> str | None:
@@ -173,7 +175,9 @@ def _refuse_comments(file: Path) -> None:
 # ---------------------------------------------------------------------- doing
 
 
-def _carry_out(call: Call, one: Program, plan: Plan, *, dry_run: bool, done: str) -> None:
+def _carry_out(
+    call: Call, one: Program, plan: AgentInstallPlan, *, dry_run: bool, done: str
+) -> None:
     backup: Path | None = None
     if not dry_run:
         for words in plan.commands:

@@ -6,7 +6,7 @@ from typing import NoReturn
 import click
 
 from threadkeep.cli.command import example_text, exit_codes, home_of
-from threadkeep.cli.groups import Commands, Entry, Sections
+from threadkeep.cli.groups import CommandEntry, Commands, Sections
 from threadkeep.cli.output import note
 from threadkeep.errors import NotFound
 
@@ -15,8 +15,8 @@ _PORT = 7718
 
 _SECTIONS: Sections = {
     "Commands": {
-        "install": Entry("agents.installing:install", "Tell a program of this server"),
-        "uninstall": Entry("agents.installing:uninstall", "Take it out of a program again"),
+        "install": CommandEntry("agents.installing:install", "Tell a program of this server"),
+        "uninstall": CommandEntry("agents.installing:uninstall", "Take it out of a program again"),
     }
 }
 

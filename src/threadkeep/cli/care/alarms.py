@@ -10,7 +10,8 @@ from threadkeep.cli.history.words import when
 from threadkeep.cli.output import counted, document, note, table
 
 if TYPE_CHECKING:
-    from threadkeep.home.watchdog import Alarm, WatchdogReport
+    from threadkeep.home.watchdog import WatchdogReport
+    from threadkeep.knowledge.alarms import Alarm
 
 
 @group("alarms", "threadkeep alarms list", "threadkeep alarms ack 3 --note 'disk replaced'")

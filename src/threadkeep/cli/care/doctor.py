@@ -10,7 +10,8 @@ from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, note, progress, write
 
 if TYPE_CHECKING:
-    from threadkeep.home.doctoring import Diagnosis, Finding
+    from threadkeep.doctor.findings import Finding
+    from threadkeep.home.doctoring import DoctorReport
 
 _SIGNS = {"ok": "[ok]", "info": "[--]", "warn": "[!?]", "fail": "[!!]"}
 _STYLES = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
@@ -60,7 +61,7 @@ def doctor(call: Call, *, explain: bool, deep: bool, repair: bool) -> int:
     return PROBLEMS if found.level == "fail" else 0
 
 
-def _tell(found: "Diagnosis", *, explain: bool) -> None:
+def _tell(found: "DoctorReport", *, explain: bool) -> None:
     for group, findings in groupby(found.findings, key=lambda one: one.group):
         write(group, "bold")
         for one in findings:

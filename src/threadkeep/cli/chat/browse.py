@@ -2,7 +2,8 @@
 
 import click
 
-from threadkeep import Hit, Session
+from threadkeep import ChatHit, Session
+from threadkeep.base.clock import iso
 from threadkeep.cli.chat.words import local_time, model_name, money
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.complete import complete_session
@@ -20,8 +21,7 @@ from threadkeep.cli.output import (
     write_pieces,
 )
 from threadkeep.cli.times import read_times
-from threadkeep.cli.wrap import Piece, marked
-from threadkeep.home import iso
+from threadkeep.cli.wrap import StyledText, marked
 
 _NAME = 16  # a terminal shows so much of the name of an agent or a model
 
@@ -131,11 +131,11 @@ def search(
         note("nothing found")
 
 
-def _show_hit(hit: Hit) -> None:
+def _show_hit(hit: ChatHit) -> None:
     write(f"{hit.session_id} {hit.message_id}", "bold", end=" ")
     title = f" · {one_line(hit.title, 60)}" if hit.title else ""
     write(f"{iso(hit.at)} {hit.role} {one_line(hit.type)}{title}", "dim")
-    write_pieces([Piece("  "), *marked(one_line(hit.snippet)), Piece("\n")])
+    write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])
 
 
 @store_command("size", "threadkeep chat size --json")

@@ -2,6 +2,7 @@
 
 import click
 
+from threadkeep.base.clock import iso, now_ms, parse_duration
 from threadkeep.cli.command import PROBLEMS, Call, confirm, store_command
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.output import (
@@ -14,7 +15,6 @@ from threadkeep.cli.output import (
     table,
     write,
 )
-from threadkeep.home import iso, now_ms, parse_duration
 
 
 @store_command("rm", "threadkeep chat rm ses_019a4c21 --dry-run")

@@ -10,8 +10,6 @@ from threadkeep.cli.chat.show import show
 from threadkeep.cli.chat.transfer import diff, export, import_
 from threadkeep.cli.groups import alias
 
-__all__ = ["chat"]
-
 for _command in (ls, show, search, tail, record, fork, rewind, archive, export, import_, diff):
     chat.add_command(_command)
 for _command in (rm, size, prune, verify):

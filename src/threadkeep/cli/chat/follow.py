@@ -6,13 +6,13 @@ from contextlib import closing
 import click
 
 from threadkeep import ChatStore, Event
-from threadkeep.cli.chat.live import Live
+from threadkeep.cli.chat.live import EventText
 from threadkeep.cli.chat.parts import Json, header, message_pieces
 from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.ending import need_reader, stopped_by_signals
 from threadkeep.cli.output import json_line, wrapped
-from threadkeep.cli.wrap import Piece
-from threadkeep.home import follow
+from threadkeep.cli.wrap import StyledText
+from threadkeep.home.live import follow
 
 
 @store_command("tail", "threadkeep chat tail last", "threadkeep chat tail last --until-idle --json")
@@ -47,12 +47,12 @@ def tail(call: Call, *, session: str, after: int, until_idle: bool) -> None:
 
 def readable(
     store: ChatStore, session_id: str, events: Iterable[Event], seen: set[str]
-) -> Iterator[list[Piece]]:
+) -> Iterator[list[StyledText]]:
     """Turn events into text, with what the user said before each reply.
 
     The journal has only what streams in; whole messages are looked up once for each new reply.
     """
-    live = Live()
+    live = EventText()
     messages: list[Json] = []
     for event in events:
         new = event.message_id
@@ -76,5 +76,5 @@ def _before(messages: list[Json], message_id: str) -> Iterator[Json]:
             yield message
 
 
-def _heading(message: Json) -> list[Piece]:
+def _heading(message: Json) -> list[StyledText]:
     return header(message["role"], message["id"])

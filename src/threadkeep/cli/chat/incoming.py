@@ -22,7 +22,7 @@ class Numbered(NamedTuple):
     data: bytes
 
 
-class Incoming:
+class StreamInput:
     """Gives the input back as server-sent events, whichever of the two it is."""
 
     def __init__(self) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from threadkeep import Event
+from threadkeep.base.clock import iso
+from threadkeep.base.text import join_text
 from threadkeep.cli.chat.parts import (
     LIMIT,
     Json,
@@ -16,8 +18,7 @@ from threadkeep.cli.chat.parts import (
     value_text,
 )
 from threadkeep.cli.output import one_line
-from threadkeep.cli.wrap import Piece
-from threadkeep.home import iso, join_text
+from threadkeep.cli.wrap import StyledText
 
 _VERBS = frozenset(
     {"archive", "compact", "delete", "fork", "permission", "repair", "rewind", "title"}
@@ -32,7 +33,7 @@ _SILENT = frozenset(
 )
 
 
-class Live:
+class EventText:
     """Turns a session's events, in order, into pieces of text."""
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -42,7 +43,7 @@ class Live:
         self._names: dict[str, str] = {}  # tool call -> tool
         self._streamed: set[str] = set()  # tool calls whose input was shown as it came
         self._held: dict[str, str] = {}  # stream -> what its next piece must begin with
-        self._handlers: dict[str, Callable[[Json], list[Piece]]] = {
+        self._handlers: dict[str, Callable[[Json], list[StyledText]]] = {
             "text-delta": self._text,
             "reasoning-delta": self._reasoning,
             "tool-input-start": self._tool_start,
@@ -58,36 +59,36 @@ class Live:
             "error": self._error,
         }
 
-    def take(self, event: Event) -> list[Piece]:
+    def take(self, event: Event) -> list[StyledText]:
         """Give what an event adds."""
         if event.kind == "chunk":
             return [*self._begin(event), *self._chunk(event.data)]
         if event.kind == "snapshot":
             return [*self._begin(event), *self._snapshot(event.data)]
         if event.kind in _VERBS:
-            return [*self._break(), Piece(f"· {event.kind}\n", "dim")]
+            return [*self._break(), StyledText(f"· {event.kind}\n", "dim")]
         return []
 
-    def _begin(self, event: Event) -> list[Piece]:
+    def _begin(self, event: Event) -> list[StyledText]:
         if event.message_id == self._message:
             return []
         self._message = event.message_id
         self._held.clear()
         return [*self._break(), *header("assistant", iso(event.at), event.message_id or "")]
 
-    def _break(self) -> list[Piece]:
+    def _break(self) -> list[StyledText]:
         """End the line that is being written."""
         if self._open is None:
             return []
         self._open = None
-        return [Piece("\n")]
+        return [StyledText("\n")]
 
-    def _snapshot(self, data: Json) -> list[Piece]:
+    def _snapshot(self, data: Json) -> list[StyledText]:
         """A finished message: as the AI SDK has it, or the rows that a log was shrunk to."""
         parts = data.get("parts")
         return message_pieces(parts, self._limit) if isinstance(parts, list) else []
 
-    def _chunk(self, chunk: Json) -> list[Piece]:
+    def _chunk(self, chunk: Json) -> list[StyledText]:
         kind = str(chunk.get("type"))
         handler = self._handlers.get(kind)
         if handler is not None:
@@ -98,74 +99,80 @@ class Live:
 
     # ------------------------------------------------------------------ growing text
 
-    def _grow(self, stream: str, lead: str, delta: Any, style: str) -> list[Piece]:
+    def _grow(self, stream: str, lead: str, delta: Any, style: str) -> list[StyledText]:
         """Add to a stream; when another one was being written, begin a new line."""
         given = delta if isinstance(delta, str) else ""
         text = join_text(self._held.pop(stream, ""), given)
         ready = _READY.match(text)
         assert ready is not None  # noqa: S101  (it matches the empty text as well)
         self._held[stream] = text[ready.end() :]
-        shown = Piece(ready[0].replace("\n", "\n  "), style)
+        shown = StyledText(ready[0].replace("\n", "\n  "), style)
         if self._open == stream or not ready[0]:
             return [shown]
-        pieces = [*self._break(), Piece(f"  {lead}", style), shown]
+        pieces = [*self._break(), StyledText(f"  {lead}", style), shown]
         self._open = stream
         return pieces
 
-    def _text(self, chunk: Json) -> list[Piece]:
+    def _text(self, chunk: Json) -> list[StyledText]:
         return self._grow(f"text {chunk['id']}", "", chunk["delta"], "")
 
-    def _reasoning(self, chunk: Json) -> list[Piece]:
+    def _reasoning(self, chunk: Json) -> list[StyledText]:
         stream = f"reasoning {chunk['id']}"
         return self._grow(stream, "thinking: ", chunk["delta"], "dim italic")
 
     # ------------------------------------------------------------------ tools
 
-    def _tool_start(self, chunk: Json) -> list[Piece]:
+    def _tool_start(self, chunk: Json) -> list[StyledText]:
         self._names[chunk["toolCallId"]] = one_line(chunk["toolName"])
         return []
 
-    def _tool_delta(self, chunk: Json) -> list[Piece]:
+    def _tool_delta(self, chunk: Json) -> list[StyledText]:
         call = chunk["toolCallId"]
         self._streamed.add(call)
         lead = f"▸ {self._names.get(call, 'tool')} "
         return self._grow(f"input {call}", lead, chunk["inputTextDelta"], "yellow")
 
-    def _tool_input(self, chunk: Json) -> list[Piece]:
+    def _tool_input(self, chunk: Json) -> list[StyledText]:
         call = chunk["toolCallId"]
         self._names[call] = one_line(chunk["toolName"])
         if call in self._streamed:
             return self._break()
         shown = value_text(chunk.get("input"), self._limit)
-        return [*self._break(), Piece(f"  ▸ {self._names[call]} {shown}\n", "yellow")]
+        return [*self._break(), StyledText(f"  ▸ {self._names[call]} {shown}\n", "yellow")]
 
-    def _tool_input_error(self, chunk: Json) -> list[Piece]:
+    def _tool_input_error(self, chunk: Json) -> list[StyledText]:
         return [*self._tool_input(chunk), *self._tool_error(chunk)]
 
-    def _tool_output(self, chunk: Json) -> list[Piece]:
+    def _tool_output(self, chunk: Json) -> list[StyledText]:
         if chunk.get("preliminary"):
             return []
         return [*self._break(), *output_pieces(chunk.get("output"), self._limit)]
 
-    def _tool_error(self, chunk: Json) -> list[Piece]:
+    def _tool_error(self, chunk: Json) -> list[StyledText]:
         return [*self._break(), *error_pieces(chunk.get("errorText"), self._limit)]
 
-    def _denied(self, _chunk: Json) -> list[Piece]:
+    def _denied(self, _chunk: Json) -> list[StyledText]:
         return [*self._break(), *error_pieces("denied", self._limit)]
 
-    def _approval(self, chunk: Json) -> list[Piece]:
+    def _approval(self, chunk: Json) -> list[StyledText]:
         name = self._names.get(chunk["toolCallId"], "a tool")
-        return [*self._break(), Piece(f"  ? {name} waits for an approval\n", "bold yellow")]
+        return [*self._break(), StyledText(f"  ? {name} waits for an approval\n", "bold yellow")]
 
     # ------------------------------------------------------------------ the end
 
-    def _finish(self, chunk: Json) -> list[Piece]:
+    def _finish(self, chunk: Json) -> list[StyledText]:
         reason = one_line(str(chunk.get("finishReason") or ""))
-        return [*self._break(), Piece(f"  — finished{': ' if reason else ''}{reason}\n", "dim")]
+        return [
+            *self._break(),
+            StyledText(f"  — finished{': ' if reason else ''}{reason}\n", "dim"),
+        ]
 
-    def _abort(self, chunk: Json) -> list[Piece]:
+    def _abort(self, chunk: Json) -> list[StyledText]:
         reason = one_line(str(chunk.get("reason") or ""))
-        return [*self._break(), Piece(f"  — stopped{': ' if reason else ''}{reason}\n", "yellow")]
+        return [
+            *self._break(),
+            StyledText(f"  — stopped{': ' if reason else ''}{reason}\n", "yellow"),
+        ]
 
-    def _error(self, chunk: Json) -> list[Piece]:
-        return [*self._break(), Piece(f"  — error: {one_line(chunk['errorText'])}\n", "red")]
+    def _error(self, chunk: Json) -> list[StyledText]:
+        return [*self._break(), StyledText(f"  — error: {one_line(chunk['errorText'])}\n", "red")]

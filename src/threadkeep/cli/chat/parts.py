@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from threadkeep.cli.output import json_text, one_line
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import StyledText
 
 Json = dict[str, Any]
 
@@ -14,24 +14,27 @@ _DATA = "data-"
 _ROLE_STYLES = {"user": "bold green", "assistant": "bold cyan", "system": "bold magenta"}
 
 
-def header(role: str, *facts: str) -> list[Piece]:
+def header(role: str, *facts: str) -> list[StyledText]:
     """Begin a message."""
     rest = " · ".join(one_line(fact) for fact in facts if fact)
-    return [Piece(one_line(role), _ROLE_STYLES.get(role, "bold")), Piece(f"  {rest}\n", "dim")]
+    return [
+        StyledText(one_line(role), _ROLE_STYLES.get(role, "bold")),
+        StyledText(f"  {rest}\n", "dim"),
+    ]
 
 
-def message_pieces(parts: Iterable[Json], limit: int = LIMIT) -> list[Piece]:
+def message_pieces(parts: Iterable[Json], limit: int = LIMIT) -> list[StyledText]:
     """Show the parts of a message, tool inputs and outputs cut at `limit` characters (0: whole)."""
     return [piece for part in parts for piece in part_pieces(part, limit)]
 
 
-def part_pieces(part: Json, limit: int = LIMIT) -> list[Piece]:
+def part_pieces(part: Json, limit: int = LIMIT) -> list[StyledText]:
     """Show one part; of a type that is not known, its JSON."""
     kind = str(part.get("type", ""))
     if kind == "text":
-        return [Piece(_indented(part.get("text")) + "\n")]
+        return [StyledText(_indented(part.get("text")) + "\n")]
     if kind == "reasoning":
-        return [Piece(_indented(f"thinking: {_text(part.get('text'))}") + "\n", "dim italic")]
+        return [StyledText(_indented(f"thinking: {_text(part.get('text'))}") + "\n", "dim italic")]
     if kind == "step-start":
         return []
     if "toolCallId" in part or kind.startswith(_TOOL):
@@ -39,7 +42,7 @@ def part_pieces(part: Json, limit: int = LIMIT) -> list[Piece]:
     shown = _BY_TYPE.get(kind)
     if shown is not None:
         return shown(part, limit)
-    return [Piece(f"  [{one_line(kind)}] {_detail(part, limit)}\n", "blue")]
+    return [StyledText(f"  [{one_line(kind)}] {_detail(part, limit)}\n", "blue")]
 
 
 def tool_name(part: Json) -> str:
@@ -47,15 +50,15 @@ def tool_name(part: Json) -> str:
     return one_line(_text(part.get("toolName") or _text(part.get("type")).removeprefix(_TOOL)))
 
 
-def tool_pieces(part: Json, limit: int) -> list[Piece]:
+def tool_pieces(part: Json, limit: int) -> list[StyledText]:
     """Show a tool call: its input, and what came of it."""
     state = _text(part.get("state"))
-    pieces = [Piece(f"  ▸ {tool_name(part)} ", "yellow")]
+    pieces = [StyledText(f"  ▸ {tool_name(part)} ", "yellow")]
     if "input" in part:
-        pieces.append(Piece(value_text(part["input"], limit)))
+        pieces.append(StyledText(value_text(part["input"], limit)))
     if state not in ("output-available", "output-error"):
-        pieces.append(Piece(f"  [{one_line(state)}]", "dim"))
-    pieces.append(Piece("\n"))
+        pieces.append(StyledText(f"  [{one_line(state)}]", "dim"))
+    pieces.append(StyledText("\n"))
     if state == "output-available":
         pieces += output_pieces(part.get("output"), limit)
     if state == "output-error":
@@ -63,14 +66,14 @@ def tool_pieces(part: Json, limit: int) -> list[Piece]:
     return pieces
 
 
-def output_pieces(output: Any, limit: int) -> list[Piece]:
+def output_pieces(output: Any, limit: int) -> list[StyledText]:
     """Show what a tool gave back."""
-    return [Piece("    → ", "dim"), Piece(f"{value_text(output, limit)}\n", "dim")]
+    return [StyledText("    → ", "dim"), StyledText(f"{value_text(output, limit)}\n", "dim")]
 
 
-def error_pieces(error: Any, limit: int) -> list[Piece]:
+def error_pieces(error: Any, limit: int) -> list[StyledText]:
     """Show how a tool failed."""
-    return [Piece(f"    ✗ {cut(one_line(_text(error)), limit)}\n", "red")]
+    return [StyledText(f"    ✗ {cut(one_line(_text(error)), limit)}\n", "red")]
 
 
 def value_text(value: Any, limit: int) -> str:
@@ -100,17 +103,17 @@ def _detail(part: Json, limit: int) -> str:
     return value_text(rest, limit) if rest else ""
 
 
-def _steering(part: Json, limit: int) -> list[Piece]:
+def _steering(part: Json, limit: int) -> list[StyledText]:
     """Show what the user said in the middle of the reply."""
     said = part.get("parts")
     parts = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
-    return [Piece("  user, meanwhile:\n", _ROLE_STYLES["user"]), *message_pieces(parts, limit)]
+    return [StyledText("  user, meanwhile:\n", _ROLE_STYLES["user"]), *message_pieces(parts, limit)]
 
 
-def _compaction(part: Json, limit: int) -> list[Piece]:
+def _compaction(part: Json, limit: int) -> list[StyledText]:
     data = part.get("data")
     summary = _text(data.get("summary")) if isinstance(data, dict) else ""
-    return [Piece(_indented(f"[compacted] {cut(summary, limit)}") + "\n", "magenta")]
+    return [StyledText(_indented(f"[compacted] {cut(summary, limit)}") + "\n", "magenta")]
 
 
 _BY_TYPE: Final = {"steering-message": _steering, "data-compaction": _compaction}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import click
 
 from threadkeep import ChatStore, Recorder, Run, Session
-from threadkeep.cli.chat.incoming import Incoming, Interruptible, Numbered
+from threadkeep.cli.chat.incoming import Interruptible, Numbered, StreamInput
 from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, close_stdout, store_command
 from threadkeep.cli.complete import complete_session
 from threadkeep.cli.output import counted, document, fail, note, write
@@ -24,7 +24,7 @@ _CONTINUE = (
 )
 
 
-class Wanted(NamedTuple):
+class RecordOptions(NamedTuple):
     """What the command line asks for."""
 
     session: str | None
@@ -104,7 +104,7 @@ def record(call: Call, *, tee: bool, **options: Any) -> int:
     sink = sys.stdout.buffer if tee else None
     source = cast("BufferedReader", sys.stdin.buffer)
     with Interruptible(source.read1) as incoming, call.writing() as store:
-        done = _record(store, Wanted(**options), incoming.pieces(), sink)
+        done = _record(store, RecordOptions(**options), incoming.pieces(), sink)
     _tell(call, done, quiet=tee)
     if done.fed.interrupted:
         return INTERRUPTED
@@ -112,7 +112,7 @@ def record(call: Call, *, tee: bool, **options: Any) -> int:
 
 
 def _record(
-    store: ChatStore, wanted: Wanted, pieces: Iterator[bytes], sink: BinaryIO | None
+    store: ChatStore, wanted: RecordOptions, pieces: Iterator[bytes], sink: BinaryIO | None
 ) -> Outcome:
     events = _events(pieces, sink)
     if wanted.session is not None:
@@ -128,7 +128,7 @@ def _record(
 
 
 def _reply(
-    store: ChatStore, session: Session, wanted: Wanted, events: Iterator[Numbered]
+    store: ChatStore, session: Session, wanted: RecordOptions, events: Iterator[Numbered]
 ) -> Outcome:
     if wanted.say is not None:
         store.say(session, wanted.say, agent=wanted.agent, model=wanted.model)
@@ -156,7 +156,7 @@ def _take_back(store: ChatStore, session: Session) -> None:
         note(f"session {session.id} was taken back: no reply was recorded in it")
 
 
-def _begin(store: ChatStore, wanted: Wanted) -> Session:
+def _begin(store: ChatStore, wanted: RecordOptions) -> Session:
     session = store.create_session(
         agent=wanted.agent or _AGENT,
         model=wanted.model or {},
@@ -175,7 +175,7 @@ def _first(events: Iterator[Numbered]) -> Numbered:
 
 def _events(pieces: Iterator[bytes], sink: BinaryIO | None) -> Iterator[Numbered]:
     """Yield the input as server-sent events; what is passed on has been stored before."""
-    incoming = Incoming()
+    incoming = StreamInput()
     for data in pieces:
         yield from incoming.take(data)
         if sink is not None:

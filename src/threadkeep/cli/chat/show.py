@@ -6,13 +6,15 @@ from typing import Any
 import click
 
 from threadkeep import ChatStore, Message, Run
+from threadkeep.base.clock import iso
+from threadkeep.chat.timeline import Timeline, Turn
 from threadkeep.cli.chat.parts import LIMIT, Json, header, indented, part_pieces
 from threadkeep.cli.chat.words import duration, model_text, money, tokens
 from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.output import counted, document, one_line, write_pieces
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import NotFound
-from threadkeep.home import Timeline, Turn, iso, running_runs
+from threadkeep.home.live import running_runs
 
 _TARGET = 80
 _DIGEST = 12
@@ -69,28 +71,28 @@ def prompt_digests(turn: Turn) -> list[str]:
 
 def inspector(
     found: Timeline, prompts: dict[str, str | None], limit: int, running: AbstractSet[str]
-) -> Iterator[Piece]:
+) -> Iterator[StyledText]:
     """Show a timeline; `prompts` has the texts to show, by digest, `running` the live runs."""
     yield from _session_pieces(found)
     shown: set[str] = set()
     for place, turn in enumerate(found.turns, 1):
-        yield Piece("\n")
+        yield StyledText("\n")
         fresh = [digest for digest in prompt_digests(turn) if digest in {*prompts} - shown]
         shown.update(fresh)
         yield from _turn_pieces(
             place, turn, {digest: prompts[digest] for digest in fresh}, limit, running
         )
     for run in found.runs:
-        yield Piece("\n")
-        yield Piece("run without a message\n", "bold")
+        yield StyledText("\n")
+        yield StyledText("run without a message\n", "bold")
         yield from _run_pieces(run, running)
 
 
-def _session_pieces(found: Timeline) -> Iterator[Piece]:
+def _session_pieces(found: Timeline) -> Iterator[StyledText]:
     session = found.session
-    yield Piece(one_line(session.id), "bold")
-    yield Piece(f"  {one_line(session.title or '(no title)')}")
-    yield Piece("  [archived]\n" if session.archived_at is not None else "\n", "yellow")
+    yield StyledText(one_line(session.id), "bold")
+    yield StyledText(f"  {one_line(session.title or '(no title)')}")
+    yield StyledText("  [archived]\n" if session.archived_at is not None else "\n", "yellow")
     yield from _line(
         f"agent {session.agent}",
         f"model {model_text(session.model)}" if session.model else "",
@@ -116,10 +118,10 @@ def _rule_words(rule: Any) -> list[str]:
     return [str(rule.get(key, "")) for key in ("action", "permission", "pattern", "source")]
 
 
-def _line(*facts: str, lead: str = "") -> Iterator[Piece]:
+def _line(*facts: str, lead: str = "") -> Iterator[StyledText]:
     shown = [one_line(fact) for fact in facts if fact]
     if shown:
-        yield Piece(f"{lead}{' · '.join(shown)}\n", "dim")
+        yield StyledText(f"{lead}{' · '.join(shown)}\n", "dim")
 
 
 # ---------------------------------------------------------------------- a turn
@@ -131,9 +133,9 @@ def _turn_pieces(
     prompts: dict[str, str | None],
     limit: int,
     running: AbstractSet[str],
-) -> Iterator[Piece]:
+) -> Iterator[StyledText]:
     message = turn.message
-    yield Piece(f"#{place} ", "bold")
+    yield StyledText(f"#{place} ", "bold")
     yield from header(turn.role, iso(message.created_at), message.id, *_marks(message))
     yield from _turn_facts(turn)
     for run in turn.runs:
@@ -145,7 +147,7 @@ def _turn_pieces(
     yield from _part_pieces(turn, limit)
 
 
-def _part_pieces(turn: Turn, limit: int) -> Iterator[Piece]:
+def _part_pieces(turn: Turn, limit: int) -> Iterator[StyledText]:
     """The parts, and under each tool call the verdict that was given on it."""
     verdicts = {v.get("tool_call_id"): v for run in turn.runs for v in run.verdicts}
     for part in (*turn.parts, *turn.chunks):
@@ -168,7 +170,7 @@ def _marks(message: Message) -> Iterator[str]:
         yield "compaction"
 
 
-def _turn_facts(turn: Turn) -> Iterator[Piece]:
+def _turn_facts(turn: Turn) -> Iterator[StyledText]:
     """What a message says about its turn itself; a run knows better where there is one."""
     if turn.runs:
         return
@@ -196,7 +198,7 @@ def tool_names(tools: list[Any]) -> str:
     return ", ".join(names)
 
 
-def _run_pieces(run: Run, running: AbstractSet[str]) -> Iterator[Piece]:
+def _run_pieces(run: Run, running: AbstractSet[str]) -> Iterator[StyledText]:
     digest = run.system_prompt_digest
     took = "" if run.ended_at is None else duration(run.ended_at - run.started_at)
     yield from _line(
@@ -221,15 +223,15 @@ def _end_words(run: Run, running: AbstractSet[str]) -> str:
     return f"ended: {run.end_reason}" + (f" ({', '.join(details)})" if details else "")
 
 
-def _verdict_pieces(verdict: Json) -> Iterator[Piece]:
+def _verdict_pieces(verdict: Json) -> Iterator[StyledText]:
     action = str(verdict.get("action", ""))
     target = one_line(str(verdict.get("target", "")), _TARGET)
     said = f"{action} {verdict.get('permission', '')} {target}: {verdict.get('reason', '')}"
     style = {"allow": "green", "deny": "red"}.get(action, "yellow")
-    yield Piece(f"    permission: {one_line(said)}\n", style)
+    yield StyledText(f"    permission: {one_line(said)}\n", style)
 
 
-def _prompt_pieces(digest: str, text: str | None) -> Iterator[Piece]:
-    yield Piece(f"  system prompt {digest[:_DIGEST]}:\n", "magenta")
+def _prompt_pieces(digest: str, text: str | None) -> Iterator[StyledText]:
+    yield StyledText(f"  system prompt {digest[:_DIGEST]}:\n", "magenta")
     shown = "(its text is not stored)" if text is None else text
-    yield Piece(indented(shown.rstrip("\n"), "    ") + "\n", "dim")
+    yield StyledText(indented(shown.rstrip("\n"), "    ") + "\n", "dim")

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import click
 
 from threadkeep import ChatStore
+from threadkeep.base.text import printable
 from threadkeep.cli.chat.parts import value_text
 from threadkeep.cli.command import PROBLEMS, Call, as_typed, session_argument, store_command
 from threadkeep.cli.complete import complete_session
@@ -25,9 +26,8 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.home import printable
 
 _PRIVATE = 0o600
 _FORMATS = ("jsonl", "json", "csv", "markdown")
@@ -172,30 +172,30 @@ _MARKS = {"same": ("=", "dim"), "changed": ("~", "yellow"), "left": ("<", "red")
 _MARKS["right"] = (">", "green")
 
 
-def _turn(turn: Any) -> Iterator[Piece]:
+def _turn(turn: Any) -> Iterator[StyledText]:
     mark, style = _MARKS[turn.status]
     numbers = "/".join("-" if n is None else str(n) for n in (turn.left, turn.right))
-    yield Piece(f"{mark} turn {numbers}  {one_line(turn.preview)}\n", style)
+    yield StyledText(f"{mark} turn {numbers}  {one_line(turn.preview)}\n", style)
     if turn.status != "changed":
         return
     for message in turn.messages:
         mark, style = _MARKS[message.status]
         ids = " ".join(one_line(found) for found in (message.left, message.right) if found)
-        yield Piece(f"  {mark} {one_line(message.role)}  {ids}\n", style)
+        yield StyledText(f"  {mark} {one_line(message.role)}  {ids}\n", style)
         for field in message.fields:
             yield from _field(field, "    ")
         for part in message.parts:
             mark, style = _MARKS[part.status]
-            yield Piece(f"    {mark} {one_line(part.type)}  {one_line(part.preview)}\n", style)
+            yield StyledText(f"    {mark} {one_line(part.type)}  {one_line(part.preview)}\n", style)
             for field in part.fields:
                 yield from _field(field, "      ")
 
 
-def _field(field: Any, indent: str) -> Iterator[Piece]:
+def _field(field: Any, indent: str) -> Iterator[StyledText]:
     if field.diff is None:
         before, after = (one_line(value_text(v, _SHOWN)) for v in (field.left, field.right))
-        yield Piece(f"{indent}{one_line(field.name)}: {before} → {after}\n")
+        yield StyledText(f"{indent}{one_line(field.name)}: {before} → {after}\n")
         return
     for line in field.diff.split("\n")[2:]:  # without the two lines that name the sides
         style = {"-": "red", "+": "green"}.get(line[:1], "dim")
-        yield Piece(f"{indent}{line}\n", style)
+        yield StyledText(f"{indent}{line}\n", style)

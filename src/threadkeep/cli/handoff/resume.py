@@ -11,7 +11,7 @@ from threadkeep.cli.output import counted, document, note, one_line, write
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.home.exporting import HandOff
+    from threadkeep.export.handing import HandOff
 
 PROGRAMS: Final = ("claude-code", "codex", "opencode")
 

@@ -16,7 +16,7 @@ from threadkeep.cli.history.opening import LogPlaces, comparing, short_id
 from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
 from threadkeep.cli.history.words import one_name, project_of
 from threadkeep.cli.memory.learning import learn_from_it, tell_learned
-from threadkeep.cli.observed.collecting import Collected, collect_reports, tell_collected
+from threadkeep.cli.observed.collecting import SpoolReport, collect_reports, tell_collected
 from threadkeep.cli.options import folder_option, since_option
 from threadkeep.cli.output import (
     counted,
@@ -35,8 +35,10 @@ from threadkeep.errors import Invalid
 if TYPE_CHECKING:
     import threading
 
-    from threadkeep.home.captured import HarnessReport, History, Report, Wanted
-    from threadkeep.home.learning import Enriched
+    from threadkeep.capture.engine import CaptureFilter
+    from threadkeep.capture.history import History
+    from threadkeep.capture.report import CaptureReport, HarnessReport
+    from threadkeep.enrich.worker import EnrichReport
 
 _COLUMNS = (
     *("program", "found", "new", "lines", "messages", "size"),
@@ -115,14 +117,14 @@ def capture(
     return tell_errors(report) | tell_collected(observed, quiet=quiet or call.as_json)
 
 
-def _run(history: "History", wanted: "Wanted", *, quiet: bool) -> "Report":
+def _run(history: "History", wanted: "CaptureFilter", *, quiet: bool) -> "CaptureReport":
     with progress_bar(wanted=not quiet) as show, without_log():
         return history.capture(wanted, show=show)
 
 
-def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "Wanted":
+def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "CaptureFilter":
     """Read names of programs and of their sources."""
-    from threadkeep.home.captured import Wanted
+    from threadkeep.capture.engine import CaptureFilter
 
     harnesses = {name: source.harness for name, source in history.sources.items()}
     known = harnesses | {harness: harness for harness in harnesses.values()}
@@ -130,7 +132,7 @@ def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "W
         if name not in known:
             msg = f"there is no source {name!r}"
             raise Invalid(msg, hint=f"the sources are {', '.join(sorted(known))}")
-    return Wanted(frozenset(known[name] for name in named), since)
+    return CaptureFilter(frozenset(known[name] for name in named), since)
 
 
 # ---------------------------------------------------------------------- with a look around
@@ -198,7 +200,9 @@ def _captured_and_shown(
 
 
 def report_json(
-    report: "Report", observed: Collected | None = None, learned: "Enriched | None" = None
+    report: "CaptureReport",
+    observed: SpoolReport | None = None,
+    learned: "EnrichReport | None" = None,
 ) -> dict[str, object]:
     """Shape a report for `--json`; commands, visits and nodes only where they were looked at."""
     parts = {name: msgspec.to_builtins(part) for name, part in report.harnesses.items()}
@@ -212,7 +216,7 @@ def report_json(
     }
 
 
-def tell_report(report: "Report") -> None:
+def tell_report(report: "CaptureReport") -> None:
     """Show what a run found and took, by program, and what it came to."""
     parts = {name: part for name, part in report.harnesses.items() if _is_worth_a_row(part)}
     table(_COLUMNS, [_row(name, part) for name, part in parts.items()], spare=_SPARE)
@@ -253,7 +257,7 @@ def _row(name: str, part: "HarnessReport") -> tuple[str, ...]:
     )
 
 
-def tell_errors(report: "Report") -> int:
+def tell_errors(report: "CaptureReport") -> int:
     """Name the logs that could not be read, and what to do; give the exit code."""
     for name, part in report.harnesses.items():
         for path, why in part.passed.items():
@@ -303,7 +307,7 @@ def watch(
     shake_hands(call.home, warn, call.db)
     opened = call.home.history(call.db, user_home=user_home, roots=roots)
     with opened as history, ended_by_signals() as stop:
-        follower = Follower(call, history)
+        follower = CapturePrinter(call, history)
         with without_log():
             with progress_bar(wanted=not call.as_json) as show:
                 report = history.capture(show=show)
@@ -333,7 +337,7 @@ def _kept_current(call: Call, stop: "threading.Event", *, socket: bool) -> Itera
         yield
 
 
-class Follower:
+class CapturePrinter:
     """Tells what each capture brought; a log that stays unreadable is named once."""
 
     def __init__(self, call: Call, history: "History") -> None:
@@ -341,7 +345,7 @@ class Follower:
         self._history = history
         self._told: set[tuple[str, str]] = set()
 
-    def tell(self, report: "Report") -> None:
+    def tell(self, report: "CaptureReport") -> None:
         """Say what one capture brought."""
         brought = {name: part for name, part in report.harnesses.items() if part.lines}
         new = self._new_errors(report)
@@ -354,16 +358,18 @@ class Follower:
         for path, problem in new:
             warn(_problem(path, problem))
 
-    def _new_errors(self, report: "Report") -> set[tuple[str, str]]:
+    def _new_errors(self, report: "CaptureReport") -> set[tuple[str, str]]:
         found = {pair for part in report.harnesses.values() for pair in part.errors.items()}
         new = found - self._told
         self._told = found
         return new
 
     def _line(self, harness: str, part: "HarnessReport") -> None:
-        from threadkeep.home.captured import Among
+        from threadkeep.knowledge.reading import CapturedSessionFilter
 
-        newest = self._history.sessions(Among(harness=harness), limit=1, everything=True)
+        newest = self._history.sessions(
+            CapturedSessionFilter(harness=harness), limit=1, everything=True
+        )
         about = [
             f"{one_line(project_of(one))}  {short_id(self._history, one)}  {one_name(one, _TITLE)}"
             for one in newest

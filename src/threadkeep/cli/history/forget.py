@@ -14,7 +14,8 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
-    from threadkeep.home.forgetting import Forget, Forgotten
+    from threadkeep.capture.choosing import Forget
+    from threadkeep.capture.planning import ForgetReport
 
 _KINDS = {
     "sessions": "session",
@@ -96,7 +97,7 @@ def _collect_first(call: Call) -> None:
 
 
 def _tell_uncollected(call: Call) -> None:
-    from threadkeep.home.observed import reports_waiting
+    from threadkeep.home.waiting import reports_waiting
 
     waiting = reports_waiting(call.home, call.db)
     if waiting:
@@ -127,7 +128,7 @@ def _what(
     pattern: str | None,
     harness: str | None,
 ) -> "Forget":
-    from threadkeep.home.forgetting import Forget
+    from threadkeep.capture.choosing import Forget
 
     ids: tuple[str, ...] = ()
     if sessions:
@@ -143,18 +144,18 @@ def _what(
     )
 
 
-def _counts(found: "Forgotten") -> str:
+def _counts(found: "ForgetReport") -> str:
     counts = ((getattr(found, name), word) for name, word in _KINDS.items())
     told = [counted(count, word) for count, word in counts if count]
     return ", ".join(told) or "nothing"
 
 
-def _examples(found: "Forgotten") -> None:
+def _examples(found: "ForgetReport") -> None:
     for example in found.examples:
         write(one_line(example, _EXAMPLE))
 
 
-def _tell(call: Call, found: "Forgotten", *, dry_run: bool) -> None:
+def _tell(call: Call, found: "ForgetReport", *, dry_run: bool) -> None:
     if call.as_json:
         document(forgotten=found, dry_run=dry_run)
         return

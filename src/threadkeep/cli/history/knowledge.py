@@ -10,7 +10,8 @@ from threadkeep.cli.output import counted, document, facts, fail, note, progress
 from threadkeep.errors import SchemaMismatch
 
 if TYPE_CHECKING:
-    from threadkeep.home.knowledge_files import KnowledgeCheck, Migration
+    from threadkeep.home.knowledge_files import KnowledgeCheck
+    from threadkeep.knowledge.upgrading import Migration
 
 
 @group(

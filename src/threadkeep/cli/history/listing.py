@@ -12,7 +12,9 @@ from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import History, Links, Session
+    from threadkeep.capture.history import History
+    from threadkeep.knowledge.copies import Links
+    from threadkeep.knowledge.reading import CapturedSession
 
 Row = tuple[str, ...]
 
@@ -55,21 +57,21 @@ def sessions(
         note(f"there may be more: --limit {limit * 2}")
 
 
-def _as_json(history: "History", sessions: list["Session"]) -> list[Json]:
-    from threadkeep.home.captured import NO_LINKS
+def _as_json(history: "History", sessions: list["CapturedSession"]) -> list[Json]:
+    from threadkeep.knowledge.copies import NO_LINKS
 
     links = history.links(sessions)
     return [session_json(one, links.get(one.id, NO_LINKS)) for one in sessions]
 
 
-def session_rows(history: "History", sessions: Iterable["Session"]) -> list[Row]:
+def session_rows(history: "History", sessions: Iterable["CapturedSession"]) -> list[Row]:
     """Describe sessions: with short ids and names for a person, with whole ones for a program."""
     listed = list(sessions)
     links = history.links(listed)
     return [_row(history, session, links.get(session.id)) for session in listed]
 
 
-def _row(history: "History", session: "Session", links: "Links | None") -> Row:
+def _row(history: "History", session: "CapturedSession", links: "Links | None") -> Row:
     person = is_terminal()
     name = one_name(session)
     if links is not None and links.continues and links.continues.partition(":")[2] not in name:

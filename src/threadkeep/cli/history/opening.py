@@ -18,7 +18,8 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import Among, History, Session
+    from threadkeep.capture.history import History
+    from threadkeep.knowledge.reading import CapturedSession, CapturedSessionFilter
 
 _LAST = "last"
 _LOOKED_AT = 5000  # sessions, for a title
@@ -72,19 +73,19 @@ def session_argument(function: Function) -> Function:
     return click.argument("session", shell_complete=complete_captured)(harness(function))
 
 
-def find(history: "History", name: str, harness: str | None) -> "Session":
+def find(history: "History", name: str, harness: str | None) -> "CapturedSession":
     """Give the session that is meant: an id or its beginning, `program:id`, a title, or `last`."""
     if name != _LAST:
         return _named(history, name, harness)
-    from threadkeep.home.captured import Among
+    from threadkeep.knowledge.reading import CapturedSessionFilter
 
-    newest = history.sessions(Among(harness=harness), limit=1)
+    newest = history.sessions(CapturedSessionFilter(harness=harness), limit=1)
     if not newest:
         raise NotFound("no session was captured yet", hint="`threadkeep capture` brings them in")
     return newest[0]
 
 
-def _named(history: "History", name: str, harness: str | None) -> "Session":
+def _named(history: "History", name: str, harness: str | None) -> "CapturedSession":
     try:
         return history.find(name, harness)
     except NotFound:
@@ -100,19 +101,21 @@ def _named(history: "History", name: str, harness: str | None) -> "Session":
     raise Conflict(f"several sessions are called {name!r}: {ids}", hint="give the id of one")
 
 
-def _titled(history: "History", name: str, harness: str | None) -> list["Session"]:
+def _titled(history: "History", name: str, harness: str | None) -> list["CapturedSession"]:
     """Find sessions by their title, or by a beginning of it, among the latest ones."""
-    from threadkeep.home.captured import Among
+    from threadkeep.knowledge.reading import CapturedSessionFilter
 
     wanted = name.casefold()
-    latest = history.sessions(Among(harness=harness), everything=True, limit=_LOOKED_AT)
+    latest = history.sessions(
+        CapturedSessionFilter(harness=harness), everything=True, limit=_LOOKED_AT
+    )
     named = [(one_line(one.name).casefold(), one) for one in latest]
     return [one for called, one in named if called == wanted] or [
         one for called, one in named if wanted and called.startswith(wanted)
     ]
 
 
-def short_id(history: "History", session: "Session") -> str:
+def short_id(history: "History", session: "CapturedSession") -> str:
     """Give the shortest beginning of an id that still means this session alone."""
     whole = session.session_id
     for length in (length for length in _SHORT if length < len(whole)):
@@ -121,7 +124,7 @@ def short_id(history: "History", session: "Session") -> str:
     return whole if _is_found(history, whole, session) else f"{session.harness}:{whole}"
 
 
-def _is_found(history: "History", name: str, session: "Session") -> bool:
+def _is_found(history: "History", name: str, session: "CapturedSession") -> bool:
     try:
         return history.find(name).id == session.id
     except (Conflict, NotFound):
@@ -159,9 +162,9 @@ def read_among(
     since: str | None,
     until: str | None,
     **more: Any,
-) -> "Among":
+) -> "CapturedSessionFilter":
     """Read the options that choose sessions."""
-    from threadkeep.home.captured import Among
+    from threadkeep.knowledge.reading import CapturedSessionFilter
 
     first, last = read_times(since, until)
-    return Among(harness=harness, project=project, since=first, until=last, **more)
+    return CapturedSessionFilter(harness=harness, project=project, since=first, until=last, **more)

@@ -11,7 +11,7 @@ from threadkeep.cli.history.opening import looking
 from threadkeep.cli.output import counted, document, note, one_line, table, warn, write
 
 if TYPE_CHECKING:
-    from threadkeep.home.redacting import Finding
+    from threadkeep.redact.engine import SecretMatch
 
 _SHOWN = 4  # letters of a secret that are repeated, so that one knows which is meant
 
@@ -58,11 +58,11 @@ def check(call: Call, *, text: str | None) -> None:
         note("nothing here is taken for a secret")
 
 
-def _line_of(text: str, found: "Finding") -> int:
+def _line_of(text: str, found: "SecretMatch") -> int:
     return text.count("\n", 0, found.start) + 1
 
 
-def _hint_of(text: str, found: "Finding") -> str:
+def _hint_of(text: str, found: "SecretMatch") -> str:
     return f"{one_line(text[found.start : found.end])[:_SHOWN]}…"
 
 

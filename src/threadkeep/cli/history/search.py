@@ -6,22 +6,16 @@ import click
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.complete import complete_captured
-from threadkeep.cli.history.opening import (
-    among_options,
-    find,
-    looking,
-    read_among,
-    short_id,
-    typed,
-)
+from threadkeep.cli.history.opening import among_options, find, looking, read_among, short_id, typed
 from threadkeep.cli.history.words import Json, one_name, project_of, session_json, when
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import note, one_line, paging, write, write_pieces
-from threadkeep.cli.wrap import Piece, marked
-from threadkeep.home.spoken import Kind, Role
+from threadkeep.cli.wrap import StyledText, marked
+from threadkeep.knowledge.records import Kind, Role
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import History, Hit
+    from threadkeep.capture.history import History
+    from threadkeep.capture.transcripts import EntryHit
 
 _TITLE = 60
 
@@ -78,7 +72,7 @@ def search(
         note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
 
 
-def hit_json(call: Call, history: "History", hit: "Hit") -> Json:
+def hit_json(call: Call, history: "History", hit: "EntryHit") -> Json:
     """Shape a hit for `--json`."""
     row = hit.shown.row
     return {
@@ -94,22 +88,22 @@ def hit_json(call: Call, history: "History", hit: "Hit") -> Json:
     }
 
 
-def show_hit(call: Call, history: "History", hit: "Hit") -> None:
+def show_hit(call: Call, history: "History", hit: "EntryHit") -> None:
     """Print a hit: where and when, the words with their neighbours, how to open it."""
     row, session = hit.shown.row, hit.session
     write(f"{short_id(history, session)}", "bold", end=" ")
     facts = [when(row.at), session.harness, project_of(session), _what(hit)]
     named = " · ".join(one_line(fact) for fact in facts if fact)
     write(f"{named} · {one_name(session, _TITLE)}", "dim")
-    write_pieces([Piece("  "), *marked(one_line(hit.snippet)), Piece("\n")])
+    write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])
     write(f"  {opening_command(call, history, hit)}", "dim")
 
 
-def _what(hit: "Hit") -> str:
+def _what(hit: "EntryHit") -> str:
     kind, tool = hit.shown.row.kind, hit.shown.entry.tool
     return f"{kind.replace('_', ' ')} {tool}".strip()
 
 
-def opening_command(call: Call, history: "History", hit: "Hit") -> str:
+def opening_command(call: Call, history: "History", hit: "EntryHit") -> str:
     """Give the command that shows a hit in its session."""
     return typed(call, "show", short_id(history, hit.session), "--at", hit.shown.row.key)

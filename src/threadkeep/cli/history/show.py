@@ -9,20 +9,15 @@ import click
 from threadkeep.cli.chat.parts import header, indented
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.opening import find, looking, session_argument, short_id
-from threadkeep.cli.history.words import (
-    Json,
-    folded,
-    one_name,
-    session_json,
-    token_words,
-    when,
-)
+from threadkeep.cli.history.words import Json, folded, one_name, session_json, token_words, when
 from threadkeep.cli.output import counted, document, one_line, paged
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import History, Session, Shown
+    from threadkeep.capture.history import History
+    from threadkeep.capture.transcripts import TranscriptEntry
+    from threadkeep.knowledge.reading import CapturedSession
 
 _AROUND = 6  # entries before and after the one that is asked for
 _LINES = 12
@@ -30,7 +25,7 @@ _CHARACTERS = 1500
 _TITLE = 60
 
 
-class View:
+class TranscriptView:
     """How much of a transcript is shown."""
 
     def __init__(self, *, tools: bool, reasoning: bool, full: bool, at: str | None) -> None:
@@ -39,7 +34,7 @@ class View:
         self.at = at
         self._full = full
 
-    def wants(self, shown: "Shown") -> bool:
+    def wants(self, shown: "TranscriptEntry") -> bool:
         """Tell whether an entry is shown; the one that was asked for always is."""
         if shown.row.key == self.at:
             return True
@@ -81,10 +76,10 @@ def show(
     SESSION is an id or the beginning of one, `program:id`, a title, or `last`. With --json every
     entry is there, whole.
     """
-    view = View(tools=not no_tools, reasoning=reasoning, full=full, at=at)
+    view = TranscriptView(tools=not no_tools, reasoning=reasoning, full=full, at=at)
     with looking(call) as history:
         found = find(history, session, harness)
-        entries: Iterable[Shown] = history.transcript(found)
+        entries: Iterable[TranscriptEntry] = history.transcript(found)
         if at is not None:
             entries = _around(found, list(entries), at)
         if call.as_json:
@@ -115,7 +110,9 @@ def raw(call: Call, *, session: str, harness: str | None) -> None:
         stdout.flush()
 
 
-def _around(session: "Session", entries: list["Shown"], key: str) -> list["Shown"]:
+def _around(
+    session: "CapturedSession", entries: list["TranscriptEntry"], key: str
+) -> list["TranscriptEntry"]:
     for place, shown in enumerate(entries):
         if shown.row.key == key:
             return entries[max(0, place - _AROUND) : place + _AROUND + 1]
@@ -123,8 +120,11 @@ def _around(session: "Session", entries: list["Shown"], key: str) -> list["Shown
     raise NotFound(msg, hint="`threadkeep search` and `threadkeep show --json` name the entries")
 
 
-def _as_json(history: "History", session: "Session", entries: Iterable["Shown"]) -> Json:
-    from threadkeep.home.captured import NO_LINKS, spent_in
+def _as_json(
+    history: "History", session: "CapturedSession", entries: Iterable["TranscriptEntry"]
+) -> Json:
+    from threadkeep.home.captured import spent_in
+    from threadkeep.knowledge.copies import NO_LINKS
 
     return {
         "session": session_json(session, history.links([session]).get(session.id, NO_LINKS)),
@@ -134,7 +134,7 @@ def _as_json(history: "History", session: "Session", entries: Iterable["Shown"])
     }
 
 
-def _entry_json(shown: "Shown") -> Json:
+def _entry_json(shown: "TranscriptEntry") -> Json:
     names = ("key", "role", "kind", "at", "tool", "call_id", "error", "model", "text")
     said = {name: getattr(shown.entry, name) for name in names}
     return {**said, "at": shown.row.at, "copied_from": shown.entry.origin or None}
@@ -144,8 +144,11 @@ def _entry_json(shown: "Shown") -> Json:
 
 
 def _pieces(
-    history: "History", session: "Session", entries: Iterable["Shown"], view: View
-) -> Iterator[Piece]:
+    history: "History",
+    session: "CapturedSession",
+    entries: Iterable["TranscriptEntry"],
+    view: TranscriptView,
+) -> Iterator[StyledText]:
     yield from _facts(history, session)
     speaker = ""
     for shown in entries:
@@ -155,11 +158,12 @@ def _pieces(
             speaker = shown.row.role if shown.row.kind != "prompt" else ""
 
 
-def _facts(history: "History", session: "Session") -> Iterator[Piece]:
-    from threadkeep.home.captured import NO_LINKS, spent_in
+def _facts(history: "History", session: "CapturedSession") -> Iterator[StyledText]:
+    from threadkeep.home.captured import spent_in
+    from threadkeep.knowledge.copies import NO_LINKS
 
-    yield Piece(one_line(session.session_id), "bold")
-    yield Piece(f"  {one_name(session)}\n")
+    yield StyledText(one_line(session.session_id), "bold")
+    yield StyledText(f"  {one_name(session)}\n")
     failed = f"{session.errors:,} failed" if session.errors else ""
     spent = token_words(spent_in(history, session))
     yield from _line(session.harness, session.version, session.model, session.agent)
@@ -181,40 +185,40 @@ def _facts(history: "History", session: "Session") -> Iterator[Piece]:
         yield from _line(f"subagent {short_id(history, child)}: {told}")
 
 
-def _line(*facts: str) -> Iterator[Piece]:
+def _line(*facts: str) -> Iterator[StyledText]:
     shown = [one_line(fact) for fact in facts if fact]
     if shown:
-        yield Piece(f"{' · '.join(shown)}\n", "dim")
+        yield StyledText(f"{' · '.join(shown)}\n", "dim")
 
 
 # ---------------------------------------------------------------------- entries
 
 
-def _speaker(shown: "Shown", before: str) -> Iterator[Piece]:
+def _speaker(shown: "TranscriptEntry", before: str) -> Iterator[StyledText]:
     """Say who speaks, if that is not who spoke before; results belong to who asked for them."""
     role = "assistant" if shown.row.role == "tool" else shown.row.role
     if role != ("assistant" if before == "tool" else before):
-        yield Piece("\n")
+        yield StyledText("\n")
         yield from header(role, when(shown.row.at), shown.entry.model)
 
 
-def _entry(shown: "Shown", view: View) -> Iterator[Piece]:
+def _entry(shown: "TranscriptEntry", view: TranscriptView) -> Iterator[StyledText]:
     entry, kind = shown.entry, shown.row.kind
     if shown.row.key == view.at:
-        yield Piece("▶ ", "bold yellow")
+        yield StyledText("▶ ", "bold yellow")
     if kind in ("prompt", "text"):
-        yield Piece(indented(entry.text.strip("\n"), "  ") + "\n")
+        yield StyledText(indented(entry.text.strip("\n"), "  ") + "\n")
     elif kind == "reasoning":
-        yield Piece(indented(f"thinking: {entry.text.strip()}", "  ") + "\n", "dim italic")
+        yield StyledText(indented(f"thinking: {entry.text.strip()}", "  ") + "\n", "dim italic")
     elif kind == "tool_call":
-        yield Piece(f"  ▸ {one_line(entry.tool) or 'tool'} ", "yellow")
-        yield Piece(_hanging(view.cut(entry.text)) + "\n")
+        yield StyledText(f"  ▸ {one_line(entry.tool) or 'tool'} ", "yellow")
+        yield StyledText(_hanging(view.cut(entry.text)) + "\n")
     elif kind == "tool_result":
         sign, style = ("✗", "red") if entry.error else ("→", "dim")
-        yield Piece(f"    {sign} {_hanging(view.cut(entry.text))}\n", style)
+        yield StyledText(f"    {sign} {_hanging(view.cut(entry.text))}\n", style)
     else:
         style = "red" if entry.error else "magenta" if kind == "summary" else "dim"
-        yield Piece(indented(f"[{kind}] {view.cut(entry.text)}", "  ") + "\n", style)
+        yield StyledText(indented(f"[{kind}] {view.cut(entry.text)}", "  ") + "\n", style)
 
 
 def _hanging(text: str) -> str:

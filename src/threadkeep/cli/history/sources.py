@@ -8,18 +8,10 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.capture import roots_option, user_home_option
 from threadkeep.cli.history.opening import LogPlaces, comparing
 from threadkeep.cli.history.words import when
-from threadkeep.cli.output import (
-    counted,
-    is_terminal,
-    note,
-    size_text,
-    table,
-    warn,
-    write,
-)
+from threadkeep.cli.output import counted, is_terminal, note, size_text, table, warn, write
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import Coverage, SourceCoverage
+    from threadkeep.capture.coverage import Coverage, SourceCoverage
 
 _DISK = (
     *("source", "program", "logs", "captured", "checked", "size", "gone", "kept out", "places"),

@@ -26,8 +26,8 @@ from threadkeep.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import History
-    from threadkeep.home.tailing import News
+    from threadkeep.capture.history import History
+    from threadkeep.home.tailing import TailEntry
 
 _ID = 8
 _NAME = 16
@@ -63,13 +63,13 @@ def tail(
     Where nobody serves the store, the logs are captured here meanwhile. With --json every line is
     an object.
     """
-    from threadkeep.home.captured import Among
     from threadkeep.home.tailing import Tail
+    from threadkeep.knowledge.reading import CapturedSessionFilter
 
     kinds = {"reasoning": reasoning, "tool_call": not no_tools, "tool_result": not no_tools}
     with stopped_by_signals() as goes_on, kept_current(call, user_home) as history:
         meant = None if session is None else find(history, session, chosen["harness"])
-        follower = Tail(history, Among(**chosen), meant)
+        follower = Tail(history, CapturedSessionFilter(**chosen), meant)
         show = _show_json if call.as_json else _show
         for one in follower.latest(max(limit, 0)):
             if kinds.get(one.row.kind, True):
@@ -96,7 +96,7 @@ def kept_current(call: Call, user_home: str | None = None) -> Iterator["History"
             yield history
 
 
-def _show_json(one: "News") -> None:
+def _show_json(one: "TailEntry") -> None:
     names = ("key", "role", "kind", "tool", "call_id", "error", "model", "text")
     shown: Json = {
         "session": f"{one.session.harness}:{one.session.session_id}",
@@ -113,7 +113,7 @@ def _clock(at: int | None) -> str:
     return " " * 8 if at is None else time.strftime("%H:%M:%S", time.localtime(at / 1000))
 
 
-def _show(one: "News") -> None:
+def _show(one: "TailEntry") -> None:
     session, entry = one.session, one.entry
     said = one_line(f"{entry.tool} {entry.text}" if one.row.kind == "tool_call" else entry.text)
     mark = {"tool_call": "▸ ", "tool_result": "✗ " if entry.error else "→ "}.get(one.row.kind, "")

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from threadkeep.base.clock import iso
 from threadkeep.cli.chat.words import local_time
 from threadkeep.cli.output import is_terminal, one_line
-from threadkeep.home import iso
 
 if TYPE_CHECKING:
-    from threadkeep.home.captured import Links, Session, Spent
+    from threadkeep.knowledge.copies import Links
+    from threadkeep.knowledge.reading import CapturedSession
+    from threadkeep.knowledge.spending import TokenTotals
 
 Json = dict[str, Any]
 
@@ -32,12 +34,12 @@ def when(ms: int | None) -> str:
         return iso(ms)
 
 
-def project_of(session: "Session") -> str:
+def project_of(session: "CapturedSession") -> str:
     """Name the project of a session, or the folder it was in."""
     return session.project or session.cwd
 
 
-def session_json(session: "Session", links: "Links | None" = None) -> Json:
+def session_json(session: "CapturedSession", links: "Links | None" = None) -> Json:
     """Shape a session for `--json`; its number in the store is nobody's business."""
     shown: Json = msgspec.structs.asdict(session)
     del shown["id"]
@@ -45,7 +47,7 @@ def session_json(session: "Session", links: "Links | None" = None) -> Json:
     return {**shown, "name": session.name, **known}
 
 
-def token_words(spent: "Spent") -> str:
+def token_words(spent: "TokenTotals") -> str:
     """Write tokens, leaving out what is zero."""
     used = ((name, getattr(spent, field)) for field, name in _NAMES.items())
     return ", ".join(f"{name} {count:,}" for name, count in used if count)
@@ -62,6 +64,6 @@ def folded(text: str, *, lines: int, characters: int) -> str:
     return f"{kept.rstrip()}\n… {told} (--full shows all)"
 
 
-def one_name(session: "Session", limit: int = 0) -> str:
+def one_name(session: "CapturedSession", limit: int = 0) -> str:
     """Write what a session is called on one line."""
     return one_line(session.name, limit)

@@ -7,29 +7,21 @@ from itertools import chain
 import click
 import msgspec
 
+from threadkeep.base.clock import now_ms
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.ending import need_reader, stopped_by_signals
 from threadkeep.cli.mail.group import looking, message_ref, optional_session, session_argument
-from threadkeep.cli.mail.words import (
-    Json,
-    age,
-    letter_pieces,
-    place_text,
-    said,
-    state_pieces,
-    when,
-)
+from threadkeep.cli.mail.words import Json, age, letter_pieces, place_text, said, state_pieces, when
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import json_line, note, one_line, paging, table, warn, write_pieces
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home import now_ms
-from threadkeep.home.mail import (
+from threadkeep.mailbox.context import MailContext
+from threadkeep.mailbox.index import MailIndex
+from threadkeep.mailbox.index_records import MailboxSession
+from threadkeep.mailbox.looking import (
     UNDER_WAY,
-    Context,
     Direction,
     Letter,
-    MailIndex,
-    Session,
     again,
     in_order,
     incoming,
@@ -37,8 +29,8 @@ from threadkeep.home.mail import (
     look_at,
     outgoing,
     overview,
-    trace_mail,
 )
+from threadkeep.mailbox.trace import trace as trace_mail
 
 _EVERY = 0.25  # between two looks of `tail -f`, in seconds
 _PAGE = 500
@@ -129,7 +121,7 @@ def _list_sessions(call: Call, *, closed: bool) -> None:
         note("no session has a mailbox; `threadkeep mail new NAME` makes one")
 
 
-def _described(call: Call, index: MailIndex, session: Session) -> Json:
+def _described(call: Call, index: MailIndex, session: MailboxSession) -> Json:
     chat = session.messaging_group_id
     place = None if chat is None else index.messaging_group(chat)
     named = None if place is None else f"{place.channel_type}:{place.platform_id}"
@@ -179,7 +171,9 @@ def tail(call: Call, *, session: str, follow: bool, lines: int) -> None:
                 write_pieces(state_pieces(letter) if known else letter_pieces(letter))
 
 
-def _watch(ctx: Context, lines: int, wanted: Callable[[], bool]) -> Iterator[tuple[Letter, bool]]:
+def _watch(
+    ctx: MailContext, lines: int, wanted: Callable[[], bool]
+) -> Iterator[tuple[Letter, bool]]:
     """Give letters, and again those of which something became; the latter are marked."""
     newest = {"in": 0, "out": 0}
     begin = _noted(incoming(ctx, limit=lines + 1), outgoing(ctx, limit=lines + 1), newest)
@@ -199,7 +193,7 @@ def _watch(ctx: Context, lines: int, wanted: Callable[[], bool]) -> Iterator[tup
         new = _arrived(ctx, newest)
 
 
-def _arrived(ctx: Context, newest: dict[str, int]) -> list[Letter]:
+def _arrived(ctx: MailContext, newest: dict[str, int]) -> list[Letter]:
     coming = incoming(ctx, after=newest["in"], limit=_PAGE)
     return _noted(coming, outgoing(ctx, after=newest["out"], limit=_PAGE), newest)
 

@@ -18,16 +18,13 @@ from threadkeep.cli.mail.group import (
 from threadkeep.cli.mail.words import mail_json, when, words_of
 from threadkeep.cli.output import counted, document, note, one_line, table, write
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.home.mail import (
-    Host,
-    Mail,
-    Problem,
-    Swept,
-    find_mail_session,
-    sweep_session,
-    tasks_of,
-    verify_folder,
-)
+from threadkeep.home.mail import find_mail_session
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.problems import Problem
+from threadkeep.mailbox.reading import tasks
+from threadkeep.mailbox.records import Mail
+from threadkeep.mailbox.sweep import SweepReport, sweep_session
+from threadkeep.mailbox.verifying import verify as verify_folder
 
 # ---------------------------------------------------------------------- tasks
 
@@ -49,7 +46,7 @@ def pause(call: Call, *, session: str, task: str | None, resume: bool, cancel: b
     if task is None:
         if resume or cancel:
             raise Invalid("no task is named", hint="`threadkeep mail pause SESSION` lists them")
-        _show_tasks(call, tasks_of(looking(call, session)))
+        _show_tasks(call, tasks(looking(call, session)))
         return
     host = hosting(call, session)
     found = _find_task(host, task)
@@ -153,7 +150,7 @@ def sweep(call: Call, *, session: str | None) -> int:
     """
     if session is not None and not is_of_mailroom(session):
         host = hosting(call, session)
-        done: dict[str, Swept | ThreadkeepError] = {
+        done: dict[str, SweepReport | ThreadkeepError] = {
             host.context.session: sweep_session(host.context)
         }
     else:
@@ -166,7 +163,7 @@ def sweep(call: Call, *, session: str | None) -> int:
     return PROBLEMS if any(isinstance(one, ThreadkeepError) for one in done.values()) else 0
 
 
-def _sweep_room(call: Call, session: str | None) -> dict[str, Swept | ThreadkeepError]:
+def _sweep_room(call: Call, session: str | None) -> dict[str, SweepReport | ThreadkeepError]:
     with call.home.mailroom(must_exist=True) as room:
         if session is not None:
             chosen = [find_mail_session(room.index, session)]
@@ -175,7 +172,7 @@ def _sweep_room(call: Call, session: str | None) -> dict[str, Swept | Threadkeep
         return {one.id: _sweep_one(room, one.id) for one in chosen}
 
 
-def _sweep_one(room: Mailroom, session: str) -> Swept | ThreadkeepError:
+def _sweep_one(room: Mailroom, session: str) -> SweepReport | ThreadkeepError:
     """Sweep one session; what goes wrong in it is not the others' business."""
     try:
         return sweep_session(room.host(session).context)
@@ -183,11 +180,11 @@ def _sweep_one(room: Mailroom, session: str) -> Swept | ThreadkeepError:
         return error
 
 
-def _swept_json(one: Swept | ThreadkeepError) -> Any:
+def _swept_json(one: SweepReport | ThreadkeepError) -> Any:
     return {"problem": str(one)} if isinstance(one, ThreadkeepError) else one
 
 
-def swept_text(one: Swept | ThreadkeepError) -> str:
+def swept_text(one: SweepReport | ThreadkeepError) -> str:
     """Say in a few words what a sweep found and did."""
     if isinstance(one, ThreadkeepError):
         return f"problem: {one}"

@@ -14,8 +14,6 @@ from threadkeep.cli.mail.serve import serve
 from threadkeep.cli.mail.times import next_
 from threadkeep.cli.mail.write import new, send
 
-__all__ = ["mail"]
-
 for _command in (new, ls, send, poll, ack, tail, trace, retry, pause, verify, sweep, serve):
     mail.add_command(_command)
 for _command in (prune, ncl, next_, echo, demo):

@@ -2,13 +2,15 @@
 
 import click
 
+from threadkeep.base.clock import now_ms, parse_duration
 from threadkeep.cli.command import PROBLEMS, Call, as_typed, command, confirm
 from threadkeep.cli.mail.group import hosting, message_ref, session_argument
 from threadkeep.cli.mail.words import Json, when
 from threadkeep.cli.output import counted, document, fail, note, one_line, table, write
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.home import now_ms, parse_duration
-from threadkeep.home.mail import DeadLetter, Delivery, Host, Mail, read_moment
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.records import DeadLetter, Delivery, Mail
+from threadkeep.mailbox.times import read_moment
 
 
 @command(

@@ -20,7 +20,11 @@ from threadkeep.cli.ending import stopped_by_signals
 from threadkeep.cli.mail.words import words_of
 from threadkeep.cli.output import document, note, one_line, write
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.mail import FileAdapter, Outgoing, Policy, ProcessRunner, Session, Swept
+from threadkeep.mailbox.adapters import FileAdapter, Outgoing
+from threadkeep.mailbox.index_records import MailboxSession
+from threadkeep.mailbox.policy import Policy
+from threadkeep.mailbox.runner import ProcessRunner
+from threadkeep.mailbox.sweep import SweepReport
 
 _AGENT = (sys.executable, "-m", "threadkeep", "mail", "echo", "--every", "0.1")
 _CHANNEL, _CHAT = "demo", "you"
@@ -99,7 +103,7 @@ def _peek(data: bytes) -> str:
 class Talk:
     """The host's part of the demo: says something, and works until the answer is there."""
 
-    def __init__(self, room: Mailroom, session: Session, channel: Channel) -> None:
+    def __init__(self, room: Mailroom, session: MailboxSession, channel: Channel) -> None:
         self.said: list[str] = []
         self._room = room
         self._session = session
@@ -149,7 +153,7 @@ class Talk:
             time.sleep(_PAUSE)
         return there
 
-    def _tell(self, swept: Swept) -> None:
+    def _tell(self, swept: SweepReport) -> None:
         if swept.reset is not None and swept.reset.retried:
             note("the agent died with mail in hand; the host gives it out again in a second")
         if swept.started:

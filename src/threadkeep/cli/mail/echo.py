@@ -5,13 +5,15 @@ import signal
 
 import click
 
+from threadkeep.base.clock import now_ms
 from threadkeep.cli.command import SECONDS, Call, command
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.mail.group import containing, optional_session
 from threadkeep.cli.mail.words import Json
 from threadkeep.cli.output import document, note
-from threadkeep.home import now_ms
-from threadkeep.home.mail import Container, Mail, open_here, run_agent
+from threadkeep.mailbox.agent_loop import run_agent
+from threadkeep.mailbox.container import Container, open_here
+from threadkeep.mailbox.records import Mail
 
 _LATER_MS = 1000
 
@@ -33,7 +35,7 @@ def echo(call: Call, *, session: str | None, every: float) -> None:
     the first time it tries.
     """
     container = open_here() if session is None else containing(call, session)
-    told = Told(container)
+    told = EchoAgent(container)
     with container, ended_by_signals() as stop:
         note(f"the echo agent works in {container.context.folder.path}")
         run_agent(container, told.answer, stop=stop, every=every, provider="echo")
@@ -41,7 +43,7 @@ def echo(call: Call, *, session: str | None, every: float) -> None:
         document(folder=container.context.folder.path, answered=told.count)
 
 
-class Told:
+class EchoAgent:
     """What the echo agent says to the mail it is told."""
 
     def __init__(self, container: Container) -> None:

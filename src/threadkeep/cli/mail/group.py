@@ -4,7 +4,11 @@ import click
 
 from threadkeep.cli.command import Call, Function, group
 from threadkeep.cli.complete import complete_mail_session
-from threadkeep.home.mail import Container, Context, Host, is_folder, look_at
+from threadkeep.home.mail import is_folder
+from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.context import MailContext
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.looking import look_at
 
 
 @group(
@@ -37,7 +41,7 @@ def optional_session(function: Function) -> Function:
 # ---------------------------------------------------------------------- opening
 
 
-def looking(call: Call, session: str) -> Context:
+def looking(call: Call, session: str) -> MailContext:
     """Open a mailbox to look at it: nothing is added to it."""
     return look_at(call.home.mail_folder(session), zone=call.home.zone)
 

@@ -2,10 +2,10 @@
 
 import click
 
+from threadkeep.base.clock import parse_duration
 from threadkeep.cli.command import Call, command, confirm
 from threadkeep.cli.mail.group import hosting, session_argument
 from threadkeep.cli.output import counted, document, note
-from threadkeep.home import parse_duration
 
 
 @command(

@@ -12,7 +12,11 @@ from threadkeep.cli.command import PROBLEMS, SECONDS, Call, command
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.mail.care import swept_text
 from threadkeep.cli.output import fail, json_line, note, warn, write
-from threadkeep.home.mail import Adapter, Drained, FileAdapter, ProcessRunner, Report, Swept
+from threadkeep.mailbox.adapters import Adapter, FileAdapter
+from threadkeep.mailbox.delivery import DeliveryReport
+from threadkeep.mailbox.runner import ProcessRunner
+from threadkeep.mailbox.serving import ServeReport
+from threadkeep.mailbox.sweep import SweepReport
 
 _SOON = 0.1  # between two turns that shall come to an end
 _STARTS = 5  # of one agent that never takes its mail
@@ -55,9 +59,9 @@ def serve(
     if channel_log is None:
         note("no channel is served: mail to people waits; --channel-log FILE takes it")
     with _room(call, agent, channel_log) as (room, adapters), ended_by_signals() as stop:
-        turns = Turns(stop, once=once, has_agent=agent is not None)
+        turns = TurnCounter(stop, once=once, has_agent=agent is not None)
 
-        def report(turn: Report) -> None:
+        def report(turn: ServeReport) -> None:
             _show(call, turn)
             _add_channels(room, adapters, channel_log)
             turns.judge(turn)
@@ -67,7 +71,7 @@ def serve(
     return PROBLEMS if turns.problems else 0
 
 
-class Turns:
+class TurnCounter:
     """Decides after each turn whether it was the last one, for those that shall come to an end."""
 
     def __init__(self, stop: threading.Event, *, once: bool, has_agent: bool) -> None:
@@ -77,7 +81,7 @@ class Turns:
         self._has_agent = has_agent
         self._starts: Counter[str] = Counter()
 
-    def judge(self, turn: Report) -> None:
+    def judge(self, turn: ServeReport) -> None:
         """Look at what a turn did."""
         if not self._once:
             return
@@ -94,7 +98,7 @@ class Turns:
             self._stop.set()
 
 
-def left_to_do(turn: Report, *, has_agent: bool) -> bool:
+def left_to_do(turn: ServeReport, *, has_agent: bool) -> bool:
     """Tell whether another turn may find something, after what this one found."""
     moved = any(done.sent or done.failed or done.unknown for done in turn.delivered.values())
     return (
@@ -140,7 +144,7 @@ def _add_channels(room: Mailroom, adapters: dict[str, Adapter], log: str | None)
 # ---------------------------------------------------------------------- what happened
 
 
-def _show(call: Call, turn: Report) -> None:
+def _show(call: Call, turn: ServeReport) -> None:
     sessions = dict.fromkeys([*turn.swept, *turn.delivered, *turn.errors])
     happened = {name: words for name in sessions if (words := _words(turn, name))}
     if call.as_json:
@@ -154,7 +158,7 @@ def _show(call: Call, turn: Report) -> None:
             write(f"{name}\t{words}")
 
 
-def _words(turn: Report, name: str) -> str:
+def _words(turn: ServeReport, name: str) -> str:
     """Say what one turn did for a session; nothing if it did nothing."""
     if name in turn.errors:
         return turn.errors[name]
@@ -162,7 +166,7 @@ def _words(turn: Report, name: str) -> str:
     return ", ".join(told)
 
 
-def _delivered(done: Drained | None) -> list[str]:
+def _delivered(done: DeliveryReport | None) -> list[str]:
     if done is None:
         return []
     counts = {
@@ -174,7 +178,7 @@ def _delivered(done: Drained | None) -> list[str]:
     return [f"{len(ids)} {word}" for word, ids in counts.items() if ids]
 
 
-def _swept(done: Swept | None) -> list[str]:
+def _swept(done: SweepReport | None) -> list[str]:
     if done is None:
         return []
     reset = done.reset

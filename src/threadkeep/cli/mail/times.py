@@ -5,12 +5,13 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from threadkeep.base.clock import iso, now_ms
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import table
 from threadkeep.errors import Invalid
-from threadkeep.home import iso, now_ms
-from threadkeep.home.mail import next_times, parse_moment
+from threadkeep.mailbox.recurrence import next_times
+from threadkeep.mailbox.times import parse_moment
 
 _MOST = 1000
 

@@ -4,8 +4,10 @@ from typing import Any
 
 from threadkeep.cli.chat.words import local_time
 from threadkeep.cli.output import is_terminal, json_text, one_line
-from threadkeep.cli.wrap import Piece
-from threadkeep.home.mail import Letter, Mail, Place, read_moment
+from threadkeep.cli.wrap import StyledText
+from threadkeep.mailbox.looking import Letter
+from threadkeep.mailbox.records import Mail, Place
+from threadkeep.mailbox.times import read_moment
 
 Json = dict[str, Any]
 
@@ -95,24 +97,24 @@ def place_text(place: Place) -> str:
     return one_line(":".join(str(part) for part in parts if part))
 
 
-def letter_pieces(letter: Letter) -> list[Piece]:
+def letter_pieces(letter: Letter) -> list[StyledText]:
     """Write a letter on one line: mail to the agent begins left, mail from it further right."""
     lead = "" if letter.direction == "in" else "    "
     arrow = "→" if letter.direction == "in" else "←"
     number = "#?" if letter.seq is None else f"#{letter.seq}"
     return [
-        Piece(f"{lead}{arrow} {number} ", "bold"),
-        Piece(f"{one_line(str(letter.state))} ", _STYLES.get(str(letter.state), "dim")),
-        Piece(f"{one_line(str(letter.kind))} ", "dim"),
-        Piece(f"{said(letter)}\n"),
+        StyledText(f"{lead}{arrow} {number} ", "bold"),
+        StyledText(f"{one_line(str(letter.state))} ", _STYLES.get(str(letter.state), "dim")),
+        StyledText(f"{one_line(str(letter.kind))} ", "dim"),
+        StyledText(f"{said(letter)}\n"),
     ]
 
 
-def state_pieces(letter: Letter) -> list[Piece]:
+def state_pieces(letter: Letter) -> list[StyledText]:
     """Write what became of a letter that was shown before."""
     lead = "" if letter.direction == "in" else "    "
     why = f" ({one_line(letter.reason)})" if letter.reason else ""
-    return [Piece(f"{lead}  #{letter.seq} {one_line(str(letter.state))}{why}\n", "dim")]
+    return [StyledText(f"{lead}  #{letter.seq} {one_line(str(letter.state))}{why}\n", "dim")]
 
 
 def mail_json(mail: Mail) -> Json:

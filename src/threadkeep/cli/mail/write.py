@@ -7,12 +7,14 @@ from typing import Any, get_args
 
 import click
 
+from threadkeep.base.clock import now_ms, parse_duration
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.mail.group import containing, hosting, session_argument
 from threadkeep.cli.output import document, facts, note, warn, write
 from threadkeep.errors import Invalid
-from threadkeep.home import now_ms, parse_duration
-from threadkeep.home.mail import Destination, Host, Mail, OutMail, Place, SessionMode
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.index_records import SessionMode
+from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
 
 
 @command(

@@ -14,7 +14,9 @@ from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, note, one_line, progress, write
 
 if TYPE_CHECKING:
-    from threadkeep.home.recalled import Answer, Citation, Fix, Step
+    from threadkeep.recall.asking import Answer, Citation
+    from threadkeep.recall.failing import FixStep
+    from threadkeep.recall.fixing import Fix
 
 _STEP = 160
 
@@ -103,11 +105,11 @@ def _show_fix(call: Call, fix: "Fix") -> None:
     write(f"  {typed(call, 'open', last.ref)}", "dim")
 
 
-def _passed(step: "Step") -> str:
+def _passed(step: "FixStep") -> str:
     return f"  passed  {_step(step)}"
 
 
-def _step(step: "Step") -> str:
+def _step(step: "FixStep") -> str:
     return f"{when(step.at)}  {one_line(step.text, _STEP)}"
 
 

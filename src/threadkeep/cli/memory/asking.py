@@ -12,10 +12,13 @@ from threadkeep.cli.options import harness_option, project_option, since_option,
 from threadkeep.cli.output import warn
 from threadkeep.cli.times import read_times
 from threadkeep.errors import Busy, ReadOnly
-from threadkeep.home.spoken import Filters, HitKind, Outcome, Role
+from threadkeep.knowledge.drafts import Outcome
+from threadkeep.knowledge.records import Role
+from threadkeep.recall.records import Filters, Kind
 
 if TYPE_CHECKING:
-    from threadkeep.home.recalled import Hit, Memory
+    from threadkeep.recall.memory import Memory
+    from threadkeep.recall.records import Hit
 
 
 @contextmanager
@@ -72,7 +75,7 @@ def filter_options(function: Function) -> Function:
             "--kind",
             "kinds",
             multiple=True,
-            type=click.Choice(get_args(HitKind)),
+            type=click.Choice(get_args(Kind)),
             help="Only these.",
         ),
         click.option("--category", metavar="C", help="Only memories: user, feedback, project, …"),

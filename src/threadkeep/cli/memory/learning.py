@@ -14,7 +14,8 @@ from threadkeep.errors import ThreadkeepError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from threadkeep.home.learning import Embedded, Enriched
+    from threadkeep.embed.filling import EmbedReport
+    from threadkeep.enrich.worker import EnrichReport
 
 
 @store_command(
@@ -62,7 +63,7 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
     return PROBLEMS if done.errors else 0
 
 
-def learn_from_it(call: Call, *, quiet: bool) -> "Enriched | None":
+def learn_from_it(call: Call, *, quiet: bool) -> "EnrichReport | None":
     """Make knowledge of what was just captured, by rules; None where the user does without.
 
     What goes wrong here is told and takes nothing from what was captured.
@@ -89,13 +90,13 @@ def learn_from_it(call: Call, *, quiet: bool) -> "Enriched | None":
     return done
 
 
-def tell_learned(done: "Enriched | None") -> None:
+def tell_learned(done: "EnrichReport | None") -> None:
     """Say in a line what was learned, if anything was."""
     if done is not None and done.nodes:
         note(f"{counted(done.nodes, 'node')} of knowledge written; `threadkeep recall` finds them")
 
 
-def tell_enriched(done: "Enriched") -> None:
+def tell_enriched(done: "EnrichReport") -> None:
     """Show what became of each queue."""
     rows = [
         (name, *(f"{n:,}" for n in (one.nodes, one.done, one.skipped, one.failed, one.waiting)))
@@ -139,7 +140,7 @@ def embed(call: Call, *, limit: int | None, anew: bool) -> None:
     _tell_embedded(call, done)
 
 
-def _tell_embedded(call: Call, done: "Embedded") -> None:
+def _tell_embedded(call: Call, done: "EmbedReport") -> None:
     if call.as_json:
         document(embed=done)
     else:

@@ -13,7 +13,7 @@ from threadkeep.cli.output import note, one_line, paging, table, write
 from threadkeep.cli.times import read_times
 
 if TYPE_CHECKING:
-    from threadkeep.home.recalled import MemoryPart, MemoryRevision
+    from threadkeep.knowledge.memory_documents import MemoryPart, MemoryRevision
 
 _TEXT = 100
 _COLUMNS = ("repository", "note", "heading", "state", "text", "ref")
@@ -54,10 +54,10 @@ def memories(
     They are captured into stores of schema version 23 (`[stores] knowledge_schema`, or `threadkeep
     knowledge migrate --to 23`). `threadkeep recall --source memory` finds what was learned of them.
     """
-    from threadkeep.home.recalled import AskedMemory
+    from threadkeep.knowledge.memory_documents import MemoryFilter
 
     first, _ = read_times(since, None)
-    asked = AskedMemory(
+    asked = MemoryFilter(
         text=" ".join(words),
         repository=repository,
         category=category,

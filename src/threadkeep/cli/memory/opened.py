@@ -9,7 +9,7 @@ from threadkeep.cli.history.words import folded, when
 from threadkeep.cli.output import one_line, write
 
 if TYPE_CHECKING:
-    from threadkeep.home.recalled import Hit, Opened
+    from threadkeep.recall.records import Hit, HitDetail
 
 _LINES, _CHARACTERS = 60, 6_000
 _AROUND: Final = 120
@@ -23,7 +23,7 @@ _CHOICE: Final = ("chosen", "considered", "reason")
 _MENTIONS: Final = ("files", "tools", "services", "errors", "env_vars", "domains", "projects")
 
 
-def show_opened(call: Call, opened: "Opened", *, full: bool) -> None:
+def show_opened(call: Call, opened: "HitDetail", *, full: bool) -> None:
     """Print a thing: the text, what is known about it, and how to go on from there."""
     for before in opened.before:
         write(f"  {_neighbour(before)}", "dim")
@@ -39,7 +39,7 @@ def show_opened(call: Call, opened: "Opened", *, full: bool) -> None:
         write(command, "dim")
 
 
-def _body(opened: "Opened", *, full: bool) -> Iterator[str]:
+def _body(opened: "HitDetail", *, full: bool) -> Iterator[str]:
     content = opened.facts.get("content")
     if isinstance(content, dict) and isinstance(content.get("summary"), str):
         yield from _note(content)
@@ -71,7 +71,7 @@ def _texts(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def _ways_on(call: Call, opened: "Opened") -> Iterator[str]:
+def _ways_on(call: Call, opened: "HitDetail") -> Iterator[str]:
     for source in opened.facts.get("evidence") or ():
         yield typed(call, "open", source)
     hit = opened.hit

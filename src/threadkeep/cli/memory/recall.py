@@ -6,22 +6,17 @@ import click
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.words import Json, when
-from threadkeep.cli.memory.asking import (
-    filter_options,
-    opening_command,
-    read_filters,
-    remembering,
-)
+from threadkeep.cli.memory.asking import filter_options, opening_command, read_filters, remembering
 from threadkeep.cli.memory.opened import show_opened
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, note, one_line, paging, write, write_pieces
-from threadkeep.cli.wrap import Piece, marked
+from threadkeep.cli.wrap import StyledText, marked
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from threadkeep.home.recalled import Found, Hit, Why
+    from threadkeep.recall.records import Hit, HitScore, RecallResult
 
 _TITLE = 70
 
@@ -87,7 +82,7 @@ def open_(call: Call, *, ref: str, around: int, full: bool) -> None:
     show_opened(call, opened, full=full)
 
 
-def show_found(call: Call, found: "Found") -> None:
+def show_found(call: Call, found: "RecallResult") -> None:
     """Print an answer: the hits, or what to do where there are none."""
     if call.as_json:
         call.answer("hits", **found_json(call, found))
@@ -100,7 +95,7 @@ def show_found(call: Call, found: "Found") -> None:
         note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
 
 
-def found_json(call: Call, found: "Found") -> Json:
+def found_json(call: Call, found: "RecallResult") -> Json:
     """Shape an answer for `--json`."""
     import msgspec
 
@@ -112,7 +107,7 @@ def show_hits(call: Call, hits: "Sequence[Hit]") -> None:
     """Print hits: what and when, the words with their neighbours, how to open each."""
     for hit in hits:
         write(hit_line(hit), "bold")
-        write_pieces([Piece("  "), *marked(one_line(hit.snippet)), Piece("\n")])
+        write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])
         if hit.why is not None:
             write(f"  {_why(hit.why)}", "dim")
         write(f"  {opening_command(call, hit)}", "dim")
@@ -126,7 +121,7 @@ def hit_line(hit: "Hit") -> str:
     return " · ".join(one_line(fact) for fact in (*facts, same) if fact)
 
 
-def _why(why: "Why") -> str:
+def _why(why: "HitScore") -> str:
     told = [
         f"{why.total:.3f}",
         f"words {why.words:.2f} ({', '.join(why.terms)})"

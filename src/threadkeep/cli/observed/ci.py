@@ -15,7 +15,10 @@ from threadkeep.errors import Busy, Invalid
 if TYPE_CHECKING:
     import threading
 
-    from threadkeep.home.observed_ci import Ci, Report, Run, Watched
+    from threadkeep.github.ci import Ci
+    from threadkeep.github.polling import PollReport
+    from threadkeep.knowledge.watchlist import WatchedCommit
+    from threadkeep.knowledge.workflows import WorkflowRun
 
 _SHORT = 7  # so many characters of a commit are shown
 _LONGEST_TTL = 30 * 86_400  # seconds
@@ -51,17 +54,17 @@ def poll(call: Call, *, repos: tuple[str, ...]) -> int:
     return _tell_errors(report)
 
 
-def _quiet(_: "Run") -> None:
+def _quiet(_: "WorkflowRun") -> None:
     pass
 
 
-def _show(run: "Run") -> None:
+def _show(run: "WorkflowRun") -> None:
     ended = run.conclusion or run.status
     told = [run.repo, str(run.id), ended, run.head_branch or "", run.head_sha[:_SHORT]]
     write("\t".join(one_line(fact) for fact in told))
 
 
-def _tell_errors(report: "Report") -> int:
+def _tell_errors(report: "PollReport") -> int:
     told = [one_line(f"{trouble.repo or 'CI'}: {trouble.message}") for trouble in report.errors]
     for text in dict.fromkeys(told):  # a repository and its watched commits meet the same
         warn(text)
@@ -116,12 +119,12 @@ def _commit(sha: str | None, repo: str | None) -> tuple[str, str]:
     return made.sha, made.repo
 
 
-def _follow(call: Call, ci: "Ci", one: "Watched", stop: "threading.Event") -> int:
+def _follow(call: Call, ci: "Ci", one: "WatchedCommit", stop: "threading.Event") -> int:
     if not call.as_json:
         note(f"following CI of {_named(one)}; Ctrl-C ends it")
     told: set[str] = set()
 
-    def tell(report: "Report") -> None:
+    def tell(report: "PollReport") -> None:
         for trouble in report.errors:
             if trouble.message not in told:  # the next look often meets the same
                 told.add(trouble.message)
@@ -141,7 +144,7 @@ def _follow(call: Call, ci: "Ci", one: "Watched", stop: "threading.Event") -> in
     return 0 if ended == "success" else PROBLEMS
 
 
-def _named(one: "Watched") -> str:
+def _named(one: "WatchedCommit") -> str:
     return f"{one.repo} at {one.sha[:_SHORT]}"
 
 

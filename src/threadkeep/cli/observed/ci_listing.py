@@ -16,7 +16,10 @@ from threadkeep.cli.output import note, one_line, paging, table, write
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed_ci import Ci, Job, Lesson, Pending, RunDetails, RunRow
+    from threadkeep.github.ci import Ci
+    from threadkeep.knowledge.lessons import Lesson
+    from threadkeep.knowledge.watchlist import CommitFailure
+    from threadkeep.knowledge.workflows import Job, RunDetails, RunRow
 
 _SHORT = 7
 _RUNS = ("run", "when", "result", "repository", "branch", "commit", "address")
@@ -62,7 +65,7 @@ def pending(call: Call, *, repo: str | None, ack: bool) -> None:
             write(line)
 
 
-def _pending(call: Call, repo: str | None, *, ack: bool) -> list["Pending"]:
+def _pending(call: Call, repo: str | None, *, ack: bool) -> list["CommitFailure"]:
     with known(call) as ci:
         found = [] if ci is None else ci.pending(repo)
     if not found or not ack:
@@ -71,12 +74,12 @@ def _pending(call: Call, repo: str | None, *, ack: bool) -> list["Pending"]:
         return ci.pending(repo, acknowledge=True)
 
 
-def _pending_json(one: "Pending") -> Json:
+def _pending_json(one: "CommitFailure") -> Json:
     shown: Json = msgspec.to_builtins(one)
     return shown
 
 
-def pending_lines(one: "Pending") -> Iterator[str]:
+def pending_lines(one: "CommitFailure") -> Iterator[str]:
     """Write a failure as a block of lines: what failed, in which runs and jobs, where to look."""
     branches = {run.head_branch for run in one.runs if run.head_branch}
     on = f" on {', '.join(sorted(branches))}" if branches else ""

@@ -10,13 +10,13 @@ from threadkeep.cli.output import counted, note, warn
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed import Stored
+    from threadkeep.collect.storing import BatchReport
 
 
-class Collected(NamedTuple):
+class SpoolReport(NamedTuple):
     """What came of the spool; in a dry run only how much lies in it."""
 
-    stored: "Stored | None"
+    stored: "BatchReport | None"
     waiting: int = 0
     trouble: str = ""
 
@@ -26,7 +26,7 @@ class Collected(NamedTuple):
         return {**counts, "waiting": self.waiting, "error": self.trouble or None}
 
 
-def tell_collected(found: Collected | None, *, quiet: bool) -> int:
+def tell_collected(found: SpoolReport | None, *, quiet: bool) -> int:
     """Say what came of the spool, trouble in any case; give the exit code."""
     if found is None:
         return 0
@@ -40,19 +40,20 @@ def tell_collected(found: Collected | None, *, quiet: bool) -> int:
     return 0
 
 
-def collect_reports(call: Call, *, dry_run: bool = False) -> Collected:
+def collect_reports(call: Call, *, dry_run: bool = False) -> SpoolReport:
     """Collect what shells and browsers left; a dry run only counts the files."""
-    from threadkeep.home.observed import collect_now, reports_waiting
+    from threadkeep.home.observed import collect_now
+    from threadkeep.home.waiting import reports_waiting
 
     try:
         if dry_run:
-            return Collected(None, reports_waiting(call.home, call.db))
-        return Collected(collect_now(call.home, call.db))
+            return SpoolReport(None, reports_waiting(call.home, call.db))
+        return SpoolReport(collect_now(call.home, call.db))
     except ThreadkeepError as error:
-        return Collected(None, trouble=error.message)
+        return SpoolReport(None, trouble=error.message)
 
 
-def collected_words(stored: "Stored") -> str:
+def collected_words(stored: "BatchReport") -> str:
     """Write what was collected, leaving out what is zero."""
     more = {
         "updated": stored.updated,

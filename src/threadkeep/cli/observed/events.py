@@ -16,7 +16,8 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed import Event, Observations, StoredVisit, Wanted
+    from threadkeep.collect.observing import Observations
+    from threadkeep.knowledge.events import CommandFilter, CommandRow, StoredVisit
 
 _COLUMNS = ("when", "exit", "took", "folder", "command")
 _SPARE = ("took", "folder", "exit")
@@ -64,7 +65,8 @@ def events(
     What shells and browsers left in the spool is collected first. An exit code that is missing
     means that nobody saw the command end.
     """
-    from threadkeep.home.observed import collected, reports_waiting
+    from threadkeep.home.observed import collected
+    from threadkeep.home.waiting import reports_waiting
 
     if visits:
         _refuse_for_visits(chosen)
@@ -126,12 +128,12 @@ def _wanted(
     since: str | None,
     until: str | None,
     **more: Any,
-) -> "Wanted":
-    from threadkeep.home.observed import Wanted
+) -> "CommandFilter":
+    from threadkeep.knowledge.events import CommandFilter
 
     first, last = read_times(since, until)
     row, begins = session_of(session)
-    return Wanted(session=row, terminal=begins, since=first, until=last, text=text, **more)
+    return CommandFilter(session=row, terminal=begins, since=first, until=last, text=text, **more)
 
 
 def session_of(name: str | None) -> tuple[int | None, str | None]:
@@ -146,7 +148,7 @@ def session_of(name: str | None) -> tuple[int | None, str | None]:
     return None, name.lower()
 
 
-def event_json(event: "Event", *, output: bool) -> Json:
+def event_json(event: "CommandRow", *, output: bool) -> Json:
     """Shape a command for `--json`."""
     shown: Json = msgspec.structs.asdict(event)
     if not output:
@@ -154,21 +156,21 @@ def event_json(event: "Event", *, output: bool) -> Json:
     return shown
 
 
-def _row(event: "Event") -> tuple[str, ...]:
+def _row(event: "CommandRow") -> tuple[str, ...]:
     return (when(event.timestamp), _exit(event), _took(event), _folder(event.cwd), _said(event))
 
 
-def _exit(event: "Event") -> str:
+def _exit(event: "CommandRow") -> str:
     return "" if event.exit_code is None else str(event.exit_code)
 
 
-def _took(event: "Event") -> str:
+def _took(event: "CommandRow") -> str:
     if not is_terminal():
         return str(event.duration_ms)
     return duration(event.duration_ms) if event.duration_ms else ""
 
 
-def _said(event: "Event") -> str:
+def _said(event: "CommandRow") -> str:
     return f"[{event.tool_name}] {event.command}" if event.tool_name else event.command
 
 
@@ -183,7 +185,7 @@ def _folder(cwd: str) -> str:
     return flat if len(flat) <= _FOLDER else "…" + flat[1 - _FOLDER :]
 
 
-def _show_whole(event: "Event", *, full: bool) -> None:
+def _show_whole(event: "CommandRow", *, full: bool) -> None:
     code = "no exit code" if event.exit_code is None else f"exit {event.exit_code}"
     facts = [when(event.timestamp), code, duration(event.duration_ms), event.cwd]
     write(one_line(" · ".join(fact for fact in facts if fact)), "dim")

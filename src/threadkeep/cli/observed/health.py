@@ -9,7 +9,8 @@ from threadkeep.cli.history.words import Json, when
 from threadkeep.cli.output import counted
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed_status import Health, Listening, ObservedStatus
+    from threadkeep.home.observed_status import ObservedStatus, SocketStatus
+    from threadkeep.knowledge.health import Health
 
 
 def observed_json(found: "ObservedStatus") -> Json:
@@ -44,7 +45,7 @@ def _health(one: "Health") -> Iterator[str]:
         yield f"heartbeat {when(one.last_heartbeat_ts)}"
 
 
-def _listening(found: "Listening") -> str:
+def _listening(found: "SocketStatus") -> str:
     status = found.status
     if status is None:
         return f"nobody ({found.trouble})" if found.trouble else "nobody"

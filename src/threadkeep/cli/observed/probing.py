@@ -8,7 +8,7 @@ from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import table
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed import Probed
+    from threadkeep.collect.probing import ProbeResult
 
 _SOURCES = ("shell", "claude-tool", "browser")
 
@@ -29,11 +29,11 @@ def probe(call: Call, *, source: str | None) -> int:
     return PROBLEMS if any(one.lag_ms is None for one in done) else 0
 
 
-def _as_json(one: "Probed") -> dict[str, object]:
+def _as_json(one: "ProbeResult") -> dict[str, object]:
     return {"source": one.source, "ok": one.lag_ms is not None, "lag_ms": one.lag_ms}
 
 
-def _row(one: "Probed") -> tuple[str, ...]:
+def _row(one: "ProbeResult") -> tuple[str, ...]:
     if one.lag_ms is None:
         return (one.source, "no", "")
     return (one.source, "yes", f"{one.lag_ms} ms")

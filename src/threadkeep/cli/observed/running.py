@@ -13,7 +13,7 @@ from threadkeep.cli.output import json_text, warn
 from threadkeep.errors import Invalid, ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.home.running import Ran
+    from threadkeep.collect.running import ProcessResult
 
 _OFF = "off"
 
@@ -64,11 +64,12 @@ def _folder() -> str:
         return os.environ.get("PWD", "")
 
 
-def _keep(call: Call, ran: "Ran", cwd: str, text: str) -> bool:
+def _keep(call: Call, ran: "ProcessResult", cwd: str, text: str) -> bool:
     """Leave a report of it; whatever goes wrong here is no failure of the command."""
     from threadkeep.home import observed
+    from threadkeep.knowledge.observed import Command
 
-    made = observed.Command(
+    made = Command(
         envelope_id=str(uuid4()),
         session=observed.session_id(os.environ),
         at=ran.ended_ms,

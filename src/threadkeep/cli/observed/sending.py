@@ -9,13 +9,13 @@ from uuid import UUID, uuid4
 
 import click
 
+from threadkeep.base.clock import now_ms
 from threadkeep.cli.command import Call, command, group
 from threadkeep.cli.output import document
 from threadkeep.errors import Invalid
-from threadkeep.home import now_ms
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed import Command, GitState, Output
+    from threadkeep.knowledge.observed import Command, GitState, Output
 
 _LONGEST_TTL: Final = 30 * 86_400  # seconds
 _TOOL = "claude-tool"
@@ -75,9 +75,10 @@ def _command(
     **git: Any,
 ) -> "Command":
     from threadkeep.home import observed
+    from threadkeep.knowledge.observed import Command
 
     now = now_ms()
-    return observed.Command(
+    return Command(
         envelope_id=_envelope_id(probe_tag),
         session=observed.session_id(os.environ),
         at=now,
@@ -105,7 +106,7 @@ def _whole(cwd: str) -> str:
 
 
 def _printed(output: str) -> "Output":
-    from threadkeep.home.observed import Output
+    from threadkeep.knowledge.observed import Output
 
     return Output(output, original_bytes=len(output.encode("utf-8", "surrogateescape")))
 
@@ -135,7 +136,8 @@ def _git(
     git_dirty: bool,
 ) -> "GitState | None":
     """Take what was said; None leaves all of it to the collector."""
-    from threadkeep.home.observed import GitState, found_in_folder
+    from threadkeep.home.observed import found_in_folder
+    from threadkeep.knowledge.observed import GitState
 
     if not (git_repo or git_branch or git_commit or git_dirty):
         return None

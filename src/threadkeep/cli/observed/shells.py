@@ -13,8 +13,10 @@ from threadkeep.cli.output import counted, document, note, progress, table, warn
 from threadkeep.errors import Invalid, ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed import Observations
-    from threadkeep.home.shells import HistoryFile, ImportedFile, Plan
+    from threadkeep.collect.importing import ImportedFile
+    from threadkeep.collect.observing import Observations
+    from threadkeep.collect.shell_init import ShellInstallPlan
+    from threadkeep.sources.shell_history import HistoryFile
 
 Json = dict[str, Any]
 
@@ -63,11 +65,11 @@ def _print(call: Call, shell: str, text: str) -> None:
         click.echo(text, nl=not text.endswith("\n"))
 
 
-def _files(plan: "Plan") -> list[Json]:
+def _files(plan: "ShellInstallPlan") -> list[Json]:
     return [{"action": step.action, "path": step.path} for step in plan.steps]
 
 
-def _tell(plan: "Plan", *, uninstall: bool, dry_run: bool) -> None:
+def _tell(plan: "ShellInstallPlan", *, uninstall: bool, dry_run: bool) -> None:
     if not plan.changes:
         note("nothing to do: " + ("it is not installed" if uninstall else "it is all set up"))
     elif dry_run:

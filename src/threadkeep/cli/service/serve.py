@@ -15,7 +15,7 @@ from threadkeep.cli.output import teller
 from threadkeep.cli.up.page import bind_page, missing_packages, page_part, port_option
 
 if TYPE_CHECKING:
-    from threadkeep.home.serving import Part
+    from threadkeep.home.supervising import ServicePart
 
 DEFAULT = "(default)"
 
@@ -75,7 +75,7 @@ def serve(
 
 def _page(
     call: Call, port: int | None, tell: Callable[[str], None], stack: ExitStack
-) -> "tuple[Part, ...]":
+) -> "tuple[ServicePart, ...]":
     """Bind the page; without its packages, or where it is switched off, there is none."""
     if not call.home.config.web.enabled and port is None:
         return ()

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from threadkeep.base.clock import iso
 from threadkeep.cli.command import PROBLEMS, Call, command, group, store_command
 from threadkeep.cli.output import document, note, table, warn, write
 from threadkeep.cli.service.serve import hippo_option, hippo_place
-from threadkeep.home import iso
 
 if TYPE_CHECKING:
-    from threadkeep.home.serving import PartState, Serving
-    from threadkeep.home.units import Plan, Ran, Unit
+    from threadkeep.home.serving import ServiceStatus
+    from threadkeep.home.units import SystemCommand, Unit, UnitPlan
+    from threadkeep.knowledge.service_state import ServicePartState
 
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
 
@@ -115,7 +116,7 @@ def _unit(call: Call, options: tuple[str, ...]) -> "Unit":
     return unit_for(sys.platform, call.home.environ, command_, user=os.getuid())
 
 
-def _show(call: Call, plan: "Plan", commands: list[tuple[str, ...]], text: str = "") -> None:
+def _show(call: Call, plan: "UnitPlan", commands: list[tuple[str, ...]], text: str = "") -> None:
     """Show what would be done."""
     if call.as_json:
         document(
@@ -143,7 +144,7 @@ _WORDS = {
 }
 
 
-def _tell(call: Call, plan: "Plan", ran: "list[Ran]") -> None:
+def _tell(call: Call, plan: "UnitPlan", ran: "list[SystemCommand]") -> None:
     if call.as_json:
         document(dry_run=False, action=plan.action, path=plan.unit.path, ran=ran)
         return
@@ -155,7 +156,7 @@ def _tell(call: Call, plan: "Plan", ran: "list[Ran]") -> None:
             warn(f"run it yourself: {shlex.join(one.command)}{f' ({one.said})' * bool(one.said)}")
 
 
-def _show_serving(serving: "Serving") -> None:
+def _show_serving(serving: "ServiceStatus") -> None:
     one = serving.service
     if one is None or not serving.running:
         write("serving\tnobody" + ("" if one is None else f", last {iso(one.heartbeat)}"))
@@ -178,5 +179,5 @@ _HINDRANCES: Final[dict[str, str]] = {
 }
 
 
-def _trouble(part: "PartState") -> str:
+def _trouble(part: "ServicePartState") -> str:
     return part.waits_for or part.last_error or ""

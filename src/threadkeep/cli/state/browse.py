@@ -11,8 +11,8 @@ from threadkeep.cli.output import is_terminal, note, one_line, paging, table, wr
 from threadkeep.cli.state.group import reading, searching, state_command
 from threadkeep.cli.state.words import Json, cost_of, plain, when
 from threadkeep.cli.times import moment
-from threadkeep.cli.wrap import Piece, marked
-from threadkeep.home import find_state_session, flags_of
+from threadkeep.cli.wrap import StyledText, marked
+from threadkeep.home.sessions import find_state_session, flags_of
 
 _NAME = 16  # a terminal shows so much of the name of a source or a model
 _TITLE = 60
@@ -173,4 +173,4 @@ def _show_hit(hit: Json, title: str | None) -> None:
     facts = [when(hit["timestamp"]), hit["role"], hit["tool_name"], hit["source"]]
     named = [one_line(str(fact)) for fact in facts if fact]
     write(" ".join(named) + (f" · {one_line(title, _TITLE)}" if title else ""), "dim")
-    write_pieces([Piece("  "), *marked(one_line(hit["snippet"] or "")), Piece("\n")])
+    write_pieces([StyledText("  "), *marked(one_line(hit["snippet"] or "")), StyledText("\n")])

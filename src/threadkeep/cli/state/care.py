@@ -15,16 +15,10 @@ from threadkeep.cli.output import (
     table,
     write,
 )
-from threadkeep.cli.state.group import (
-    changing,
-    joining,
-    reading,
-    sessions_argument,
-    state_command,
-)
+from threadkeep.cli.state.group import changing, joining, reading, sessions_argument, state_command
 from threadkeep.cli.state.words import Json, days, plain, when
 from threadkeep.errors import Invalid
-from threadkeep.home import count_long_messages, find_state_session, is_adopted
+from threadkeep.home.sessions import count_long_messages, find_state_session, is_adopted
 
 _TITLE = 40
 

@@ -9,8 +9,6 @@ from threadkeep.cli.state.show import lineage, show
 from threadkeep.cli.state.stats import stats
 from threadkeep.cli.state.transfer import export, import_
 
-__all__ = ["state"]
-
 for _command in (ls, show, search, stats, lineage, title, pin, unpin, archive, rewind, undo):
     state.add_command(_command)
 for _command in (export, import_, rm, prune, compact, sizes, check, reindex, release):

@@ -12,9 +12,9 @@ from threadkeep.cli.complete import complete_state_session
 from threadkeep.cli.output import counted, one_line, write, write_pieces
 from threadkeep.cli.state.group import reading, session_argument, state_command
 from threadkeep.cli.state.words import Json, cost_of, plain, readable, when
-from threadkeep.cli.wrap import Piece
+from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home import find_state_session, flags_of, messages_near
+from threadkeep.home.sessions import find_state_session, flags_of, messages_near
 
 _LONG = 20_000  # what people and models write is cut later than what tools put out
 _NEIGHBOURS = 5
@@ -96,23 +96,23 @@ def _facts(store: SessionDB, session_id: str) -> Json:
 
 def _pieces(
     session: Json, messages: Iterable[Json], *, prompt: bool, full: bool, marked: int | None
-) -> Iterator[Piece]:
+) -> Iterator[StyledText]:
     yield from _session_pieces(session)
     if prompt and session.get("system_prompt"):
-        yield Piece("\nsystem prompt\n", "bold magenta")
-        yield Piece(indented(readable(session["system_prompt"]), "  ") + "\n", "dim")
+        yield StyledText("\nsystem prompt\n", "bold magenta")
+        yield StyledText(indented(readable(session["system_prompt"]), "  ") + "\n", "dim")
     for message in messages:
-        yield Piece("\n")
+        yield StyledText("\n")
         if message["id"] == marked:
-            yield Piece("▶ ", "bold yellow")
+            yield StyledText("▶ ", "bold yellow")
         yield from message_pieces(message, full=full)
 
 
-def _session_pieces(session: Json) -> Iterator[Piece]:
+def _session_pieces(session: Json) -> Iterator[StyledText]:
     marks = [word for word in ("pinned", "archived") if session.get(f"{word}_at") is not None]
-    yield Piece(one_line(session["id"]), "bold")
-    yield Piece(f"  {one_line(str(session['title'] or '(no title)'))}")
-    yield Piece("".join(f"  [{mark}]" for mark in marks) + "\n", "yellow")
+    yield StyledText(one_line(session["id"]), "bold")
+    yield StyledText(f"  {one_line(str(session['title'] or '(no title)'))}")
+    yield StyledText("".join(f"  [{mark}]" for mark in marks) + "\n", "yellow")
     used = [f"{name} {session[key]:,}" for key, name in _COUNTERS.items() if session.get(key)]
     ended = session["ended_at"]
     yield from _line(
@@ -133,24 +133,24 @@ def _session_pieces(session: Json) -> Iterator[Piece]:
     )
 
 
-def _line(*facts: str) -> Iterator[Piece]:
+def _line(*facts: str) -> Iterator[StyledText]:
     shown = [one_line(fact) for fact in facts if fact]
     if shown:
-        yield Piece(f"{' · '.join(shown)}\n", "dim")
+        yield StyledText(f"{' · '.join(shown)}\n", "dim")
 
 
-def message_pieces(message: Json, *, full: bool = False) -> Iterator[Piece]:
+def message_pieces(message: Json, *, full: bool = False) -> Iterator[StyledText]:
     """Show a message with its thoughts and its tool calls; long texts are cut unless `full`."""
     role = str(message["role"])
     short, long = (0, 0) if full else (LIMIT, LIMIT if role == "tool" else _LONG)
-    yield Piece(f"#{message['id']} ", "bold")
+    yield StyledText(f"#{message['id']} ", "bold")
     yield from header(role, when(message["timestamp"]), str(message["tool_name"] or ""))
     if message["reasoning"]:
         thought = cut(readable(message["reasoning"]).strip(), short)
-        yield Piece(indented(f"thinking: {thought}", "  ") + "\n", "dim italic")
+        yield StyledText(indented(f"thinking: {thought}", "  ") + "\n", "dim italic")
     content = readable(message["content"])
     if content.strip():
-        yield Piece(indented(cut(content.rstrip("\n"), long), "  ") + "\n")
+        yield StyledText(indented(cut(content.rstrip("\n"), long), "  ") + "\n")
     for call in _calls(message["tool_calls"]):
         yield from _call_pieces(call, short)
 
@@ -159,13 +159,13 @@ def _calls(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value] if value else []
 
 
-def _call_pieces(call: Any, limit: int) -> Iterator[Piece]:
+def _call_pieces(call: Any, limit: int) -> Iterator[StyledText]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        yield Piece(f"  ▸ {value_text(plain(call), limit)}\n", "yellow")
+        yield StyledText(f"  ▸ {value_text(plain(call), limit)}\n", "yellow")
         return
-    yield Piece(f"  ▸ {one_line(str(function.get('name', '')))} ", "yellow")
-    yield Piece(f"{value_text(plain(function.get('arguments', '')), limit)}\n")
+    yield StyledText(f"  ▸ {one_line(str(function.get('name', '')))} ", "yellow")
+    yield StyledText(f"{value_text(plain(function.get('arguments', '')), limit)}\n")
 
 
 # ---------------------------------------------------------------------- lineage

@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
+from threadkeep.base.clock import iso, parse_duration
 from threadkeep.cli.chat.words import local_time, money
 from threadkeep.cli.output import is_terminal, json_text
-from threadkeep.home import iso, parse_duration
 
 Json = dict[str, Any]
 

@@ -13,10 +13,10 @@ import msgspec
 
 from threadkeep.cli.command import Call
 from threadkeep.errors import Invalid
-from threadkeep.home import Home
+from threadkeep.home.facade import Home
 
 if TYPE_CHECKING:
-    from threadkeep.home.serving import Part
+    from threadkeep.home.supervising import ServicePart
 
 Tell = Callable[[str], None]
 
@@ -59,7 +59,7 @@ def bind_page(call: Call, port: int | None) -> tuple[socket.socket, str]:
     return bound(home, exactly=not default)
 
 
-def page_part(call: Call, listener: socket.socket, *, at_once: bool = False) -> "Part":
+def page_part(call: Call, listener: socket.socket, *, at_once: bool = False) -> "ServicePart":
     """Give the part of `serve` that answers there."""
     from threadkeep.web.part import web_part
 

@@ -25,14 +25,15 @@ from threadkeep.cli.usage.statusline import show_line
 from threadkeep.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.home.browsing import Browse, Query, UsageReport
+    from threadkeep.browse.browsing import Browse
+    from threadkeep.browse.records import Query, UsageReport
 
 _REPORTS: Final = (*PERIODS, "blocks", "statusline")
 _LOOK_SECONDS: Final = 2.0  # what is left of a block changes also while nobody writes
 _SPARE: Final = ("reasoning", "cache write", "answers", "cache read", "input", "output")
 
 
-class View(NamedTuple):
+class UsageView(NamedTuple):
     """Which table is wanted."""
 
     by: str
@@ -83,7 +84,7 @@ def usage(
         show_line(call, cost=not no_cost)
         return
     zone = ZoneInfo(call.home.zone_named(timezone))
-    view = View(PERIODS.get(report or "", by or "model"), breakdown, not no_cost, zone)
+    view = UsageView(PERIODS.get(report or "", by or "model"), breakdown, not no_cost, zone)
     _check(report, by, view)
     query = _query(**chosen)
     with _browsing(call) as browse:
@@ -93,7 +94,7 @@ def usage(
             _table(call, browse, query, view, live=live)
 
 
-def _check(report: str | None, by: str | None, view: View) -> None:
+def _check(report: str | None, by: str | None, view: UsageView) -> None:
     if by is not None and report is not None:
         raise Invalid(f"{report} already says what a row is about", hint="leave out --by")
     if view.breakdown and view.by not in PERIODS.values():
@@ -104,7 +105,7 @@ def _check(report: str | None, by: str | None, view: View) -> None:
 def _query(
     *, harness: str | None, project: str | None, since: str | None, until: str | None
 ) -> "Query":
-    from threadkeep.home.browsing import Query
+    from threadkeep.browse.records import Query
 
     first, last = read_times(since, until)
     agents, projects = (harness,) if harness else (), (project,) if project else ()
@@ -124,7 +125,7 @@ def _browsing(call: Call) -> "Browse":
 # ---------------------------------------------------------------------- by time, model, …
 
 
-def _table(call: Call, browse: "Browse", query: "Query", view: View, *, live: bool) -> None:
+def _table(call: Call, browse: "Browse", query: "Query", view: UsageView, *, live: bool) -> None:
     def draw() -> None:
         _draw_table(browse.usage(query, zone=view.zone), view)
 
@@ -138,7 +139,7 @@ def _table(call: Call, browse: "Browse", query: "Query", view: View, *, live: bo
         _remarks(browse, query, browse.usage(query, zone=view.zone), view)
 
 
-def _answer(call: Call, found: "UsageReport", view: View) -> None:
+def _answer(call: Call, found: "UsageReport", view: UsageView) -> None:
     def summed(by: str) -> dict[str, Any]:
         rows = (row_json(by, one) for one in rows_of(found, by))
         return {row.pop(by): row for row in rows}
@@ -156,7 +157,7 @@ def _answer(call: Call, found: "UsageReport", view: View) -> None:
     )
 
 
-def _draw_table(found: "UsageReport", view: View) -> None:
+def _draw_table(found: "UsageReport", view: UsageView) -> None:
     rows = []
     for one in rows_of(found, view.by):
         rows.append(cells(one.name, one.sum, cost=view.cost))
@@ -168,7 +169,7 @@ def _draw_table(found: "UsageReport", view: View) -> None:
     table(columns, rows, spare=_SPARE)
 
 
-def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: View) -> None:
+def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: UsageView) -> None:
     from threadkeep.home.spending import unfinished_answers
 
     if not found.total.answers:
@@ -185,7 +186,7 @@ def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: View)
 # ---------------------------------------------------------------------- blocks
 
 
-def _blocks(call: Call, browse: "Browse", query: "Query", view: View, *, live: bool) -> None:
+def _blocks(call: Call, browse: "Browse", query: "Query", view: UsageView, *, live: bool) -> None:
     from threadkeep.cli.usage.blocks import COLUMNS, SPARE, block_json, block_row, projected_row
 
     def draw() -> None:

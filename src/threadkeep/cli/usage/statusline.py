@@ -16,7 +16,8 @@ from threadkeep.cli.usage.rows import dollars, sum_json, tokens_of
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.home.spending import Lately, Sum
+    from threadkeep.browse.records import Sum
+    from threadkeep.home.spending import RecentUsage
 
 Json = dict[str, Any]
 
@@ -37,8 +38,8 @@ def show_line(call: Call, *, cost: bool) -> None:
         write(line_of(told, lately, cost=cost))
 
 
-def _lately(call: Call, told: Json) -> "Lately | None":
-    from threadkeep.home import now_ms
+def _lately(call: Call, told: Json) -> "RecentUsage | None":
+    from threadkeep.base.clock import now_ms
     from threadkeep.home.spending import spent_lately
 
     session = told.get("session_id")
@@ -53,12 +54,12 @@ def _lately(call: Call, told: Json) -> "Lately | None":
         return None
 
 
-def line_of(told: Json, lately: "Lately | None", *, cost: bool = True) -> str:
+def line_of(told: Json, lately: "RecentUsage | None", *, cost: bool = True) -> str:
     """Write the line of what Claude Code told and of what was used lately."""
     return " · ".join(_parts(told, lately, cost=cost)) or "nothing captured yet"
 
 
-def _parts(told: Json, lately: "Lately | None", *, cost: bool) -> Iterator[str]:
+def _parts(told: Json, lately: "RecentUsage | None", *, cost: bool) -> Iterator[str]:
     model = _at(told, "model", "display_name")
     if isinstance(model, str) and model:
         yield one_line(model, 30)

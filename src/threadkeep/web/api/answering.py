@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from threadkeep.base import json
 from threadkeep.errors import Invalid
-from threadkeep.home import json
 from threadkeep.web.answers import JSON_TYPE, problem, tagged
 from threadkeep.web.api.openapi import LINES_TYPE
 from threadkeep.web.api.reading import read_address, read_body

@@ -6,7 +6,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from threadkeep import ChatStore
-from threadkeep.home.chatting import Message, Run, Session, SessionDiff, Timeline, Verdict, View
+from threadkeep.chat.diff import SessionDiff
+from threadkeep.chat.permissions import Verdict
+from threadkeep.chat.records import Message, Run, Session
+from threadkeep.chat.timeline import Timeline
+from threadkeep.chat.views import View
 from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
 from threadkeep.web.api.verb import (
@@ -16,7 +20,7 @@ from threadkeep.web.api.verb import (
     Json,
     Limit,
     Name,
-    Paged,
+    ResultPage,
     Strict,
     Verb,
     verb,
@@ -81,7 +85,7 @@ class DeleteChat(Strict, frozen=True):
     dry_run: DryRun = True
 
 
-class Deleted(msgspec.Struct, frozen=True):
+class DeleteReport(msgspec.Struct, frozen=True):
     """What was deleted, or would be."""
 
     dry_run: bool
@@ -150,16 +154,16 @@ class Compare(Strict, frozen=True):
     view: View = "transcript"
 
 
-def sessions(stores: Stores, asked: ChatList) -> Paged[Session]:
+def sessions(stores: Stores, asked: ChatList) -> ResultPage[Session]:
     """List sessions, newest first."""
     if not has_chat(stores):
-        return Paged([])
+        return ResultPage([])
     given = msgspec.structs.asdict(asked)
     archived = {"no": False, "only": True, "any": None}[given.pop("archived")]
     cursor = given.pop("cursor") or None
     with reading_chat(stores) as chat:
         page = chat.sessions(**given, archived=archived, cursor=cursor)
-    return Paged(page.items, page.next_cursor)
+    return ResultPage(page.items, page.next_cursor)
 
 
 def create_session(stores: Stores, _: Empty, body: NewChat) -> Session:
@@ -188,13 +192,13 @@ def change_session(stores: Stores, asked: OneChat, body: ChatChange) -> Session:
     return found
 
 
-def delete_session(stores: Stores, asked: DeleteChat) -> Deleted:
+def delete_session(stores: Stores, asked: DeleteChat) -> DeleteReport:
     """Delete a session with its messages for good; say `dry_run=false` to do it."""
     chat = changing_chat(stores)
     found = chat.session(asked.session)
     if not asked.dry_run:
         chat.delete(found)
-    return Deleted(asked.dry_run, (found.id,))
+    return DeleteReport(asked.dry_run, (found.id,))
 
 
 def fork(stores: Stores, asked: OneChat, body: Fork) -> Session:
@@ -260,10 +264,10 @@ def _add_usage(chat: ChatStore, session_id: str, body: UseMore) -> None:
     )
 
 
-def runs(stores: Stores, asked: OneChat) -> Paged[Run]:
+def runs(stores: Stores, asked: OneChat) -> ResultPage[Run]:
     """List the runs of a session."""
     with reading_chat(stores) as chat:
-        return Paged(chat.runs(asked.session))
+        return ResultPage(chat.runs(asked.session))
 
 
 def judge(stores: Stores, asked: OneChat, body: Judge) -> Verdict:

@@ -5,16 +5,12 @@ from itertools import islice
 
 import msgspec
 
+from threadkeep.chat.records import Event, Message
+from threadkeep.chat.retention import PruneReport, SizeReport
+from threadkeep.chat.search import ChatHit
+from threadkeep.chat.transfer import ImportReport
+from threadkeep.chat.views import View
 from threadkeep.errors import Conflict
-from threadkeep.home.chatting import (
-    Event,
-    Hit,
-    ImportReport,
-    Message,
-    PruneReport,
-    SizeReport,
-    View,
-)
 from threadkeep.home.stores import Stores
 from threadkeep.web.api.chat import OneChat
 from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
@@ -30,7 +26,7 @@ from threadkeep.web.api.verb import (
     Moment,
     Name,
     Number,
-    Paged,
+    ResultPage,
     Strict,
     Verb,
     Words,
@@ -54,7 +50,7 @@ class OneMessage(Strict, frozen=True):
     message: Name
 
 
-class Said(Strict, frozen=True):
+class NewChatMessage(Strict, frozen=True):
     """What somebody says: a text, or parts in the AI SDK's shape."""
 
     text: str | None = None
@@ -129,7 +125,7 @@ class Verified(msgspec.Struct, frozen=True):
     unhashed: int = 0
 
 
-class Prompt(Strict, frozen=True):
+class NewSystemPrompt(Strict, frozen=True):
     """A system prompt."""
 
     body: str
@@ -141,14 +137,14 @@ class Digest(Strict, frozen=True):
     digest: Name
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SystemPrompt(msgspec.Struct, frozen=True):
     """A system prompt that is kept."""
 
     digest: str
     body: str
 
 
-class Done(msgspec.Struct, frozen=True):
+class ChangeCount(msgspec.Struct, frozen=True):
     """Whether, or how often, something was done."""
 
     done: int
@@ -157,14 +153,14 @@ class Done(msgspec.Struct, frozen=True):
 # ---------------------------------------------------------------------- messages
 
 
-def messages(stores: Stores, asked: ChatMessages) -> Paged[Json]:
+def messages(stores: Stores, asked: ChatMessages) -> ResultPage[Json]:
     """Give the messages of a session in the AI SDK's shape, in order."""
     with reading_chat(stores) as chat:
         found = chat.ui_messages(asked.session, asked.view)
     begin = _behind(found, asked.cursor) if asked.cursor else 0
     page = found[begin : begin + asked.limit]
     more = begin + asked.limit < len(found)
-    return Paged(page, write_cursor([page[-1]["id"]]) if more else None)
+    return ResultPage(page, write_cursor([page[-1]["id"]]) if more else None)
 
 
 def _behind(messages: Sequence[Json], cursor: str) -> int:
@@ -183,7 +179,7 @@ def message(stores: Stores, asked: OneMessage) -> Json:
         return chat.message(asked.session, asked.message)
 
 
-def say(stores: Stores, asked: OneChat, body: Said) -> Message:
+def say(stores: Stores, asked: OneChat, body: NewChatMessage) -> Message:
     """Add what the user says."""
     chat = changing_chat(stores)
     said, name = body.metadata, body.message_id
@@ -196,26 +192,26 @@ def put_message(stores: Stores, asked: OneMessage, body: UiMessage) -> Message:
     return changing_chat(stores).put_message(asked.session, given)
 
 
-def journal(stores: Stores, asked: Journal) -> Paged[Event]:
+def journal(stores: Stores, asked: Journal) -> ResultPage[Event]:
     """Give what is in the journal of a session, in order."""
     after = max(read_cursor(asked.cursor, int)[0], 0) if asked.cursor else 0
     with reading_chat(stores) as chat:
         events = chat.tail(asked.session, after, follow=False)
         found = list(islice(events, asked.limit + 1))
     page = found[: asked.limit]
-    return Paged(page, write_cursor([page[-1].seq]) if len(found) > asked.limit else None)
+    return ResultPage(page, write_cursor([page[-1].seq]) if len(found) > asked.limit else None)
 
 
 # ---------------------------------------------------------------------- the queue
 
 
-def queue(stores: Stores, asked: OneChat) -> Paged[Message]:
+def queue(stores: Stores, asked: OneChat) -> ResultPage[Message]:
     """List the messages that wait for their turn."""
     with reading_chat(stores) as chat:
-        return Paged(chat.queued(asked.session))
+        return ResultPage(chat.queued(asked.session))
 
 
-def enqueue(stores: Stores, asked: OneChat, body: Said) -> Message:
+def enqueue(stores: Stores, asked: OneChat, body: NewChatMessage) -> Message:
     """Let a message wait for its turn."""
     chat = changing_chat(stores)
     said, name = body.metadata, body.message_id
@@ -227,26 +223,26 @@ def fire(stores: Stores, asked: OneChat, _: Empty) -> Message | None:
     return changing_chat(stores).fire(asked.session)
 
 
-def unfire(stores: Stores, asked: OneMessage, _: Empty) -> Done:
+def unfire(stores: Stores, asked: OneMessage, _: Empty) -> ChangeCount:
     """Put a message that was fired back into the queue."""
-    return Done(int(changing_chat(stores).unfire(asked.session, asked.message)))
+    return ChangeCount(int(changing_chat(stores).unfire(asked.session, asked.message)))
 
 
-def cancel(stores: Stores, asked: OneMessage, _: Empty) -> Done:
+def cancel(stores: Stores, asked: OneMessage, _: Empty) -> ChangeCount:
     """Take a message out of the queue."""
-    return Done(int(changing_chat(stores).cancel(asked.session, asked.message)))
+    return ChangeCount(int(changing_chat(stores).cancel(asked.session, asked.message)))
 
 
 # ---------------------------------------------------------------------- search, out and in
 
 
-def search(stores: Stores, asked: ChatSearch) -> Paged[Hit]:
+def search(stores: Stores, asked: ChatSearch) -> ResultPage[ChatHit]:
     """Find words in what was said, the best first."""
     if not has_chat(stores):
-        return Paged([])
+        return ResultPage([])
     given = msgspec.structs.asdict(asked)
     with reading_chat(stores) as chat:
-        return Paged(chat.search(given.pop("q"), **given))
+        return ResultPage(chat.search(given.pop("q"), **given))
 
 
 def export_session(stores: Stores, asked: OneChat) -> Lines:
@@ -296,26 +292,26 @@ def size(stores: Stores, _: Empty) -> SizeReport:
         return chat.size()
 
 
-def reindex(stores: Stores, _: Empty, __: Empty) -> Done:
+def reindex(stores: Stores, _: Empty, __: Empty) -> ChangeCount:
     """Build the search index anew."""
     changing_chat(stores).reindex()
-    return Done(1)
+    return ChangeCount(1)
 
 
-def vacuum(stores: Stores, _: Empty, __: Empty) -> Done:
+def vacuum(stores: Stores, _: Empty, __: Empty) -> ChangeCount:
     """Write the file anew without its free pages; give the bytes that it gained."""
-    return Done(changing_chat(stores).vacuum())
+    return ChangeCount(changing_chat(stores).vacuum())
 
 
-def keep_prompt(stores: Stores, _: Empty, body: Prompt) -> Kept:
+def keep_prompt(stores: Stores, _: Empty, body: NewSystemPrompt) -> SystemPrompt:
     """Keep a system prompt once, under its digest."""
-    return Kept(stores.chat().put_system_prompt(body.body), body.body)
+    return SystemPrompt(stores.chat().put_system_prompt(body.body), body.body)
 
 
-def system_prompt(stores: Stores, asked: Digest) -> Kept:
+def system_prompt(stores: Stores, asked: Digest) -> SystemPrompt:
     """Give a system prompt by its digest."""
     with reading_chat(stores) as chat:
-        return Kept(asked.digest, chat.system_prompt(asked.digest))
+        return SystemPrompt(asked.digest, chat.system_prompt(asked.digest))
 
 
 _ONE = "/chat/sessions/{session}"

@@ -4,21 +4,13 @@ from typing import Literal
 
 import msgspec
 
-from threadkeep.home.browsing import EntityRow, EntityView, Graph, NodeRow, NodeView
-from threadkeep.home.happened import (
-    Event,
-    Lesson,
-    RunDetails,
-    RunRow,
-    StoredVisit,
-    Wanted,
-    ci_run,
-    ci_runs,
-    commands as stored_commands,
-    visits,
-)
-from threadkeep.home.spoken import Outcome
+from threadkeep.browse.records import EntityRow, EntityView, Graph, NodeRow, NodeView
+from threadkeep.home.happened import ci_run, ci_runs, commands as stored_commands, visits
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge.drafts import Outcome
+from threadkeep.knowledge.events import CommandFilter, CommandRow, StoredVisit
+from threadkeep.knowledge.lessons import Lesson
+from threadkeep.knowledge.workflows import RunDetails, RunRow
 from threadkeep.web.api.opening import has_knowledge
 from threadkeep.web.api.pages import page_before, page_of
 from threadkeep.web.api.verb import (
@@ -26,7 +18,7 @@ from threadkeep.web.api.verb import (
     Limit,
     Moment,
     Name,
-    Paged,
+    ResultPage,
     RowId,
     Strict,
     Verb,
@@ -90,7 +82,7 @@ class OneNode(Strict, frozen=True):
     node: Name
 
 
-class EntityList(Strict, frozen=True):
+class EntityListRequest(Strict, frozen=True):
     """Which entities."""
 
     q: Words = ""
@@ -111,31 +103,31 @@ class GraphSize(Strict, frozen=True):
     limit: Limit = 150
 
 
-class LessonList(Strict, frozen=True):
+class LessonListRequest(Strict, frozen=True):
     """Which page of the lessons."""
 
     limit: Limit = 50
     cursor: Cursor = ""
 
 
-def commands(stores: Stores, asked: CommandList) -> Paged[Event]:
+def commands(stores: Stores, asked: CommandList) -> ResultPage[CommandRow]:
     """List commands of shells and tools, the latest first."""
     if not has_knowledge(stores):
-        return Paged([])
+        return ResultPage([])
     store = stores.browse().store
     narrowed = msgspec.structs.asdict(asked)
     del narrowed["limit"], narrowed["cursor"]
 
-    def fetch(until: int | None, count: int) -> list[Event]:
-        return stored_commands(store, Wanted(**narrowed, until=until), count)
+    def fetch(until: int | None, count: int) -> list[CommandRow]:
+        return stored_commands(store, CommandFilter(**narrowed, until=until), count)
 
     return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
 
 
-def pages(stores: Stores, asked: VisitList) -> Paged[StoredVisit]:
+def pages(stores: Stores, asked: VisitList) -> ResultPage[StoredVisit]:
     """List pages that were visited, the latest first."""
     if not has_knowledge(stores):
-        return Paged([])
+        return ResultPage([])
     store = stores.browse().store
 
     def fetch(until: int | None, count: int) -> list[StoredVisit]:
@@ -145,10 +137,10 @@ def pages(stores: Stores, asked: VisitList) -> Paged[StoredVisit]:
     return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
 
 
-def runs(stores: Stores, asked: RunList) -> Paged[RunRow]:
+def runs(stores: Stores, asked: RunList) -> ResultPage[RunRow]:
     """List runs of CI, the newest first."""
     if not has_knowledge(stores):
-        return Paged([])
+        return ResultPage([])
     found = ci_runs(stores.browse().store, asked.repo, _ALL)
     return page_of(
         found, lambda one: (one.started_at or one.first_seen_at, one.id), asked, newest_first=True
@@ -163,10 +155,10 @@ def run(stores: Stores, asked: OneRun) -> RunDetails:
 # ---------------------------------------------------------------------- what was learned
 
 
-def nodes(stores: Stores, asked: NodeList) -> Paged[NodeRow]:
+def nodes(stores: Stores, asked: NodeList) -> ResultPage[NodeRow]:
     """List what was learned, the newest first."""
     if not has_knowledge(stores):
-        return Paged([])
+        return ResultPage([])
     page = stores.browse().nodes(
         text=asked.q,
         project=asked.project,
@@ -174,7 +166,7 @@ def nodes(stores: Stores, asked: NodeList) -> Paged[NodeRow]:
         after=asked.cursor or None,
         limit=asked.limit,
     )
-    return Paged(page.items, page.next)
+    return ResultPage(page.items, page.next)
 
 
 def node(stores: Stores, asked: OneNode) -> NodeView:
@@ -184,10 +176,10 @@ def node(stores: Stores, asked: OneNode) -> NodeView:
     return stores.browse().node(int(name) if plain else name)
 
 
-def entities(stores: Stores, asked: EntityList) -> Paged[EntityRow]:
+def entities(stores: Stores, asked: EntityListRequest) -> ResultPage[EntityRow]:
     """List what knowledge mentions, the most often mentioned first."""
     if not has_knowledge(stores):
-        return Paged([])
+        return ResultPage([])
     found = stores.browse().entities(text=asked.q, type=asked.type, limit=_ALL)
     return page_of(found, lambda one: (one.nodes, one.id), asked, newest_first=True)
 
@@ -202,7 +194,7 @@ def graph(stores: Stores, asked: GraphSize) -> Graph:
     return stores.browse().graph(asked.limit)
 
 
-def lessons(stores: Stores, asked: LessonList) -> Paged[Lesson]:
+def lessons(stores: Stores, asked: LessonListRequest) -> ResultPage[Lesson]:
     """List failures that came back, the most frequent first."""
     found = stores.browse().lessons(_ALL) if has_knowledge(stores) else []
     return page_of(found, lambda one: (one.occurrences, one.id), asked, newest_first=True)

@@ -3,14 +3,26 @@
 import msgspec
 
 from threadkeep import __version__
-from threadkeep.home import Status
-from threadkeep.home.doctoring import Finding, Level, diagnose
-from threadkeep.home.happened import Alarm, acknowledge, alarms_of
+from threadkeep.doctor.findings import Finding, Level
+from threadkeep.home.doctoring import diagnose
 from threadkeep.home.observed_status import ObservedStatus, observed_status
+from threadkeep.home.status import Status
 from threadkeep.home.stores import Stores
+from threadkeep.home.watchdog import acknowledge, alarms_of
+from threadkeep.knowledge.alarms import Alarm
 from threadkeep.web.api.opening import has_knowledge
 from threadkeep.web.api.pages import page_of
-from threadkeep.web.api.verb import Cursor, Empty, Limit, Paged, RowId, Strict, Verb, Words, verb
+from threadkeep.web.api.verb import (
+    Cursor,
+    Empty,
+    Limit,
+    ResultPage,
+    RowId,
+    Strict,
+    Verb,
+    Words,
+    verb,
+)
 
 
 class AlarmList(Strict, frozen=True):
@@ -27,7 +39,7 @@ class OneAlarm(Strict, frozen=True):
     alarm: RowId
 
 
-class Seen(Strict, frozen=True):
+class AlarmNote(Strict, frozen=True):
     """What to remember about an alarm."""
 
     note: Words | None = None
@@ -72,15 +84,15 @@ def doctor(stores: Stores, _: Empty) -> Diagnosis:
     return Diagnosis(found.level, found.took_ms, found.findings)
 
 
-def alarms(stores: Stores, asked: AlarmList) -> Paged[AlarmRow]:
+def alarms(stores: Stores, asked: AlarmList) -> ResultPage[AlarmRow]:
     """List recorded gaps in capture, the latest first."""
     if not has_knowledge(stores):
-        return Paged([])
+        return ResultPage([])
     found = [_row(one) for one in alarms_of(stores.browse().store, active=not asked.all)]
     return page_of(found, lambda one: (one.raised_at, one.id), asked, newest_first=True)
 
 
-def ack(stores: Stores, asked: OneAlarm, body: Seen) -> AlarmRow:
+def ack(stores: Stores, asked: OneAlarm, body: AlarmNote) -> AlarmRow:
     """Say that somebody has seen an alarm; done again, it changes nothing."""
     return _row(acknowledge(stores.history().store, asked.alarm, body.note))
 

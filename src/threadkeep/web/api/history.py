@@ -6,23 +6,23 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from threadkeep.errors import Invalid
-from threadkeep.home import now_ms
-from threadkeep.home.browsing import (
+from threadkeep.base.clock import now_ms
+from threadkeep.browse.query import format_query, parse_query
+from threadkeep.browse.records import (
     BillingBlock,
-    Listed,
     ProjectRow,
     Query,
     SessionDetail,
+    SessionSummary,
     Spot,
     Today,
     UsageReport,
     Window,
-    format_query,
-    parse_query,
 )
-from threadkeep.home.captured import Coverage
-from threadkeep.home.forgetting import Forget, Forgotten
+from threadkeep.capture.choosing import Forget
+from threadkeep.capture.coverage import Coverage
+from threadkeep.capture.planning import ForgetReport
+from threadkeep.errors import Invalid
 from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import has_knowledge, reading_history
 from threadkeep.web.api.pages import page_of
@@ -35,7 +35,7 @@ from threadkeep.web.api.verb import (
     Moment,
     Name,
     Number,
-    Paged,
+    ResultPage,
     Strict,
     Verb,
     Words,
@@ -43,13 +43,13 @@ from threadkeep.web.api.verb import (
 )
 
 
-class Asked(Strict, frozen=True):
+class SessionFilterRequest(Strict, frozen=True):
     """Which sessions, in the language of the filter bar: `agent:codex cost:>1 docker`."""
 
     q: Words = ""
 
 
-class SessionList(Strict, frozen=True):
+class SessionListRequest(Strict, frozen=True):
     """Which sessions, in the language of the filter bar, and which page of them."""
 
     q: Words = ""
@@ -63,7 +63,7 @@ class OneSession(Strict, frozen=True):
     session: Name
 
 
-class Part(Strict, frozen=True):
+class TranscriptRequest(Strict, frozen=True):
     """A part of a transcript: around a key or position, before or after a position."""
 
     session: Name
@@ -97,10 +97,10 @@ class WouldGo(msgspec.Struct, frozen=True):
     """What was forgotten, or would be."""
 
     dry_run: bool
-    forgotten: Forgotten
+    forgotten: ForgetReport
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedQuery(msgspec.Struct, frozen=True):
     """What a text of the filter bar means, and how it is written shortest."""
 
     query: Query
@@ -119,26 +119,26 @@ def query_of(stores: Stores, text: str) -> Query:
     return parse_query(text, now_ms(), ZoneInfo(stores.home.zone))
 
 
-def sessions(stores: Stores, asked: SessionList) -> Paged[Listed]:
+def sessions(stores: Stores, asked: SessionListRequest) -> ResultPage[SessionSummary]:
     """List captured sessions of all agents, the latest first."""
     if not has_knowledge(stores):
-        return Paged([])
+        return ResultPage([])
     query = query_of(stores, asked.q)
     page = stores.browse().sessions(query, after=asked.cursor or None, limit=asked.limit)
-    return Paged(page.items, page.next)
+    return ResultPage(page.items, page.next)
 
 
-def facets(stores: Stores, asked: Asked) -> dict[str, list[tuple[str, int]]]:
+def facets(stores: Stores, asked: SessionFilterRequest) -> dict[str, list[tuple[str, int]]]:
     """Count sessions by agent, project, model and branch."""
     if not has_knowledge(stores):
         return {}
     return stores.browse().facets(query_of(stores, asked.q))
 
 
-def parse(stores: Stores, asked: Asked) -> Parsed:
+def parse(stores: Stores, asked: SessionFilterRequest) -> ParsedQuery:
     """Say what a text of the filter bar means."""
     query = query_of(stores, asked.q)
-    return Parsed(query, format_query(query, ZoneInfo(stores.home.zone)))
+    return ParsedQuery(query, format_query(query, ZoneInfo(stores.home.zone)))
 
 
 def session(stores: Stores, asked: OneSession) -> SessionDetail:
@@ -146,7 +146,7 @@ def session(stores: Stores, asked: OneSession) -> SessionDetail:
     return stores.browse().session(asked.session)
 
 
-def window(stores: Stores, asked: Part) -> Window:
+def window(stores: Stores, asked: TranscriptRequest) -> Window:
     """Give some consecutive blocks of a transcript; without a place its beginning."""
     at: str | int | None = asked.at
     if asked.at is not None and asked.at.isascii() and asked.at.isdigit():
@@ -157,9 +157,9 @@ def window(stores: Stores, asked: Part) -> Window:
     )
 
 
-def find(stores: Stores, asked: FindIn) -> Paged[Spot]:
+def find(stores: Stores, asked: FindIn) -> ResultPage[Spot]:
     """Find words in one session, in its order."""
-    return Paged(stores.browse().find(asked.session, asked.q, asked.limit))
+    return ResultPage(stores.browse().find(asked.session, asked.q, asked.limit))
 
 
 def raw(stores: Stores, asked: OneSession) -> Lines:
@@ -173,19 +173,19 @@ def raw(stores: Stores, asked: OneSession) -> Lines:
     return Lines(lines())
 
 
-def usage(stores: Stores, asked: Asked) -> UsageReport:
+def usage(stores: Stores, asked: SessionFilterRequest) -> UsageReport:
     """Sum up tokens and cost by day, model, project, agent and hour."""
     return stores.browse().usage(query_of(stores, asked.q))
 
 
-def activity(stores: Stores, asked: Asked) -> dict[str, int]:
+def activity(stores: Stores, asked: SessionFilterRequest) -> dict[str, int]:
     """Give the tokens of each day of the last year."""
     return stores.browse().activity(query_of(stores, asked.q))
 
 
-def blocks(stores: Stores, asked: Asked) -> Paged[BillingBlock]:
+def blocks(stores: Stores, asked: SessionFilterRequest) -> ResultPage[BillingBlock]:
     """Give the five-hour blocks of subscriptions, with the gaps between them."""
-    return Paged(stores.browse().blocks_report(query_of(stores, asked.q)))
+    return ResultPage(stores.browse().blocks_report(query_of(stores, asked.q)))
 
 
 def today(stores: Stores, _: Empty) -> Today:
@@ -193,7 +193,7 @@ def today(stores: Stores, _: Empty) -> Today:
     return stores.browse().today()
 
 
-def projects(stores: Stores, asked: ListPage) -> Paged[ProjectRow]:
+def projects(stores: Stores, asked: ListPage) -> ResultPage[ProjectRow]:
     """List projects, the one used last first."""
     found = stores.browse().projects() if has_knowledge(stores) else []
     return page_of(found, lambda one: (one.last_at or 0, one.name), asked, newest_first=True)

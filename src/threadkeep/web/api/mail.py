@@ -5,39 +5,29 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from threadkeep.base.clock import iso, now_ms
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.home import iso, now_ms
-from threadkeep.home.mail import (
-    DeadLetter,
-    Destination,
+from threadkeep.home.mailing import folder_of, host_of, look_into, session_named
+from threadkeep.home.stores import Stores
+from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup
+from threadkeep.mailbox.looking import (
     Direction,
     Letter,
-    Mail,
-    Problem as Flaw,
-    Session,
+    Overview,
     in_order,
     incoming,
     letters as newest_letters,
-    next_times,
     outgoing,
     overview,
-    tasks_of,
-    trace_mail,
-    verify_folder,
 )
-from threadkeep.home.mailing import (
-    AgentGroup,
-    Event,
-    MessagingGroup,
-    Overview,
-    folder_of,
-    host_of,
-    look_into,
-    session_named,
-)
-from threadkeep.home.stores import Stores
+from threadkeep.mailbox.problems import Problem as Flaw
+from threadkeep.mailbox.reading import tasks as tasks_of
+from threadkeep.mailbox.records import DeadLetter, Destination, Mail
+from threadkeep.mailbox.recurrence import next_times
+from threadkeep.mailbox.trace import MailboxEvent, trace as trace_mail
+from threadkeep.mailbox.verifying import verify as verify_folder
 from threadkeep.web.api.pages import page_of, read_cursor, write_cursor
-from threadkeep.web.api.verb import Cursor, Empty, Limit, Name, Paged, Strict, Verb, verb
+from threadkeep.web.api.verb import Cursor, Empty, Limit, Name, ResultPage, Strict, Verb, verb
 
 Few = Annotated[int, Meta(ge=1, le=100)]
 
@@ -92,7 +82,7 @@ class NextRuns(Strict, frozen=True):
 class Box(msgspec.Struct, frozen=True):
     """A session with what is open in it."""
 
-    session: Session
+    session: MailboxSession
     agent: str
     channel: str | None
     chat: str | None
@@ -114,26 +104,26 @@ class Task(msgspec.Struct, frozen=True):
     next: list[str]
 
 
-class Checked(msgspec.Struct, frozen=True):
+class MailboxCheck(msgspec.Struct, frozen=True):
     """What a check of a folder found."""
 
     ok: bool
     problems: list[Flaw]
 
 
-def sessions(stores: Stores, asked: BoxList) -> Paged[Box]:
+def sessions(stores: Stores, asked: BoxList) -> ResultPage[Box]:
     """List sessions with what is open in each, the newest first."""
     try:
         index = stores.home.mail_index()
     except NotFound:
-        return Paged([])
+        return ResultPage([])
     with index:
         found = index.sessions(status=asked.status)
     page = page_of(found, lambda one: (one.created_at, one.id), asked, newest_first=True)
-    return Paged([_box(stores, one) for one in page.items], page.next)
+    return ResultPage([_box(stores, one) for one in page.items], page.next)
 
 
-def _box(stores: Stores, session: Session) -> Box:
+def _box(stores: Stores, session: MailboxSession) -> Box:
     with stores.home.mail_index() as index:
         agent = index.agent_group(session.agent_group_id).name
         named = session.messaging_group_id
@@ -145,7 +135,7 @@ def _box(stores: Stores, session: Session) -> Box:
     return Box(session, agent, channel, place, folder, counted, problem)
 
 
-def _overview(stores: Stores, session: Session) -> tuple[Overview | None, str]:
+def _overview(stores: Stores, session: MailboxSession) -> tuple[Overview | None, str]:
     try:
         return overview(look_into(stores.home, session.id)), ""
     except ThreadkeepError as error:
@@ -157,45 +147,45 @@ def session(stores: Stores, asked: OneBox) -> Box:
     return _box(stores, session_named(stores.home, asked.session))
 
 
-def agents(stores: Stores, _: Empty) -> Paged[AgentGroup]:
+def agents(stores: Stores, _: Empty) -> ResultPage[AgentGroup]:
     """List the agents that have mailboxes."""
     try:
         with stores.home.mail_index() as index:
-            return Paged(index.agent_groups())
+            return ResultPage(index.agent_groups())
     except NotFound:
-        return Paged([])
+        return ResultPage([])
 
 
-def chats(stores: Stores, _: Empty) -> Paged[MessagingGroup]:
+def chats(stores: Stores, _: Empty) -> ResultPage[MessagingGroup]:
     """List the chats that mail comes from."""
     try:
         with stores.home.mail_index() as index:
-            return Paged(index.messaging_groups())
+            return ResultPage(index.messaging_groups())
     except NotFound:
-        return Paged([])
+        return ResultPage([])
 
 
-def destinations(stores: Stores, asked: OneBox) -> Paged[Destination]:
+def destinations(stores: Stores, asked: OneBox) -> ResultPage[Destination]:
     """List the names that an agent may write to."""
-    return Paged(host_of(stores.home, asked.session).destinations())
+    return ResultPage(host_of(stores.home, asked.session).destinations())
 
 
 # ---------------------------------------------------------------------- letters
 
 
-def letters(stores: Stores, asked: LetterList) -> Paged[Letter]:
+def letters(stores: Stores, asked: LetterList) -> ResultPage[Letter]:
     """Give mail of both directions in the order of time; even numbers came in, odd went out."""
     ctx = look_into(stores.home, asked.session)
     if asked.newest or asked.state is not None:
         way, state = asked.direction, asked.state
-        return Paged(newest_letters(ctx, direction=way, state=state, limit=asked.limit))
+        return ResultPage(newest_letters(ctx, direction=way, state=state, limit=asked.limit))
     seen = read_cursor(asked.cursor, int, int) if asked.cursor else [0, 0]
     size = asked.limit + 1
     coming = [] if asked.direction == "out" else incoming(ctx, after=seen[0], limit=size)
     going = [] if asked.direction == "in" else outgoing(ctx, after=seen[1], limit=size)
     both = in_order(coming, going)
     page = both[: asked.limit]
-    return Paged(page, _behind(seen, page) if len(both) > asked.limit else None)
+    return ResultPage(page, _behind(seen, page) if len(both) > asked.limit else None)
 
 
 def _behind(seen: list[int], page: list[Letter]) -> str:
@@ -206,9 +196,9 @@ def _behind(seen: list[int], page: list[Letter]) -> str:
     return write_cursor(seen)
 
 
-def trace(stores: Stores, asked: OneLetter) -> Paged[Event]:
+def trace(stores: Stores, asked: OneLetter) -> ResultPage[MailboxEvent]:
     """Tell all that happened to one letter, in order of time."""
-    return Paged(trace_mail(look_into(stores.home, asked.session), letter_ref(asked.letter)))
+    return ResultPage(trace_mail(look_into(stores.home, asked.session), letter_ref(asked.letter)))
 
 
 def letter_ref(text: str) -> str | int:
@@ -217,7 +207,7 @@ def letter_ref(text: str) -> str | int:
     return int(text) if plain else text
 
 
-def dead(stores: Stores, asked: BoxPage) -> Paged[DeadLetter]:
+def dead(stores: Stores, asked: BoxPage) -> ResultPage[DeadLetter]:
     """List the letters that nobody tries again by itself."""
     found = host_of(stores.home, asked.session).dead_letters()
     return page_of(found, lambda one: (one.direction, one.id), asked)
@@ -226,7 +216,7 @@ def dead(stores: Stores, asked: BoxPage) -> Paged[DeadLetter]:
 # ---------------------------------------------------------------------- tasks
 
 
-def tasks(stores: Stores, asked: BoxPage) -> Paged[Task]:
+def tasks(stores: Stores, asked: BoxPage) -> ResultPage[Task]:
     """List the tasks that are still to come, each with its next runs."""
     box = look_into(stores.home, asked.session)
     shown = [task_of(one, box.zone) for one in tasks_of(box)]
@@ -251,15 +241,15 @@ def _runs(every: str, zone: str, count: int) -> list[str]:
     return [iso(int(one.timestamp() * 1000)) for one in found]
 
 
-def next_runs(stores: Stores, asked: NextRuns) -> Paged[str]:
+def next_runs(stores: Stores, asked: NextRuns) -> ResultPage[str]:
     """Tell when a recurrence runs next."""
-    return Paged(_runs(asked.every, stores.home.zone, asked.count))
+    return ResultPage(_runs(asked.every, stores.home.zone, asked.count))
 
 
-def verify(stores: Stores, asked: OneBox) -> Checked:
+def verify(stores: Stores, asked: OneBox) -> MailboxCheck:
     """Check files, numbers, states, times, hashes and attachments of a session."""
     found = verify_folder(folder_of(stores.home, session_named(stores.home, asked.session)))
-    return Checked(all(one.severity != "error" for one in found), found)
+    return MailboxCheck(all(one.severity != "error" for one in found), found)
 
 
 _ONE = "/mail/sessions/{session}"

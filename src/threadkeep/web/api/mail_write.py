@@ -5,20 +5,16 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from threadkeep.base.clock import now_ms
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.home import now_ms
-from threadkeep.home.mail import (
-    DeadLetter,
-    Host,
-    Mail,
-    PrunedMail,
-    Session,
-    SessionMode,
-    Swept,
-    read_moment,
-)
 from threadkeep.home.mailing import host_of, session_named
 from threadkeep.home.stores import Stores
+from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.index_records import MailboxSession, SessionMode
+from threadkeep.mailbox.prune import PrunedMail
+from threadkeep.mailbox.records import DeadLetter, Mail
+from threadkeep.mailbox.sweep import SweepReport
+from threadkeep.mailbox.times import read_moment
 from threadkeep.web.api.mail import (
     Box,
     OneBox,
@@ -45,7 +41,7 @@ class NewBox(Strict, frozen=True):
     zone: Name | None = None  # of the agent's tasks, in all its sessions
 
 
-class File(Strict, frozen=True):
+class LetterFile(Strict, frozen=True):
     """A file that goes with a letter."""
 
     name: Name
@@ -59,7 +55,7 @@ class NewLetter(Strict, frozen=True):
     text: str
     sender: Name = "user"
     sender_id: Name = "user"
-    attachments: tuple[File, ...] = ()
+    attachments: tuple[LetterFile, ...] = ()
     id: Name | None = None  # told twice under one id, it is kept once
     process_after: Due = None
     trigger: bool = True
@@ -90,7 +86,7 @@ class OneTask(Strict, frozen=True):
     task: Name
 
 
-class Sent(msgspec.Struct, frozen=True):
+class StoredLetter(msgspec.Struct, frozen=True):
     """A letter that is on the disk."""
 
     id: str
@@ -151,17 +147,17 @@ class Received(Strict, frozen=True):
 class Delivered(msgspec.Struct, frozen=True):
     """Where something that was said went."""
 
-    letters: list[Sent]
+    letters: list[StoredLetter]
 
 
-class Reply(Strict, frozen=True):
+class QuestionAnswer(Strict, frozen=True):
     """The answer to a question that an agent asked."""
 
     option: Name
     user_id: Name = "user"
 
 
-class Question(Strict, frozen=True):
+class OneQuestion(Strict, frozen=True):
     """A question that an agent asked, by its id."""
 
     question: Name
@@ -183,13 +179,13 @@ def create_session(stores: Stores, _: Empty, body: NewBox) -> Box:
     return read_box(stores, OneBox(session=made.id))
 
 
-def close(stores: Stores, asked: OneBox, _: Empty) -> Session:
+def close(stores: Stores, asked: OneBox, _: Empty) -> MailboxSession:
     """Close a session: it gets no more mail."""
     with stores.home.mailroom(must_exist=True) as room:
         return room.index.close_session(session_named(stores.home, asked.session).id)
 
 
-def reopen(stores: Stores, asked: OneBox, _: Empty) -> Session:
+def reopen(stores: Stores, asked: OneBox, _: Empty) -> MailboxSession:
     """Open a closed session again."""
     with stores.home.mailroom(must_exist=True) as room:
         return room.index.reopen_session(session_named(stores.home, asked.session).id)
@@ -198,15 +194,15 @@ def reopen(stores: Stores, asked: OneBox, _: Empty) -> Session:
 # ---------------------------------------------------------------------- letters
 
 
-def send(stores: Stores, asked: OneBox, body: NewLetter) -> Sent:
+def send(stores: Stores, asked: OneBox, body: NewLetter) -> StoredLetter:
     """Put a letter into a mailbox; it is on the disk when this answers."""
     given = msgspec.structs.asdict(body)
     given["attachments"] = [msgspec.structs.asdict(one) for one in body.attachments]
     return _sent(host_of(stores.home, asked.session).send(given.pop("text"), **given))
 
 
-def _sent(mail: Mail) -> Sent:
-    return Sent(mail.id, mail.seq)
+def _sent(mail: Mail) -> StoredLetter:
+    return StoredLetter(mail.id, mail.seq)
 
 
 def receive(stores: Stores, _: Empty, body: Received) -> Delivered:
@@ -218,17 +214,21 @@ def receive(stores: Stores, _: Empty, body: Received) -> Delivered:
         return Delivered([_sent(one) for one in room.receive(*said, **given)])
 
 
-def answer(stores: Stores, asked: Question, body: Reply) -> Sent:
+def answer(stores: Stores, asked: OneQuestion, body: QuestionAnswer) -> StoredLetter:
     """Answer a question that an agent asked."""
     with stores.home.mailroom(must_exist=True) as room:
         return _sent(room.answer(asked.question, body.option, user_id=body.user_id))
 
 
-def retry(stores: Stores, asked: OneLetter, body: Retry) -> Sent:
+def retry(stores: Stores, asked: OneLetter, body: Retry) -> StoredLetter:
     """Try a dead letter once more; one to the agent gets a new id."""
     host = host_of(stores.home, asked.session)
     done = host.retry(letter_ref(asked.letter), force=body.force)
-    return _sent(done) if isinstance(done, Mail) else Sent(done.message_out_id, done.seq, "out")
+    return (
+        _sent(done)
+        if isinstance(done, Mail)
+        else StoredLetter(done.message_out_id, done.seq, "out")
+    )
 
 
 def purge(stores: Stores, asked: OneBox, body: Purge) -> Purged:
@@ -256,7 +256,7 @@ def prune(stores: Stores, asked: OneBox, body: PruneLimits) -> PrunedMail:
     return host.prune(older_than_ms=body.older_than_ms, keep=body.keep, dry_run=body.dry_run)
 
 
-def sweep(stores: Stores, asked: OneBox, _: Empty) -> Swept:
+def sweep(stores: Stores, asked: OneBox, _: Empty) -> SweepReport:
     """Take over what the agent said of its mail, and set up next runs; no agent is started."""
     return host_of(stores.home, asked.session).sweep()
 
@@ -264,7 +264,7 @@ def sweep(stores: Stores, asked: OneBox, _: Empty) -> Swept:
 # ---------------------------------------------------------------------- tasks
 
 
-def create_task(stores: Stores, asked: OneBox, body: NewTask) -> Sent:
+def create_task(stores: Stores, asked: OneBox, body: NewTask) -> StoredLetter:
     """Give an agent a task, once or again and again."""
     host = host_of(stores.home, asked.session)
     made = host.insert_task(

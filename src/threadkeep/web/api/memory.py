@@ -9,9 +9,13 @@ from msgspec import Meta
 
 from threadkeep.errors import Invalid
 from threadkeep.home.memory import answering
-from threadkeep.home.recalled import Answer, Filters, Fix, Found, Moment as Happened, Opened
-from threadkeep.home.spoken import HitKind, Outcome, Role
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge.drafts import Outcome
+from threadkeep.knowledge.records import Role
+from threadkeep.recall.asking import Answer
+from threadkeep.recall.fixing import Fix
+from threadkeep.recall.records import Filters, HitDetail, Kind, RecallResult
+from threadkeep.recall.timeline import Moment as Happened
 from threadkeep.web.api import notes
 from threadkeep.web.api.opening import reading_memory
 from threadkeep.web.api.pages import page_before
@@ -21,7 +25,7 @@ from threadkeep.web.api.verb import (
     Limit,
     Moment,
     Name,
-    Paged,
+    ResultPage,
     Strict,
     Text,
     Verb,
@@ -47,7 +51,7 @@ class Recall(Strict, frozen=True):
     entity: Name | None = None
     role: Role | None = None
     outcome: Outcome | None = None
-    kinds: tuple[HitKind, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     category: Name | None = None
     include_excluded: bool = False
     limit: Limit = 10
@@ -62,7 +66,7 @@ class Like(Strict, frozen=True):
     limit: Few = 10
 
 
-class Failed(Strict, frozen=True):
+class FixRequest(Strict, frozen=True):
     """An error, or a part of what it said."""
 
     error: Text
@@ -96,7 +100,7 @@ class Ask(Strict, frozen=True):
     include_excluded: bool = False
 
 
-class Span(Strict, frozen=True):
+class TimelineRequest(Strict, frozen=True):
     """A day (2026-03-01), or a span of time; without either everything, the latest first."""
 
     day: Annotated[str, Meta(max_length=10)] | None = None
@@ -113,7 +117,7 @@ class ContextBlock(msgspec.Struct, frozen=True):
     text: str
 
 
-def recall(stores: Stores, asked: Recall) -> Found:
+def recall(stores: Stores, asked: Recall) -> RecallResult:
     """Find what answers a question best: messages, commands, pages, CI, and what was learned."""
     given = msgspec.structs.asdict(asked)
     options = {"limit": given.pop("limit"), "explain": given.pop("explain")}
@@ -121,7 +125,7 @@ def recall(stores: Stores, asked: Recall) -> Found:
         return memory.recall(given.pop("q"), Filters(**given), **options)
 
 
-def opened(stores: Stores, asked: OneRef) -> Opened:
+def opened(stores: Stores, asked: OneRef) -> HitDetail:
     """Open a hit at its place, whole, with what stands around it."""
     with reading_memory(stores) as memory:
         return memory.open(asked.ref, asked.around)
@@ -137,14 +141,14 @@ def ask(stores: Stores, _: Empty, body: Ask) -> Answer:
         return memory.ask(body.question, **given, answer_with=model, zone=zone)
 
 
-def fixed(stores: Stores, _: Empty, body: Failed) -> Paged[Fix]:
+def fixed(stores: Stores, _: Empty, body: FixRequest) -> ResultPage[Fix]:
     """Find how an error was ended before; the most telling first."""
     with reading_memory(stores) as memory:
         filters = Filters(project=body.project)
-        return Paged(memory.fixed(body.error, filters=filters, limit=body.limit))
+        return ResultPage(memory.fixed(body.error, filters=filters, limit=body.limit))
 
 
-def similar(stores: Stores, asked: Like) -> Found:
+def similar(stores: Stores, asked: Like) -> RecallResult:
     """Find what is like a hit, or like a text."""
     with reading_memory(stores) as memory:
         filters = Filters(project=asked.project)
@@ -159,7 +163,7 @@ def context(stores: Stores, _: Empty, body: ContextFor) -> ContextBlock:
         return ContextBlock(memory.context(body.about, filters=filters, **given))
 
 
-def timeline(stores: Stores, asked: Span) -> Paged[Happened]:
+def timeline(stores: Stores, asked: TimelineRequest) -> ResultPage[Happened]:
     """Tell what happened: commands, agents' turns, pages, CI and commits, the latest first."""
     zone = ZoneInfo(stores.home.zone)
     since, last = _span(asked, zone)
@@ -176,7 +180,7 @@ def timeline(stores: Stores, asked: Span) -> Paged[Happened]:
         return page_before(fetch, key, asked, str)
 
 
-def _span(asked: Span, zone: ZoneInfo) -> tuple[int | None, int | None]:
+def _span(asked: TimelineRequest, zone: ZoneInfo) -> tuple[int | None, int | None]:
     if asked.day is None:
         return asked.since, asked.until
     if asked.since is not None or asked.until is not None:

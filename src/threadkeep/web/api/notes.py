@@ -5,15 +5,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from threadkeep.home.recalled import (
-    AgentAnswer,
-    AgentMode,
-    AskedMemory,
-    Filters,
-    MemoryPart,
-    MemoryRevision,
-)
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
+from threadkeep.recall.agent_query import AgentAnswer, AgentMode
+from threadkeep.recall.records import Filters
 from threadkeep.web.api.opening import reading_memory
 from threadkeep.web.api.verb import Empty, Limit, Moment, Name, Strict, Text, Verb, Words, verb
 
@@ -87,7 +82,7 @@ def query(stores: Stores, _: Empty, body: AgentQuestion) -> AgentAnswer:
 
 def notes(stores: Stores, _: Empty, body: WantedNotes) -> NoteList:
     """Give what the notes that Claude keeps say now."""
-    asked = AskedMemory(
+    asked = MemoryFilter(
         text=body.query,
         repository=body.repository,
         category=body.category,
@@ -105,7 +100,7 @@ def notes(stores: Stores, _: Empty, body: WantedNotes) -> NoteList:
 
 def revisions(stores: Stores, _: Empty, body: WantedHistory) -> RevisionList:
     """Give the revisions of one of Claude's notes."""
-    asked = AskedMemory(
+    asked = MemoryFilter(
         repository=body.repository,
         logical_path=body.logical_path,
         document_uuid=body.document_uuid,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.web.answers import Problem
+from threadkeep.web.answers import WebProblem
 from threadkeep.web.api.verb import Empty, GivenLines, Json, Lines, Verb
 
 JSON_TYPE: Final = "application/json"
@@ -42,7 +42,7 @@ _ETAG: Final = {
 
 def document(verbs: Sequence[Verb], version: str) -> Json:
     """Describe all verbs, what they take and what they give."""
-    kinds = [Problem, *(kind for one in verbs for kind in _kinds(one))]
+    kinds = [WebProblem, *(kind for one in verbs for kind in _kinds(one))]
     schemas, components = msgspec.json.schema_components(
         kinds, schema_hook=_plain_schema, ref_template=_SCHEMAS + "{name}"
     )

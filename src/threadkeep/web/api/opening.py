@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from threadkeep import ChatStore, History, SessionDB
 from threadkeep.errors import NotFound, ReadOnly, SchemaMismatch
-from threadkeep.home import is_adopted
 from threadkeep.home.in_place import open_history_to_list
+from threadkeep.home.sessions import is_adopted
 from threadkeep.home.stores import Stores
 
 if TYPE_CHECKING:
-    from threadkeep.home.recalled import Memory
+    from threadkeep.recall.memory import Memory
 
 T = TypeVar("T")
 

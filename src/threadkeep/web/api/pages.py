@@ -5,15 +5,15 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from threadkeep.base import json
 from threadkeep.errors import Invalid
-from threadkeep.home import json
-from threadkeep.web.api.verb import Paged
+from threadkeep.web.api.verb import ResultPage
 
 T = TypeVar("T")
 Key = tuple[int | str, ...]
 
 
-class Wanted(Protocol):
+class ListRequest(Protocol):
     """What says which page is wanted."""
 
     @property
@@ -49,10 +49,10 @@ def read_cursor(cursor: str, *kinds: type) -> list[Any]:
 def page_of(
     items: Iterable[T],
     key: Callable[[T], Key],
-    wanted: Wanted,
+    wanted: ListRequest,
     *,
     newest_first: bool = False,
-) -> Paged[T]:
+) -> ResultPage[T]:
     """Give a page of a list in the order of its keys, each of which only one item has."""
     ordered = sorted(((key(item), item) for item in items), key=_first, reverse=newest_first)
     if wanted.cursor and ordered:
@@ -65,18 +65,18 @@ def _first(pair: tuple[Key, Any]) -> Key:
     return pair[0]
 
 
-def _page(ordered: Sequence[tuple[Key, T]], limit: int) -> Paged[T]:
+def _page(ordered: Sequence[tuple[Key, T]], limit: int) -> ResultPage[T]:
     more = len(ordered) > limit
     last = write_cursor(ordered[limit - 1][0]) if more else None
-    return Paged([item for _, item in ordered[:limit]], last)
+    return ResultPage([item for _, item in ordered[:limit]], last)
 
 
 def page_before(
     fetch: Callable[[int | None, int], Sequence[T]],
     key: Callable[[T], tuple[int, int]] | Callable[[T], tuple[int, str]],
-    wanted: Wanted,
+    wanted: ListRequest,
     kind: type = int,
-) -> Paged[T]:
+) -> ResultPage[T]:
     """Give a page of what is fetched newest first: `fetch(before, count)`, keys (time, name).
 
     What happened at the very time of the cursor is fetched again, and more of it where there are

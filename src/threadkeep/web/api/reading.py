@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
+from threadkeep.base import json
 from threadkeep.errors import Invalid
-from threadkeep.home import json
 
 S = TypeVar("S")
 

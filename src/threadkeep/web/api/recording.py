@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from threadkeep import ChatStore, Recorder, Session
+from threadkeep.base import json
 from threadkeep.errors import Invalid
-from threadkeep.home import json
 from threadkeep.home.stores import Stores
 from threadkeep.home.streaming import Replies, Reply, find_run
 from threadkeep.home.ui_messages import open_chat
@@ -28,7 +28,7 @@ EVENT: Final = b"data: "
 _GONE: Final = 499  # the client went away; nobody reads this
 
 
-class Told(Strict, frozen=True):
+class RecordRequest(Strict, frozen=True):
     """A chat and who replies in it; the id of a message goes on with that one.
 
     `protocol` is the version of the AI SDK that the stream comes from.
@@ -96,13 +96,13 @@ async def record(request: Request) -> Response:
     The answer is the stored message. It comes before the body has ended when somebody asked to
     stop the reply: then the rest is not wanted.
     """
-    told = read_address(Told, request.query_params.multi_items(), request.path_params)
+    told = read_address(RecordRequest, request.query_params.multi_items(), request.path_params)
     stores: Stores = request.app.state.stores
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # An array is known when all of it has come: before that nothing begins.
     body = await _array(request) if kind == _JSON else None
     taking = await run_in_threadpool(_begin, stores, told)
-    watch = Watch(stores.replies(), told.chat_id, taking.recorder.run_id)
+    watch = StopWatcher(stores.replies(), told.chat_id, taking.recorder.run_id)
     pieces = _once(body) if body is not None else _arriving(request, watch, lines=kind == _LINES)
     try:
         waits = await _take_all(taking, pieces, watch)
@@ -113,7 +113,7 @@ async def record(request: Request) -> Response:
     return Response(None, _GONE) if recorded is None else json_answer(request, recorded)
 
 
-def _begin(stores: Stores, told: Told) -> Taking:
+def _begin(stores: Stores, told: RecordRequest) -> Taking:
     chat, save_on = stores.chat(), cast("Any", stores.home.config.chat.save_on)
     session, is_new = open_chat(chat, told.chat_id, agent=told.agent, model=told.model or {})
     recorder = chat.record(
@@ -127,7 +127,7 @@ def _begin(stores: Stores, told: Told) -> Taking:
     return Taking(chat, session, recorder, is_new=is_new)
 
 
-async def _take_all(taking: Taking, pieces: AsyncIterator[bytes], watch: "Watch") -> bool:
+async def _take_all(taking: Taking, pieces: AsyncIterator[bytes], watch: "StopWatcher") -> bool:
     """Record what arrives, whatever ends it; False if nobody waits for an answer."""
     try:
         async for piece in pieces:
@@ -183,7 +183,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-async def _arriving(request: Request, watch: "Watch", *, lines: bool) -> AsyncIterator[bytes]:
+async def _arriving(request: Request, watch: "StopWatcher", *, lines: bool) -> AsyncIterator[bytes]:
     """Give the body as it comes, until it ends or the reply is to stop."""
     stopping = asyncio.create_task(watch.asked.wait())
     arriving = aiter(request.stream())
@@ -210,7 +210,7 @@ def events_of(data: bytes) -> bytes:
     return data.replace(b"\n", b"\n\n" + EVENT)  # of a blank line one without data: none
 
 
-class Watch:
+class StopWatcher:
     """Looks out for somebody who wants the reply to stop, once there is something of it."""
 
     def __init__(self, replies: Replies, session_id: str, run_id: str) -> None:

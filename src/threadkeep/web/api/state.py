@@ -8,9 +8,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from threadkeep import SessionDB
-from threadkeep.home import find_state_session, flags_of
+from threadkeep.home.sessions import find_state_session, flags_of
 from threadkeep.home.stores import Stores
-from threadkeep.web.api.chat import Deleted
+from threadkeep.web.api.chat import DeleteReport
 from threadkeep.web.api.opening import changing_state, has_state, reading_state
 from threadkeep.web.api.pages import read_cursor, write_cursor
 from threadkeep.web.api.verb import (
@@ -21,7 +21,7 @@ from threadkeep.web.api.verb import (
     Limit,
     Name,
     Number,
-    Paged,
+    ResultPage,
     RowId,
     Strict,
     Verb,
@@ -104,17 +104,17 @@ class Relation(Strict, frozen=True):
     relation: Literal["compression", "branch", "delegate"]
 
 
-def sessions(stores: Stores, asked: StateList) -> Paged[Json]:
+def sessions(stores: Stores, asked: StateList) -> ResultPage[Json]:
     """List sessions, newest first; a compressed one as the session in which it goes on."""
     if not has_state(stores):
-        return Paged([])
+        return ResultPage([])
     with reading_state(stores) as store:
         begin = _begin(store, asked)
         found = _listed(store, asked, begin, asked.limit + 1)
         page, more = found[: asked.limit], len(found) > asked.limit
         flags = flags_of(store, [one["id"] for one in page])
     shown = [_shown(one, flags[one["id"]]) for one in page]
-    return Paged(shown, write_cursor([begin + len(page), page[-1]["id"]]) if more else None)
+    return ResultPage(shown, write_cursor([begin + len(page), page[-1]["id"]]) if more else None)
 
 
 def _listed(store: SessionDB, asked: StateList, offset: int, limit: int) -> list[Json]:
@@ -198,13 +198,13 @@ def change_session(stores: Stores, asked: OneState, body: StateChange) -> Json:
     return _one(store, found)
 
 
-def delete_session(stores: Stores, asked: DeleteState) -> Deleted:
+def delete_session(stores: Stores, asked: DeleteState) -> DeleteReport:
     """Delete a session with its messages for good; say `dry_run=false` to do it."""
     store = changing_state(stores)
     found = find_state_session(store, asked.session)
     if not asked.dry_run:
         store.delete_sessions([found])
-    return Deleted(asked.dry_run, (found,))
+    return DeleteReport(asked.dry_run, (found,))
 
 
 def end(stores: Stores, asked: OneState, body: End) -> Json:
@@ -223,10 +223,10 @@ def reopen(stores: Stores, asked: OneState, _: Empty) -> Json:
     return _one(store, found)
 
 
-def lineage(stores: Stores, asked: OneState) -> Paged[Json]:
+def lineage(stores: Stores, asked: OneState) -> ResultPage[Json]:
     """Give the whole family of a session, parents before children."""
     with reading_state(stores) as store:
-        return Paged(finite(store.get_lineage(find_state_session(store, asked.session))))
+        return ResultPage(finite(store.get_lineage(find_state_session(store, asked.session))))
 
 
 def compress(stores: Stores, asked: OneState, body: Continuation) -> Json:

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from threadkeep.home import find_state_session, messages_near, session_as_lines, session_lines
-from threadkeep.home.stores import Stores
-from threadkeep.web.api.chat_messages import Done, Verified
-from threadkeep.web.api.opening import (
-    changing_state,
-    has_state,
-    joining_state,
-    reading_state,
+from threadkeep.home.sessions import (
+    find_state_session,
+    messages_near,
+    session_as_lines,
+    session_lines,
 )
+from threadkeep.home.stores import Stores
+from threadkeep.web.api.chat_messages import ChangeCount, Verified
+from threadkeep.web.api.opening import changing_state, has_state, joining_state, reading_state
 from threadkeep.web.api.pages import read_cursor, write_cursor
 from threadkeep.web.api.state import OneState, finite
 from threadkeep.web.api.verb import (
@@ -27,7 +27,7 @@ from threadkeep.web.api.verb import (
     Lines,
     Name,
     Number,
-    Paged,
+    ResultPage,
     RowId,
     Strict,
     Verb,
@@ -78,7 +78,7 @@ class StoredIds(msgspec.Struct, frozen=True):
     ids: list[int]
 
 
-class Around(Strict, frozen=True):
+class StateMessageRequest(Strict, frozen=True):
     """A message, and how many of its neighbours."""
 
     message: RowId
@@ -182,14 +182,14 @@ class Quick(Strict, frozen=True):
 # ---------------------------------------------------------------------- messages
 
 
-def messages(stores: Stores, asked: StateMessages) -> Paged[Json]:
+def messages(stores: Stores, asked: StateMessages) -> ResultPage[Json]:
     """Give the messages of a session, in order."""
     after = read_cursor(asked.cursor, int)[0] if asked.cursor else None
     with reading_state(stores) as store:
         found = find_state_session(store, asked.session)
         rows = store.get_messages(found, limit=asked.limit + 1, after_id=after)
     page = finite(rows[: asked.limit])
-    return Paged(page, write_cursor([page[-1]["id"]]) if len(rows) > asked.limit else None)
+    return ResultPage(page, write_cursor([page[-1]["id"]]) if len(rows) > asked.limit else None)
 
 
 def append(stores: Stores, asked: OneState, body: NewMessages) -> StoredIds:
@@ -204,31 +204,31 @@ def _without_null(message: Json) -> Json:
     return {name: value for name, value in message.items() if value is not None}
 
 
-def conversation(stores: Stores, asked: OneState) -> Paged[Json]:
+def conversation(stores: Stores, asked: OneState) -> ResultPage[Json]:
     """Give a session as the conversation that a model is given."""
     with reading_state(stores) as store:
         found = find_state_session(store, asked.session)
-        return Paged(finite(store.get_messages_as_conversation(found)))
+        return ResultPage(finite(store.get_messages_as_conversation(found)))
 
 
-def around(stores: Stores, asked: Around) -> Paged[Json]:
+def around(stores: Stores, asked: StateMessageRequest) -> ResultPage[Json]:
     """Give a message with its neighbours."""
     with reading_state(stores) as store:
-        return Paged(finite(messages_near(store, asked.message, asked.before, asked.after)))
+        return ResultPage(finite(messages_near(store, asked.message, asked.before, asked.after)))
 
 
-def rewind(stores: Stores, asked: OneState, body: BackTo) -> Done:
+def rewind(stores: Stores, asked: OneState, body: BackTo) -> ChangeCount:
     """Take back a message and everything after it; give how many."""
     store = changing_state(stores)
     found = find_state_session(store, asked.session)
     done = store.rewind_to_message(found, body.message_id, any_role=True)
-    return Done(done["rewound_count"])
+    return ChangeCount(done["rewound_count"])
 
 
-def unrewind(stores: Stores, asked: OneState, _: Empty) -> Done:
+def unrewind(stores: Stores, asked: OneState, _: Empty) -> ChangeCount:
     """Bring back what the last rewind took; give how many."""
     store = changing_state(stores)
-    return Done(store.undo_rewind(find_state_session(store, asked.session)))
+    return ChangeCount(store.undo_rewind(find_state_session(store, asked.session)))
 
 
 def clear(stores: Stores, asked: OneState, body: Clear) -> Cleared:
@@ -244,10 +244,10 @@ def clear(stores: Stores, asked: OneState, body: Clear) -> Cleared:
 # ---------------------------------------------------------------------- search and usage
 
 
-def search(stores: Stores, asked: StateSearch) -> Paged[Json]:
+def search(stores: Stores, asked: StateSearch) -> ResultPage[Json]:
     """Find words in what was said, called and answered."""
     if not has_state(stores):
-        return Paged([])
+        return ResultPage([])
     offset = max(read_cursor(asked.cursor, int)[0], 0) if asked.cursor else 0
     with joining_state(stores) as store:
         within = None if asked.session is None else find_state_session(store, asked.session)
@@ -264,16 +264,16 @@ def search(stores: Stores, asked: StateSearch) -> Paged[Json]:
             session_id=within,
         )
     page, more = found[: asked.limit], len(found) > asked.limit
-    return Paged(finite(page), write_cursor([offset + asked.limit]) if more else None)
+    return ResultPage(finite(page), write_cursor([offset + asked.limit]) if more else None)
 
 
-def usage(stores: Stores, asked: StateUsage) -> Paged[Json]:
+def usage(stores: Stores, asked: StateUsage) -> ResultPage[Json]:
     """Sum up tokens and costs."""
     if not has_state(stores):
-        return Paged([])
+        return ResultPage([])
     given = msgspec.structs.asdict(asked)
     with reading_state(stores) as store:
-        return Paged(finite(store.usage(given.pop("by"), **given)))
+        return ResultPage(finite(store.usage(given.pop("by"), **given)))
 
 
 def count_tokens(stores: Stores, asked: OneState, body: Tokens) -> Json:
@@ -355,11 +355,11 @@ def compact(stores: Stores, _: Empty, __: Empty) -> Json:
     return changing_state(stores).compact()
 
 
-def reindex(stores: Stores, _: Empty, __: Empty) -> Done:
+def reindex(stores: Stores, _: Empty, __: Empty) -> ChangeCount:
     """Build the search index anew; give how many messages are in it."""
     store = changing_state(stores)
     store.reindex()
-    return Done(store.message_count())
+    return ChangeCount(store.message_count())
 
 
 _ONE = "/state/sessions/{session}"

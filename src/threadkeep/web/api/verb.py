@@ -49,7 +49,7 @@ class Empty(Strict, frozen=True):
     """A body that says nothing."""
 
 
-class Paged(msgspec.Struct, Generic[T], frozen=True):
+class ResultPage(msgspec.Struct, Generic[T], frozen=True):
     """One page of a list; `next` is the cursor of the following one, null at the end."""
 
     items: Iterable[T]
@@ -96,7 +96,7 @@ class Verb(msgspec.Struct, frozen=True):
     @property
     def item(self) -> Any:
         """What a page has; None: the answer is no page."""
-        return get_args(self.answer)[0] if get_origin(self.answer) is Paged else None
+        return get_args(self.answer)[0] if get_origin(self.answer) is ResultPage else None
 
 
 def verb(

@@ -8,7 +8,7 @@ from msgspec import Meta
 from threadkeep.home.stores import Stores
 from threadkeep.home.web_login import Login, Logins
 from threadkeep.home.web_token import read_token
-from threadkeep.web.api.verb import Empty, Paged, Strict, Verb, verb
+from threadkeep.web.api.verb import Empty, ResultPage, Strict, Verb, verb
 
 
 class OneLogin(Strict, frozen=True):
@@ -23,9 +23,9 @@ class Revoked(msgspec.Struct, frozen=True):
     revoked: list[Login]
 
 
-def logins(stores: Stores, _: Empty) -> Paged[Login]:
+def logins(stores: Stores, _: Empty) -> ResultPage[Login]:
     """List the browsers that a link let in, those used last first."""
-    return Paged(Logins(stores.home).listed(read_token(stores.home)))
+    return ResultPage(Logins(stores.home).listed(read_token(stores.home)))
 
 
 def revoke(stores: Stores, asked: OneLogin, _: Empty) -> Login:

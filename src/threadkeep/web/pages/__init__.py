@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
-from threadkeep.web.page import Page
+from threadkeep.web.page import SitePage
 from threadkeep.web.pages import (
     exports,
     health,
@@ -27,7 +27,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     *(exports, sessions, session),
 )
 
-PAGES: Final[tuple[Page, ...]] = tuple(
+PAGES: Final[tuple[SitePage, ...]] = tuple(
     page for module in _MODULES for page in getattr(module, "PAGES", ())
 )
 # What is no page: downloads, actions of a page.

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from threadkeep.browse.records import SessionDetail
 from threadkeep.errors import Invalid
-from threadkeep.home.browsing import SessionDetail
 from threadkeep.home.exporting import FORMATS, exported
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import as_json

@@ -13,12 +13,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from threadkeep import __version__
+from threadkeep.base import json
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.home import json
-from threadkeep.home.health import AlarmRow, HomeHealth, ack, health_of
+from threadkeep.home.health import AlarmView, HomeHealth, ack, health_of
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
-from threadkeep.web.page import PIECE, Page, Visit
+from threadkeep.web.lane import PIECE
+from threadkeep.web.page import SitePage, SiteRequest
 
 _NOTE: Final = 500  # characters of what is noted with an alarm
 
@@ -74,12 +75,12 @@ class FindingsPage(msgspec.Struct, frozen=True):
     findings: tuple[FindingRow, ...]
 
 
-def show_health(visit: Visit) -> HomeHealth:
+def show_health(visit: SiteRequest) -> HomeHealth:
     """Look at the home, quickly."""
     return health_of(visit.stores.home, visit.stores.db)
 
 
-def show_coverage(visit: Visit) -> CoveragePage:
+def show_coverage(visit: SiteRequest) -> CoveragePage:
     """Compare the logs on the disk with the store."""
     try:
         with visit.stores.home.history(visit.stores.db, read_only=True) as history:
@@ -106,7 +107,7 @@ def show_coverage(visit: Visit) -> CoveragePage:
     return CoveragePage(tuple(rows), tuple(unknown))
 
 
-def show_findings(visit: Visit) -> FindingsPage:
+def show_findings(visit: SiteRequest) -> FindingsPage:
     """Ask the doctor, without a deep check."""
     from threadkeep.home.doctoring import diagnose  # noqa: PLC0415  (loads much, seldom needed)
 
@@ -129,7 +130,7 @@ async def acknowledge(request: Request) -> Response:
     return json_answer(request, alarm)
 
 
-def _ack(stores: Stores, number: int, note: str) -> AlarmRow:
+def _ack(stores: Stores, number: int, note: str) -> AlarmView:
     return ack(stores.history().store, number, note)
 
 
@@ -144,9 +145,9 @@ def _note_in(body: bytes) -> str:
 
 
 PAGES: Final = (
-    Page("/health", "health.html", show_health, "Health"),
-    Page("/health/coverage", "health_coverage.html", show_coverage, "Coverage"),
-    Page("/health/findings", "health_findings.html", show_findings, "Findings"),
+    SitePage("/health", "health.html", show_health, "Health"),
+    SitePage("/health/coverage", "health_coverage.html", show_coverage, "Coverage"),
+    SitePage("/health/findings", "health_findings.html", show_findings, "Findings"),
 )
 ROUTES: Final[tuple[BaseRoute, ...]] = (
     Route("/health/alarms/{number:int}/ack", acknowledge, methods=["POST"]),

@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
+from threadkeep.browse.records import Query, Sum, Today
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.home.browsing import Query, Sum, Today
-from threadkeep.home.health import AlarmRow, active_alarms
-from threadkeep.web.page import Page, Visit
+from threadkeep.home.health import AlarmView, active_alarms
+from threadkeep.web.page import SitePage, SiteRequest
 
 _WEEK: Final = 7
 
@@ -20,12 +20,12 @@ class HomePage(msgspec.Struct, frozen=True):
     day: str
     week: dict[str, dict[str, Sum]]  # day -> model -> sum
     week_total: Sum
-    alarms: tuple[AlarmRow, ...]
+    alarms: tuple[AlarmView, ...]
     trouble: str = ""  # why there is nothing to show, unless nothing was captured yet
     hint: str = ""  # what to do next
 
 
-def show(visit: Visit) -> HomePage:
+def show(visit: SiteRequest) -> HomePage:
     """Tell what happened today; without a store, what to do to have one."""
     here = datetime.fromtimestamp(visit.now / 1000, visit.zone)
     day = str(here.date())
@@ -50,4 +50,4 @@ def show(visit: Visit) -> HomePage:
     )
 
 
-PAGES: Final = (Page("/", "home.html", show, "Home", kept=True),)
+PAGES: Final = (SitePage("/", "home.html", show, "Home", kept=True),)

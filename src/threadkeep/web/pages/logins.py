@@ -12,7 +12,8 @@ from threadkeep.home.stores import Stores
 from threadkeep.home.web_login import Login, Logins
 from threadkeep.home.web_token import read_token
 from threadkeep.web.answers import json_answer
-from threadkeep.web.page import PIECE, Page, Visit
+from threadkeep.web.lane import PIECE
+from threadkeep.web.page import SitePage, SiteRequest
 
 
 class LoginsPage(msgspec.Struct, frozen=True):
@@ -21,7 +22,7 @@ class LoginsPage(msgspec.Struct, frozen=True):
     logins: list[Login]
 
 
-def show_logins(visit: Visit) -> LoginsPage:
+def show_logins(visit: SiteRequest) -> LoginsPage:
     """List the logins of the home."""
     home = visit.stores.home
     return LoginsPage(Logins(home).listed(read_token(home), visit.login))
@@ -40,5 +41,5 @@ def _revoke(stores: Stores, login: str) -> Login:
     return Logins(stores.home).revoke(read_token(stores.home), login)
 
 
-PAGES: Final = (Page("/logins", "logins.html", show_logins, "Browsers"),)
+PAGES: Final = (SitePage("/logins", "logins.html", show_logins, "Browsers"),)
 ROUTES: Final[tuple[BaseRoute, ...]] = (Route("/logins/{login}/revoke", revoke, methods=["POST"]),)

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.home.mailboxes import Box, Mailbox, mailboxes, one_mailbox, try_again
+from threadkeep.home.mailboxes import Mailbox, MailboxRow, mailboxes, one_mailbox, try_again
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
-from threadkeep.web.page import PIECE, Page, Visit
+from threadkeep.web.lane import PIECE
+from threadkeep.web.page import SitePage, SiteRequest
 
 _LETTERS: Final = 200
 _MOST: Final = 5000
@@ -21,7 +22,7 @@ _MOST: Final = 5000
 class MailPage(msgspec.Struct, frozen=True):
     """All mailboxes of a home."""
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[MailboxRow, ...]
 
 
 class MailboxPage(msgspec.Struct, frozen=True):
@@ -32,13 +33,13 @@ class MailboxPage(msgspec.Struct, frozen=True):
     limit: int
 
 
-def list_mailboxes(visit: Visit) -> MailPage:
+def list_mailboxes(visit: SiteRequest) -> MailPage:
     """Give all mailboxes, the latest first."""
     found = mailboxes(visit.stores.home)
     return MailPage(tuple(sorted(found, key=lambda box: box.last_active or 0, reverse=True)))
 
 
-def show_mailbox(visit: Visit) -> MailboxPage:
+def show_mailbox(visit: SiteRequest) -> MailboxPage:
     """Give one mailbox with its newest letters."""
     state = visit.query.get("state", "")
     limit = max(1, visit.number("limit", _LETTERS, _MOST))
@@ -58,8 +59,8 @@ async def retry(request: Request) -> Response:
 
 
 PAGES: Final = (
-    Page("/mail", "mail.html", list_mailboxes, "Mail"),
-    Page("/mail/{session}", "mailbox.html", show_mailbox, "Mailbox"),
+    SitePage("/mail", "mail.html", list_mailboxes, "Mail"),
+    SitePage("/mail/{session}", "mailbox.html", show_mailbox, "Mailbox"),
 )
 ROUTES: Final[tuple[BaseRoute, ...]] = (
     Route("/mail/{session}/retry/{letter:path}", retry, methods=["POST"]),

@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
+from threadkeep.browse.records import EntityRow, EntityView, Graph, NodePage, NodeView, Query
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home.browsing import EntityRow, EntityView, Graph, NodePage, NodeView, Query
-from threadkeep.home.observed_ci import Lesson
 from threadkeep.home.stores import Stores
-from threadkeep.web.page import Page, Visit
-from threadkeep.web.pages.recall import HitRow, row_of
+from threadkeep.knowledge.lessons import Lesson
+from threadkeep.web.page import SitePage, SiteRequest
+from threadkeep.web.pages.recall import HitLink, row_of
 
 # The contract has these types and no others.
 ENTITY_TYPES: Final = (
@@ -41,7 +41,7 @@ class NodeShown(msgspec.Struct, frozen=True):
     """One node, whole."""
 
     node: NodeView
-    evidence: tuple[HitRow, ...]  # the first things that it rests on, as far as they are there
+    evidence: tuple[HitLink, ...]  # the first things that it rests on, as far as they are there
 
 
 class EntitiesPage(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class LessonsPage(msgspec.Struct, frozen=True):
     lessons: tuple[Lesson, ...]
 
 
-def list_nodes(visit: Visit) -> NodesPage:
+def list_nodes(visit: SiteRequest) -> NodesPage:
     """List nodes by what the address asks for."""
     browse = visit.stores.browse()
     q, project, outcome = (
@@ -89,13 +89,13 @@ def list_nodes(visit: Visit) -> NodesPage:
     return NodesPage(q, project, outcome, projects, found)
 
 
-def show_node(visit: Visit) -> NodeShown:
+def show_node(visit: SiteRequest) -> NodeShown:
     """Show a node by its number or uuid."""
     node = visit.stores.browse().node(visit.path["uuid"])
     return NodeShown(node, tuple(_opened(visit.stores, node.evidence[:_EVIDENCE])))
 
 
-def _opened(stores: Stores, refs: Iterable[str]) -> Iterator[HitRow]:
+def _opened(stores: Stores, refs: Iterable[str]) -> Iterator[HitLink]:
     for ref in refs:
         with suppress(NotFound, Invalid):  # it may have been forgotten
             opened = stores.memory().open(ref, 0)
@@ -103,7 +103,7 @@ def _opened(stores: Stores, refs: Iterable[str]) -> Iterator[HitRow]:
             yield row_of(msgspec.structs.replace(opened.hit, snippet=said))
 
 
-def list_entities(visit: Visit) -> EntitiesPage:
+def list_entities(visit: SiteRequest) -> EntitiesPage:
     """List what knowledge mentions."""
     browse = visit.stores.browse()
     q, kind = visit.query.get("q", "").strip(), visit.query.get("type", "").strip()
@@ -111,27 +111,27 @@ def list_entities(visit: Visit) -> EntitiesPage:
     return EntitiesPage(q, kind, ENTITY_TYPES, found)
 
 
-def show_entity(visit: Visit) -> EntityShown:
+def show_entity(visit: SiteRequest) -> EntityShown:
     """Show an entity with its neighbours."""
     found: EntityView = visit.stores.browse().entity(int(visit.path["id"]))
     return EntityShown(found, Graph((found.row, *found.neighbours), found.edges))
 
 
-def show_graph(visit: Visit) -> GraphPage:
+def show_graph(visit: SiteRequest) -> GraphPage:
     """Show how entities hang together."""
     return GraphPage(visit.stores.browse().graph(visit.number("limit", _GRAPH, 300)))
 
 
-def list_lessons(visit: Visit) -> LessonsPage:
+def list_lessons(visit: SiteRequest) -> LessonsPage:
     """List failures that came back, the latest first."""
     return LessonsPage(tuple(visit.stores.browse().lessons(_LESSONS)))
 
 
 PAGES: Final = (
-    Page("/memory", "memory.html", list_nodes, "Memory", kept=True),
-    Page("/memory/{uuid}", "node.html", show_node, "Node", kept=True),
-    Page("/entities", "entities.html", list_entities, "Entities", kept=True),
-    Page("/entities/graph", "graph.html", show_graph, "Graph of entities", kept=True),
-    Page("/entities/{id:int}", "entity.html", show_entity, "Entity", kept=True),
-    Page("/lessons", "lessons.html", list_lessons, "Lessons", kept=True),
+    SitePage("/memory", "memory.html", list_nodes, "Memory", kept=True),
+    SitePage("/memory/{uuid}", "node.html", show_node, "Node", kept=True),
+    SitePage("/entities", "entities.html", list_entities, "Entities", kept=True),
+    SitePage("/entities/graph", "graph.html", show_graph, "Graph of entities", kept=True),
+    SitePage("/entities/{id:int}", "entity.html", show_entity, "Entity", kept=True),
+    SitePage("/lessons", "lessons.html", list_lessons, "Lessons", kept=True),
 )

@@ -7,13 +7,16 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
-from threadkeep.home.browsing import Query, parse_query
-from threadkeep.home.recalled import Answer, Filters, Fix, Found, Hit, Memory, Opened
-from threadkeep.home.spoken import HitKind
+from threadkeep.browse.query import parse_query
+from threadkeep.browse.records import Query
+from threadkeep.recall.asking import Answer
+from threadkeep.recall.fixing import Fix
+from threadkeep.recall.memory import Memory
+from threadkeep.recall.records import Filters, Hit, HitDetail, Kind, RecallResult
 from threadkeep.web.addresses import opening_address, session_address, with_query
-from threadkeep.web.page import Elsewhere, Page, Visit
+from threadkeep.web.page import Elsewhere, SitePage, SiteRequest
 
-KINDS: Final[tuple[HitKind, ...]] = get_args(HitKind)
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _SHOWN: Final = 20
 _COMPARED: Final = 50  # hits whose facets are counted
 _MOST: Final = 500
@@ -22,14 +25,14 @@ _AROUND: Final = 5
 _SECONDS: Final = 1000
 
 
-class HitRow(msgspec.Struct, frozen=True):
+class HitLink(msgspec.Struct, frozen=True):
     """A hit, and the address at which it opens."""
 
     hit: Hit
     href: str
 
 
-class Choice(msgspec.Struct, frozen=True):
+class RecallChoice(msgspec.Struct, frozen=True):
     """One value of a facet; following `href` chooses it, or lets go of it."""
 
     value: str
@@ -38,11 +41,11 @@ class Choice(msgspec.Struct, frozen=True):
     href: str
 
 
-class Facet(msgspec.Struct, frozen=True):
+class RecallFacet(msgspec.Struct, frozen=True):
     """One way to narrow the hits down."""
 
     name: str
-    choices: tuple[Choice, ...]
+    choices: tuple[RecallChoice, ...]
 
 
 class RecallPage(msgspec.Struct, frozen=True):
@@ -51,8 +54,8 @@ class RecallPage(msgspec.Struct, frozen=True):
     q: str
     asked: dict[str, str]  # what was chosen besides the words
     ref: str  # what the hits are like; empty: they answer the words
-    hits: tuple[HitRow, ...]
-    facets: tuple[Facet, ...]
+    hits: tuple[HitLink, ...]
+    facets: tuple[RecallFacet, ...]
     candidates: int
     by_meaning: bool
     notes: tuple[str, ...]
@@ -78,15 +81,15 @@ class FixedPage(msgspec.Struct, frozen=True):
 class OpenedPage(msgspec.Struct, frozen=True):
     """Something recalled, whole."""
 
-    opened: Opened
-    before: tuple[HitRow, ...]
-    after: tuple[HitRow, ...]
+    opened: HitDetail
+    before: tuple[HitLink, ...]
+    after: tuple[HitLink, ...]
 
 
 # ---------------------------------------------------------------------- loading
 
 
-def recall(visit: Visit) -> RecallPage:
+def recall(visit: SiteRequest) -> RecallPage:
     """Recall what the address asks for."""
     began = time.perf_counter()
     q = visit.query.get("q", "").strip()
@@ -112,7 +115,7 @@ def recall(visit: Visit) -> RecallPage:
     )
 
 
-def _found(memory: Memory, words: str, filters: Filters, limit: int) -> Found:
+def _found(memory: Memory, words: str, filters: Filters, limit: int) -> RecallResult:
     """Recall words; where nothing has them, the last one may not be typed to its end."""
     found = memory.recall(words, filters, limit=limit, explain=True)
     if found.hits or not words[-1:].isalnum():
@@ -120,7 +123,7 @@ def _found(memory: Memory, words: str, filters: Filters, limit: int) -> Found:
     return memory.recall(f"{words}*", filters, limit=limit, explain=True)
 
 
-def ask(visit: Visit) -> AskPage:
+def ask(visit: SiteRequest) -> AskPage:
     """Answer a question with quotations."""
     q = visit.query.get("q", "").strip()
     if not q:
@@ -132,13 +135,13 @@ def ask(visit: Visit) -> AskPage:
     return AskPage(q, answer, asked)
 
 
-def fixed(visit: Visit) -> FixedPage:
+def fixed(visit: SiteRequest) -> FixedPage:
     """Find how an error was overcome."""
     q = visit.query.get("q", "").strip()
     return FixedPage(q, tuple(visit.stores.memory().fixed(q, limit=10)) if q else ())
 
 
-def open_ref(visit: Visit) -> OpenedPage:
+def open_ref(visit: SiteRequest) -> OpenedPage:
     """Open a reference; messages and nodes have pages of their own."""
     opened = visit.stores.memory().open(visit.path["ref"], around=_AROUND)
     hit = opened.hit
@@ -150,7 +153,7 @@ def open_ref(visit: Visit) -> OpenedPage:
     return OpenedPage(opened, before, after)
 
 
-def similar(visit: Visit) -> RecallPage:
+def similar(visit: SiteRequest) -> RecallPage:
     """Find what is like something that was recalled."""
     began = time.perf_counter()
     ref = visit.path["ref"]
@@ -172,19 +175,19 @@ def similar(visit: Visit) -> RecallPage:
 # ---------------------------------------------------------------------- pure
 
 
-def row_of(hit: Hit) -> HitRow:
+def row_of(hit: Hit) -> HitLink:
     """Give a hit with the address at which it opens."""
     if hit.kind == "message" and hit.harness and hit.session_id:
-        return HitRow(hit, session_address(hit.harness, hit.session_id, hit.key))
+        return HitLink(hit, session_address(hit.harness, hit.session_id, hit.key))
     if hit.kind == "node" and hit.uuid:
-        return HitRow(hit, f"/memory/{hit.uuid}")
-    return HitRow(hit, opening_address(hit.ref))
+        return HitLink(hit, f"/memory/{hit.uuid}")
+    return HitLink(hit, opening_address(hit.ref))
 
 
-def filters_of(query: Query, asked: dict[str, str], visit: Visit) -> Filters:
+def filters_of(query: Query, asked: dict[str, str], visit: SiteRequest) -> Filters:
     """Put what was typed and what was chosen together; what was chosen goes first."""
     since = parse_query(f"since:{asked.get('since', '')}", visit.now, visit.zone).since
-    kind = cast("HitKind", asked.get("kind"))
+    kind = cast("Kind", asked.get("kind"))
     return Filters(
         project=asked.get("project") or _first(query.project),
         source=asked.get("source"),
@@ -200,7 +203,7 @@ def _first(values: tuple[str, ...]) -> str | None:
     return values[0] if values else None
 
 
-def facets_of(q: str, asked: dict[str, str], hits: Iterable[Hit]) -> tuple[Facet, ...]:
+def facets_of(q: str, asked: dict[str, str], hits: Iterable[Hit]) -> tuple[RecallFacet, ...]:
     """Count what the hits can be narrowed down by; a chosen value stays to be let go of."""
     hits = list(hits)
     found = []
@@ -211,15 +214,15 @@ def facets_of(q: str, asked: dict[str, str], hits: Iterable[Hit]) -> tuple[Facet
             counts.setdefault(chosen, 0)
         if len(counts) > 1 or chosen:
             choices = (_choice(name, one, q, asked) for one in counts.most_common(_FACET))
-            found.append(Facet(name, tuple(choices)))
+            found.append(RecallFacet(name, tuple(choices)))
     return tuple(found)
 
 
-def _choice(name: str, counted: tuple[str, int], q: str, asked: dict[str, str]) -> Choice:
+def _choice(name: str, counted: tuple[str, int], q: str, asked: dict[str, str]) -> RecallChoice:
     value, count = counted
     is_chosen = asked.get(name) == value
     then: dict[str, Any] = {**asked, name: "" if is_chosen else value}
-    return Choice(value, count, is_chosen, with_query("/recall", q=q, **then))
+    return RecallChoice(value, count, is_chosen, with_query("/recall", q=q, **then))
 
 
 def _source(hit: Hit) -> str | None:
@@ -236,9 +239,9 @@ _FACETS: Final[dict[str, Callable[[Hit], str | None]]] = {
 _ASKED: Final = (*_FACETS, "since")
 
 PAGES: Final = (
-    Page("/recall", "recall.html", recall, "Recall"),
-    Page("/ask", "ask.html", ask, "Ask"),
-    Page("/fixed", "fixed.html", fixed, "Fixed"),
-    Page("/open/{ref}", "opened.html", open_ref, "Recalled"),
-    Page("/similar/{ref}", "similar.html", similar, "Similar"),
+    SitePage("/recall", "recall.html", recall, "Recall"),
+    SitePage("/ask", "ask.html", ask, "Ask"),
+    SitePage("/fixed", "fixed.html", fixed, "Fixed"),
+    SitePage("/open/{ref}", "opened.html", open_ref, "Recalled"),
+    SitePage("/similar/{ref}", "similar.html", similar, "Similar"),
 )

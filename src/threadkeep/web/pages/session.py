@@ -4,10 +4,10 @@ from typing import Final
 
 import msgspec
 
+from threadkeep.browse.records import Block, SessionDetail, SessionSummary, Spot, TurnSum, Window
 from threadkeep.errors import NotFound
-from threadkeep.home.browsing import Block, Listed, SessionDetail, Spot, TurnSum, Window
 from threadkeep.web.markup import anchor
-from threadkeep.web.page import Page, Visit
+from threadkeep.web.page import SitePage, SiteRequest
 
 _BLOCKS: Final = 100
 _MOST_BLOCKS: Final = 500
@@ -33,11 +33,11 @@ class Blocks(msgspec.Struct, frozen=True):
 
     ref: str
     window: Window
-    children: tuple[Listed, ...]
+    children: tuple[SessionSummary, ...]
     raw: bool
 
 
-class Turns(msgspec.Struct, frozen=True):
+class SessionTurns(msgspec.Struct, frozen=True):
     """The turns of a session."""
 
     ref: str
@@ -52,7 +52,7 @@ class OneBlock(msgspec.Struct, frozen=True):
     raw: bool
 
 
-class Found(msgspec.Struct, frozen=True):
+class SessionSpots(msgspec.Struct, frozen=True):
     """Where words stand in a session."""
 
     ref: str
@@ -60,7 +60,7 @@ class Found(msgspec.Struct, frozen=True):
     spots: tuple[Spot, ...]
 
 
-def load(visit: Visit) -> SessionShown:
+def load(visit: SiteRequest) -> SessionShown:
     """Read a session, and the window of it that the address asks for."""
     detail = visit.stores.browse().session(visit.path["ref"])
     at = visit.query.get("at")
@@ -77,20 +77,20 @@ def load(visit: Visit) -> SessionShown:
     )
 
 
-def load_blocks(visit: Visit) -> Blocks:
+def load_blocks(visit: SiteRequest) -> Blocks:
     """Read a further window of a session; who knows that it started others says so."""
     ref = visit.path["ref"]
     children = visit.stores.browse().session(ref).children if "kids" in visit.query else ()
     return Blocks(ref, _window(visit, ref), children, _raw(visit))
 
 
-def load_turns(visit: Visit) -> Turns:
+def load_turns(visit: SiteRequest) -> SessionTurns:
     """Read the turns of a session."""
     detail = visit.stores.browse().session(visit.path["ref"])
-    return Turns(detail.listed.ref, detail.turns)
+    return SessionTurns(detail.listed.ref, detail.turns)
 
 
-def load_block(visit: Visit) -> OneBlock:
+def load_block(visit: SiteRequest) -> OneBlock:
     """Read one block."""
     ref, at = visit.path["ref"], visit.query.get("at", "")
     window = visit.stores.browse().window(ref, at=at, limit=1)
@@ -99,17 +99,17 @@ def load_block(visit: Visit) -> OneBlock:
     return OneBlock(ref, window.blocks[0], _raw(visit))
 
 
-def load_found(visit: Visit) -> Found:
+def load_found(visit: SiteRequest) -> SessionSpots:
     """Find words in a session."""
     ref, words = visit.path["ref"], visit.query.get("words", "")
-    return Found(ref, words, _spots(visit, ref, words))
+    return SessionSpots(ref, words, _spots(visit, ref, words))
 
 
-def _spots(visit: Visit, ref: str, words: str) -> tuple[Spot, ...]:
+def _spots(visit: SiteRequest, ref: str, words: str) -> tuple[Spot, ...]:
     return tuple(visit.stores.browse().find(ref, words, _SPOTS)) if words.strip() else ()
 
 
-def _window(visit: Visit, ref: str) -> Window:
+def _window(visit: SiteRequest, ref: str) -> Window:
     limit = visit.number("limit", _BLOCKS, _MOST_BLOCKS) or 1
     browse = visit.stores.browse()
     at = visit.query.get("at")
@@ -124,14 +124,16 @@ def _window(visit: Visit, ref: str) -> Window:
     return browse.window(ref, limit=limit)
 
 
-def _raw(visit: Visit) -> bool:
+def _raw(visit: SiteRequest) -> bool:
     return visit.query.get("raw") == "1"
 
 
 PAGES: Final = (
-    Page("/sessions/{ref:path}/blocks", "session_blocks.html", load_blocks, "Messages", kept=True),
-    Page("/sessions/{ref:path}/block", "session_block.html", load_block, "Message", kept=True),
-    Page("/sessions/{ref:path}/turns", "session_turns.html", load_turns, "Turns", kept=True),
-    Page("/sessions/{ref:path}/find", "session_find.html", load_found, "Find", kept=True),
-    Page("/sessions/{ref:path}", "session.html", load, "Session", kept=True),
+    SitePage(
+        "/sessions/{ref:path}/blocks", "session_blocks.html", load_blocks, "Messages", kept=True
+    ),
+    SitePage("/sessions/{ref:path}/block", "session_block.html", load_block, "Message", kept=True),
+    SitePage("/sessions/{ref:path}/turns", "session_turns.html", load_turns, "Turns", kept=True),
+    SitePage("/sessions/{ref:path}/find", "session_find.html", load_found, "Find", kept=True),
+    SitePage("/sessions/{ref:path}", "session.html", load, "Session", kept=True),
 )

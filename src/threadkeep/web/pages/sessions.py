@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
+from threadkeep.browse.query import format_query, parse_query
+from threadkeep.browse.records import Query, SessionPage
 from threadkeep.errors import NotFound
-from threadkeep.home.browsing import Query, SessionPage, format_query, parse_query
-from threadkeep.web.page import Page, Visit
+from threadkeep.web.page import SitePage, SiteRequest
 
 _ROWS: Final = 50
 _MOST_ROWS: Final = 200
@@ -34,7 +35,7 @@ class Facet(msgspec.Struct, frozen=True):
     choices: tuple[Choice, ...]
 
 
-class Sessions(msgspec.Struct, frozen=True):
+class SessionsPage(msgspec.Struct, frozen=True):
     """What the page shows."""
 
     q: str
@@ -52,19 +53,19 @@ class Facets(msgspec.Struct, frozen=True):
     facets: tuple[Facet, ...]
 
 
-def load(visit: Visit) -> Sessions:
+def load(visit: SiteRequest) -> SessionsPage:
     """Read one page of the list; all of it is counted only with the first."""
     text, after = visit.query.get("q", ""), visit.query.get("after") or None
     asked = parse_query(text, visit.now, visit.zone)
     try:
         browse = visit.stores.browse()
     except NotFound:
-        return Sessions(text, SessionPage((), None), missing=True)
+        return SessionsPage(text, SessionPage((), None), missing=True)
     page = browse.sessions(asked, after=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
     words = asked.words.replace('"', " ").strip()
     if after is not None or visit.query.get("only") == "list":
-        return Sessions(text, page, words=words)
-    return Sessions(text, page, browse.count(asked), words, unread=unread(asked.words))
+        return SessionsPage(text, page, words=words)
+    return SessionsPage(text, page, browse.count(asked), words, unread=unread(asked.words))
 
 
 def unread(words: str) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ def unread(words: str) -> tuple[str, ...]:
     return tuple(word for word in plain if _LIKE_A_FILTER.fullmatch(word))
 
 
-def load_facets(visit: Visit) -> Facets:
+def load_facets(visit: SiteRequest) -> Facets:
     """Count what the sessions of a query have in common."""
     text = visit.query.get("q", "")
     asked = parse_query(text, visit.now, visit.zone)
@@ -89,7 +90,7 @@ def toggled(query: Query, key: str, value: str) -> Query:
     return msgspec.structs.replace(query, **{key: kept if value in values else (*values, value)})
 
 
-def _facet(visit: Visit, query: Query, key: str, found: list[tuple[str, int]]) -> Facet:
+def _facet(visit: SiteRequest, query: Query, key: str, found: list[tuple[str, int]]) -> Facet:
     chosen: tuple[str, ...] = getattr(query, key)
     choices = [
         Choice(value, count, value in chosen, _text(visit, toggled(query, key, value)))
@@ -99,7 +100,7 @@ def _facet(visit: Visit, query: Query, key: str, found: list[tuple[str, int]]) -
     return Facet(key, tuple(choices))
 
 
-def _always(visit: Visit, query: Query) -> tuple[Facet, ...]:
+def _always(visit: SiteRequest, query: Query) -> tuple[Facet, ...]:
     """Give the choices that need no counting: how long ago, and marks."""
     times = []
     for text, name in _TIMES:
@@ -114,11 +115,11 @@ def _always(visit: Visit, query: Query) -> tuple[Facet, ...]:
     return (Facet("when", tuple(times)), Facet("only", tuple(marks)))
 
 
-def _text(visit: Visit, query: Query) -> str:
+def _text(visit: SiteRequest, query: Query) -> str:
     return format_query(query, visit.zone)
 
 
 PAGES: Final = (
-    Page("/sessions", "sessions.html", load, "Sessions", kept=True),
-    Page("/sessions/facets", "sessions_facets.html", load_facets, "Narrow down", kept=True),
+    SitePage("/sessions", "sessions.html", load, "Sessions", kept=True),
+    SitePage("/sessions/facets", "sessions_facets.html", load_facets, "Narrow down", kept=True),
 )

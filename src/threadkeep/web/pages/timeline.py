@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from threadkeep.home.browsing import Query
-from threadkeep.home.recalled import Moment
+from threadkeep.browse.records import Query
+from threadkeep.recall.timeline import Moment
 from threadkeep.web.addresses import opening_address, with_query
-from threadkeep.web.page import Page, Visit
+from threadkeep.web.page import SitePage, SiteRequest
 from threadkeep.web.wording import when
 
 _LIMIT: Final = 600
@@ -20,7 +20,7 @@ _LANES: Final = (_AGENTS, "shell", "browser", "ci")  # from left to right
 _FIRST: Final = {"prompt": 0, "answer": 2}
 
 
-class MomentRow(msgspec.Struct, frozen=True):
+class TimelineRow(msgspec.Struct, frozen=True):
     """Something that happened, in the lane of its source."""
 
     moment: Moment
@@ -32,7 +32,7 @@ class Hour(msgspec.Struct, frozen=True):
     """What happened in one hour."""
 
     hour: int
-    rows: tuple[MomentRow, ...]
+    rows: tuple[TimelineRow, ...]
 
 
 class TimelinePage(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class TimelinePage(msgspec.Struct, frozen=True):
     cut: bool  # there was more than is shown
 
 
-def show(visit: Visit) -> TimelinePage:
+def show(visit: SiteRequest) -> TimelinePage:
     """Tell what happened on a day; without one, on the last day on which anything did."""
     project = visit.query.get("project", "").strip()
     today = datetime.fromtimestamp(visit.now / 1000, visit.zone).date()
@@ -74,13 +74,13 @@ def read_day(text: str) -> date | None:
     return found if date(2, 1, 1) <= found <= date(9998, 12, 30) else None
 
 
-def _latest(visit: Visit) -> date | None:
+def _latest(visit: SiteRequest) -> date | None:
     page = visit.stores.browse().sessions(Query(), limit=1)
     ended = page.items[0].session.ended_at if page.items else None
     return None if ended is None else read_day(when(ended, visit.zone)[:10])
 
 
-def _projects(visit: Visit) -> tuple[str, ...]:
+def _projects(visit: SiteRequest) -> tuple[str, ...]:
     return tuple(name for name, _ in visit.stores.browse().facets(Query()).get("project", ()))
 
 
@@ -132,9 +132,9 @@ def _lane(moment: Moment) -> str:
 
 def hours_of(moments: Iterable[Moment], lanes: Sequence[str], zone: ZoneInfo) -> tuple[Hour, ...]:
     """Sort moments into hours, each in the lane of its source."""
-    hours: dict[int, list[MomentRow]] = {}
+    hours: dict[int, list[TimelineRow]] = {}
     for one in sorted(moments, key=lambda one: (one.at, _FIRST.get(one.kind, 1))):
-        row = MomentRow(one, lanes.index(_lane(one)) + 1, opening_address(one.ref))
+        row = TimelineRow(one, lanes.index(_lane(one)) + 1, opening_address(one.ref))
         hours.setdefault(_local(one.at, zone).hour, []).append(row)
     return tuple(Hour(hour, tuple(rows)) for hour, rows in hours.items())
 
@@ -143,4 +143,4 @@ def _local(at: int, zone: ZoneInfo) -> datetime:
     return datetime.fromtimestamp(at / 1000, zone)
 
 
-PAGES: Final = (Page("/timeline", "timeline.html", show, "Timeline"),)
+PAGES: Final = (SitePage("/timeline", "timeline.html", show, "Timeline"),)

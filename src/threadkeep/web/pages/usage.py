@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.home.browsing import BillingBlock, Sum, UsageReport, parse_query
-from threadkeep.web.page import Page, Visit, visit_of
+from threadkeep.browse.query import parse_query
+from threadkeep.browse.records import BillingBlock, Sum, UsageReport
+from threadkeep.web.page import SitePage, SiteRequest, visit_of
 
 _METRICS: Final = ("tokens", "cost")
 _COLUMNS: Final = ("day", "model", *Sum.__struct_fields__)
@@ -30,7 +31,7 @@ class UsagePage(msgspec.Struct, frozen=True):
     block: BillingBlock | None  # the five hours that run now
 
 
-def show(visit: Visit) -> UsagePage:
+def show(visit: SiteRequest) -> UsagePage:
     """Sum up what the query means."""
     q = visit.query.get("q", "").strip()
     query = parse_query(q, visit.now, visit.zone)
@@ -53,7 +54,7 @@ async def download(request: Request) -> Response:
     return Response(text, media_type="text/csv; charset=utf-8", headers=named)
 
 
-def _csv(visit: Visit) -> str:
+def _csv(visit: SiteRequest) -> str:
     query = parse_query(visit.query.get("q", ""), visit.now, visit.zone)
     return as_csv(visit.stores.browse().usage(query, zone=visit.zone))
 
@@ -78,5 +79,5 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-PAGES: Final = (Page("/usage", "usage.html", show, "Usage", kept=True),)
+PAGES: Final = (SitePage("/usage", "usage.html", show, "Usage", kept=True),)
 ROUTES: Final[tuple[BaseRoute, ...]] = (Route("/usage.csv", download),)
